@@ -35,6 +35,7 @@ type Run struct {
 	failed   map[string]string // reasons why files cannot be read, by file name
 	cut      map[string]bool   // names of files that lack their end
 	lacking  string            // describes the ranks without records
+	missing  int               // number of ranks without records
 
 	ranks     []*rank
 	next      int // rank that reads next
@@ -152,7 +153,7 @@ func (r *Run) forget() {
 	r.logs.Close() // read only
 	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
-	r.cut, r.lacking = map[string]bool{}, ""
+	r.cut, r.lacking, r.missing = map[string]bool{}, "", 0
 }
 
 // progress returns a number that changes when records are read.
@@ -270,7 +271,7 @@ func (r *Run) discover(e evidence) {
 		found++
 	}
 	n, missing := lackOf(r.logs, found, ranksOfRun(e, start, decision))
-	r.lacking = lackText(missing, n)
+	r.lacking, r.missing = lackText(missing, n), len(missing)
 	if n <= len(r.ranks) {
 		return
 	}
@@ -424,6 +425,7 @@ func (r *Run) View() View {
 	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts), h.length, slices.Clone(h.evals), slices.Clone(h.saves), slices.Clone(h.verdicts)
 	v.Communication = r.communicated.last
 	v.Precision, v.Notes = r.precision(), r.notes()
+	v.Progress.Bytes = r.unread()
 	var fitted map[int][]Point
 	if r.logs != nil {
 		fitted = readCurves(r.logs)
@@ -478,6 +480,21 @@ func (r *Run) notes() []string {
 		}
 	}
 	return notes
+}
+
+// unread estimates the size of the files that were not opened yet, because only a part of many ranks has had a turn. The
+// files of all ranks have about the same size.
+func (r *Run) unread() int64 {
+	known, files, left := int64(0), int64(0), int64(0)
+	for _, k := range r.ranks {
+		if k.tail.Found() {
+			known, files = known+k.tail.Size, files+1
+		} else {
+			left++
+		}
+	}
+	left -= int64(r.missing)
+	return known / max(files, 1) * max(left, 0)
 }
 
 // steps returns the range of recorded steps, or 0 and 0 if there are none.

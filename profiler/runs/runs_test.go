@@ -676,3 +676,29 @@ func TestPrecisionAndNotesOfARun(t *testing.T) {
 		t.Errorf("with a result: got precision %q and notes %q", v.Precision, v.Notes)
 	}
 }
+
+// TestProgressCountsRanksThatHadNoTurn: of many ranks, only some are read at a time.
+func TestProgressCountsRanksThatHadNoTurn(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 5).steps(1, 2000)
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	run, err := folder.Open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if !run.Update(1) {
+		t.Fatal("got all records at once, want a part")
+	}
+	if p := run.View().Progress; p.Read*8 > p.Bytes {
+		t.Errorf("after a part of one of five files: got %d of %d bytes", p.Read, p.Bytes)
+	}
+	update(run)
+	if p := run.View().Progress; float64(p.Read) < 0.99*float64(p.Bytes) {
+		t.Errorf("after all files: got %d of %d bytes", p.Read, p.Bytes)
+	}
+}

@@ -249,6 +249,9 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `!document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
 	screenshot(t, ctx, "run-light")
 	accessible(t, ctx)
+	// A link to a view shows this view.
+	visit(t, ctx, address+"?run=run#stack")
+	await(t, ctx, `document.querySelectorAll('#loss canvas').length > 0 && (top => top >= 0 && top < innerHeight)(document.querySelector('#stack').getBoundingClientRect().top)`)
 
 	lead.Process.Signal(syscall.SIGINT)
 	if code := exitOf(t, <-ended); code != exit.Interrupted {

@@ -2,7 +2,7 @@
 
 import uPlot from 'uplot'
 import { h, save } from './dom'
-import { figure, group, tick } from './format'
+import { count, figure, tick } from './format'
 import type { Maybe } from './format'
 import { color } from './theme'
 
@@ -109,7 +109,7 @@ export class Chart {
 
   private plotOptions(): uPlot.Options {
     const text = color('text'), grid = color('grid')
-    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : group(String(v))) }]
+    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : count(v)) }]
     const bands: uPlot.Band[] = []
     const format = this.options.format ?? ((v: number) => figure(v, 4))
     for (const s of this.content.series) {
@@ -149,7 +149,7 @@ export class Chart {
         },
       },
       axes: [
-        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')), label: 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
+        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? count(v) : '')), label: 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
         axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },

@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { duration, figure, group, milliseconds, percent, scaled, tick } from './format'
+import { count, duration, figure, group, milliseconds, percent, scaled, tick } from './format'
 
 describe('numbers for people', () => {
   test.each([
-    [0, '0'], [1234.5, '1235'], [12345.6, '12\u202f346'], [0.012345, '0.0123'], [0.000001234, '1.23e-6'], [-5.678, '-5.68'], [null, '–'], [NaN, '–'], [99.96, '100.0'],
+    [0, '0'], [1234.5, '1235'], [12345.6, '12\u202f346'], [0.012345, '0.0123'], [0.000001234, '1.23e-6'], [-5.678, '-5.68'], [null, '–'], [NaN, '–'], [99.96, '100'], [9999.7, '10000'],
   ])('figure(%s) is %s', (v, text) => expect(figure(v)).toBe(text))
   test.each([[20, '20'], [0.00075, '0.00075'], [1.5, '1.5'], [100, '100'], [0, '0'], [2000, '2000']])('tick(%s) is %s', (v, text) => expect(tick(v)).toBe(text))
+  test.each([[5649, '5649'], [56490, '56\u202f490'], [null, '–']])('count(%s) is %s', (v, text) => expect(count(v)).toBe(text))
   test('units', () => {
     expect(percent(0.9876)).toBe('98.8\u00a0%')
     expect(milliseconds(0.0123)).toBe('12.3\u00a0ms')

@@ -14,11 +14,14 @@ function isKnown(v: Maybe): v is number {
 export function figure(v: Maybe, digits = 3): string {
   if (!isKnown(v)) return unknown
   if (v === 0) return '0'
-  const size = Math.floor(Math.log10(Math.abs(v)))
+  const size = Math.floor(Math.log10(Math.abs(Number(v.toPrecision(digits))))) // of the rounded number: 99.96 is 100
   if (size < -4) return v.toExponential(digits - 1)
   const text = v.toFixed(Math.min(12, Math.max(0, digits - 1 - size)))
-  return Math.abs(v) >= 10_000 ? group(text) : text
+  return separated(text, v)
 }
+
+// separated groups the digits of numbers from 10,000 on.
+const separated = (text: string, v: number): string => (Math.abs(v) >= 10_000 ? group(text) : text)
 
 // tick shows a number at an axis, without zeros at its end.
 export function tick(v: number): string {
@@ -65,7 +68,7 @@ export function duration(seconds: Maybe): string {
 }
 
 export function count(v: Maybe): string {
-  return isKnown(v) ? group(String(Math.round(v))) : unknown
+  return isKnown(v) ? separated(String(Math.round(v)), v) : unknown
 }
 
 // clock shows the time of day of a time in s since 1970 UTC.

@@ -4,8 +4,9 @@ import { axisSize, quote } from './chart'
 import { join } from './compare'
 import { align, timeAt } from './curves'
 import { atSteps, describe as tell } from './panels'
-import { parseRanks } from './run'
+import { parseRanks, recent } from './run'
 import { bars, mean } from './stack'
+import { select } from './tables'
 
 const figures = (over: Partial<Figures>): Figures => ({ version: 1, from: 1, to: 4, width: 1, steps: [1, 2, 3, 4], times: [], lines: [], ...over })
 
@@ -32,7 +33,27 @@ describe('a step by rank', () => {
     const f = figures({ lines: [line('forward', 0, [1, 3, null]), line('backward', 0, [2, 2]), line('forward', 1, [5]), line('communication', 0, [4])] })
     expect(bars(f)).toEqual([{ label: 'rank 0', seconds: [0, 2, 2, 4, 0] }, { label: 'rank 1', seconds: [0, 5, 0, 0, 0] }])
   })
+  test('a rank without records has no bar', () => {
+    expect(bars(figures({ lines: [line('forward', 0, [1]), line('forward', 1, [null, null])] })).map(b => b.label)).toEqual(['rank 0'])
+  })
   test('no value is no time', () => expect(mean([null, undefined])).toBe(0))
+  test('the mean of no known values is unknown', () => {
+    expect(recent([null, null])).toBeNull()
+    expect(recent([null, 2, 4])).toBe(3)
+  })
+})
+
+describe('the table of ranks', () => {
+  const rank = (i: number, health: string, seconds: number | null) => ({ rank: i, health, cause: '', record: seconds === null ? null : { data_loading_time: 0, forward_time: seconds, backward_time: 0, exchange_time: 0 } }) as Parameters<typeof select>[0][number]
+  test('shows all of a few ranks in their order', () => {
+    const few = [rank(0, 'sick', 1), rank(1, '', 9)]
+    expect(select(few)).toEqual(few)
+  })
+  test('shows the ranks of many that need attention, then the slowest', () => {
+    const many = Array.from({ length: 1000 }, (_, i) => rank(i, i === 777 ? 'sick' : 'healthy', i === 888 ? null : i === 500 ? 3 : 1))
+    expect(select(many).map(r => r.rank).slice(0, 5)).toEqual([777, 888, 500, 0, 1])
+    expect(select(many)).toHaveLength(64)
+  })
 })
 
 describe('step-time curves', () => {

@@ -22,7 +22,7 @@ export class RunPage {
   private readonly facts = h('dl', { class: 'facts' })
   private readonly problems = h('div', { role: 'status' })
   private readonly body = h('div', { hidden: true }) // until the run is loaded
-  private readonly steps = h('div', {}) // everything about steps; hidden while the run has none
+  private readonly steps = h('div', {}) // the charts over steps; hidden while the run has none
   private readonly charts = new Map<string, Chart>()
   private readonly curves = new Curves()
   private readonly from = h('input', { type: 'number', min: 1, id: 'from', change: () => this.typed() })
@@ -87,19 +87,17 @@ export class RunPage {
       h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
     fill(this.head, h('h1', {}, this.name))
     this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.body)
-    this.body.append(this.facts, this.steps)
-    this.steps.append(
+    this.steps.append(controls, h('div', { class: 'grid' }, ...charts, this.curves.element))
+    this.body.append(this.facts,
       this.section('now', 'Now', 'The newest record of each rank.'),
       this.section('decision', 'Balancer', ''),
-      controls,
-      h('div', { class: 'grid' }, ...charts, this.curves.element),
+      this.steps,
       this.section('stack', 'Step time by rank', 'Mean time of each part of a step, over the selected steps. A rank that waits long for gradients computes faster than another rank, or communication is slow.'),
       this.section('links', 'Communication and compute', 'Exposed and hidden communication time, by rank and by gradient bucket. Traffic and limit of each link.'),
       this.section('verdicts', 'What limits the speed', 'A verdict for each window of 50 steps, with advice. Consecutive equal verdicts are one row.'),
       this.section('alerts', 'Alerts', 'Slow ranks, bottlenecks and skipped steps, newest first.'),
       this.section('changes', 'Decisions', 'Every decision that changed the shares, newest first.'),
-      this.section('evaluations', 'Evaluations', ''))
-    this.body.append(
+      this.section('evaluations', 'Evaluations', ''),
       this.section('hardware', 'Hardware by rank', 'Measured before training, by hetero-train profile or at the start of the run.'))
   }
 
@@ -236,8 +234,8 @@ export class RunPage {
 
   private progress(v: View): HTMLElement {
     const of = v.length > 0 ? ` of ${count(v.length)}` : ''
-    const text = h('span', { class: 'progress' }, v.last > 0 ? `step ${count(v.last)}${of}` : 'no steps yet')
-    if (v.length > 0) text.append(' ', h('progress', { max: v.length, value: v.last, 'aria-label': 'Progress of the run' }))
+    const text = h('span', { class: 'progress' }, v.last > 0 ? `step ${count(v.last)}${of}` : v.state.kind === 'running' ? 'no steps yet' : 'no records of steps')
+    if (v.length > 0 && v.last > 0) text.append(' ', h('progress', { max: v.length, value: v.last, 'aria-label': 'Progress of the run' }))
     return text
   }
 
@@ -260,10 +258,10 @@ export class RunPage {
     const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
     const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
     const facts: [string, string][] = [
-      ['Throughput', unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record?.loss, 4)],
+      ['Throughput', rate === null ? '–' : unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record?.loss, 4)],
       ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
-      ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length)], ['Global batch', count(v.settings.data.batch_size || null)],
+      ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
       ['Precision', v.precision || '–'],
     ]
     if (left !== null) facts.push(['Time left', duration(left)])

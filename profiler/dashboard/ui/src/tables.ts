@@ -11,12 +11,19 @@ type Row = View['ranks'][number]
 
 const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health === 'sick' ? 'slower than usual' : health) : unknown)
 
+// select returns the ranks that the table shows. Of many ranks, it shows those that need attention.
+export function select(ranks: Row[]): Row[] {
+  if (ranks.length <= mostRanks) return ranks
+  const urgent = (r: Row) => (r.health === 'sick' || !r.record ? 1 : 0)
+  return [...ranks].sort((a, b) => urgent(b) - urgent(a) || (own(b) ?? 0) - (own(a) ?? 0) || a.rank - b.rank).slice(0, mostRanks)
+}
+
 // now returns the table of the newest record of each rank.
 export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
-  const shown = v.ranks.slice(0, mostRanks)
-  return h('div', {}, v.ranks.length > shown.length && h('p', { class: 'explain' }, `The first ${shown.length} of ${v.ranks.length} ranks. The field Ranks selects ranks for the charts.`), table('Ranks now', [
+  const shown = select(v.ranks)
+  return h('div', {}, v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
     { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
@@ -27,7 +34,7 @@ export function now(v: View): HTMLElement {
     { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
-    { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ' ' + r.cause : '') : 'no records') },
+    { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ` cause: ${r.cause}` : '') : 'no records') },
   ], shown))
 }
 
