@@ -124,3 +124,11 @@ func TestTimeBetweenThePartsOfAStep(t *testing.T) {
 		t.Errorf("got %g s, want 0.075 s", got)
 	}
 }
+
+func TestAnEvaluationAfterTheLastRecordHasTheTimeOfTheLastRecord(t *testing.T) {
+	trial := Trial{Curves: []Curve{{Key: lossCurve, Points: []TrialPoint{{7, 1, 2.5}, {14, 2, 2.4}}}}}
+	trial.addPoint(Curve{Key: evalPrefix + "loss"}, 16, 2.3)
+	if got := trial.curve(evalPrefix + "loss").Points[0]; got.Step != 16 || got.Seconds != 2 {
+		t.Errorf("got %+v, want 2 s", got)
+	}
+}

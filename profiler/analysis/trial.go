@@ -333,7 +333,8 @@ func (t *Trial) curve(key string) *Curve {
 	return nil
 }
 
-// secondsAt returns the training time at the end of a step, interpolated between the points of the loss.
+// secondsAt returns the training time at the end of a step, interpolated between the points of the loss. After the last
+// point it is that of the last point: with profile.interval above 1, the last steps can lack a record.
 func (t *Trial) secondsAt(step int64) float64 {
 	loss := t.curve(lossCurve)
 	if loss == nil {
@@ -347,5 +348,5 @@ func (t *Trial) secondsAt(step int64) float64 {
 		}
 		from = p
 	}
-	return unknown
+	return float64(from.Seconds)
 }
