@@ -82,8 +82,8 @@ const (
 // Probes and changes.
 const (
 	boundarySteps = 2.0 // steps between two windows: the omitted step, and half of each neighbour
-	firstSteps    = 3   // steps of the first window: equal shares of unequal ranks cost most
-	// Windows without a change before the first probe. Smaller: starts before the curves are known.
+	firstSteps    = 3   // steps of the first window with shares by scores or curves
+	// Windows without a change before the first probe, with scores or curves. Smaller: starts before the curves are known.
 	firstPatience = 2
 	// Factor on this number after each speculative probe. Smaller: probes more often without a result.
 	patienceGrows = 1.3

@@ -9,7 +9,7 @@ import (
 // disturbedWindow plays one window of a rank as [hybrid.learn] does while a disturbance lasts or not, and reports whether the
 // rank returned to its state before the disturbance.
 func (e *speed) disturbedWindow(k *source, samples int, disturbed bool) (returned bool) {
-	m := e.read(samples, logsOf(k.window(samples, 10)))
+	m := e.read(samples, logsOf(k.window(samples, 10)), false)
 	if disturbed && e.ended(&m, 0) {
 		e.restore()
 		e.compare(&m)
@@ -108,7 +108,7 @@ func TestARankTriesTheStateBeforeADisturbance(t *testing.T) {
 			factor = 1
 		}
 		e.disturbedWindow(k, 120, true)
-		m := e.read(120, logsOf(k.window(120, 10)))
+		m := e.read(120, logsOf(k.window(120, 10)), false)
 		if got := e.mayEnd(&m, 0); got != end {
 			t.Fatalf("%s: got %v from a reading of a share that is far from the earlier ones", name, got)
 		}

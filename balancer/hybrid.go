@@ -28,9 +28,11 @@ type hybrid struct {
 	benched []int   // by rank: decisions without samples; 0: the rank has samples
 	recall  []int   // decisions after which an excluded rank is tried again
 
-	unrest    int // remaining windows of the disturbance; 0: there is none
-	left      int // remaining steps of the run; 0: unknown
-	beyond    int // probes of larger shares so far
+	informed  bool // scores or curves gave the first shares
+	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
+	unrest    int  // remaining windows of the disturbance; 0: there is none
+	left      int  // remaining steps of the run; 0: unknown
+	beyond    int  // probes of larger shares so far
 	decisions int
 	calm      int     // decisions since the last probe, or since the last change for a gain
 	patience  int     // decisions without a change before the next probe
@@ -47,6 +49,9 @@ func newHybrid(o Options) (Policy, error) {
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
+	}
+	if h.informed = o.Scores != nil || o.Curves != nil; !h.informed {
+		h.patience = 1 // the first windows measured several shares
 	}
 	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
 	for r, n := range h.start {
@@ -132,12 +137,24 @@ func (h *hybrid) priceChange(s *Step) {
 	h.extra = 0
 }
 
-// early reports whether a window ends before its interval is over: the first one, and that of a probe that turned out
-// to cost more than probes may.
+// length returns the number of steps of the next window. Without scores and curves, the first shares are equal and cost
+// most, so the first windows have 1, 2, 4, … steps.
+func (h *hybrid) length() int {
+	switch {
+	case !h.informed:
+		return min(1<<min(h.decisions, 30), h.opts.Interval)
+	case h.decisions == 0:
+		return min(firstSteps, h.opts.Interval)
+	}
+	return h.opts.Interval
+}
+
+// early reports whether a window ends before its interval is over: one of the first windows, or that of a probe that
+// turned out to cost more than probes may.
 func (h *hybrid) early() bool {
 	n := h.window.seconds.n
-	if h.decisions == 0 {
-		return n >= firstSteps
+	if n >= h.length() {
+		return true
 	}
 	if !h.probing || n < endsAfter {
 		return false
@@ -152,7 +169,8 @@ func (h *hybrid) early() bool {
 // learn updates the speeds of the ranks with the window. A change that all ranks have in common is not attributed to a
 // rank: the curves follow it slowly, or at once if it lasts.
 func (h *hybrid) learn() {
-	if h.decisions == 0 {
+	opening := h.decisions == 0 || h.length() < h.opts.Interval
+	if opening {
 		h.poolNoise()
 	}
 	readings := make([]reading, len(h.ranks))
@@ -166,7 +184,9 @@ func (h *hybrid) learn() {
 	}
 	withoutCommon(logs, median(noise))
 	for r, e := range h.ranks {
-		readings[r] = e.read(h.window.shares[r], logs[r])
+		if readings[r] = e.read(h.window.shares[r], logs[r], opening); !h.informed {
+			h.doubtStart(e, &readings[r])
+		}
 		if h.unrest > 0 && e.ended(&readings[r], h.alike.variance) {
 			e.restore()
 			e.compare(&readings[r])
@@ -197,25 +217,51 @@ func (h *hybrid) learn() {
 	}
 }
 
-// poolNoise gives all ranks the noise that their first steps show together: the median rank's, so that a few disturbed
-// ranks count little. A rank's own few steps tell little of it, and one that is believed too sure keeps a wrong height.
+// doubtStart makes the reading of the first step uncertain, because this step also contains the start of the program.
+// The start can only make a step longer. If a rank is faster in the second window than the first step predicts, the
+// first step says little about the rank.
+func (h *hybrid) doubtStart(e *speed, m *reading) {
+	switch {
+	case h.decisions == 0:
+		m.variance += square(leastJump)
+	case h.decisions == 1 && m.samples > 0 && len(e.cells) == 1:
+		expected, _ := e.expect(m.samples)
+		e.cov[0][0] += square(likelySigmas * min(m.log-expected, 0))
+	}
+}
+
+// poolNoise gives all ranks the noise that the first windows of all ranks show together, because the few steps of one
+// rank say little about its noise. It uses the median over the ranks, so that a few disturbed ranks count little. The
+// variance of the measured times follows the change of the noise. Otherwise a rank that underestimated its noise in the
+// first steps would trust these steps for many windows.
 func (h *hybrid) poolNoise() {
-	const medianOfMean = math.Ln2 // median of a variance of three normal steps, as a fraction of its mean
 	var variances []float64
+	free := 0.0
 	for _, seconds := range h.window.compute {
-		if logs := logsOf(seconds); len(logs) > 1 {
-			mean, variance := meanOf(logs).or(0), 0.0
+		if n := len(seconds); n > 1 {
+			logs, squares := logsOf(seconds), 0.0
+			center := meanOf(logs).or(0)
 			for _, l := range logs {
-				variance += square(l-mean) / float64(len(logs)-1)
+				squares += square(l - center)
 			}
-			variances = append(variances, variance/medianOfMean)
+			free = float64(n - 1)
+			variances = append(variances, squares/free)
 		}
 	}
-	if n := float64(len(variances)); n > 0 {
-		noise := (priorWeight*square(priorNoise) + n*(firstSteps-1)*median(variances)) / (priorWeight + n*(firstSteps-1))
-		for _, e := range h.ranks {
-			e.noise = noise
+	if len(variances) == 0 {
+		return
+	}
+	root := 1 - 2/(9*free) // of the median of a variance, as a fraction of its mean (Wilson and Hilferty)
+	n := len(variances) * int(free)
+	h.spread.sum, h.spread.n = h.spread.sum+float64(n)*median(variances)/(root*root*root), h.spread.n+n
+	noise := (priorWeight*square(priorNoise) + h.spread.sum) / (priorWeight + float64(h.spread.n))
+	for _, e := range h.ranks {
+		for i, c := range e.cells {
+			if c.steps > 0 {
+				e.cov[i][i] += (noise - e.noise) / float64(c.steps)
+			}
 		}
+		e.noise = noise
 	}
 }
 

@@ -182,8 +182,72 @@ func TestHybridGoesDownByQuarters(t *testing.T) {
 			got = append(got, d.Next[0])
 		}
 	}
-	if want := []int{64, 16, 5}; len(got) < 3 || !slices.Equal(got[:3], want) {
-		t.Errorf("got %v samples for rank 0, want %v", got, want)
+	if len(got) < 4 || !slices.Equal(got[:2], []int{64, 16}) || got[2] < 4 || got[2] > 6 || got[len(got)-1] != 5 {
+		t.Errorf("got %v samples for rank 0, want 64, 16, 4 to 6, …, 5", got)
+	}
+}
+
+func TestTheFirstWindowsAreShort(t *testing.T) {
+	scores := []float64{1, 2}
+	for _, test := range []struct {
+		interval int
+		scores   []float64
+		want     []int // steps of the first windows
+	}{{10, nil, []int{1, 2, 4, 8, 10, 10}}, {2, nil, []int{1, 2, 2}}, {1, nil, []int{1, 1}}, {10, scores, []int{3, 10, 10}}, {2, scores, []int{2, 2}}} {
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores})
+		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
+		var got []int
+		for range test.want {
+			n := 1
+			for s := c.step([]int{32, 32}); ; n++ { // shares that never change, so no step is omitted
+				if _, due := p.Observe(s); due {
+					break
+				}
+			}
+			got = append(got, n)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("interval %d, scores %v: got windows of %v steps, want %v", test.interval, test.scores, got, test.want)
+		}
+	}
+}
+
+// The first step says nothing about the noise. Once other steps show it, the time of the first step must become as
+// uncertain as this noise.
+func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
+	const noise = 0.3
+	c := newCluster(3, noise, equalRanks(8)...)
+	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 8})
+	h := p.(*hybrid)
+	equal := slices.Repeat([]int{32}, 8)
+	other := slices.Repeat([]int{24, 40}, 4)
+	p.Observe(c.step(equal))
+	for range 15 { // the windows of 2, 4 and 8 steps, and the omitted step
+		p.Observe(c.step(other))
+	}
+	for r, e := range h.ranks {
+		if sigma := math.Sqrt(e.noise); math.Abs(math.Log(sigma/noise)) > 0.3 {
+			t.Errorf("rank %d: got a noise of %.2f, want %.2f", r, sigma, noise)
+		}
+		at := e.cell(32)
+		if sigma := math.Sqrt(e.cov[at][at]); sigma < 0.7*noise {
+			t.Errorf("rank %d: the first step has a standard error of %.2f, want at least %.2f", r, sigma, 0.7*noise)
+		}
+	}
+}
+
+// The start of a program makes the first step of some ranks longer. Soon, equal ranks must have nearly equal shares.
+func TestHybridForgetsASlowFirstStep(t *testing.T) {
+	for seed := range uint64(10) {
+		c := newCluster(seed, 0.02, equalRanks(4)...)
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 4})
+		end := last(c.run(p, 60, func(step int, s *Step) {
+			if step == 0 {
+				s.Own[1] *= 3
+				s.Own[2] *= 1.5
+			}
+		}))
+		checkShareOfOracle(t, "after 60 steps", c, end.Next, 0.97)
 	}
 }
 
@@ -271,7 +335,11 @@ func TestHybridExplainsTheStep(t *testing.T) {
 				t.Errorf("step %d: fraction of the oracle %v", i, share)
 			}
 			for r, view := range e.Ranks {
-				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds || !(view.Error > 0 && view.Error < 0.05*view.Seconds) {
+				most := 0.05
+				if i == 0 { // the first step also contains the start of the program
+					most = 0.15
+				}
+				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds || !(view.Error > 0 && view.Error < most*view.Seconds) {
 					t.Errorf("step %d: rank %d: got %+v", i, r, view)
 				}
 			}
@@ -283,7 +351,7 @@ func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
 	// Without noise: ranks of 1 and 3 ms a sample, that begin with 30 samples each. The best shares are 45 and 15, 45 ms.
 	c := newCluster(1, 0, line(0, 0.001), line(0, 0.003))
 	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 60}, Ranks: 2})
-	d := last(c.run(p, 10, nil))
+	d := last(c.run(p, 1, nil))
 	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(d.Oracle+l.Imbalance+l.Noise-d.Seconds) > 1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
 		t.Errorf("got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known", d.Explanation)
 	}

@@ -8,6 +8,8 @@ import (
 // reading is the mean of the steps of a window, which all have the same share.
 type reading struct {
 	samples  float64 // 0: the rank was not measured
+	steps    int     // in the mean
+	opening  bool    // one of the first windows: few steps, and curves that are little known
 	log      float64 // of seconds
 	variance float64
 	// surprise is the difference of the log from its prediction at this share, or NaN without a prediction. doubt is

@@ -48,6 +48,7 @@ type cell struct {
 	samples float64
 	log     float64 // of seconds
 	age     int     // windows since it was measured
+	steps   int     // in which it was measured
 }
 
 func square(x float64) float64 { return x * x }
@@ -148,13 +149,16 @@ func (e *speed) update(m *reading, offset, variance float64) (jumped bool) {
 	e.known = true
 	if at < 0 {
 		e.current = len(e.cells)
-		if !math.IsNaN(expected) {
+		// In the first windows, the curve is too uncertain to distinguish the level from the shape.
+		if !math.IsNaN(expected) && (first || !m.opening) {
 			jumped = e.cross(m.samples, start-expected, doubt, total, first)
 		}
 		e.add(m.samples, start, total)
+		e.cells[e.current].steps = m.steps
 		e.forget()
 	} else {
 		e.current = at
+		e.cells[at].steps += m.steps
 		jumped = e.follow(start, total, first)
 	}
 	if e.trend = m.slope; m.shift != 0 {
@@ -298,8 +302,9 @@ func logsOf(seconds []float64) []float64 {
 	return logs
 }
 
-// read returns the reading of a window from the logs of its steps, in order.
-func (e *speed) read(samples int, logs []float64) reading {
+// read returns the reading of a window from the logs of its steps, in order. opening marks the first windows, in which
+// all ranks have one noise ([hybrid.poolNoise]).
+func (e *speed) read(samples int, logs []float64, opening bool) reading {
 	if len(logs) == 0 {
 		return reading{}
 	}
@@ -317,8 +322,9 @@ func (e *speed) read(samples int, logs []float64) reading {
 		logs = after
 	}
 	m.log, _ = robustMean(logs)
-	n := float64(len(logs))
-	if n > 2 && e.known { // the first window uses the noise of all ranks
+	m.steps, m.opening = len(logs), opening
+	n := float64(m.steps)
+	if n > 2 && e.known && !opening {
 		_, variance := robustMean(level(logs))
 		keep := min(e.weight, memory*n)
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)

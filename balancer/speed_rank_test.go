@@ -9,7 +9,7 @@ import (
 
 // measure takes in a window of a rank that is alone, and draws its curve.
 func (e *speed) measure(samples int, seconds []float64) {
-	m := e.read(samples, logsOf(seconds))
+	m := e.read(samples, logsOf(seconds), false)
 	e.update(&m, 0, 0)
 	e.fit(float64(samples))
 }

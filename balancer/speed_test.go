@@ -28,13 +28,29 @@ func (k *source) window(samples, steps int) []float64 {
 // play gives a rank windows of ten steps with these shares, and fits its curve after each.
 func play(e *speed, k *source, shares ...int) {
 	for _, n := range shares {
-		m := e.read(n, logsOf(k.window(n, 10)))
+		m := e.read(n, logsOf(k.window(n, 10)), false)
 		e.update(&m, 0, 0)
 		chances := make(tileBelief, len(tiles))
 		for i, t := range tiles {
 			chances[i] = t.prior
 		}
 		e.shape = newShape(e.cells, e.cov, &beforehand, chances, float64(n), e.shape.ownGrid())
+	}
+}
+
+// In the first windows, a surprise at a share near a measured one must not move the level: the times of both shares stay.
+func TestTheFirstWindowsDoNotMoveTheLevel(t *testing.T) {
+	for _, opening := range []bool{false, true} {
+		e := newSpeed(nil, 0, 1000)
+		first := e.read(72, []float64{math.Log(0.16), math.Log(0.16)}, true)
+		e.update(&first, 0, 0)
+		e.shape = newShape(e.cells, e.cov, &beforehand, tilePriors(), 72, nil)
+		e.shape.chances = make(tileBelief, len(tiles)) // no tiles
+		second := e.read(73, logsOf(slices.Repeat([]float64{0.26}, 4)), opening)
+		e.update(&second, 0, 0)
+		if got, moved := exp(e.cells[0].log), math.Abs(e.cells[0].log-math.Log(0.16)) > 1e-9; moved == opening {
+			t.Errorf("opening %v: got %.3f s for the older share, want 0.16 s only in the first windows", opening, got)
+		}
 	}
 }
 
@@ -130,7 +146,7 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 		k := &source{r: rand.New(rand.NewPCG(5, 1)), curve: sloped, level: steady, noise: 0.01}
 		e := newSpeed(nil, 0, 256)
 		play(e, k, test.shares...)
-		if m := e.read(test.next, logsOf(k.window(test.next, 10))); math.IsNaN(m.surprise) != test.first {
+		if m := e.read(test.next, logsOf(k.window(test.next, 10)), false); math.IsNaN(m.surprise) != test.first {
 			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise, test.first)
 		}
 	}
@@ -230,7 +246,7 @@ func TestAKeptGridChangesNoBit(t *testing.T) {
 	}
 	kept := 0
 	for i, n := range []int{64, 64, 40, 40, 40, 48, 33, 33, 64, 64, 300, 300} {
-		m := e.read(n, logsOf(k.window(n, 10)))
+		m := e.read(n, logsOf(k.window(n, 10)), false)
 		e.update(&m, 0, 0)
 		before := e.shape.ownGrid()
 		fresh := newShape(e.cells, e.cov, &beforehand, chances, float64(n), nil)

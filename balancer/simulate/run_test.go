@@ -74,7 +74,7 @@ func TestRunReportsWhatHappened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 3 || !slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
+	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 1 || !slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
 		t.Errorf("policy hybrid: got %+v", r)
 	}
 	for step, share := range r.Track {
