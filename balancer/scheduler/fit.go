@@ -198,9 +198,9 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 			return nil
 		}
 	}
-	why := fmt.Sprintf("kind %q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
+	why := fmt.Sprintf("kind %q has no speed on %s of any type", w.Kinds[j.Kind].Name, gpus(j.GPUs))
 	if most < j.GPUs {
-		why = fmt.Sprintf("it needs %d GPUs, but at most %d GPUs of one type can hold it", j.GPUs, most)
+		why = fmt.Sprintf("it needs %s, but %s of one type can hold it", gpus(j.GPUs), atMost(most))
 		if total >= j.GPUs {
 			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types: %s", w.Kinds[j.Kind].Name, j.GPUs, lacks)
 		}
@@ -212,6 +212,14 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 		}
 	}
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
+}
+
+// atMost is the largest number of GPUs in words.
+func atMost(n int) string {
+	if n == 0 {
+		return gpus(n)
+	}
+	return "at most " + gpus(n)
 }
 
 // room returns how many GPUs of a type can hold a job at the same time, and whether these GPUs are on several machines.
@@ -276,14 +284,12 @@ func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	if ok && speed > 0 {
 		return ""
 	}
-	if table, can := s.(interface {
-		Lacks(kind int, counts []int, spread bool) (typ int, what string)
-	}); can {
-		switch t, what := table.Lacks(j.Kind, counts, true); {
-		case what != "" && t >= 0:
-			return fmt.Sprintf("it lacks a %s of type %q", what, c.Types[t].Name)
-		case what != "":
-			return "it lacks a " + what
+	if measured, can := s.(MeasuredSpeeds); can {
+		switch t, figure := measured.Lacks(j.Kind, counts, true); {
+		case figure != "" && t >= 0:
+			return fmt.Sprintf("it lacks a %s of type %q", figure, c.Types[t].Name)
+		case figure != "":
+			return "it lacks a " + figure
 		}
 	}
 	return "the curves have too few samples for the batch, or the speeds are 0"

@@ -13,3 +13,11 @@ type Speeds interface {
 	// of the trainer divides. ok is false if the kind cannot run on different types.
 	Mixed(kind int, counts []int, spread bool) (speed float64, ok bool)
 }
+
+// MeasuredSpeeds are Speeds that can state which figure [Speeds.Mixed] lacks.
+type MeasuredSpeeds interface {
+	Speeds
+	// Lacks returns the first figure without which Mixed has no speed, and the type of GPU whose figure it is; -1 if the
+	// figure belongs to no type. figure is "" if Mixed lacks none.
+	Lacks(kind int, counts []int, spread bool) (gpuType int, figure string)
+}

@@ -75,3 +75,18 @@ type Policy interface {
 	// Decide returns the next action. The action must depend only on the state and on earlier states.
 	Decide(s *State) Action
 }
+
+// Waiter is a Policy that can state why it does not start a job.
+type Waiter interface {
+	Policy
+	// Waits returns the reason why a job of the queue waits, for error messages; "" if the policy knows none.
+	Waits(s *State, job int) string
+}
+
+// WhyWaits returns the reason why a job of the queue waits; "" if the policy is no [Waiter] or knows no reason.
+func WhyWaits(p Policy, s *State, job int) string {
+	if w, ok := p.(Waiter); ok {
+		return w.Waits(s, job)
+	}
+	return ""
+}

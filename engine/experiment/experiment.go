@@ -267,7 +267,7 @@ func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil
 	}
-	return &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file: remove it", info.Mode())}
+	return &regular.Error{Path: path, Reason: fmt.Sprintf("got %s, want a regular file: remove it", regular.Kind(info.Mode()))}
 }
 
 // Close releases the lock and closes the folder. It does not close the Checkpoint.

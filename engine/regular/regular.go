@@ -65,6 +65,25 @@ func contents(f *os.File, info os.FileInfo, most int64, err error) ([]byte, erro
 	return text, err
 }
 
+// Kind names the kind of a file for error messages, with an article.
+func Kind(mode os.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "a regular file"
+	case mode.IsDir():
+		return "a folder"
+	case mode&os.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&os.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&os.ModeSocket != 0:
+		return "a socket"
+	case mode&os.ModeDevice != 0:
+		return "a device"
+	}
+	return "a file of an unknown kind"
+}
+
 // checked closes and refuses a file that is not regular. The caller must have opened the file with O_NONBLOCK;
 // otherwise, opening a pipe could block.
 func checked(f *os.File, err error) (*os.File, os.FileInfo, error) {
@@ -73,7 +92,7 @@ func checked(f *os.File, err error) (*os.File, os.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &Error{f.Name(), fmt.Sprintf("%v, want a regular file", info.Mode())}
+		err = &Error{f.Name(), fmt.Sprintf("got %s, want a regular file", Kind(info.Mode()))}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

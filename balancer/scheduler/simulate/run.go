@@ -17,7 +17,7 @@ type StalledError struct {
 	Available int    // GPUs of the cluster that are available
 	Of        int    // GPUs of the cluster
 	Now       float64
-	Cause     string // why the policy does not start the first job; "" if the policy does not tell
+	Cause     string // why the policy does not start the first job; "" if the policy states no reason
 }
 
 func (e *StalledError) Error() string {
@@ -136,11 +136,7 @@ func (s *Sim) stalled(p scheduler.Policy) *StalledError {
 			e.Available++
 		}
 	}
-	if told, can := p.(interface {
-		Waits(s *scheduler.State, job int) string
-	}); can {
-		e.Cause = told.Waits(st, st.Queue[0])
-	}
+	e.Cause = scheduler.WhyWaits(p, st, st.Queue[0])
 	return e
 }
 

@@ -25,6 +25,10 @@ type Arrivals struct {
 	SurgeFrom, SurgeTo float64
 }
 
+// leastLoad is the smallest load. With a smaller load, jobs would arrive so late that the clock of the simulator loses
+// fractions of a second.
+const leastLoad = 1e-6
+
 func (a *Arrivals) check(s *Setup) error {
 	var faults []error
 	want := func(ok bool, what string, got any, want string) {
@@ -34,7 +38,7 @@ func (a *Arrivals) check(s *Setup) error {
 	}
 	within := func(v, least, most float64) bool { return v >= least && v <= most }
 	want(a.Jobs >= 1, "jobs", a.Jobs, "at least 1")
-	want(a.Load > 0 && a.Load <= 1e6, "load", a.Load, "a number above 0, at most 1e6")
+	want(within(a.Load, leastLoad, 1e6), "load", a.Load, "a number from 1e-6 to 1e6")
 	want(a.Burst == 0 || within(a.Burst, 1, 1e6), "jobs of a burst", a.Burst, "a number from 1 to 1e6")
 	want(a.Surge == 0 || within(a.Surge, 1, 1e6), "factor of the surge", a.Surge, "a number from 1 to 1e6")
 	want(within(a.SurgeFrom, 0, 1) && within(a.SurgeTo, a.SurgeFrom, 1), "surge", [2]float64{a.SurgeFrom, a.SurgeTo}, "two ascending fractions from 0 to 1")

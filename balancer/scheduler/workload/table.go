@@ -181,11 +181,11 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 // solver of the trainer, which minimises the time of the slowest GPU. Mixed adds the communication time of the gang to
 // this time. For each type, the communication time is the measured time of a step on that number of GPUs minus the time
 // on one GPU; the longest one counts. If the cluster has fewer GPUs of the type (Have), the largest measured number
-// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a figure lacks
-// ([Table.Lacks]).
+// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a figure is
+// missing ([Table.Lacks]).
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
 	k := &t.Kinds[kind]
-	if _, what := t.Lacks(kind, counts, spread); what != "" {
+	if _, figure := t.Lacks(kind, counts, spread); figure != "" {
 		return 0, false
 	}
 	var curves []balancer.Curve
@@ -210,9 +210,8 @@ func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bo
 	return float64(gpus) / (slowest + communication), true
 }
 
-// Lacks returns the first figure without which [Table.Mixed] has no speed, and the type of GPU that lacks it; -1: no
-// type. what is "" if no figure lacks.
-func (t *Table) Lacks(kind int, counts []int, spread bool) (typ int, what string) {
+// Lacks implements [scheduler.MeasuredSpeeds].
+func (t *Table) Lacks(kind int, counts []int, spread bool) (gpuType int, figure string) {
 	k := &t.Kinds[kind]
 	if k.Batch == 0 {
 		return -1, "batch"
@@ -229,10 +228,10 @@ func (t *Table) Lacks(kind int, counts []int, spread bool) (typ int, what string
 			return typ, "speed on 1 GPU"
 		}
 		if _, ok := t.communication(kind, typ, gpus, spread); !ok {
-			if what = fmt.Sprintf("speed on %d GPUs", gpus); spread {
-				what += " of several machines"
+			if figure = fmt.Sprintf("speed on %d GPUs", gpus); spread {
+				figure += " of several machines"
 			}
-			return typ, what
+			return typ, figure
 		}
 	}
 	return -1, ""

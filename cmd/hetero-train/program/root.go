@@ -93,7 +93,7 @@ func newRoot(a *cli.App) *cobra.Command {
 	root.SetOut(a.Env.Stdout)
 	root.SetErr(a.Env.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Usagef("%w%s; %s --help lists the flags", err, cli.NearestFlag(cmd, err), cmd.CommandPath())
+		return exit.Usagef("%w%s; %s --help lists the flags", cli.FlagError(err), cli.NearestFlag(cmd, err), cmd.CommandPath())
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -95,4 +96,22 @@ func NearestFlag(cmd *cobra.Command, err error) string {
 		return "; nearest: --" + near
 	}
 	return ""
+}
+
+// FlagError states which value a flag wants, instead of the error of package strconv. Other errors are unchanged.
+func FlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	want := map[string]string{"bool": "true or false", "int": "an integer", "int64": "an integer", "uint64": "an integer of at least 0",
+		"float64": "a number", "float64Slice": "numbers"}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		want += " that fits into 64 bits"
+	}
+	return fmt.Errorf("--%s: got %q, want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }

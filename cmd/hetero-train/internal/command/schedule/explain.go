@@ -179,14 +179,9 @@ func (w *witness) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// Waits says why a job waits, if the policy tells.
+// Waits implements scheduler.Waiter.
 func (w *witness) Waits(s *scheduler.State, job int) string {
-	if told, can := w.Policy.(interface {
-		Waits(s *scheduler.State, job int) string
-	}); can {
-		return told.Waits(s, job)
-	}
-	return ""
+	return scheduler.WhyWaits(w.Policy, s, job)
 }
 
 // pools counts the GPUs of each type that are available, and those of them without a job.

@@ -243,8 +243,10 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 		all[t] = scheduler.GPUType{Name: name, Memory: math.MaxFloat64, Bandwidth: math.NaN(), Compute: math.NaN()}
 	}
 	var specs []workload.MachineSpec
-	for _, part := range strings.Split(s.gpus, ",") {
-		name, count, ok := strings.Cut(strings.TrimSpace(part), "=")
+	type part struct{ typ, perMachine int }
+	var parts []part
+	for _, text := range strings.Split(s.gpus, ",") {
+		name, count, ok := strings.Cut(strings.TrimSpace(text), "=")
 		number, per, split := strings.Cut(count, "/")
 		if !split {
 			per = "4"
@@ -255,10 +257,16 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 		t := slices.Index(types, name)
 		switch {
 		case !ok || err != nil || err2 != nil || n < 1 || n > most || each < 1 || each > most:
-			return nil, exit.Usagef("%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d", s.command, part, most)
+			return nil, exit.Usagef("%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d", s.command, text, most)
 		case t < 0:
 			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, the types in %s", s.command, name, strings.Join(types, ", "), s.speeds)
 		}
+		for _, other := range parts {
+			if other == (part{t, each}) {
+				return nil, exit.Usagef("%s: --gpus: got type %s with %d GPUs per machine twice, want it once with the sum of the GPUs", s.command, name, each)
+			}
+		}
+		parts = append(parts, part{t, each})
 		spec := workload.MachineSpec{Count: n / each, Type: t, GPUs: each, Network: math.NaN()}
 		if spec.Count > 0 {
 			specs = append(specs, spec)
@@ -364,8 +372,9 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// play runs a policy of p on jobs. what names the run in errors. watch, which may be nil, sees all decisions.
-func (s *source) play(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
+// play runs the policy called name on jobs. run is the name of the run in error messages. If watch is not nil, it records
+// the decisions of the policy.
+func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
@@ -382,10 +391,10 @@ func (s *source) play(ctx context.Context, p *policies, what, name string, jobs 
 		return nil, context.Cause(ctx)
 	}
 	if errors.As(err, new(*simulate.StalledError)) {
-		return nil, fmt.Errorf("%s: %w; add GPUs with --change +COUNTtype@SECONDS, or choose another policy", what, err)
+		return nil, fmt.Errorf("%s: %w; add GPUs with --change +COUNTtype@SECONDS, or choose another policy", run, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", run, err)
 	}
 	return r, nil
 }

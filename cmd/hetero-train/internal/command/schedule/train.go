@@ -269,7 +269,7 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 
 // trainText is a line of progress.
 func trainText(p dqn.Progress) string {
-	text := fmt.Sprintf("episode %d/%d | %d decisions", p.Episodes, p.Target, p.Decisions)
+	text := fmt.Sprintf("episode %d of at least %d | %d decisions", p.Episodes, p.Target, p.Decisions)
 	if !math.IsNaN(p.Return) {
 		text += fmt.Sprintf(" | reward %.3g (mean of %d episodes) | error %.3g", p.Return, min(p.Episodes, 100), p.Error)
 	}
