@@ -452,9 +452,16 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		return resident()
 	}
 	const slack = 1 << 20 // for stacks and late code pages; a step has 100 times as many activations
-	if two, eight := steps(2), steps(6); eight > two+slack {
-		t.Errorf("resident memory: %d bytes after 2 steps, %d after 8", two, eight)
+	// The kernel can join pages to huge pages, and the device can start threads, at any time. A leak grows in each round.
+	before, grown := steps(2), 0
+	for range 3 {
+		now := steps(6)
+		if grown = now - before; grown <= slack {
+			return
+		}
+		before = now
 	}
+	t.Errorf("resident memory grew by %d bytes in the last of 3 rounds of 6 steps, want at most %d", grown, slack)
 }
 
 func TestSameSeedGivesBitEqualLosses(t *testing.T) {
