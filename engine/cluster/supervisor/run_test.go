@@ -34,7 +34,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 		{"a kill, and what follows from it", patience, "await ended-1,exit 5;await ended-2,exit 5;signal KILL", "rank 2 (process PID) was killed by SIGKILL", -1},
 		{"what follows is seen first", patience, "exit 5;await ended-0,await ended-2,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
 		{"no rank knows more", patience, "exit 5;await ended-0,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
-		{"a stopped rank", short, "stopped 1,exit 5;signal STOP;stopped 1,exit 5", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank ", 5},
+		{"a stopped rank", short, "stopped 1,exit 5;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank 0", 5},
 		{"a rank that hangs and one that is slow", short, "await deaf,exit 5;wait;stubborn,mark deaf,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 had lost the connection to another rank", 5},
 		{"stopped as told, and saved", patience, "exit 75;await ended-0,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
 		{"frozen at the end", short, "stopped 1,exit 0;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after the stop", -1},
