@@ -35,7 +35,7 @@ type Run struct {
 	failed   map[string]string // reasons why files cannot be read, by file name
 	cut      map[string]bool   // names of files that lack their end
 	lacking  string            // describes the ranks without records
-	missing  int               // number of ranks without records
+	missing  []int             // ranks without a file of records, in ascending order
 
 	ranks     []*rank
 	next      int // rank that reads next
@@ -153,7 +153,7 @@ func (r *Run) forget() {
 	r.logs.Close() // read only
 	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
-	r.cut, r.lacking, r.missing = map[string]bool{}, "", 0
+	r.cut, r.lacking, r.missing = map[string]bool{}, "", nil
 }
 
 // progress returns a number that changes when records are read.
@@ -271,7 +271,7 @@ func (r *Run) discover(e evidence) {
 		found++
 	}
 	n, missing := lackOf(r.logs, found, ranksOfRun(e, start, decision))
-	r.lacking, r.missing = lackText(missing, n), len(missing)
+	r.lacking, r.missing = lackText(missing, n), missing
 	if n <= len(r.ranks) {
 		return
 	}
@@ -397,6 +397,8 @@ type RankView struct {
 	Record *runtime.Record `json:"record"` // nil if there is no record
 	Health string          `json:"health"` // verdict of the balancer; "" if there is none
 	Cause  string          `json:"cause"`
+
+	Missing bool `json:"missing,omitempty"` // the rank has no file of records
 }
 
 // CurveView contains the step-time curve of a rank and its measured times. Times are compute times in s.
@@ -433,6 +435,7 @@ func (r *Run) View() View {
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
 		rv := RankView{Rank: i}
+		_, rv.Missing = slices.BinarySearch(r.missing, i)
 		if k.found {
 			last := k.last
 			rv.Record = &last
@@ -493,7 +496,7 @@ func (r *Run) unread() int64 {
 			left++
 		}
 	}
-	left -= int64(r.missing)
+	left -= int64(len(r.missing))
 	return known / max(files, 1) * max(left, 0)
 }
 

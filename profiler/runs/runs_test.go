@@ -588,6 +588,11 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if len(v.Ranks) != c.ranks || list.Runs[0].Ranks != c.ranks {
 			t.Errorf("%s: got %d ranks in the view and %d in the list, want %d", c.name, len(v.Ranks), list.Runs[0].Ranks, c.ranks)
 		}
+		for rank, k := range v.Ranks {
+			if found := slices.Contains(c.remove, rank) || rank >= c.files; k.Missing != found {
+				t.Errorf("%s: rank %d: got missing %v, want %v", c.name, rank, k.Missing, found)
+			}
+		}
 		if c.want != "" && strings.Contains(v.State.Why, "before its first step") {
 			t.Errorf("%s: got the state %+v, want no reason for missing steps", c.name, v.State)
 		}

@@ -55,9 +55,9 @@ export type View = {
   name: string; version: number; state: State; progress: { read: number; bytes: number }; first: number; last: number
   settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
   precision: string; notes: string[] | null; lacking: string
-  result: { error?: string; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
+  result: { error?: string; ranks?: number; final_train_loss?: Maybe; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
   profiles: Profile[] | null
-  ranks: { rank: number; record: RankRecord | null; health: string; cause: string }[]
+  ranks: { rank: number; record: RankRecord | null; health: string; cause: string; missing?: boolean }[]
   decision: Decision | null; changes: Decision[] | null; starts: RunEvent[] | null; length: number; evals: RunEvent[] | null; saves: RunEvent[] | null
   verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]; communication?: Communication | null
 }

@@ -29,16 +29,17 @@ export function fill(element: Element, ...children: Child[]): void {
   append(element, children)
 }
 
-export type Column<T> = { title: string; unit?: string; numeric?: boolean; wide?: boolean; of: (row: T) => Child; hint?: string }
+// A phone does not show minor columns.
+export type Column<T> = { title: string; unit?: string; numeric?: boolean; wide?: boolean; minor?: boolean; of: (row: T) => Child; hint?: string }
 
 // table returns a table with one row for each element.
 export function table<T>(caption: string, columns: Column<T>[], rows: T[]): HTMLElement {
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption + ' (table)' },
     h('table', {},
       h('thead', {}, h('tr', {}, ...columns.map(c =>
-        h('th', { scope: 'col', class: c.numeric ? 'number' : '', title: c.hint }, c.title, c.unit ? h('span', { class: 'unit' }, ` (${c.unit})`) : '')))),
+        h('th', { scope: 'col', class: [c.numeric ? 'number' : '', c.minor ? 'minor' : ''].join(' ').trim(), title: c.hint }, c.title, c.unit ? h('span', { class: 'unit' }, ` (${c.unit})`) : '')))),
       h('tbody', {}, ...rows.map(row => h('tr', {}, ...columns.map((c, i) =>
-        i === 0 ? h('th', { scope: 'row', class: c.numeric ? 'number' : '' }, c.of(row)) : h('td', { class: c.numeric ? 'number' : c.wide ? 'wide-cell' : '' }, c.of(row)))))),
+        i === 0 ? h('th', { scope: 'row', class: c.numeric ? 'number' : '' }, c.of(row)) : h('td', { class: c.numeric ? 'number' : c.wide ? 'wide-cell' : c.minor ? 'minor' : '' }, c.of(row)))))),
     ))
 }
 

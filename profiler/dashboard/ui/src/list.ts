@@ -32,9 +32,9 @@ export class List {
     const rows = table('Runs', [
       { title: 'run', of: (r: Summary) => h('a', { href: link(r.name) }, r.name) },
       { title: 'state', of: r => h('span', { title: r.lacking ?? r.state.why }, stateBadge(r.state.kind), r.lacking ? ' ' : '', r.lacking ? h('span', { class: 'badge unknown' }, 'incomplete') : '') },
-      { title: 'model', of: r => r.model || '–' },
-      { title: 'data', of: r => r.dataset || '–' },
-      { title: 'policy', of: r => r.policy || '–' },
+      { title: 'model', minor: true, of: r => r.model || '–' },
+      { title: 'data', minor: true, of: r => r.dataset || '–' },
+      { title: 'policy', minor: true, of: r => r.policy || '–' },
       { title: 'ranks', numeric: true, of: r => count(r.ranks || null) },
       { title: 'steps', numeric: true, of: r => count(r.steps) },
       { title: 'samples/s', numeric: true, of: r => figure(r.samples_per_second) },

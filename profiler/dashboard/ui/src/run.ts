@@ -258,10 +258,10 @@ export class RunPage {
     const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
     const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
     const facts: [string, string][] = [
-      ['Throughput', rate === null ? '–' : unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record?.loss, 4)],
+      ['Throughput', rate === null ? '–' : unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
       ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
-      ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
+      ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks || v.result?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
       ['Precision', v.precision || '–'],
     ]
     if (left !== null) facts.push(['Time left', duration(left)])

@@ -14,7 +14,7 @@ const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + heal
 // select returns the ranks that the table shows. Of many ranks, it shows those that need attention.
 export function select(ranks: Row[]): Row[] {
   if (ranks.length <= mostRanks) return ranks
-  const urgent = (r: Row) => (r.health === 'sick' || !r.record ? 1 : 0)
+  const urgent = (r: Row) => (r.health === 'sick' || r.missing ? 1 : 0)
   return [...ranks].sort((a, b) => urgent(b) - urgent(a) || (own(b) ?? 0) - (own(a) ?? 0) || a.rank - b.rank).slice(0, mostRanks)
 }
 
@@ -34,7 +34,7 @@ export function now(v: View): HTMLElement {
     { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
-    { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ` cause: ${r.cause}` : '') : 'no records') },
+    { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ` cause: ${r.cause}` : '') : r.missing ? 'no records' : unknown) },
   ], shown))
 }
 

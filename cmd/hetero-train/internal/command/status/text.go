@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,21 +25,21 @@ const (
 // Text formats a run for a terminal with this number of columns and lines. 0 means unlimited. Longer lines continue on
 // further lines, and as many ranks are shown as fit.
 func Text(v runs.View, width, height int) string {
-	head, rows, tail := headOf(v), rowsOf(v), tailOf(v)
+	head, tail := headOf(v), tailOf(v)
 	var b strings.Builder
 	above, below := wrapAll(head, width), wrapAll(tail, width)
 	b.WriteString(above)
 	if len(v.Ranks) > 0 {
 		title := wrapAll(append([]string{""}, titleOf(v)), width)
 		below = fmt.Sprintf("Cluster Throughput: %s samples/s\n", show.Figure("%.0f", total(v))) + below
-		table := tableOf(rows, width)
-		shown := min(len(v.Ranks), mostRows)
+		room := 0 // lines of the table; 0 means unlimited
 		if height > 0 {
 			const others = 2 // the number of further ranks, and the line of the cursor
-			room := height - others - strings.Count(above+title+below, "\n")
-			for shown > leastRows && strings.Count(strings.Join(table[:1+shown], ""), "\n") > room {
-				shown--
-			}
+			room = max(height-others-strings.Count(above+title+below, "\n"), 1)
+		}
+		table, shown := fit(v.Ranks, width, room)
+		if shown < len(v.Ranks) {
+			table, shown = fit(urgentFirst(v.Ranks), width, room)
 		}
 		b.WriteString(title + strings.Join(table[:1+shown], ""))
 		if left := len(v.Ranks) - shown; left > 0 {
@@ -46,6 +47,39 @@ func Text(v runs.View, width, height int) string {
 		}
 	}
 	return b.String() + below
+}
+
+// fit formats the table of ranks. shown is the number of ranks that fit into this number of lines; 0 means unlimited.
+func fit(ranks []runs.RankView, width, room int) (table []string, shown int) {
+	table, shown = tableOf(rowsOf(ranks), width), min(len(ranks), mostRows)
+	for room > 0 && shown > leastRows && strings.Count(strings.Join(table[:1+shown], ""), "\n") > room {
+		shown--
+	}
+	return table, shown
+}
+
+// urgentFirst returns the ranks in the order in which a table shows them that has no room for all: first those that are
+// slower than usual or have no records, then those with the longest compute time.
+func urgentFirst(ranks []runs.RankView) []runs.RankView {
+	urgent := func(k runs.RankView) int {
+		if k.Health == "sick" || k.Missing {
+			return 0
+		}
+		return 1
+	}
+	sorted := slices.Clone(ranks)
+	slices.SortStableFunc(sorted, func(a, b runs.RankView) int {
+		return cmp.Or(cmp.Compare(urgent(a), urgent(b)), cmp.Compare(ownSeconds(b), ownSeconds(a)))
+	})
+	return sorted
+}
+
+// ownSeconds returns the compute time of a rank in its newest step, without waits for other ranks, in s.
+func ownSeconds(k runs.RankView) float64 {
+	if k.Record == nil {
+		return 0
+	}
+	return (k.Record.DataLoading + k.Record.Forward + k.Record.Backward - k.Record.Exchanges).Seconds()
 }
 
 // headOf returns the lines above the table.
@@ -160,17 +194,16 @@ func titleOf(v runs.View) string {
 }
 
 // rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text.
-func rowsOf(v runs.View) [][]string {
+func rowsOf(ranks []runs.RankView) [][]string {
 	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
-	for _, k := range v.Ranks {
+	for _, k := range ranks {
 		r := k.Record
 		if r == nil {
-			rows = append(rows, []string{strconv.Itoa(k.Rank), "-", "-", "-", "-", "-", "-", "no records"})
+			rows = append(rows, []string{strconv.Itoa(k.Rank), "-", "-", "-", "-", "-", "-", verdict(k)})
 			continue
 		}
-		own := (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds()
 		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), strconv.FormatInt(r.BatchSize, 10),
-			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
+			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
 	}
 	return rows
 }
@@ -188,6 +221,9 @@ func total(v runs.View) (sum float64) {
 
 // verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.
 func verdict(k runs.RankView) string {
+	if k.Missing {
+		return "no records"
+	}
 	if k.Health == "sick" {
 		return fmt.Sprintf("slower than usual, cause: %s", k.Cause)
 	}

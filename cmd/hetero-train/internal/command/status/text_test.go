@@ -77,10 +77,26 @@ alert: step 40: rank 1 is slower than usual
 	}
 }
 
+// TestTextShowsRanksThatNeedAttention: if there is no room for all ranks.
+func TestTextShowsRanksThatNeedAttention(t *testing.T) {
+	v := viewOf(1000)
+	for rank := range v.Ranks {
+		v.Ranks[rank].Health, v.Ranks[rank].Cause = "healthy", ""
+	}
+	v.Ranks[777].Health, v.Ranks[777].Cause = "sick", "thermal throttling"
+	v.Ranks[888].Record, v.Ranks[888].Missing = nil, true
+	v.Ranks[500].Record.Forward = time.Second
+	got := Text(v, 80, 30)
+	order := regexp.MustCompile(`(?m)^ +(\d+) +[\d-]+ +[\d-]+ `).FindAllStringSubmatch(got, -1)
+	if len(order) < 4 || order[0][1] != "777" || order[1][1] != "888" || order[2][1] != "500" || order[3][1] != "0" || strings.Count(got, "\n") > 29 {
+		t.Errorf("got the ranks %v of\n%s\nwant 777, 888, 500, 0 and others", order, got)
+	}
+}
+
 // TestTextNamesMissingAndDamagedRecords: the figures of all ranks are then unknown.
 func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	v := viewOf(2)
-	v.Ranks[1].Record = nil
+	v.Ranks[1].Record, v.Ranks[1].Missing = nil, true
 	v.Lacking, v.Notes = "no records of rank 1 of 2", []string{"CPU quotas of the ranks (real): 0.8/0.4 CPUs"}
 	v.Damaged = map[string]string{"events.jsonl": "the file lacks its end", "balance.jsonl": "1 damaged line ignored"}
 	got := Text(v, 100, 0)
