@@ -240,6 +240,8 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `document.querySelector('tbody a')?.textContent === 'run' && document.querySelector('.badge').textContent === 'running'`)
 	evaluate[bool](t, ctx, `setTimeout(() => document.querySelector('tbody a').click(), 100), true`)
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
+	// Readers know the conditions of the run from its start on.
+	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x1/x3"))`)
 	// The page moves, without another load.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
 	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20`, step))
