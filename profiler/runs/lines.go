@@ -191,9 +191,13 @@ func (r *Run) alerts() []Alert {
 	}
 	if len(r.ranks) > 0 {
 		g, skipped := r.ranks[0].grid, len(rankColumns)+find(runColumns, "skipped")
-		for i, c := range g.cells[skipped] {
-			if c.n > 0 && c.sum > 0 {
-				all = append(all, Alert{Step: g.place[i].last, Kind: "skipped", Rank: -1, Text: plural(int(c.sum), "step skipped", "steps skipped") + " because the gradient was not finite"})
+		for i := 0; i < len(g.cells[skipped]); i++ {
+			steps, first := 0, i
+			for ; i < len(g.cells[skipped]) && g.cells[skipped][i].sum > 0; i++ { // successive cells are one alert
+				steps += int(g.cells[skipped][i].sum)
+			}
+			if i > first {
+				all = append(all, Alert{Step: g.place[i-1].last, Kind: "skipped", Rank: -1, Text: plural(steps, "step skipped", "steps skipped") + " because the gradient was not finite"})
 			}
 		}
 	}

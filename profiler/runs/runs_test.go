@@ -707,3 +707,22 @@ func TestProgressCountsRanksThatHadNoTurn(t *testing.T) {
 		t.Errorf("after all files: got %d of %d bytes", p.Read, p.Bytes)
 	}
 }
+
+// TestSuccessiveSkippedStepsAreOneAlert: a diverging run skips many steps.
+func TestSuccessiveSkippedStepsAreOneAlert(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 1)
+	for step := int64(1); step <= 20; step++ {
+		r := record(0, step)
+		r.Skipped = step == 3 || step >= 10 && step <= 14 || step >= 19
+		f.writers[0].Append(&r)
+	}
+	if err := f.writers[0].Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const why = " skipped because the gradient was not finite"
+	want := []Alert{{3, "skipped", -1, "1 step" + why, ""}, {14, "skipped", -1, "5 steps" + why, ""}, {20, "skipped", -1, "2 steps" + why, ""}}
+	if got := open(t, dir, "a").View().Alerts; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
