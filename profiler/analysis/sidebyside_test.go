@@ -127,6 +127,35 @@ func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
 	}
 }
 
+// Runs with other data or another model can be compared, with a note.
+func TestUnequalDataAndModelsAreNoted(t *testing.T) {
+	run := func(name, model, data string) string {
+		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: " + name + "\nstatus: 3\n", "params/model.name": model, "params/data.dataset": data, "metrics/train/loss": "1 2.5 1\n"})
+	}
+	for _, c := range []struct {
+		model, data string
+		want        []string
+	}{
+		{"resnet50", "cifar10", nil},
+		{"resnet18", "cifar10", []string{"The models differ (resnet50, resnet18)"}},
+		{"resnet50", "cifar100", []string{"The data sets differ (cifar10, cifar100)"}},
+		{"resnet18", "cifar100", []string{"The data sets differ (cifar10, cifar100)", "The models differ (resnet50, resnet18)"}},
+	} {
+		s, err := CompareTrials(trials(t, run("a", "resnet50", "cifar10"), run("b", c.model, c.data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, note := range s.Notes {
+			start, _, _ := strings.Cut(note, ":")
+			got = append(got, start)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s on %s: got notes %q, want %q", c.model, c.data, got, c.want)
+		}
+	}
+}
+
 // Settings that name receivers and servers may contain secrets, and have no effect on results.
 func TestAComparisonShowsNoReceivers(t *testing.T) {
 	root := t.TempDir()
