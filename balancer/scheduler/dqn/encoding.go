@@ -5,6 +5,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
 // Encoding defines how the state of a cluster becomes an Observation, and how an action becomes a list of GPUs.
@@ -49,13 +50,22 @@ type Encoding struct {
 	Similarity int `json:"similarity"`
 }
 
+// MinSimilarity and MaxSimilarity limit Encoding.Similarity, unless it is 0.
+const (
+	MinSimilarity = hyper.MinDimension
+	MaxSimilarity = hyper.MaxDimension
+)
+
 // DefaultEncoding is the encoding of the network of the program.
 func DefaultEncoding() Encoding {
 	return Encoding{Oldest: 2, Shortest: 4, Share: true, Advice: "gang"}
 }
 
 func (e Encoding) check() error {
-	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Similarity < 0 || e.Oldest+e.Shortest > 1<<10 {
+	if e.Similarity != 0 && (e.Similarity < MinSimilarity || e.Similarity > MaxSimilarity) {
+		return fmt.Errorf("encoding: got %d dimensions of the similarity scores, want 0, or %d to %d", e.Similarity, MinSimilarity, MaxSimilarity)
+	}
+	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Oldest+e.Shortest > 1<<10 {
 		return fmt.Errorf("encoding: got %+v, want 1 to 1024 jobs, and no negative number", e)
 	}
 	return nil

@@ -572,6 +572,16 @@ func TestScheduleTrains(t *testing.T) {
 	if o := execute(append([]string{"schedule", "train", "--output", other, "--episodes", "20", "--random", "0.5"}, files...)); o.code != 0 || !strings.Contains(o.stderr, "saved ") {
 		t.Errorf("a training with files: got exit code %d, %q", o.code, o.stderr)
 	}
+	folder := filepath.Join(t.TempDir(), "scores")
+	scores := func(dimensions string) outcome {
+		return execute(append([]string{"schedule", "train", "--output", folder, "--episodes", "20", "--similarity", dimensions}, files...))
+	}
+	if o := scores("64"); o.code != 0 {
+		t.Errorf("a training with scores: got exit code %d and %q", o.code, o.stderr)
+	}
+	if o := scores("0"); o.code != 2 || !strings.Contains(o.stderr, "another --random or --similarity") {
+		t.Errorf("a training that resumes without scores: got exit code %d and %q", o.code, o.stderr)
+	}
 	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds, "--trace", trace, "--gpus"}
 	for range 2 { // when it starts, and when it resumes
 		if o := execute(append(large, "v100=120", "--episodes", "1")); o.code != 0 || !strings.Contains(o.stderr, "the replay memory keeps ") {
@@ -588,7 +598,7 @@ func TestScheduleTrains(t *testing.T) {
 		{[]string{"train", "--seed", "9", "--output", dir}, 2}, {[]string{"train", "--output", other}, 2}, {[]string{"train", "--random", "0.1", "--output", dir}, 2},
 		{[]string{"train", "--random", "2"}, 2}, {append([]string{"train", "--random", "1", "--output", other}, files...), 2}, {[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
 		{[]string{"train", "--output", filepath.Join(dir, "train.lock")}, 2},
-		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2}, {[]string{"train", "--device", "tpu"}, 2},
+		{[]string{"train", "--similarity", "-1"}, 2}, {[]string{"train", "--similarity", "99999999"}, 2}, {[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2}, {[]string{"train", "--device", "tpu"}, 2},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},
 	} {
 		if o := execute(append([]string{"schedule"}, c.args...)); o.code != c.code {

@@ -34,6 +34,9 @@ An episode is a list of jobs on a cluster: 60 jobs for each 16 GPUs. In a fracti
 random: numbers of machines, types of GPUs, speeds, running times. The other episodes are on the cluster of --input or --gpus, with a
 random part of its jobs. Without files, they are on the default cluster, with generated jobs. The network works on any cluster.
 
+With --similarity, the network also reads the scores of a memory of earlier placements (docs/scheduling.md). They did not improve the
+built-in network; the flag serves to repeat this comparison.
+
 The learning rate falls over the first ` + thousands(dqn.Defaults().Rate.Over) + ` episodes. Later episodes train with the last, small rate.
 
 The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
@@ -66,6 +69,7 @@ type trainFlags struct {
 	threads  int
 	minutes  float64
 	random   float64
+	scores   int // dimensions of the vectors of package hyper; 0: no scores
 }
 
 func newTrain(a *cli.App) *cobra.Command {
@@ -79,6 +83,7 @@ func newTrain(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.threads, "threads", 0, "threads of the simulator; 0: one per CPU")
 	flags.Float64Var(&f.minutes, "save-minutes", 5, "minutes between two checkpoints")
 	flags.Float64Var(&f.random, "random", dqn.DefaultProblem().Random, "fraction of the episodes on random clusters, 0 to 1")
+	flags.IntVar(&f.scores, "similarity", 0, fmt.Sprintf("`DIMENSIONS` of the vectors that remember which jobs ran well on which GPUs; the network reads their scores; %d to %d, or 0: no scores", dqn.MinSimilarity, dqn.MaxSimilarity))
 	f.addFiles(flags, "each episode takes a part of one of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
@@ -101,6 +106,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	options, problem := dqn.Defaults(), dqn.DefaultProblem()
 	from := dqn.Source{Setup: f.setup, Lists: f.listed}
 	options.Seed, problem.Random, problem.Input = f.seed, f.random, from.Digest()
+	problem.Encoding.Similarity = f.scores
 	usual, numbers := options.Replay, problem.Shape(from).Floats()
 	if options.Replay = min(options.Replay, replayBytes/(4*numbers)); options.Replay < options.Warm {
 		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
@@ -144,6 +150,8 @@ func (f *trainFlags) check(a *cli.App) error {
 		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
 	case !(f.random >= 0 && f.random <= 1):
 		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
+	case f.scores != 0 && (f.scores < dqn.MinSimilarity || f.scores > dqn.MaxSimilarity):
+		return exit.Usagef("schedule train: --similarity: got %d dimensions, want 0, or %d to %d", f.scores, dqn.MinSimilarity, dqn.MaxSimilarity)
 	case f.output == "":
 		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
 	}
@@ -219,7 +227,7 @@ func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessag
 		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
 	}
 	if one.String() != other.String() {
-		return exit.Usagef("%s was trained on other episodes: other files, another --random, or another version of the program; choose another --output for a new training", c.Path)
+		return exit.Usagef("%s was trained on other episodes: other files, another --random or --similarity, or another version of the program; choose another --output for a new training", c.Path)
 	}
 	return nil
 }
