@@ -83,6 +83,9 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	if f.count < 1 || f.count > most {
 		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.count, most)
 	}
+	if last := uint64(math.MaxUint64) - uint64(f.count-1); f.first > last {
+		return exit.Usagef("%s: --seed: got %d with --seeds %d, want at most %d: no seed follows 2^64 - 1", f.command, f.first, f.count, last)
+	}
 	if !slices.Contains(f.names, baseline) {
 		f.names = slices.Insert(f.names, 0, baseline)
 	}

@@ -1,0 +1,55 @@
+package simulate
+
+// enqueue puts a job into the queue, which is in the order of arrival.
+func (s *Sim) enqueue(job int) {
+	st := &s.state
+	n := len(st.Queue)
+	if cap(st.Queue) == n { // removals moved the queue to the end of its buffer
+		copy(s.queue, st.Queue)
+		st.Queue = s.queue[:n]
+	}
+	st.Queue = append(st.Queue, job)
+	for i := n; i > 0 && st.Queue[i-1] > job; i-- {
+		st.Queue[i-1], st.Queue[i] = st.Queue[i], st.Queue[i-1]
+	}
+}
+
+// dequeue removes a job, and reports whether it was in the queue.
+func (s *Sim) dequeue(job int) bool {
+	q := s.state.Queue
+	i := search(q, job)
+	if i == len(q) || q[i] != job {
+		return false
+	}
+	if i < len(q)/2 {
+		copy(q[1:i+1], q[:i])
+		s.state.Queue = q[1:]
+	} else {
+		copy(q[i:], q[i+1:])
+		s.state.Queue = q[:len(q)-1]
+	}
+	return true
+}
+
+// search returns the index of the first element that is at least v.
+func search(q []int, v int) int {
+	low, high := 0, len(q)
+	for low < high {
+		if mid := (low + high) / 2; q[mid] < v {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// find returns the index of a running job, or -1 if the job does not run.
+func (s *Sim) find(job int) int {
+	for i := range s.state.Running {
+		if s.state.Running[i].Job == job {
+			return i
+		}
+	}
+	return -1
+}
