@@ -24,7 +24,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	if !r.evalOwed {
 		return nil
 	}
-	defer r.leaveOut()
+	defer r.pause()()
 	e, err := r.evaluate(ctx)
 	if errors.Is(err, context.Canceled) {
 		r.savedStep = -1 // forces a save, which records that the evaluation is still due

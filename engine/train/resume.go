@@ -125,7 +125,7 @@ func (r *run) rollBack(ctx context.Context) error {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
-	defer r.leaveOut()
+	defer r.pause()()
 	r.settleSave()
 	r.unsound = true // until state and weights belong to the same step again
 	var state *checkpoint.State

@@ -126,7 +126,11 @@ type Result struct {
 // the work of observers, changes of shares. The time of a step does not include what happens between two steps and is not
 // training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters, returns to a
 // checkpoint, Options.BeforeStep, and the time before the first step of a process.
+//
+// Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of another
+// run, or was resumed from a checkpoint of an earlier version of the program, which contains no times.
 type Trained struct {
+	Steps   int64         `json:"steps"`
 	Samples int64         `json:"samples"` // over all ranks
 	Time    time.Duration `json:"time_ns"`
 }
@@ -155,8 +159,8 @@ type run struct {
 	noted       string        // notes of the device logged so far
 	sinceChange int           // number of steps with the current shares
 	before      StepTimes     // times of this rank's previous step
-	ended       time.Time     // end of the previous step, or of later work that does not count as training
-	apart       time.Duration // time that BeforeStep took since ended
+	ended       time.Time     // end of the previous step
+	apart       time.Duration // time since ended that does not count as training; see pause
 	took        time.Duration // training time of the last step
 	trained     Trained
 	reported    []RankStep // reports of the last step; equal on all ranks
@@ -232,9 +236,9 @@ func (r *run) train(ctx context.Context) error {
 			return err
 		}
 		if r.BeforeStep != nil {
-			begun := time.Now()
+			resume := r.pause()
 			r.BeforeStep(r.step + 1)
-			r.apart += time.Since(begun)
+			resume()
 		}
 		wentBack, err := r.oneStep(ctx, whole)
 		if err != nil {
@@ -297,7 +301,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.seen += int64(out.Samples)
 	r.result.Samples += int64(out.Samples)
 	r.result.TrainTime += r.took
-	r.trained = Trained{r.trained.Samples + int64(out.Samples), r.trained.Time + r.took}
+	r.trained = Trained{r.trained.Steps + 1, r.trained.Samples + int64(out.Samples), r.trained.Time + r.took}
 	r.result.LastLoss = out.Score().Loss
 	if out.Updated {
 		r.nanRow = 0
@@ -311,10 +315,11 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.changed = false
 	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
+		resume := r.pause()
 		if err := r.Replica.checkReplicas(whole); err != nil {
 			return false, fmt.Errorf("step %d: %w", r.step, err)
 		}
-		r.leaveOut()
+		resume()
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
@@ -391,7 +396,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 		r.describe(&own, &out)
 		r.reported = append(r.reported[:0], own)
 	}
-	r.leaveOut()
+	r.ended, r.apart = time.Now(), 0
 	r.took = own.Other + r.ended.Sub(begun)
 	return own, out, err
 }
@@ -408,5 +413,9 @@ func (r *run) describe(own *RankStep, out *StepResult) {
 	}
 }
 
-// leaveOut excludes the time before now from RankStep.Other.
-func (r *run) leaveOut() { r.ended, r.apart = time.Now(), 0 }
+// pause starts a pause of training. The caller calls the result at the end of the pause. The time between both calls
+// does not count as training time.
+func (r *run) pause() (end func()) {
+	begun := time.Now()
+	return func() { r.apart += time.Since(begun) }
+}

@@ -28,7 +28,7 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	if want.save && r.SaveAgreed != nil {
 		r.SaveAgreed()
 	}
-	defer r.leaveOut()
+	defer r.pause()()
 	return r.saveBeside()
 }
 

@@ -33,7 +33,7 @@ type Run struct {
 	Decisions []Decision // decisions of the balancer; empty without logs/balance.jsonl
 
 	Damaged []string // descriptions of unreadable parts of the files, one sentence each
-	Pauses  int      // number of steps after a pause: see Step.Seconds
+	Pauses  int      // number of pauses between recorded steps: see runtime.StepSpan
 	Partial int      // number of steps left out because some rank has no record of them
 }
 

@@ -28,7 +28,7 @@ type RankStep struct {
 	Utilization float64 // percent; NaN if unknown
 }
 
-// align combines the records of all ranks to steps. pauses is the number of steps after a pause. partial is the
+// align combines the records of all ranks to steps. pauses is the number of pauses between steps. partial is the
 // number of steps that are left out because a rank has no record of them.
 func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	byIteration := map[int64][]runtime.Record{}

@@ -69,7 +69,7 @@ type Summary struct {
 	// ShareOfOracleMean is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
 	TrainingTime      Number `json:"training_time"` // sum of the times of all steps, also of those without a record
-	Pauses            int    `json:"pauses"`        // number of steps after a pause
+	Pauses            int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 

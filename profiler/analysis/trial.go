@@ -257,11 +257,15 @@ func trainingTimes(f *runs.Figures) []Number {
 			}
 		}
 	}
-	elapsed, previous := 0.0, int64(0)
+	// An earlier version of the program may have run the first part of the run. The recorded times do not contain it.
+	elapsed, before, previous := 0.0, unknown, int64(0)
 	for i, at := range f.Steps {
 		if t := training.Mean[i]; t > 0 {
-			elapsed = t
-		} else { // records of earlier versions of the program
+			if math.IsNaN(before) { // the first point with a recorded time
+				before = elapsed
+			}
+			elapsed = before + t
+		} else if !math.IsNaN(step.Mean[i]) { // records of earlier versions of the program
 			elapsed += step.Mean[i] * float64(at-previous)
 		}
 		seconds[i], previous = Number(elapsed), at

@@ -174,8 +174,13 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	if err != nil {
 		return err
 	}
-	if len(times) == 0 {
-		times = added(steps)
+	counted, err := of.sorted("progress/steps")
+	if err != nil {
+		return err
+	}
+	times, estimated := wholeTimes(times, steps)
+	if estimated { // the counts do not start at the start of the run
+		counted = nil
 	}
 	for _, c := range mlflowCurves {
 		for _, name := range c.names {
@@ -201,7 +206,10 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 			if err != nil {
 				return err
 			}
-			t.addMLflowSpeed(points, steps, times, done)
+			if estimated {
+				done = nil
+			}
+			t.addMLflowSpeed(points, times, done, counted)
 			break
 		}
 	}
@@ -286,6 +294,24 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 	return points, nil
 }
 
+// wholeTimes returns the training time from the start of the run. An earlier version of the program may have run a first
+// part of it, or the whole run. wholeTimes estimates the times of this part, and reports whether there is one.
+func wholeTimes(times, steps []mlflow.Point) (whole []mlflow.Point, estimated bool) {
+	if len(times) > 0 {
+		steps = slices.DeleteFunc(slices.Clone(steps), func(p mlflow.Point) bool { return p.Step >= times[0].Step })
+	}
+	if len(steps) == 0 {
+		return times, false
+	}
+	whole = added(steps)
+	before := whole[len(whole)-1].Value
+	for _, p := range times {
+		p.Value += before
+		whole = append(whole, p)
+	}
+	return whole, true
+}
+
 // added returns the training time of a run of an earlier version of the program, which has only means of the step time:
 // each point is the mean of the steps since the point before.
 func added(steps []mlflow.Point) (times []mlflow.Point) {
@@ -358,10 +384,11 @@ func trainedAt(times []mlflow.Point, step int64) float64 {
 	return from.Value + (times[i].Value-from.Value)*float64(step-from.Step)/float64(times[i].Step-from.Step)
 }
 
-// addMLflowSpeed sets the figures of speed. A point of rate and steps is the mean of the steps since the point before;
-// times and done count from the start of the run. done is empty in runs of earlier versions of the program.
-func (t *Trial) addMLflowSpeed(rate, steps, times, done []mlflow.Point) {
-	if len(times) == 0 || len(steps) == 0 || times[0].Value <= 0 || steps[0].Value <= 0 {
+// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the point before. times, done
+// (images, tokens or samples) and counted (steps) count from the start of the run. done and counted are empty if an earlier
+// version of the program ran a part of the run.
+func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
+	if len(times) == 0 || !(times[len(times)-1].Value > 0) || times[len(times)-1].Step <= 0 {
 		return
 	}
 	last, work, previous := times[len(times)-1], 0.0, 0.0
@@ -372,9 +399,11 @@ func (t *Trial) addMLflowSpeed(rate, steps, times, done []mlflow.Point) {
 	if n := len(done); n > 0 && done[n-1].Step == last.Step { // exact also if the first point after a resume has fewer steps
 		work = done[n-1].Value
 	}
-	// The first step has a number above 1 if the run started from a checkpoint of another run.
-	before := max(times[0].Step-int64(math.Round(times[0].Value/steps[0].Value)), 0)
-	t.Throughput, t.StepTime, t.TrainingTime = Number(work/last.Value), Number(last.Value/float64(last.Step-before)), Number(last.Value)
+	steps := float64(last.Step)
+	if n := len(counted); n > 0 && counted[n-1].Step == last.Step && counted[n-1].Value > 0 { // fewer if the run started from a checkpoint of another run
+		steps = counted[n-1].Value
+	}
+	t.Throughput, t.StepTime, t.TrainingTime = Number(work/last.Value), Number(last.Value/steps), Number(last.Value)
 	if t.Ranks > 0 {
 		t.RankHours = t.TrainingTime * Number(t.Ranks) / 3600
 	}

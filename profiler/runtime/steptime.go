@@ -2,8 +2,9 @@ package runtime
 
 import "math"
 
-// Without the times of the training loop, a step counts as following a pause if it took longer than PauseTimes times the
-// time that the ranks measured, plus PauseSeconds.
+// There was a pause between two recorded steps if the time between their ends exceeds their training time by more than
+// PauseSeconds. Without the times of the training loop, the limit is PauseTimes times the time that the ranks measured,
+// plus PauseSeconds.
 const (
 	PauseTimes   = 3
 	PauseSeconds = 1
@@ -21,7 +22,7 @@ type StepSpan struct {
 	Seconds float64 // time of a step; mean of the span
 	Steps   float64 // number of steps of the span, at least 1
 	Elapsed float64 // training time of the run up to the end of the span, s
-	Paused  bool    // training paused within the span
+	Paused  bool    // the time between the ends of both steps exceeds the time of the steps, see PauseSeconds
 }
 
 // Next returns the span that ends with a record. measured is the longest time of this step that a rank measured, in s.
@@ -40,19 +41,21 @@ func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
 	}
 	switch trained := (r.TrainingTime - s.previous.TrainingTime).Seconds(); {
 	case r.StepTime > 0 && trained > 0 && (first || s.previous.TrainingTime > 0):
-		span.Seconds = r.StepTime.Seconds()
-		span.Steps = max(1, math.Round(trained/span.Seconds)) // the first record, too, can stand for several steps
-		span.Paused = between <= 0 || between > trained+PauseSeconds
+		if first { // a run from a checkpoint of another run does not start at step 0
+			span.Steps = max(1, math.Round(trained/r.StepTime.Seconds()))
+		}
+		span.Seconds = trained / span.Steps // StepTime may stand for fewer steps, after a resume between two records
+		span.Paused = between > trained+PauseSeconds
 		s.elapsed += trained
 	case r.StepTime > 0: // the run was resumed from a checkpoint of an earlier version
 		span.Seconds = r.StepTime.Seconds()
-		span.Paused = between <= 0 || between > span.Steps*span.Seconds+PauseSeconds
+		span.Paused = between > span.Steps*span.Seconds+PauseSeconds
 		s.elapsed += span.Steps * span.Seconds
 	case math.IsNaN(between):
 		s.elapsed += span.Steps * span.Seconds
 	default:
-		// A time of 0 or less: the clock was set.
-		if span.Paused = between <= 0 || between > span.Steps*PauseTimes*measured+PauseSeconds; !span.Paused {
+		span.Paused = between > span.Steps*PauseTimes*measured+PauseSeconds
+		if !span.Paused && between > 0 { // a time of 0 or less: the clock was set back
 			span.Seconds = between / span.Steps
 		}
 		s.elapsed += span.Steps * span.Seconds

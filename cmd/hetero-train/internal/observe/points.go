@@ -95,6 +95,7 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
 		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
 		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.took)},
+		trace.Scalar{Tag: "progress/steps", Value: float64(r.Trained.Steps)},
 		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))}, trace.Scalar{Tag: "progress/training_seconds", Value: r.Trained.Time.Seconds()})
 	for _, part := range []struct {
 		tag  string

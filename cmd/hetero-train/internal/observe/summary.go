@@ -123,12 +123,16 @@ func (c *Console) results(r train.Result) []Row {
 	speed := func(samples int64, took time.Duration) string {
 		return analysis.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
 	}
-	time, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)), speed(r.Trained.Samples, r.Trained.Time)
+	took, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)), speed(r.Trained.Samples, r.Trained.Time)
 	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or steps were repeated
-		time = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), time)
+		took = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), took)
 		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
 	}
-	rows = append(rows, Row{"time", time}, Row{"throughput", throughput})
+	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps are of another run, or of an earlier version
+		took = fmt.Sprintf("from step %d: %s", first, took)
+		throughput = fmt.Sprintf("from step %d: %s", first, throughput)
+	}
+	rows = append(rows, Row{"time", took}, Row{"throughput", throughput})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.run.Replica.FLOPs())
 		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)

@@ -3,6 +3,7 @@ package observe
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -42,5 +43,13 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	c.run.Data = &parts.Opened{Name: "synthetic_image"}
 	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" || got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
+	}
+	for first, trained := range map[string]train.Trained{"": {Steps: 110, Samples: 440, Time: 11 * time.Second}, "from step 101: ": {Steps: 10, Samples: 40, Time: time.Second}} {
+		got := c.results(train.Result{Steps: 110, Samples: 40, TrainTime: time.Second, Trained: trained})
+		for _, row := range got[len(got)-2:] {
+			if value, found := strings.CutPrefix(row.Value, "from step 101: "); found != (first != "") || !strings.ContainsAny(value[:1], "0123456789") {
+				t.Errorf("%d of 110 steps counted: %s: got %q, want %q first", trained.Steps, row.Name, row.Value, first)
+			}
+		}
 	}
 }
