@@ -185,6 +185,11 @@ func TestAttacksAreRefused(t *testing.T) {
 	}
 	for _, p := range all {
 		status, header, body := p.send(t, open)
+		// The server waits 0.5 s before it closes a connection with unread headers. The answer is lost if the test gets no
+		// CPU within this time.
+		for again := 0; p.want > 0 && status == 0 && again < 5; again++ {
+			status, header, body = p.send(t, open)
+		}
 		if p.want > 0 && status != p.want || p.want < 0 && status < 400 && status != 0 {
 			t.Errorf("%s: got status %d, want %d: %.80s", p.name, status, p.want, body)
 		}
