@@ -154,12 +154,13 @@ def pinned(cpus, command):
     return ["taskset", "-c", cpus, *command] if cpus else command
 
 
-def keep_awake(cpu):
-    """Keeps a CPU busy at the lowest priority, until the parent kills this process. It never returns."""
+def keep_awake(cpu, parent):
+    """Keeps a CPU busy at the lowest priority, until the parent process ends or kills this process."""
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    while True:
-        pass
+    while os.getppid() == parent:
+        for _ in range(10**6):
+            pass
 
 
 def watch(path, seconds, writes):
@@ -339,7 +340,7 @@ def main():
     if a.client_cpus:
         subprocess.run(["taskset", "-cp", a.client_cpus, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
         for cpu in os.sched_getaffinity(0):
-            multiprocessing.Process(target=keep_awake, args=(cpu,), daemon=True).start()  # ends with this program
+            multiprocessing.Process(target=keep_awake, args=(cpu, os.getpid()), daemon=True).start()  # ends with this program
 
     folder, port = tempfile.mkdtemp(prefix="dashboard_clients_"), free_port()
     settings = ["model.name=simple_cnn", "data.dataset=synthetic_image", "data.image_size=32", "data.batch_size=64", "train.steps=100000000",

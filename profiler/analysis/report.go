@@ -169,7 +169,7 @@ The steady state of a run is the run without %s. The figures describe the steady
 | load imbalance | arithmetic mean, over steps, of (max - min) / max of the ranks' own compute times |
 | waiting | arithmetic mean, over steps, of 1 - mean / max of the same times: the fraction of the compute time that the ranks wait for the slowest rank |
 | straggler impact | of the waiting: high from %d %% on, medium from %d %% on, low below |
-| fraction of oracle | arithmetic mean, over the decisions of the balancer, of the step time of the best possible split / step time of the actual split; the balancer estimates both on its fitted curves, without step noise |
+| fraction of oracle | step time of the best possible split / step time of the actual split; arithmetic mean over the decisions of the balancer. The balancer estimates both times on its fitted curves, without step noise |
 
 A rank's own compute time is data + forward + backward, without exchanges in which the rank waits for others. Ranks without samples do not count.
 

@@ -77,14 +77,23 @@ func (s *Server) join(ctx context.Context, name string) (f *follower, leave func
 // follow returns the follower of a run. If there is none, it starts one, or returns errBusy. The follower reads at
 // least until the caller calls release, or until the folder of the run is gone.
 func (s *Server) follow(ctx context.Context, name string) (f *follower, release func(), err error) {
-	s.mu.Lock()
-	f = s.followers[name]
-	if f == nil {
-		run, err := s.options.Folder.Open(name) // first: a missing run is not refused because of other runs
-		if err != nil {
-			s.mu.Unlock()
+	var run *runs.Run
+	for {
+		s.mu.Lock()
+		if f = s.followers[name]; f != nil || run != nil {
+			break
+		}
+		s.mu.Unlock() // a slow folder must not block other runs
+		// Open comes before room, so that a missing run is not refused because of other runs.
+		if run, err = s.options.Folder.Open(name); err != nil {
 			return nil, nil, err
 		}
+	}
+	if f != nil {
+		if run != nil { // another request has started the follower meanwhile
+			run.Close() // read only
+		}
+	} else {
 		oldest, room := s.room()
 		if !room {
 			s.mu.Unlock()

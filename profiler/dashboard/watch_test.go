@@ -500,8 +500,8 @@ func TestADeletedRunEnds(t *testing.T) {
 	}
 }
 
-// TestAReplacedRunIsReadAfresh: another run takes the name of a run, as train --resume none does.
-func TestAReplacedRunIsReadAfresh(t *testing.T) {
+// TestAReplacedRunIsReadAgain: another run takes the name of a run, as train --resume none does.
+func TestAReplacedRunIsReadAgain(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		folder, dir := folderOf(t, "a")
 		writeRun(t, filepath.Join(dir, "other"), "3")

@@ -139,7 +139,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		out.Lines = append(out.Lines, decided.line(decisionColumns[i], AllRanks, i, keep))
 	}
 	if c.total {
-		out.Lines = append(out.Lines, totalOf(collected, keep))
+		out.Lines = append(out.Lines, totalOf(collected, keep, func(bin int) int { return ranksAt(r.happened.starts, base.last[bin], len(r.ranks)) }))
 	}
 	for _, i := range c.own {
 		if banded {
@@ -352,15 +352,33 @@ func band(c column, at int, ranks []*bins, keep []int) Line {
 	return l
 }
 
-// totalOf returns the sum of the throughput of all ranks. A point is unknown if a rank has no record of its steps.
-func totalOf(ranks []*bins, keep []int) Line {
+// totalOf returns the sum of the throughput of all ranks. A point is unknown if a rank has no record of its steps. size
+// returns the number of ranks of the process that trained the last step of a bin.
+func totalOf(ranks []*bins, keep []int, size func(bin int) int) Line {
 	l := Line{Column: totalColumn.Name, Unit: totalColumn.Unit, Rank: AllRanks, Mean: make(Values, len(keep))}
 	for i, k := range keep {
-		for _, b := range ranks {
-			l.Mean[i] += b.mean(throughputColumn, k) // NaN without values
+		n := size(k)
+		for rank, b := range ranks {
+			if v := b.mean(throughputColumn, k); rank < n || !math.IsNaN(v) {
+				l.Mean[i] += v // NaN without values
+			}
 		}
 	}
 	return l
+}
+
+// ranksAt returns the number of ranks of the process that trained a step, or all if it is unknown. starts are the starts
+// of processes in their order.
+func ranksAt(starts []runtime.Event, step int64, all int) int {
+	for _, e := range slices.Backward(starts) {
+		if e.Step < step {
+			if e.Start.Ranks > 0 {
+				return e.Start.Ranks
+			}
+			break
+		}
+	}
+	return all
 }
 
 // median returns the median of values, or NaN if there are none. It sorts values.

@@ -99,17 +99,24 @@ func isLogs(logs, root *os.Root, s Settings) bool {
 	return os.SameFile(was, now)
 }
 
-// readResult returns the result of the run, or nil if there is no valid result.
-func readResult(root *os.Root) *experiment.Result {
+// errDamaged describes a file whose content is not valid.
+var errDamaged = errors.New("the file is damaged: copy it again if the original is complete")
+
+// readResult returns the result of the run, or nil if there is no valid result. The error says why the file cannot be
+// read. It is errDamaged if the content is not valid, and nil if the file is missing or empty.
+func readResult(root *os.Root) (*experiment.Result, error) {
 	text, err := regular.ReadIn(root, resultFile, mostResult)
+	if isMissing(err) || err == nil && len(text) == 0 {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	r := new(experiment.Result)
 	if json.Unmarshal(text, r) != nil {
-		return nil
+		return nil, errDamaged
 	}
-	return r
+	return r, nil
 }
 
 // readLast finds the last line that decode accepts. It searches the last bytesBack bytes of the file.

@@ -25,8 +25,12 @@ type Folder struct {
 
 	self string // name of the run if the folder itself is a run; otherwise ""
 
-	mu   sync.RWMutex // guards root; held while a method uses root
-	root *os.Root
+	// mu guards the next fields. A method that uses root holds it, but not while it reads a run: a slow folder must not
+	// block other runs.
+	mu       sync.RWMutex
+	root     *os.Root
+	identity fs.FileInfo // of root
+	closed   bool
 }
 
 // NameError reports an invalid name of a run.
@@ -42,7 +46,11 @@ func OpenFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open runs: %w", err)
 	}
-	f := &Folder{Path: path, root: root}
+	identity, err := root.Stat(".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open runs: %w", err), root.Close())
+	}
+	f := &Folder{Path: path, root: root, identity: identity}
 	if isRun(root) {
 		full, err := filepath.Abs(path)
 		if err != nil {
@@ -61,24 +69,35 @@ func OpenFolder(path string) (*Folder, error) {
 func (f *Folder) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.closed = true
 	return f.root.Close()
 }
 
 // refresh opens the folder at Path if it is another folder than before.
 func (f *Folder) refresh() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	now, err := os.Stat(f.Path)
 	if err != nil {
 		return
 	}
-	if before, err := f.root.Stat("."); err != nil || os.SameFile(before, now) { // err: Close was called
+	f.mu.RLock()
+	same := os.SameFile(f.identity, now)
+	f.mu.RUnlock()
+	if same {
 		return
 	}
-	if root, err := os.OpenRoot(f.Path); err == nil {
-		f.root.Close() // read only
-		f.root = root
+	root, err := os.OpenRoot(f.Path)
+	if err != nil {
+		return
 	}
+	identity, err := root.Stat(".")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil || f.closed {
+		root.Close() // read only
+		return
+	}
+	f.root.Close() // read only
+	f.root, f.identity = root, identity
 }
 
 // Holds reports whether the folder still contains the run r. It returns false if the folder of the run was deleted or
@@ -152,12 +171,12 @@ type Listing struct {
 // List returns a summary of each run. It reads a few kilobytes per run.
 func (f *Folder) List() (Listing, error) {
 	f.refresh()
-	f.mu.RLock()
-	defer f.mu.RUnlock()
 	out := Listing{Runs: []Summary{}, Nested: []string{}}
 	names := []string{f.self}
 	if f.self == "" {
+		f.mu.RLock()
 		entries, err := fs.ReadDir(f.root.FS(), ".")
+		f.mu.RUnlock()
 		if err != nil {
 			return out, fmt.Errorf("list %s: %w", f.Path, err)
 		}
@@ -175,9 +194,12 @@ func (f *Folder) List() (Listing, error) {
 		}
 	}
 	for _, name := range names {
+		f.mu.RLock()
 		root, err := f.openRoot(name)
+		nested := err != nil && f.containsRuns(name)
+		f.mu.RUnlock()
 		if err != nil {
-			if f.containsRuns(name) {
+			if nested {
 				out.Nested = append(out.Nested, name)
 			} else {
 				out.Others++

@@ -215,22 +215,17 @@ func (r *Run) note(name string, err error, damaged int, cut bool) bool {
 
 // noteWhole stores the reasons why files that are read as a whole cannot be read.
 func (r *Run) noteWhole(e evidence) {
-	for name, damaged := range map[string]bool{
-		resultFile:   e.result == nil && exists(r.root, resultFile),
-		resolvedFile: r.settings == Settings{} && toml.Unmarshal([]byte(r.config), new(Settings)) != nil,
-	} {
-		if damaged {
-			r.failed[name] = "the file is damaged: copy it again if the original is complete"
+	var settingsErr error
+	if r.settings == (Settings{}) && toml.Unmarshal([]byte(r.config), new(Settings)) != nil {
+		settingsErr = errDamaged
+	}
+	for name, err := range map[string]error{resultFile: e.resultErr, resolvedFile: settingsErr} {
+		if err != nil {
+			r.failed[name] = err.Error()
 		} else {
 			delete(r.failed, name)
 		}
 	}
-}
-
-// exists reports whether a file exists and is not empty.
-func exists(root *os.Root, name string) bool {
-	info, err := root.Stat(name)
-	return err == nil && info.Size() > 0
 }
 
 // damage returns the reasons why files cannot be read, or only partially, by file name. A file that lacks its end is
@@ -416,6 +411,10 @@ type ShareTimes struct {
 	Min     float64 `json:"min"`
 	Max     float64 `json:"max"`
 }
+
+// LastRanks returns the number of ranks of the process that trained the step Last. It may be lower than the number of
+// Ranks, which contains those of all processes.
+func (v *View) LastRanks() int { return min(len(v.Ranks), ranksAt(v.Starts, v.Last, len(v.Ranks))) }
 
 // View returns the state as of the last Update.
 func (r *Run) View() View {

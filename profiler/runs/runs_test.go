@@ -619,6 +619,66 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 	}
 }
 
+// TestTotalThroughputIsThatOfTheRanksOfEachProcess: a process with fewer ranks has resumed the run.
+func TestTotalThroughputIsThatOfTheRanksOfEachProcess(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 3)
+	f.steps(1, 10)
+	newFakeRun(t, dir, "a", 2).steps(11, 20)
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+`{"step":10,"start":{"ranks":2}}`+"\n")
+	run := open(t, dir, "a")
+	for _, points := range []int{20, 4} {
+		got := figures(t, run, Query{Points: points, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean
+		if len(got) != points || slices.ContainsFunc(got, math.IsNaN) {
+			t.Errorf("%d points: got %v, want the throughput of 3 and then of 2 ranks", points, got)
+		}
+	}
+	v := run.View()
+	if len(v.Ranks) != 3 || v.LastRanks() != 2 {
+		t.Errorf("got %d ranks, and %d in the newest process, want 3 and 2", len(v.Ranks), v.LastRanks())
+	}
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n")
+	run = open(t, dir, "a")
+	if got := figures(t, run, Query{Points: 20, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; math.IsNaN(got[0]) || !math.IsNaN(got[19]) {
+		t.Errorf("without a resume: got %v, want an unknown throughput from step 11 on", got)
+	}
+}
+
+// TestAListingBlocksNoOtherRun: while a listing reads the folder, other callers open runs.
+func TestAListingBlocksNoOtherRun(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 1).steps(1, 3)
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	folder.mu.RLock() // as a listing of a slow folder does
+	run, err := folder.Open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if !folder.Holds(run) {
+		t.Error("got a missing run")
+	}
+	folder.mu.RUnlock()
+}
+
+// TestOnlyAnInvalidResultIsDamaged: other reasons have other cures.
+func TestOnlyAnInvalidResultIsDamaged(t *testing.T) {
+	for text, want := range map[string]string{"{": "the file is damaged", strings.Repeat(" ", mostResult+1): "at most", "{}": "", "": ""} {
+		dir := t.TempDir()
+		f := newFakeRun(t, dir, "a", 1)
+		f.steps(1, 3)
+		f.write(resultFile, text)
+		got := open(t, dir, "a").View().Damaged[resultFile]
+		if (got == "") != (want == "") || !strings.Contains(got, want) || want == "at most" && strings.Contains(got, "copy it again") {
+			t.Errorf("%.5q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestFilesWithoutTheirEndAreNamed: a copy of a run ends within a record. While a run trains, this is not damage.
 func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 	for _, c := range []struct {

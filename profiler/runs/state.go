@@ -46,6 +46,8 @@ type evidence struct {
 	locked   bool   // the lock file exists
 	lacking  string // describes the ranks without records
 
+	resultErr error // error of reading the result
+
 	steps    int64         // iteration of the newest record; 0 if there are no records
 	age      time.Duration // time since the newest record was written
 	stepTime time.Duration
@@ -156,7 +158,8 @@ func summarize(name string, root *os.Root) Summary {
 
 // gather returns the evidence except for that from records.
 func gather(root *os.Root, settings Settings) evidence {
-	e := evidence{settings: settings, result: readResult(root)}
+	e := evidence{settings: settings}
+	e.result, e.resultErr = readResult(root)
 	holder, held, err := experiment.HeldBy(root)
 	e.holder, e.held, e.locked = holder, held, err == nil
 	return e

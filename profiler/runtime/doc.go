@@ -56,8 +56,13 @@
 // are 0 in the first record of a process. iteration_time is computed from them.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
-// evaluations, saves and other pauses ([train.Trained] lists them). step_time is therefore at least iteration_time. Records of
-// earlier versions lack step_time and training_time; [StepTimes] computes them from timestamps.
+// evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least the
+// iteration_time of rank 0. On other ranks, parts of iteration_time come from the previous step. If not every step is
+// recorded, step_time is a mean, and the other times are those of one step. Records of earlier versions lack step_time and
+// training_time; [StepTimes] computes them from timestamps.
+//
+// If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean step_time.
+// It is not exact if the rank's share has changed since the previous record.
 //
 // A record lacks the keys of traffic that is not measured. It has all other keys. A value that is unknown, NaN or
 // infinite is null.

@@ -209,7 +209,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/dashboard", imports("engine/config", "profiler/dashboard", "profiler/runs",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
 		"cmd/hetero-train/internal/process", "cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/command/status", imports("profiler/runs", "profiler/runtime", "telemetry", "cmd/hetero-train/internal/cli",
+	{"cmd/hetero-train/internal/command/status", imports("profiler/analysis", "profiler/runs", "profiler/runtime", "telemetry", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/command/bench", imports("engine/config", "engine/data", "engine/data/jpeg",
 		"engine/device", "engine/lab", "engine/plan", "engine/tensor", "engine/timeline", "engine/train", "profiler/trace",

@@ -129,7 +129,7 @@ describe('follow', () => {
     Source.last.close()
     Source.last.send('error')
   }
-  test('a page of a run that does not exist is told so, and no old version of the run is shown later', () => {
+  test('a page of a run that does not exist gets the reason, and no old version of the run is shown later', () => {
     const hub = new Hub(() => 0), page = pageOf(), later = pageOf()
     hub.receive(page, { run: 'a' })
     vi.advanceTimersByTime(100)

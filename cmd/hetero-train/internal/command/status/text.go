@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
@@ -17,13 +18,13 @@ import (
 
 // Limits of a screen.
 const (
-	mostRows   = 32 // ranks
+	mostRows   = 32 // ranks, if the number of lines is not limited
 	leastRows  = 4  // also if fewer fit
 	mostAlerts = 3
 )
 
 // Text formats a run for a terminal with this number of columns and lines. 0 means unlimited. Longer lines continue on
-// further lines, and as many ranks are shown as fit.
+// further lines, and as many ranks are shown as fit; up to mostRows if the height is unlimited.
 func Text(v runs.View, width, height int) string {
 	head, tail := headOf(v), tailOf(v)
 	var b strings.Builder
@@ -31,7 +32,7 @@ func Text(v runs.View, width, height int) string {
 	b.WriteString(above)
 	if len(v.Ranks) > 0 {
 		title := wrapAll(append([]string{""}, titleOf(v)), width)
-		below = fmt.Sprintf("Cluster Throughput: %s samples/s\n", show.Figure("%.0f", total(v))) + below
+		below = fmt.Sprintf("Cluster Throughput: %s samples/s\n", analysis.Digits(total(v))) + below
 		room := 0 // lines of the table; 0 means unlimited
 		if height > 0 {
 			const others = 2 // the number of further ranks, and the line of the cursor
@@ -49,9 +50,13 @@ func Text(v runs.View, width, height int) string {
 	return b.String() + below
 }
 
-// fit formats the table of ranks. shown is the number of ranks that fit into this number of lines; 0 means unlimited.
+// fit formats the table of ranks. shown is the number of ranks that fit into this number of lines; 0 means mostRows.
 func fit(ranks []runs.RankView, width, room int) (table []string, shown int) {
-	table, shown = tableOf(rowsOf(ranks), width), min(len(ranks), mostRows)
+	shown = mostRows
+	if room > 0 { // each rank needs a line
+		shown = max(room, leastRows)
+	}
+	table, shown = tableOf(rowsOf(ranks), width), min(len(ranks), shown)
 	for room > 0 && shown > leastRows && strings.Count(strings.Join(table[:1+shown], ""), "\n") > room {
 		shown--
 	}
@@ -203,14 +208,14 @@ func rowsOf(ranks []runs.RankView) [][]string {
 			continue
 		}
 		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), strconv.FormatInt(r.BatchSize, 10),
-			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
+			analysis.Digits(r.Throughput()), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
 	}
 	return rows
 }
 
-// total returns the throughput of all ranks, NaN if it is unknown.
+// total returns the throughput of all ranks of the newest process, NaN if it is unknown.
 func total(v runs.View) (sum float64) {
-	for _, k := range v.Ranks {
+	for _, k := range v.Ranks[:v.LastRanks()] {
 		if k.Record == nil {
 			return show.NaN
 		}

@@ -38,6 +38,35 @@ func viewOf(ranks int) runs.View {
 	return v
 }
 
+// A process with fewer ranks has resumed the run at step 40. The rank that is gone has a last record.
+func TestClusterThroughputContainsTheRanksOfTheNewestProcess(t *testing.T) {
+	for resumed, want := range map[int64]string{40: "320.0", 50: "520.0"} {
+		v := viewOf(3)
+		v.Ranks[2].Record.Iteration = 40
+		v.Starts = []runtime.Event{{Start: &runtime.StartEvent{Ranks: 3}}, {Step: resumed, Start: &runtime.StartEvent{Ranks: 2}}}
+		if got := Text(v, 0, 0); !strings.Contains(got, "Cluster Throughput: "+want+" samples/s\n") {
+			t.Errorf("resumed at step %d: got\n%s\nwant %s samples/s", resumed, got, want)
+		}
+	}
+}
+
+func TestSlowRunsHaveAThroughput(t *testing.T) {
+	v := viewOf(1)
+	v.Ranks[0].Record.BatchSize, v.Ranks[0].Record.StepTime = 1, 2500*time.Millisecond
+	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 2 {
+		t.Errorf("got\n%s\nwant 0.4000 samples/s for the rank and for all ranks", got)
+	}
+}
+
+func TestATallTerminalShowsAllRanks(t *testing.T) {
+	v := viewOf(100)
+	for height, want := range map[int]bool{0: false, 40: false, 500: true} {
+		if got := Text(v, 0, height); strings.Contains(got, "more ranks") == want || height == 0 && !strings.Contains(got, "68 more ranks") {
+			t.Errorf("%d lines: got\n%s", height, got)
+		}
+	}
+}
+
 func TestTextOfARun(t *testing.T) {
 	v := viewOf(2)
 	const want = `a: running, step 50 of 200 (25 %), about 30s left
@@ -45,9 +74,9 @@ resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
 
 [Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
-     0     71         -     40        200    200.0      0.0  healthy
-     1     71         -     24        120    200.0      0.0  slower than usual, cause: thermal throttling
-Cluster Throughput: 320 samples/s
+     0     71         -     40      200.0    200.0      0.0  healthy
+     1     71         -     24      120.0    200.0      0.0  slower than usual, cause: thermal throttling
+Cluster Throughput: 320.0 samples/s
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
@@ -60,11 +89,11 @@ resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
 [Load Balancer Status] step 50 | hybrid, decision at step 40:
   imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
-     0     71         -     40        200    200.0      0.0  healthy
-     1     71         -     24        120    200.0      0.0  slower than usual,
+     0     71         -     40      200.0    200.0      0.0  healthy
+     1     71         -     24      120.0    200.0      0.0  slower than usual,
                                                              cause: thermal
                                                              throttling
-Cluster Throughput: 320 samples/s
+Cluster Throughput: 320.0 samples/s
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
