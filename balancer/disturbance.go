@@ -43,14 +43,20 @@ func (e *speed) try() {
 	e.before, e.away, e.back = &current, 0, false
 }
 
+// then reports whether a reading can show that the rank is as before the disturbance, and the variance of the change of
+// its level since then. common is the variance of the changes that all ranks have in common.
+func (e *speed) then(m *reading, common float64) (variance float64, ok bool) {
+	return common + float64(e.away)*square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
+}
+
 // ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the
 // disturbance, and the first one is much more likely in that state than in the current one. One reading may agree by
-// chance, and so may a level that moves steadily. common is the variance of the changes that all ranks have in common.
+// chance, and so may a level that moves steadily.
 func (e *speed) ended(m *reading, common float64) bool {
-	if e.before == nil || m.samples == 0 || m.slope != 0 {
+	common, ok := e.then(m, common)
+	if !ok {
 		return false
 	}
-	common += float64(e.away) * square(e.wander)
 	before, off := e.before.likelihood(m, common)
 	if off > likelySigmas {
 		e.back = false
@@ -64,13 +70,15 @@ func (e *speed) ended(m *reading, common float64) bool {
 	return false
 }
 
-// mayEnd reports whether the state before the disturbance explains a reading better than a level at random, and an earlier share would be faster in
-// that state than in the current one. Only a measurement of such a share distinguishes the two states.
+// mayEnd reports whether the state before the disturbance explains a reading better than a level at random, and an
+// earlier share would be faster in that state than in the current one. Only a measurement of such a share distinguishes
+// the two states.
 func (e *speed) mayEnd(m *reading, common float64) bool {
-	if e.before == nil || m.samples == 0 || m.slope != 0 || e.trend != 0 {
+	common, ok := e.then(m, common)
+	if !ok || e.trend != 0 {
 		return false
 	}
-	if before, off := e.before.likelihood(m, common+float64(e.away)*square(e.wander)); before < jumpDensity || off > likelySigmas {
+	if before, off := e.before.likelihood(m, common); before < jumpDensity || off > likelySigmas {
 		return false
 	}
 	return slices.ContainsFunc(e.before.cells, func(c cell) bool {

@@ -45,7 +45,7 @@ func (h *hybrid) confirm(batch Batch, from, best []int) []int {
 		if e.surprise == 0 || e.asked || from[r] == 0 {
 			continue
 		}
-		e.asked = true
+		e.asked = true // also if the probe would cost too much: asking again costs more than it finds
 		nearest, share := math.Inf(1), 0
 		for _, c := range e.cells {
 			if away := math.Abs(math.Log(c.samples / float64(best[r]))); c.age > e.since && away < nearest {

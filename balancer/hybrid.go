@@ -187,13 +187,15 @@ func (h *hybrid) learn() {
 		if readings[r] = e.read(h.window.shares[r], logs[r], opening); !h.informed {
 			h.doubtStart(e, &readings[r])
 		}
-		if h.unrest > 0 && e.ended(&readings[r], h.alike.variance) {
+		switch m := &readings[r]; {
+		case h.unrest > 0 && e.ended(m, h.alike.variance):
 			e.restore()
-			e.compare(&readings[r])
-		} else if h.unrest == 1 && e.mayEnd(&readings[r], h.alike.variance) {
+		case h.unrest == 1 && e.mayEnd(m, h.alike.variance):
 			e.try()
-			e.compare(&readings[r])
+		default:
+			continue
 		}
+		e.compare(&readings[r])
 	}
 	offset, variance, lasts := h.alike.estimate(readings)
 	level := levelRate * offset

@@ -32,7 +32,7 @@ type speed struct {
 	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
 	// cause
 	moved bool
-	asked bool // an earlier share was measured since then
+	asked bool // confirm has considered this surprise
 	since int  // windows since that boundary
 
 	before *speed // state before the disturbance; without a disturbance, state after the last calm window; nil: none yet

@@ -104,18 +104,21 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 			if memory == "off" && gloo.Available() != nil {
 				t.Skip(gloo.Available())
 			}
-			for attempt := 1; !pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory); attempt++ {
-				if attempt == 3 {
-					t.Fatal("the machine has too much other load: no pause reached all processes within a second")
+			const most = 3
+			for attempt := 1; attempt <= most; attempt++ {
+				if pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory, attempt == most) {
+					return
 				}
 			}
+			t.Fatalf("the machine has too much other load: none of %d pauses reached all processes within a second", most)
 		})
 	}
 }
 
 // pauseOfTheWholeJob returns false if the processes of the run were paused one long after another, so that the pause
-// says nothing.
-func pauseOfTheWholeJob(t *testing.T, p program, set string) (valid bool) {
+// says nothing. Unless the attempt is the last one, it also returns false if a rank was lost: other load of the machine
+// can delay a single rank for longer than the time-out of heartbeats.
+func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=6", set)
@@ -139,7 +142,8 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string) (valid bool) {
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 	})
-	if apart > time.Second {
+	if apart > time.Second || paused.code == exit.Communication && !last {
+		t.Logf("the pauses began up to %v apart, exit code %d:\n%s", apart, paused.code, paused.stderr)
 		return false
 	}
 	paused.check(t, exit.Terminated, "saved")
