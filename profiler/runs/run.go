@@ -371,22 +371,27 @@ type View struct {
 	Result   *experiment.Result `json:"result"`
 	Profiles []Profile          `json:"profiles"`
 	Ranks    []RankView         `json:"ranks"`
-	Decision *Decision          `json:"decision"` // newest decision
-	Changes  []Decision         `json:"changes"`  // newest decisions that changed shares, in order
-	Starts   []runtime.Event    `json:"starts"`   // starts of processes
-	Length   int64              `json:"length"`   // number of steps of the whole run; 0 if unknown
-	Evals    []runtime.Event    `json:"evals"`    // newest evaluations, in order
-	Saves    []runtime.Event    `json:"saves"`    // newest checkpoints, in order
-	Verdicts []Verdict          `json:"verdicts"` // newest verdicts on what limits the speed, in order
-	Alerts   []Alert            `json:"alerts"`   // newest alerts, in order
-	Damaged  map[string]string  `json:"damaged"`  // reasons why files cannot be read, or only partially
-	Lacking  string             `json:"lacking"`  // describes the ranks without records, and the cure; "" if there are none
-	Curves   []CurveView        `json:"curves"`   // step-time curve of each rank
+	Totals   Totals             `json:"totals"`
+	// Common is the step of the records in Ranks: the newest step that all ranks have. It is at most Last; 0 if there is
+	// none.
+	Common   int64             `json:"common"`
+	Decision *Decision         `json:"decision"` // newest decision
+	Changes  []Decision        `json:"changes"`  // newest decisions that changed shares, in order
+	Starts   []runtime.Event   `json:"starts"`   // starts of processes
+	Length   int64             `json:"length"`   // number of steps of the whole run; 0 if unknown
+	Evals    []runtime.Event   `json:"evals"`    // newest evaluations, in order
+	Saves    []runtime.Event   `json:"saves"`    // newest checkpoints, in order
+	Verdicts []Verdict         `json:"verdicts"` // newest verdicts on what limits the speed, in order
+	Alerts   []Alert           `json:"alerts"`   // newest alerts, in order
+	Damaged  map[string]string `json:"damaged"`  // reasons why files cannot be read, or only partially
+	Lacking  string            `json:"lacking"`  // describes the ranks without records, and the cure; "" if there are none
+	Curves   []CurveView       `json:"curves"`   // step-time curve of each rank
 
 	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
 }
 
-// RankView contains the newest record of a rank.
+// RankView contains the record of a rank at the newest step that all ranks have. A rank of an earlier process that had
+// more ranks has its last record instead.
 type RankView struct {
 	Rank   int             `json:"rank"`
 	Record *runtime.Record `json:"record"` // nil if there is no record
@@ -431,11 +436,15 @@ func (r *Run) View() View {
 	if r.logs != nil {
 		fitted = readCurves(r.logs)
 	}
+	v.First, v.Last = r.steps()
+	active := ranksAt(r.happened.starts, v.Last, len(r.ranks))
+	records, step := r.common(active)
+	v.Common, v.Totals = step, r.totals()
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
-		rv := RankView{Rank: i}
+		rv := RankView{Rank: i, Record: records[i]}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
-		if k.found {
+		if k.found && i >= active {
 			last := k.last
 			rv.Record = &last
 		}
@@ -450,7 +459,6 @@ func (r *Run) View() View {
 		}
 		v.Curves = append(v.Curves, c)
 	}
-	v.First, v.Last = r.steps()
 	return v
 }
 

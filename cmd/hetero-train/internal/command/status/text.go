@@ -32,7 +32,7 @@ func Text(v runs.View, width, height int) string {
 	b.WriteString(above)
 	if len(v.Ranks) > 0 {
 		title := wrapAll(append([]string{""}, titleOf(v)), width)
-		below = fmt.Sprintf("Cluster Throughput: %s samples/s\n", analysis.Digits(total(v))) + below
+		below = throughput(v) + below
 		room := 0 // lines of the table; 0 means unlimited
 		if height > 0 {
 			const others = 2 // the number of further ranks, and the line of the cursor
@@ -113,7 +113,15 @@ func headOf(v runs.View) []string {
 		facts = append(facts, v.Precision)
 	}
 	if r := first(v); r != nil {
-		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss), "step "+show.Figure("%.1f ms", 1e3*r.Took().Seconds()))
+		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss))
+		if mean := float64(v.Totals.StepSeconds); v.Totals.Ended && mean > 0 {
+			facts = append(facts, "mean step "+show.Figure("%.1f ms", 1e3*mean))
+		} else {
+			facts = append(facts, fmt.Sprintf("step %d: %s", v.Common, show.Figure("%.1f ms", 1e3*r.Took().Seconds())))
+		}
+	}
+	if seconds := float64(v.Totals.Seconds); seconds > 0 {
+		facts = append(facts, "training time "+show.Figure("%.1f s", seconds))
 	}
 	if n := len(v.Evals); n > 0 && v.Evals[n-1].Evaluation.Loss != nil {
 		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss, v.Evals[n-1].Step))
@@ -144,7 +152,7 @@ func tailOf(v runs.View) (lines []string) {
 	return lines
 }
 
-// first returns the newest record of rank 0, nil without records.
+// first returns the record of rank 0 in the step of the table, nil without records.
 func first(v runs.View) *runtime.Record {
 	if len(v.Ranks) == 0 {
 		return nil
@@ -177,7 +185,7 @@ func titleOf(v runs.View) string {
 		}
 		return show.Figure(format, factor**p)
 	}
-	text := fmt.Sprintf("[Load Balancer Status] step %d", v.Last)
+	text := fmt.Sprintf("[Load Balancer Status] step %d", v.Common)
 	d := v.Decision
 	if d == nil {
 		return text
@@ -213,7 +221,17 @@ func rowsOf(ranks []runs.RankView) [][]string {
 	return rows
 }
 
-// total returns the throughput of all ranks of the newest process, NaN if it is unknown.
+// throughput returns the line of the throughput of all ranks: that of the whole run after its end, and before that of
+// the step in the table.
+func throughput(v runs.View) string {
+	value, of := float64(v.Totals.SamplesPerSecond), "whole run"
+	if !v.Totals.Ended {
+		value, of = total(v), fmt.Sprintf("step %d", v.Common)
+	}
+	return fmt.Sprintf("Cluster Throughput: %s samples/s (%s)\n", analysis.Digits(value), of)
+}
+
+// total returns the throughput of all ranks of the newest process in the step of the table, NaN if it is unknown.
 func total(v runs.View) (sum float64) {
 	for _, k := range v.Ranks[:v.LastRanks()] {
 		if k.Record == nil {

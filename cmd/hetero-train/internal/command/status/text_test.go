@@ -13,6 +13,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
@@ -21,7 +23,8 @@ import (
 // viewOf returns a run with values of usual lengths.
 func viewOf(ranks int) runs.View {
 	half, oracle := 0.5, 0.987
-	v := runs.View{Name: "a", Last: 50, Length: 200, State: runs.State{Kind: runs.Running}, Precision: "bf16"}
+	v := runs.View{Name: "a", Last: 51, Common: 50, Length: 200, State: runs.State{Kind: runs.Running}, Precision: "bf16"}
+	v.Totals = runs.Totals{Seconds: 12, StepSeconds: 0.24, SamplesPerSecond: experiment.Number(show.NaN)}
 	v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Balance.Policy = "resnet50", "cifar10", "hybrid"
 	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true, Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
 		Lost: map[string]*float64{"data": &half}}
@@ -40,11 +43,11 @@ func viewOf(ranks int) runs.View {
 
 // A process with fewer ranks has resumed the run at step 40. The rank that is gone has a last record.
 func TestClusterThroughputContainsTheRanksOfTheNewestProcess(t *testing.T) {
-	for resumed, want := range map[int64]string{40: "320.0", 50: "520.0"} {
+	for resumed, want := range map[int64]string{40: "320.0", 51: "520.0"} {
 		v := viewOf(3)
 		v.Ranks[2].Record.Iteration = 40
 		v.Starts = []runtime.Event{{Start: &runtime.StartEvent{Ranks: 3}}, {Step: resumed, Start: &runtime.StartEvent{Ranks: 2}}}
-		if got := Text(v, 0, 0); !strings.Contains(got, "Cluster Throughput: "+want+" samples/s\n") {
+		if got := Text(v, 0, 0); !strings.Contains(got, "Cluster Throughput: "+want+" samples/s (step 50)\n") {
 			t.Errorf("resumed at step %d: got\n%s\nwant %s samples/s", resumed, got, want)
 		}
 	}
@@ -69,22 +72,23 @@ func TestATallTerminalShowsAllRanks(t *testing.T) {
 
 func TestTextOfARun(t *testing.T) {
 	v := viewOf(2)
-	const want = `a: running, step 50 of 200 (25 %), about 30s left
-resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
+	const want = `a: running, step 51 of 200 (26 %), about 30s left
+resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms | training time 12.0 s
 
 [Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
      0     71         -     40      200.0    200.0      0.0  healthy
      1     71         -     24      120.0    200.0      0.0  slower than usual, cause: thermal throttling
-Cluster Throughput: 320.0 samples/s
+Cluster Throughput: 320.0 samples/s (step 50)
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
 	if got := Text(v, 0, 0); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	const narrow = `a: running, step 50 of 200 (25 %), about 30s left
-resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
+	const narrow = `a: running, step 51 of 200 (26 %), about 30s left
+resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms |
+  training time 12.0 s
 
 [Load Balancer Status] step 50 | hybrid, decision at step 40:
   imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
@@ -93,7 +97,7 @@ resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
      1     71         -     24      120.0    200.0      0.0  slower than usual,
                                                              cause: thermal
                                                              throttling
-Cluster Throughput: 320.0 samples/s
+Cluster Throughput: 320.0 samples/s (step 50)
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
@@ -122,6 +126,18 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	}
 }
 
+// TestTextOfARunThatHasEnded: the figures are those of the whole run, and not those of its last step.
+func TestTextOfARunThatHasEnded(t *testing.T) {
+	v := viewOf(2)
+	v.State.Kind, v.Totals = runs.Finished, runs.Totals{Seconds: 48.25, StepSeconds: 0.24125, SamplesPerSecond: 265.3, Ended: true}
+	got := Text(v, 0, 0)
+	for _, want := range []string{" | mean step 241.2 ms | training time 48.2 s\n", "\nCluster Throughput: 265.3 samples/s (whole run)\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant also %q", got, want)
+		}
+	}
+}
+
 // TestTextNamesMissingAndDamagedRecords: the figures of all ranks are then unknown.
 func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	v := viewOf(2)
@@ -130,7 +146,7 @@ func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	v.Damaged = map[string]string{"events.jsonl": "the file lacks its end", "balance.jsonl": "1 damaged line ignored"}
 	got := Text(v, 100, 0)
 	for _, want := range []string{"\nno records of rank 1 of 2\nbalance.jsonl: 1 damaged line ignored\nevents.jsonl: the file lacks its end\nnote: CPU quotas of the ranks (real): 0.8/0.4 CPUs\n",
-		"  no records\n", "Cluster Throughput: - samples/s\n"} {
+		"  no records\n", "Cluster Throughput: - samples/s (step 50)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant also %q", got, want)
 		}

@@ -1,0 +1,103 @@
+package runs
+
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Totals contains figures of the whole run, over all of its processes. Unknown numbers are null.
+type Totals struct {
+	Seconds          experiment.Number `json:"training_seconds"` // training time up to the newest record, s
+	StepSeconds      experiment.Number `json:"step_seconds"`     // mean step time, s
+	SamplesPerSecond experiment.Number `json:"samples_per_second"`
+	// Ended means that the result of the run is known. Before the end, SamplesPerSecond is null.
+	Ended bool `json:"ended"`
+}
+
+// totals returns the figures of the whole run.
+func (r *Run) totals() Totals {
+	unknown := experiment.Number(math.NaN())
+	t := Totals{Seconds: unknown, StepSeconds: unknown, SamplesPerSecond: unknown}
+	if len(r.ranks) > 0 && r.ranks[0].found {
+		if last := &r.ranks[0].last; last.TrainingTime > 0 {
+			t.Seconds = experiment.Number(last.TrainingTime.Seconds())
+			t.StepSeconds = t.Seconds / experiment.Number(last.Iteration)
+		}
+	}
+	if result := r.evidence.result; result != nil && r.evidence.ended() {
+		t.Ended, t.SamplesPerSecond = true, result.SamplesPerSecond
+		// Records of earlier versions have no training time.
+		if speed := result.SamplesPerSecond; math.IsNaN(float64(t.Seconds)) && speed > 0 && result.SamplesSeen > 0 && result.Steps > 0 {
+			t.Seconds = experiment.Number(result.SamplesSeen) / speed
+			t.StepSeconds = t.Seconds / experiment.Number(result.Steps)
+		}
+	}
+	return t
+}
+
+// mostBack is the largest number of steps that commonStep tries.
+const mostBack = 8
+
+// common returns the records of the newest step that all ranks have, by rank, and this step. active is the number of ranks
+// of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of running ranks end at different steps,
+// because the ranks write their records at different times. It returns 0 if there is no such step.
+func (r *Run) common(active int) (records []*runtime.Record, step int64) {
+	records = make([]*runtime.Record, len(r.ranks))
+	ranks := r.ranks[:min(len(r.ranks), active)]
+	for _, k := range ranks {
+		if k.found && (step == 0 || k.last.Iteration < step) {
+			step = k.last.Iteration
+		}
+	}
+	for range mostBack {
+		if step == 0 {
+			break
+		}
+		found := step
+		for i, k := range ranks {
+			if !k.found {
+				continue
+			}
+			records[i] = r.recordAt(i, step)
+			if records[i] == nil {
+				return make([]*runtime.Record, len(r.ranks)), 0
+			}
+			found = min(found, records[i].Iteration)
+		}
+		if found == step {
+			return records, step
+		}
+		step = found
+	}
+	return make([]*runtime.Record, len(r.ranks)), 0
+}
+
+// recordAt returns the newest record of a rank up to a step, or nil if the files have none near it.
+func (r *Run) recordAt(rank int, step int64) *runtime.Record {
+	k := r.ranks[rank]
+	if k.last.Iteration <= step {
+		last := k.last
+		return &last
+	}
+	offset, found := k.grid.offsetOf(step)
+	if !found {
+		return nil
+	}
+	var newest *runtime.Record
+	err := runtime.ReadFrom(r.logs, k.tail.Name(), offset, func(m *runtime.Record) bool {
+		if m.Iteration > step {
+			return false
+		}
+		if m.Iteration >= 1 {
+			copied := *m
+			newest = &copied
+		}
+		return true
+	})
+	if err != nil {
+		return nil // the next Update reports the error
+	}
+	return newest
+}

@@ -1,0 +1,97 @@
+package runs
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// append writes the records of some steps of one rank.
+func (f *fakeRun) append(rank int, from, to int64) {
+	f.t.Helper()
+	w := f.writers[rank]
+	for step := from; step <= to; step++ {
+		r := record(rank, step)
+		r.StepTime, r.TrainingTime = 50*time.Millisecond, time.Duration(step)*60*time.Millisecond
+		w.Append(&r)
+		if step%4096 == 0 {
+			w.Flush()
+		}
+	}
+	if err := w.Flush(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestTheViewHasOneStepOfAllRanks: the ranks of a running run write their records at different times, and the records of
+// different steps have no common throughput.
+func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
+	for _, c := range []struct {
+		last  [3]int64 // by rank; 0: the rank has no file of records
+		start string   // events
+		want  int64
+		steps [3]int64
+	}{
+		{[3]int64{20, 20, 20}, "", 20, [3]int64{20, 20, 20}},
+		{[3]int64{194, 192, 193}, "", 192, [3]int64{192, 192, 192}},
+		{[3]int64{409, 1, 200}, "", 1, [3]int64{1, 1, 1}},
+		{[3]int64{9000, 5001, 8999}, "", 5001, [3]int64{5001, 5001, 5001}}, // cells of several steps
+		{[3]int64{20, 0, 19}, "", 19, [3]int64{19, 0, 19}},
+		{[3]int64{20, 20, 9}, `{"step":0,"start":{"ranks":3}}` + "\n" + `{"step":9,"start":{"ranks":2}}` + "\n", 20, [3]int64{20, 20, 9}},
+	} {
+		dir := t.TempDir()
+		f := newFakeRun(t, dir, "a", 3)
+		for rank, last := range c.last {
+			if last == 0 {
+				if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(rank))); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			f.append(rank, 1, last)
+		}
+		if c.start != "" {
+			f.write("logs/events.jsonl", c.start)
+		}
+		v := open(t, dir, "a").View()
+		if v.Common != c.want || v.Last != c.last[0] {
+			t.Errorf("%v: got step %d of all ranks and newest step %d, want %d and %d", c.last, v.Common, v.Last, c.want, c.last[0])
+		}
+		for i, k := range v.Ranks {
+			got := int64(0)
+			if k.Record != nil {
+				got = k.Record.Iteration
+			}
+			if got != c.steps[i] {
+				t.Errorf("%v: got the record of rank %d at step %d, want %d", c.last, i, got, c.steps[i])
+			}
+		}
+	}
+}
+
+// TestTotalsAreThoseOfTheWholeRun: only the result of a run has its throughput.
+func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 1)
+	f.append(0, 1, 20)
+	run := open(t, dir, "a")
+	if got := run.View().Totals; got.Ended || math.Abs(float64(got.Seconds)-1.2) > 1e-6 || math.Abs(float64(got.StepSeconds)-0.06) > 1e-6 || !math.IsNaN(float64(got.SamplesPerSecond)) {
+		t.Errorf("before the end: got %+v, want 1.2 s, 0.06 s per step and an unknown throughput", got)
+	}
+	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"samples_per_second":376.8,"ended":%q}`, time.Now().Format(time.RFC3339)))
+	update(run)
+	if got := run.View().Totals; !got.Ended || got.SamplesPerSecond != 376.8 {
+		t.Errorf("after the end: got %+v, want 376.8 samples/s", got)
+	}
+	old := newFakeRun(t, dir, "old", 1)
+	old.steps(1, 20) // without a training time
+	old.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"samples_seen":800,"samples_per_second":400,"ended":%q}`, time.Now().Format(time.RFC3339)))
+	if got := open(t, dir, "old").View().Totals; got.Seconds != 2 || got.StepSeconds != 0.1 {
+		t.Errorf("records of an earlier version: got %+v, want 2 s and 0.1 s per step", got)
+	}
+}
