@@ -724,6 +724,13 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 		return fmt.Sprintf(`[...document.querySelectorAll('.problem')].some(p => p.textContent.includes(%q))`, text)
 	}
 	const hidden = `[...document.querySelectorAll('.panel, .facts, .controls')].every(e => e.offsetParent === null)`
+	for _, name := range []string{"..", "run/", "%00", "b%231", "run%3Fx", "../runs/run", strings.Repeat("a", 3000)} {
+		visit(t, ctx, address+"?run="+name)
+		await(t, ctx, problem("is not a name of a run")+` && !document.body.classList.contains('disconnected') && `+hidden)
+		if got := evaluate[[]string](t, ctx, `performance.getEntriesByType('resource').map(e => e.name).filter(n => /\/api\/(runs\/|stream)/.test(n))`); len(got) > 0 {
+			t.Errorf("name %q: got the requests %q, want none", name, got)
+		}
+	}
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').getAttribute('href') === '/' && !document.body.classList.contains('disconnected') && `+hidden)
 	pictures(t, ctx, "missing")
@@ -740,6 +747,24 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, ctx, problem("The folder of the run no longer exists.")+` && document.querySelector('#loss canvas')?.offsetParent`)
+
+	write()
+	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && !`+problem("no longer exists"))
+	add, done := recordsOf(t, filepath.Join(dir, "other"), 2)
+	add(20)
+	done()
+	moved := filepath.Join(t.TempDir(), "old")
+	if err := os.Rename(filepath.Join(dir, "run"), moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "run"), os.DirFS(filepath.Join(dir, "other"))); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ctx, `document.querySelector('main.run').dataset.step === '20' && !`+problem("no longer exists"))
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ctx, problem("The folder of the run no longer exists."))
 
 	write()
 	if err := os.Remove(filepath.Join(dir, "run", "logs", runtime.FileName(1))); err != nil {

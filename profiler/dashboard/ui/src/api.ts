@@ -51,8 +51,12 @@ export type CurvePoint = { samples: number; seconds: number }
 export type ShareTimes = { samples: number; steps: number; mean: number; min: number; max: number }
 export type Curve = { rank: number; fitted: CurvePoint[] | null; shares: ShareTimes[] }
 
+// Totals has the figures of the whole run. samples_per_second is null before its end.
+export type Totals = { training_seconds: Maybe; step_seconds: Maybe; samples_per_second: Maybe; ended: boolean }
+
+// common is the step of the records in ranks: the newest one that all ranks have.
 export type View = {
-  name: string; version: number; state: State; progress: { read: number; bytes: number }; first: number; last: number
+  name: string; version: number; state: State; totals: Totals; common: number; progress: { read: number; bytes: number }; first: number; last: number
   settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
   precision: string; notes: string[] | null; lacking: string
   result: { error?: string; ranks?: number; final_train_loss?: Maybe; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
@@ -80,15 +84,18 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T
 }
 
+// validName reports whether a run can have this name: experiment.ValidName.
+export const validName = (name: string): boolean => /^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/.test(name)
+
 export const list = (signal?: AbortSignal) => get<Listing>('/api/runs', signal)
-export const view = (run: string, signal?: AbortSignal) => get<View>(`/api/runs/${run}`, signal)
+export const view = (run: string, signal?: AbortSignal) => get<View>(`/api/runs/${encodeURIComponent(run)}`, signal)
 
 export type Range = { from: number; to: number } // steps; to = 0 is the newest step
 
 export function figures(run: string, columns: string[], range: Range, points: number, ranks: number[] | null, signal?: AbortSignal): Promise<Figures> {
   const query = new URLSearchParams({ columns: columns.join(','), from: String(range.from), to: String(range.to), points: String(points) })
   if (ranks) query.set('ranks', ranks.join(','))
-  return get<Figures>(`/api/runs/${run}/figures?${query}`, signal)
+  return get<Figures>(`/api/runs/${encodeURIComponent(run)}/figures?${query}`, signal)
 }
 
 type Post = (message: FromPage) => void

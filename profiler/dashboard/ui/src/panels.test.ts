@@ -4,7 +4,7 @@ import { axisSize, quote } from './chart'
 import { join } from './compare'
 import { align, timeAt } from './curves'
 import { atSteps, describe as tell } from './panels'
-import { parseRanks, recent } from './run'
+import { parseRanks, speed } from './run'
 import { bars, mean } from './stack'
 import { select } from './tables'
 
@@ -37,9 +37,22 @@ describe('a step by rank', () => {
     expect(bars(figures({ lines: [line('forward', 0, [1]), line('forward', 1, [null, null])] })).map(b => b.label)).toEqual(['rank 0'])
   })
   test('no value is no time', () => expect(mean([null, undefined])).toBe(0))
-  test('the mean of no known values is unknown', () => {
-    expect(recent([null, null])).toBeNull()
-    expect(recent([null, 2, 4])).toBe(3)
+})
+
+describe('the speed of a run', () => {
+  const totals = { training_seconds: 9, step_seconds: 0.3, samples_per_second: 349, ended: false }
+  const lines = (rates: (number | null)[], steps: (number | null)[]) => ({ lines: [{ column: 'total_throughput', unit: '', rank: -1, mean: rates }, { column: 'step', unit: 's', rank: -1, mean: steps }] })
+  test('of a running run is samples / time of the last points', () => {
+    expect(speed({ totals }, lines([100, 25], [1, 4]))).toEqual({ rate: 40, step: 2.5, of: ', last 20 points' })
+    expect(speed({ totals }, lines([...Array(5).fill(9999), ...Array(20).fill(10)], Array(25).fill(1)))).toMatchObject({ rate: 10, step: 1 })
+  })
+  test('of a run that has ended is that of the whole run', () => {
+    expect(speed({ totals: { ...totals, ended: true } }, lines([405], [0.367]))).toEqual({ rate: 349, step: 0.3, of: '' })
+  })
+  test('without known values is unknown', () => {
+    expect(speed({ totals }, lines([null, null], [null, null]))).toMatchObject({ rate: null, step: null })
+    expect(speed({ totals }, lines([null, 7], [2, 4]))).toMatchObject({ rate: 7, step: 3 })
+    expect(speed({ totals }, { lines: [] })).toMatchObject({ rate: null, step: null })
   })
 })
 

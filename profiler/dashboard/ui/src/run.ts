@@ -11,7 +11,7 @@ import type { Maybe } from './format'
 import { Freshness } from './freshness'
 import { stateBadge } from './list'
 import { columnsOf, contentOf, panels } from './panels'
-import { mean, stack, waits } from './stack'
+import { stack, waits } from './stack'
 import * as tables from './tables'
 
 const points = 600 // of each line; about one per pixel of a chart of usual width
@@ -44,6 +44,12 @@ export class RunPage {
     this.chosen = parseRanks(query.get('ranks') ?? '')
     this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
+    if (!api.validName(name)) {
+      document.title = 'no such run'
+      fill(this.problems, h('p', { class: 'problem' }, `“${name.slice(0, 100)}” is not a name of a run: names have at most 64 characters from A-Z a-z 0-9 . _ -, and start with a letter, a digit or _. `, h('a', { href: '/' }, 'All runs')))
+      return
+    }
+    fill(this.problems, h('p', { class: 'explain' }, 'Loading the run…'))
     document.addEventListener('visibilitychange', this.shown)
     this.stop = api.follow(name, version => this.changed(version), connected => this.connection(connected), (why, missing) => this.fail(why, missing))
     this.update() // does not wait for the stream
@@ -89,7 +95,7 @@ export class RunPage {
     this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.body)
     this.steps.append(controls, h('div', { class: 'grid' }, ...charts, this.curves.element))
     this.body.append(this.facts,
-      this.section('now', 'Now', 'The newest record of each rank.'),
+      this.section('now', 'Now', ''),
       this.section('decision', 'Balancer', ''),
       this.steps,
       this.section('stack', 'Step time by rank', 'Mean time of each part of a step, over the selected steps. A rank that waits long for gradients computes faster than another rank, or communication is slow.'),
@@ -252,13 +258,14 @@ export class RunPage {
   }
 
   private factsOf(v: View, f: Figures): [string, string][] {
-    const rate = recent(f.lines.find(l => l.column === 'total_throughput')?.mean), step = recent(f.lines.find(l => l.column === 'step')?.mean)
+    const { rate, step, of } = speed(v, f)
     const start = v.starts?.at(-1)?.start
     const record = v.ranks[0]?.record
     const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
     const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
     const facts: [string, string][] = [
-      ['Throughput', rate === null ? '–' : unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
+      ['Throughput' + of, rate === null ? '–' : unit], ['Step' + of, step === null ? '–' : `${figure(1000 * step)} ms`],
+      ['Training time', duration(v.totals.training_seconds)], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
       ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
       ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks || v.result?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
@@ -270,10 +277,26 @@ export class RunPage {
   }
 }
 
-// recent returns the mean of the known values of the last 20 points, or null if there are none.
-export function recent(values: Maybe[] | undefined): number | null {
-  const last = (values ?? []).slice(-20).filter(v => v !== null && v !== undefined)
-  return last.length ? mean(last) : null
+const newest = 20 // points
+
+// speed returns the throughput in samples/s and the step time in s of all ranks, and what they are means of: the whole run after its end, and
+// the last points of the charts before. A mean throughput is samples / time.
+export function speed(v: Pick<View, 'totals'>, f: Pick<Figures, 'lines'>): { rate: number | null; step: number | null; of: string } {
+  const { ended, samples_per_second: whole, step_seconds: mean } = v.totals
+  if (ended) return { rate: whole ?? null, step: mean ?? null, of: '' }
+  const last = (column: string): Maybe[] => (f.lines.find(l => l.column === column)?.mean ?? []).slice(-newest)
+  const rates = last('total_throughput'), steps = last('step')
+  let samples = 0, timed = 0, time = 0, n = 0
+  steps.forEach((t, i) => {
+    if (t === null || t === undefined) return
+    time += t
+    n++
+    const rate = rates[i]
+    if (rate === null || rate === undefined) return
+    samples += rate * t
+    timed += t
+  })
+  return { rate: timed > 0 ? samples / timed : null, step: n > 0 ? time / n : null, of: `, last ${newest} points` }
 }
 
 // parseRanks reads a list of ranks such as "0,3"; null stands for all.

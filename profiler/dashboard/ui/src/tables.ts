@@ -18,12 +18,12 @@ export function select(ranks: Row[]): Row[] {
   return [...ranks].sort((a, b) => urgent(b) - urgent(a) || (own(b) ?? 0) - (own(a) ?? 0) || a.rank - b.rank).slice(0, mostRanks)
 }
 
-// now returns the table of the newest record of each rank.
+// now returns the table of the ranks at the newest step that all of them have.
 export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
   const shown = select(v.ranks)
-  return h('div', {}, v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
+  return h('div', {}, h('p', { class: 'explain' }, `Step ${count(v.common)}, the newest step that all ranks have recorded.`), v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
     { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
