@@ -209,7 +209,7 @@ var rankColumns = []struct {
 }{
 	{"rank", func(r *analysis.RankSummary) string { return fmt.Sprint(r.Rank) }},
 	{"batch", func(r *analysis.RankSummary) string { return show.Figure("%.1f", r.Samples) }},
-	{"samples/s", func(r *analysis.RankSummary) string { return show.Figure("%.0f", r.SamplesPerSecond) }},
+	{"samples/s", func(r *analysis.RankSummary) string { return analysis.Digits(r.SamplesPerSecond) }},
 	{"busy ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.Compute) }},
 	{"wait ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepParts.Communication) }},
 	{"step p99 ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepTime.P99) }},

@@ -36,6 +36,10 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got, want := partsOf(s.StepParts), "data 0.0 %, forward 60.0 %, backward 0.0 % (forward and backward include exchanges of batch normalisation: 20.0 %), communication 20.0 %, optimizer 10.0 %, between the parts 10.0 %"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	slow := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{SamplesPerSecond: 0.4}, {Rank: 1, SamplesPerSecond: 1234.4}}}
+	if got := Table(nil, slow); !strings.Contains(got, " 0.4000 ") || !strings.Contains(got, " 1234 ") {
+		t.Errorf("samples/s of slow ranks: got\n%s", got)
+	}
 	if got := SummaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}
