@@ -298,7 +298,7 @@ func (s *Server) explain(err error) (status int, text string) {
 	case errors.As(err, new(*runs.NameError)):
 		return http.StatusBadRequest, "this is not a valid name of a run"
 	case errors.Is(err, errBusy):
-		return http.StatusServiceUnavailable, errBusy.Error() + ": close a page, and try again"
+		return http.StatusServiceUnavailable, errBusy.Error() + ": close the page of another run; this page shows its run some seconds later"
 	case errors.Is(err, errGone):
 		return http.StatusNotFound, "the folder of the run no longer exists"
 	case errors.Is(err, fs.ErrNotExist):

@@ -228,6 +228,9 @@ func (r *Run) noteWhole(e evidence) {
 	}
 }
 
+// lacksEnd describes a file without its end, and the cure.
+const lacksEnd = "the file lacks its end (an incomplete copy, or a loss of power): copy it again if the original is complete"
+
 // damage returns the reasons why files cannot be read, or only partially, by file name. A file that lacks its end is
 // damaged unless a process may still write to it.
 func (r *Run) damage(state Kind) map[string]string {
@@ -236,7 +239,7 @@ func (r *Run) damage(state Kind) map[string]string {
 		return all
 	}
 	for name := range r.cut {
-		text := "the file lacks its end (an incomplete copy, or a loss of power): copy it again if the original is complete"
+		text := lacksEnd
 		for i, k := range r.ranks {
 			if k.tail.Name() == name && k.found {
 				text = fmt.Sprintf("the records of rank %d end at step %d, and ", i, k.last.Iteration) + text

@@ -580,6 +580,10 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ended := v.Result != nil
+		if unknown := math.IsNaN(float64(list.Runs[0].SamplesPerSecond)); !ended && c.ranks > 0 && unknown != (c.want != "") {
+			t.Errorf("%s: got %g samples/s in the list, want an unknown value only if records are missing", c.name, list.Runs[0].SamplesPerSecond)
+		}
 		for reader, got := range map[string]string{"view": v.Lacking, "list": list.Runs[0].Lacking, "files": fromFiles} {
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" && !strings.Contains(got, "copy the whole folder of logs") {
 				t.Errorf("%s, %s: got %q, want %q and the cure", c.name, reader, got, c.want)
@@ -716,6 +720,17 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		}
 		if len(damaged) != 1 || !strings.Contains(damaged[name], c.want) {
 			t.Errorf("%s: got damage %v, want %q", c.file, damaged, c.want)
+		}
+		folder, err := OpenFolder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := folder.List()
+		if err := errors.Join(err, folder.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := list.Runs[0].Cut; strings.HasPrefix(name, "rank_") != (got != "") || got != "" && !strings.HasPrefix(got, name+": the file lacks its end") {
+			t.Errorf("%s: got %q in the list, want the name of a cut file of records", c.file, got)
 		}
 		if got := run.damage(Running); strings.HasPrefix(c.file, logsFolder) && len(got) != 0 {
 			t.Errorf("%s: got damage %v while the run trains", c.file, got)

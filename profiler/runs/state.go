@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -122,6 +123,8 @@ type Summary struct {
 	Policy  string `json:"policy"`
 	Ranks   int    `json:"ranks"`
 	Lacking string `json:"lacking,omitempty"` // describes the ranks without records, and the cure
+	// Cut names a file of records that lacks its end. Only the files of the first mostCutChecks ranks are checked.
+	Cut string `json:"cut,omitempty"`
 
 	Steps            int64             `json:"steps"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks
@@ -153,7 +156,32 @@ func summarize(name string, root *os.Root) Summary {
 		s.Updated = r.Ended.UnixMilli()
 	}
 	s.State = e.judge()
+	if logs != nil && s.State.Kind != Running && s.State.Kind != Unknown { // no process may still write
+		s.Cut = cutFile(logs, s.Ranks)
+	}
 	return s
+}
+
+// mostCutChecks limits the files that a summary opens.
+const mostCutChecks = 64
+
+// cutFile returns the name of the first file of records that lacks its end, with the cure, or "" if there is none.
+func cutFile(logs *os.Root, ranks int) string {
+	for rank := range min(ranks, mostCutChecks) {
+		name := runtime.FileName(rank)
+		file, info, err := regular.OpenIn(logs, name)
+		if err != nil {
+			continue // Lacking names the rank
+		}
+		const end = "]\n"
+		text := make([]byte, min(info.Size(), int64(len(end))))
+		_, err = file.ReadAt(text, info.Size()-int64(len(text)))
+		file.Close() // read only
+		if err == nil && len(text) > 0 && string(text) != end {
+			return name + ": " + lacksEnd
+		}
+	}
+	return ""
 }
 
 // gather returns the evidence except for that from records.
@@ -180,7 +208,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 		return
 	}
 	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
-	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 {
+	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" { // rank 0 alone does not show the throughput of all ranks
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
 	if decision != nil {

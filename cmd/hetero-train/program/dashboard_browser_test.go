@@ -532,6 +532,7 @@ func TestDashboardLogin(t *testing.T) {
 	}
 	_, address, _ := startDashboard(t, p, "--input-dir", dir, "--token-file", file)
 	visit(t, ctx, address)
+	await(t, ctx, `location.pathname === '/login.html' && document.documentElement.dataset.theme === 'auto'`) // the colours of the browser
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
 		screenshot(t, ctx, "login-"+sent[:5])
@@ -633,7 +634,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 			shows(i, 10)
 		}
 	}
-	await(t, tabs[8], `document.querySelector('.problem')?.textContent.includes('8 runs are being watched')`)
+	await(t, tabs[8], `document.querySelector('.problem')?.textContent.includes('8 runs are being watched, and more are not allowed: close the page of another run; this page shows its run some seconds later')`)
 	for i, more := range add[:8] {
 		more(20)
 		shows(i, 20)

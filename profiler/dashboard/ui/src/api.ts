@@ -8,7 +8,7 @@ import type { FromHub, FromPage } from './hub'
 export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
 
 export type Summary = {
-  name: string; state: State; model: string; dataset: string; policy: string; ranks: number; lacking?: string
+  name: string; state: State; model: string; dataset: string; policy: string; ranks: number; lacking?: string; cut?: string
   steps: number; samples_per_second: Maybe; share_of_oracle: Maybe; loss: Maybe; updated: number
 }
 

@@ -8,6 +8,9 @@ export function stateBadge(kind: string): HTMLElement {
   return h('span', { class: 'badge ' + kind }, kind)
 }
 
+// missing describes what the folder of a run lacks, "" if it is complete.
+export const missing = (r: Pick<Summary, 'lacking' | 'cut'>): string => r.lacking || r.cut || ''
+
 // link returns the address of a run, or of a comparison.
 export const link = (run: string) => '/?run=' + encodeURIComponent(run)
 
@@ -31,7 +34,7 @@ export class List {
     enable()
     const rows = table('Runs', [
       { title: 'run', of: (r: Summary) => h('a', { href: link(r.name) }, r.name) },
-      { title: 'state', of: r => h('span', { title: r.lacking ?? r.state.why }, stateBadge(r.state.kind), r.lacking ? ' ' : '', r.lacking ? h('span', { class: 'badge unknown' }, 'incomplete') : '') },
+      { title: 'state', of: r => h('span', { title: missing(r) || r.state.why }, stateBadge(r.state.kind), missing(r) ? ' ' : '', missing(r) ? h('span', { class: 'badge unknown' }, 'incomplete') : '') },
       { title: 'model', minor: true, of: r => r.model || '–' },
       { title: 'data', minor: true, of: r => r.dataset || '–' },
       { title: 'policy', minor: true, of: r => r.policy || '–' },
@@ -55,7 +58,7 @@ export class List {
   }
 
   private others(list: Listing): HTMLElement {
-    const texts: (Node | string)[] = list.runs.flatMap(r => (r.lacking ? [h('li', {}, `${r.name}: ${r.lacking}`)] : []))
+    const texts: (Node | string)[] = list.runs.flatMap(r => (missing(r) ? [h('li', {}, `${r.name}: ${missing(r)}`)] : []))
     for (const name of list.nested ?? []) texts.push(h('li', {}, `The folder ${name} contains runs. To show them, start the dashboard with --input-dir ${list.folder}/${name}`))
     if (list.left > 0) texts.push(h('li', {}, `${list.left} more folders are not listed.`))
     return h('ul', { class: 'notes' }, ...texts)

@@ -3,6 +3,7 @@ import type { Figures } from './api'
 import { axisSize, quote } from './chart'
 import { join } from './compare'
 import { align, timeAt } from './curves'
+import { missing } from './list'
 import { atSteps, describe as tell } from './panels'
 import { parseRanks, speed } from './run'
 import { bars, mean } from './stack'
@@ -92,4 +93,9 @@ test('a field of a CSV file is quoted, and is no formula', () => {
 
 test('ranks from a text', () => {
   expect([parseRanks('0, 3,3'), parseRanks(''), parseRanks('x,-1'), parseRanks('7')]).toEqual([[0, 3], null, null, [7]])
+})
+
+test('the list of runs names what a copy lacks', () => {
+  expect([missing({}), missing({ lacking: 'no records of rank 1' }), missing({ cut: 'rank_1_metrics.json: the file lacks its end' })])
+    .toEqual(['', 'no records of rank 1', 'rank_1_metrics.json: the file lacks its end'])
 })
