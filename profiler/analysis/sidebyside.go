@@ -430,7 +430,7 @@ const sideBySideDefinitions = `
 - Training loss: mean over the global batch of the last step. Evaluation loss and metrics: the last evaluation.
 - Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
 - Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.
-- Fraction of the oracle: arithmetic mean over steps of the step time with the best shares / step time with the actual shares.
+- Fraction of the oracle: arithmetic mean over steps of the step time with the best shares / step time with the actual shares. For runs of MLflow it is approximate, because only some steps have points.
 - Rank-hours: training time x number of ranks. Energy: mean power of the devices of all ranks x training time.
 `
 

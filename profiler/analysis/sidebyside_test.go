@@ -180,7 +180,7 @@ func TestAComparisonShowsNoReceivers(t *testing.T) {
 }
 
 func TestARunOfMLflowIsCompared(t *testing.T) {
-	own, _ := pair(t)
+	own, hybrid := pair(t)
 	dir := mlflowRun(t, "0123", map[string]string{
 		"meta.yaml":                       "run_name: \"a b\"\nstatus: 3\n",
 		"params/balance.policy":           "proportional",
@@ -189,9 +189,14 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 		"metrics/train/loss":              "1000 2.5 1\n2000 2.0 10\n2500 9.0 20\n3000 1.5 20\ngarbage\n4000 nan 30\n",
 		"metrics/time_seconds/step":       "1000 0.5 1\n2000 0.1 10\n3000 0.2 20\n",
 		"metrics/speed/images_per_second": "1000 100 1\n2000 200 10\n3000 300 20\n",
+		"metrics/balance/oracle_ratio":    "1000 0.9 10\n1100 0.9 20\n1200 0.9 90\n2000 0.99 100\n",
 	})
 	all := trials(t, own, dir)
 	m := all[1]
+	// The decisions of the run on disk: 0.9 describes 10 steps, and 0.99 describes 90 steps.
+	if got := trials(t, own, hybrid)[1].ShareOfOracle; !within(float64(m.ShareOfOracle), 0.981, 1e-9) || !within(float64(got), 0.981, 1e-9) {
+		t.Errorf("got the fraction of the oracle %g, and %g on disk, want 0.981 for both", m.ShareOfOracle, got)
+	}
 	if m.Name != "a b" || m.Status != "finished" || m.Unit != "img" || m.Ranks != 2 || m.TrainLoss != 1.5 || len(m.Damaged) != 1 {
 		t.Errorf("got %+v", m)
 	}

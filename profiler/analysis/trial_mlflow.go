@@ -358,12 +358,23 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, ti
 	case evaluated:
 		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%", value: last.Value})
 	case c.Key == oracleCurve:
-		sum := 0.0
-		for _, p := range points {
-			sum += p.Value
-		}
-		t.ShareOfOracle = Number(sum / float64(len(points)))
+		t.ShareOfOracle = oracleMean(points)
 	}
+}
+
+// oracleMean returns the mean of the balancer's estimates, weighted as in Summary.addDecisions. The points repeat an
+// estimate until the next decision, but an estimate describes the steps since the previous decision. The mean is
+// approximate, because only some steps have points.
+func oracleMean(points []mlflow.Point) Number {
+	previous, steps, sum := int64(0), 0.0, 0.0
+	for i, p := range points {
+		if i > 0 && p.Value == points[i-1].Value {
+			continue
+		}
+		n := float64(max(0, p.Step-previous))
+		previous, steps, sum = p.Step, steps+n, sum+n*p.Value
+	}
+	return Number(sum / steps) // NaN if no step is known
 }
 
 // trainedAt returns the training time at the end of a step, interpolated between the points of times.

@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
@@ -223,6 +224,17 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	}
 	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage || !strings.Contains(o.stderr, "--json needs --compare") {
 		t.Errorf("--json without --compare: got exit code %d and %q", o.code, o.stderr)
+	}
+	records := filepath.Join(fast, "logs", runtime.FileName(0))
+	text, err := os.ReadFile(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(records, bytes.Replace(text, []byte("\n"), []byte("\ngarbage\n"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", output}); o.code != exit.Done || !strings.Contains(o.stderr, "warning: "+fast+": "+runtime.FileName(0)+": 1 damaged line ignored") {
+		t.Errorf("a damaged line: got exit code %d and %q, want a warning with the name of the run", o.code, o.stderr)
 	}
 	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file
 	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {

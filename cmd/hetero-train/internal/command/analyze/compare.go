@@ -42,7 +42,7 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 			return exit.Usagef("analyze --compare: %w", err)
 		}
 		for _, text := range t.Damaged {
-			a.WarnOf(text)
+			a.WarnOf(dir + ": " + text)
 		}
 		trials = append(trials, t)
 	}
