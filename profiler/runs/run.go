@@ -114,8 +114,8 @@ func (r *Run) Version() int64 {
 func (r *Run) Update(limit int64) (more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	config, before := r.config, r.progress()
 	r.settings, r.config = readSettings(r.root)
-	before := r.progress()
 	e := gather(r.root, r.settings)
 	replaced := r.logs != nil && !isLogs(r.logs, r.root, r.settings)
 	if replaced {
@@ -142,7 +142,7 @@ func (r *Run) Update(limit int64) (more bool) {
 	r.noteWhole(e)
 	state, lacking := r.evidence.judge(), r.evidence.lacking
 	r.evidence = e
-	if replaced || e.lacking != lacking || e.judge() != state || r.progress() != before {
+	if replaced || r.config != config || e.lacking != lacking || e.judge() != state || r.progress() != before {
 		r.version = versions.Add(1)
 	}
 	return more

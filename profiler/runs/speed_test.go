@@ -95,3 +95,31 @@ func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 		t.Errorf("records of an earlier version: got %+v, want 2 s and 0.1 s per step", got)
 	}
 }
+
+// TestSettingsThatArriveLateAreAChange: a copy of a run can have its settings last.
+func TestSettingsThatArriveLateAreAChange(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 1)
+	f.append(0, 1, 20)
+	settings := filepath.Join(f.dir, resolvedFile)
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(settings); err != nil {
+		t.Fatal(err)
+	}
+	run := open(t, dir, "a")
+	update(run)
+	before := run.Version()
+	f.write(resolvedFile, string(text))
+	update(run)
+	if v := run.View(); v.Version == before || v.Settings.Model.Name != "simple_cnn" {
+		t.Errorf("got version %d and model %q, want a version above %d and simple_cnn", v.Version, v.Settings.Model.Name, before)
+	}
+	before = run.Version()
+	update(run)
+	if got := run.Version(); got != before {
+		t.Errorf("without a change: got version %d, want %d", got, before)
+	}
+}

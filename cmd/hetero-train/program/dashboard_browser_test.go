@@ -20,6 +20,7 @@ import (
 	"time"
 
 	cdplog "github.com/chromedp/cdproto/log"
+	cdppage "github.com/chromedp/cdproto/page"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -783,5 +784,11 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelector('tbody .badge.unknown')?.textContent === 'incomplete' && document.querySelector('.notes').textContent.includes('run: no records of rank 1 of 2')`)
 	screenshot(t, ctx, "incomplete-list")
+	slow := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.fetch = () => new Promise(() => {})`} // a server that does not answer yet
+	if _, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, slow); err != nil {
+		t.Fatal(err)
+	}
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, `[...document.querySelectorAll('.explain')].some(p => p.offsetParent && p.textContent === 'Loading the run…')`)
 	visit(t, ctx, "about:blank") // before the server ends
 }
