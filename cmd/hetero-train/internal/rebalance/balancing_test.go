@@ -148,6 +148,47 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 	}
 }
 
+// decisions is a policy that returns the given shares after each step; nil: no decision.
+type decisions [][]int
+
+func (d *decisions) Start() []int { return []int{4, 4} }
+
+func (d *decisions) Observe(s *balancer.Step) (*balancer.Decision, bool) {
+	next := (*d)[0]
+	*d = (*d)[1:]
+	if next == nil {
+		return nil, false
+	}
+	return &balancer.Decision{Shares: s.Shares, Next: next, Changed: !slices.Equal(next, s.Shares)}, true
+}
+
+// A policy may decide several times within a block. The last decision gives the shares of its next block.
+func TestTheLastDecisionOfABlockCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		decided [][]int
+		want    []int
+		changes [][]int
+	}{
+		"one decision":         {[][]int{nil, nil, {5, 3}}, []int{5, 3}, [][]int{{5, 3}}},
+		"two decisions":        {[][]int{{6, 2}, nil, {5, 3}}, []int{5, 3}, [][]int{{5, 3}}},
+		"back to the start":    {[][]int{{6, 2}, nil, {4, 4}}, []int{4, 4}, nil},
+		"only in mid-block":    {[][]int{{6, 2}, nil, nil}, []int{6, 2}, [][]int{{6, 2}}},
+		"back in mid-block":    {[][]int{{6, 2}, {4, 4}, nil}, []int{4, 4}, nil},
+		"three different ones": {[][]int{{6, 2}, {7, 1}, {5, 3}}, []int{5, 3}, [][]int{{5, 3}}},
+	} {
+		p := &candidate{policy: (*decisions)(&c.decided), shares: []int{4, 4}}
+		b := &Balancer{step: balancer.Step{Shares: p.shares, Seconds: 1, Own: []float64{1, 1}, Update: []float64{0, 0}}}
+		x := &comparison{flags: &session.ComparisonOptions{Block: 4, Rounds: 2}, balancing: b, times: make([][]float64, 2), oracle: p.shares, candidates: []*candidate{p}}
+		x.begin(p.shares)
+		for range x.flags.Block {
+			x.split()
+		}
+		if !slices.Equal(p.shares, c.want) || !slices.Equal(x.wanted, c.want) || !slices.EqualFunc(p.changes, c.changes, slices.Equal[[]int]) {
+			t.Errorf("%s: got shares %v after changes %v, want %v and %v", name, p.shares, p.changes, c.want, c.changes)
+		}
+	}
+}
+
 func TestRatioOfPairs(t *testing.T) {
 	r := ratioInterval([]float64{1, 2, 3}, []float64{2, 4, 6})
 	if r.Ratio != 0.5 || r.Low != 0.5 || r.High != 0.5 {

@@ -44,6 +44,7 @@ type candidate struct {
 	name    string
 	policy  balancer.Policy // nil if the shares are fixed
 	shares  []int
+	next    []int   // shares after this block, by the last decision in it; nil: the same shares
 	changes [][]int // shares after each change
 	blocks  []blockMeans
 }
@@ -117,9 +118,11 @@ func (c *comparison) take(s *balancer.Step) {
 	}
 	if p := c.candidates[c.turn]; p.policy != nil {
 		s.Left = c.flags.Block*(c.flags.Rounds-c.round) - c.steps
-		if d, due := p.policy.Observe(s); due && d.Changed {
-			p.shares = slices.Clone(d.Next)
-			p.changes = append(p.changes, p.shares)
+		if d, due := p.policy.Observe(s); due {
+			p.next = nil
+			if d.Changed {
+				p.next = slices.Clone(d.Next)
+			}
 		}
 	}
 }
@@ -145,6 +148,10 @@ func (c *comparison) finish() {
 	}
 	p := c.candidates[c.turn]
 	p.blocks = append(p.blocks, b)
+	if p.next != nil {
+		p.shares, p.next = p.next, nil
+		p.changes = append(p.changes, p.shares)
+	}
 	if c.turn++; c.turn == len(c.candidates) {
 		c.turn = 0
 		if c.round++; c.round == c.flags.Rounds {
@@ -207,7 +214,7 @@ func (c *comparison) best(lines []balancer.Curve) []int {
 func (c *comparison) compete() {
 	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
-	o.Interval = c.flags.Block - 1 // one decision at the end of each block
+	o.Interval = c.flags.Block - 1 // a decision at the end of each block; hybrid also decides within the first block
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
 		equal := c.measured[0]
