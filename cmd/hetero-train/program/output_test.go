@@ -63,7 +63,7 @@ func TestPipedOutputIsText(t *testing.T) {
 			t.Errorf("got JSON or colours in\n%s", text)
 		}
 	}
-	for _, want := range []string{"images 8x8, random crop (padding 1), flip", "step p50 ", ", p99 "} {
+	for _, want := range []string{"images 8x8, random crop (padding 1), flip", "ms, p50 ", ", p99 "} {
 		if !strings.Contains(e.stdout, want) {
 			t.Errorf("got no %q in\n%s", want, e.stdout)
 		}
