@@ -346,8 +346,9 @@ func (e *speed) compare(m *reading) {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += square(unknownShape * nearest)
-			// A surprise of the shape is no evidence of a change that all ranks have in common.
-			if square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
+			// A surprise of the shape is no evidence of a change that all ranks have in common. In the first windows,
+			// every surprise at a new share counts as one of the shape ([speed.update]).
+			if m.opening || square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
 				m.surprise = math.NaN()
 			}
 		}

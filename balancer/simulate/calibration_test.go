@@ -34,14 +34,11 @@ func (c *calibration) percent() (near, covered float64) {
 	return 100 * float64(c.near) / float64(c.windows), 100 * float64(c.covered) / float64(c.windows)
 }
 
-// Equal seeds give equal windows, so the limits lie near what the policies reach. An interval covers the truth if it is
-// off by at most a thousandth: both ends may be 1.
+// Equal seeds give equal windows, so the limits lie near what the policies reach. The windows of a run depend on each
+// other: 40 seeds are the least whose figures change by only one or two points if the policy changes a little. An interval
+// covers the truth if it is off by at most a thousandth: both ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
-	seeds := 6
-	if *full {
-		seeds = 40
-	}
-	const policy = "hybrid"
+	const policy, seeds = "hybrid", 40
 	check := func(name string, noise, near, covered float64, cluster func(seed uint64) simulate.Options) {
 		t.Helper()
 		var c calibration
@@ -63,10 +60,10 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	}
 	for f, family := range families {
 		for _, noise := range []float64{0.01, 0.05, 0.2} {
-			near, covered := 95.0, 87.0
+			near, covered := 98.0, 90.0
 			switch {
 			case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
-				near, covered = 72, 60
+				near, covered = 80, 75
 			case noise > 0.1:
 				near, covered = 84, 84
 			}
@@ -81,7 +78,10 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		}
 	}
 	for _, alike := range []bool{true, false} {
-		near, covered := 70.0, 70.0
+		near, covered := 95.0, 95.0
+		if !alike { // the tiles of one rank say nothing about those of another
+			near, covered = 86, 84
+		}
 		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, func(seed uint64) simulate.Options { return zigzag(seed, alike, 0.05) })
 	}
 }
