@@ -82,7 +82,10 @@ const (
 // Probes and changes.
 const (
 	boundarySteps = 2.0 // steps between two windows: the omitted step, and half of each neighbour
-	firstSteps    = 3   // steps of the first window with shares by scores or curves
+	// Log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what the curve would
+	// explain. Larger: the time of the first step, however uncertain, bends the curve.
+	startDropped = 1.0
+	firstSteps   = 3 // steps of the first window with shares by scores or curves
 	// Windows without a change before the first probe, with scores or curves. Smaller: starts before the curves are known.
 	firstPatience = 2
 	// Factor on this number after each speculative probe. Smaller: probes more often without a result.

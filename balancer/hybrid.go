@@ -221,14 +221,18 @@ func (h *hybrid) learn() {
 
 // doubtStart makes the reading of the first step uncertain, because this step also contains the start of the program.
 // The start can only make a step longer. If a rank is faster in the second window than the first step predicts, the
-// first step says little about the rank.
+// first step says little about the rank. If the rank is much faster, it says nothing.
 func (h *hybrid) doubtStart(e *speed, m *reading) {
 	switch {
 	case h.decisions == 0:
 		m.variance += square(leastJump)
 	case h.decisions == 1 && m.samples > 0 && len(e.cells) == 1:
 		expected, _ := e.expect(m.samples)
-		e.cov[0][0] += square(likelySigmas * min(m.log-expected, 0))
+		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
+			e.cells, e.cov = e.cells[:0], e.cov[:0]
+		} else {
+			e.cov[0][0] += square(likelySigmas * max(faster, 0))
+		}
 	}
 }
 
