@@ -27,15 +27,19 @@ import (
 type gang struct {
 	placer
 	keep   bool                // never move a job
+	short  bool                // plan for at most gangDepth jobs
 	prices map[gangKey]float64 // of mixed sets; a cache
 
 	until  []float64 // by GPU: seconds when it is free in the plan; +Inf if it is not available
 	left   int       // GPUs that are free now and that no job of the plan has reserved
-	order  []ranked  // jobs of the queue that the plan does not have yet: a heap, the next job first
+	order  []ranked  // jobs of the queue that plan or fill has not tried yet: a heap, the next job first
 	keys   []float64 // by job: remaining GPU time on its fastest type, seconds
 	counts []int     // by type
 	have   []int     // by type: GPUs that are free now in the plan
 	mix    []int     // by type: best mixed set
+
+	ofType [][]int   // by type: its GPUs
+	groups [][][]int // by type: its GPUs on each machine that has any
 }
 
 // gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free GPUs, and
@@ -71,6 +75,7 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.prices = map[gangKey]float64{}
 	p.until = make([]float64, len(c.GPUs))
 	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
+	p.group(c)
 	p.keys = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -81,6 +86,28 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 		p.keys[i] = float64(j.GPUs) / best // +Inf if it runs on mixed sets only: planned last
 	}
 	return nil
+}
+
+// group lists the GPUs of each type.
+func (p *gang) group(c *Cluster) {
+	p.ofType, p.groups = make([][]int, len(c.Types)), make([][][]int, len(c.Types))
+	for g := range c.GPUs {
+		t := c.GPUs[g].Type
+		p.ofType[t] = append(p.ofType[t], g)
+	}
+	for m := range c.Machines {
+		for t := range c.Types {
+			var list []int
+			for _, g := range c.Machines[m].GPUs {
+				if c.GPUs[g].Type == t {
+					list = append(list, g)
+				}
+			}
+			if len(list) > 0 {
+				p.groups[t] = append(p.groups[t], list)
+			}
+		}
+	}
 }
 
 // plan is the choice for one job.
@@ -104,7 +131,7 @@ func (p *gang) Decide(s *State) Action {
 	p.rank(s)
 	p.left = free
 	end := s.Now // of the plan, seconds
-	for n := 0; len(p.order) > 0 && (n < gangDepth || n < len(s.Up) && p.left > 0); n++ {
+	for n := 0; len(p.order) > 0 && (n < gangDepth || n < len(s.Up) && p.left > 0 && !p.short); n++ {
 		job := p.next()
 		best := p.choose(s, job)
 		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
@@ -118,7 +145,7 @@ func (p *gang) Decide(s *State) Action {
 			return a
 		}
 	}
-	if len(p.order) > 0 && p.left > 0 {
+	if len(p.order) > 0 && p.left > 0 && !p.short {
 		return p.fill(s, end)
 	}
 	return Action{}
@@ -128,15 +155,13 @@ func (p *gang) Decide(s *State) Action {
 // plan does. Each job of the plan finishes earlier if it waits for faster GPUs. But the jobs behind the plan keep the faster
 // GPUs busy after the plan, and until then the other GPUs would be idle.
 func (p *gang) fill(s *State, end float64) Action {
-	clear(p.free)
-	for g, at := range p.until {
-		if at <= s.Now {
-			p.free[s.Cluster.GPUs[g].Type]++
-		}
-	}
+	p.idle(s, p.free)
 	p.rank(s)
 	for len(p.order) > 0 {
 		job := p.next()
+		if p.mixed[job] { // fastest would give it GPUs that jobs of the plan have reserved
+			continue
+		}
 		gpus, speed, ok := p.fastest(s, job)
 		if !ok || s.Now+s.Remaining[job]/speed > end {
 			continue
@@ -153,6 +178,16 @@ func (p *gang) fill(s *State, end float64) Action {
 		return a
 	}
 	return Action{}
+}
+
+// idle counts the GPUs of each type that are free now in the plan.
+func (p *gang) idle(s *State, have []int) {
+	clear(have)
+	for g, at := range p.until {
+		if at <= s.Now {
+			have[s.Cluster.GPUs[g].Type]++
+		}
+	}
 }
 
 // move stops the job that gains most time on free GPUs of another type, with the cost of its checkpoint. The job then starts
@@ -263,12 +298,6 @@ func (p *gang) sink(i int) {
 func (p *gang) choose(s *State, job int) plan {
 	j := &s.Workload.Jobs[job]
 	best := plan{finish: math.Inf(1), start: math.Inf(1), typ: -1, shared: -1}
-	clear(p.have)
-	for g, at := range p.until {
-		if at <= s.Now {
-			p.have[s.Cluster.GPUs[g].Type]++
-		}
-	}
 	for t := range s.Cluster.Types {
 		if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[t].Memory {
 			continue
@@ -283,6 +312,7 @@ func (p *gang) choose(s *State, job int) plan {
 		}
 	}
 	if j.GPUs > 1 && len(s.Cluster.Types) > 1 && len(s.Cluster.Types) <= maxMixedTypes {
+		p.idle(s, p.have)
 		clear(p.counts)
 		p.mixtures(s, job, 0, j.GPUs, &best)
 	}
@@ -297,6 +327,10 @@ func (p *gang) share(s *State, job int, best *plan) {
 	for i := range s.Running {
 		r := &s.Running[i]
 		if len(r.GPUs) != n || r.Partner >= 0 || !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
+			continue
+		}
+		// Fit refuses pairs without a speed too, but takes longer. In a large cluster, most pairs have none.
+		if !p.pairs(s, job, r) {
 			continue
 		}
 		mine, why := s.Fit(job, r.GPUs)
@@ -317,6 +351,13 @@ func (p *gang) share(s *State, job int, best *plan) {
 	}
 }
 
+// pairs reports whether a job has a speed on the GPUs of a running job, next to that job.
+func (p *gang) pairs(s *State, job int, r *Running) bool {
+	w := s.Workload
+	speed, ok := s.Speeds.Shared(w.Jobs[job].Kind, w.Jobs[r.Job].Kind, s.Cluster.GPUs[r.GPUs[0]].Type, len(r.GPUs))
+	return ok && speed > 0
+}
+
 // together is the time in which each of two jobs ends that share GPUs until the first one ends. Work is in steps, speeds are in
 // steps/s, in the pair and alone.
 func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB float64) {
@@ -331,35 +372,35 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 // GPUs of one machine if they are free no later than those of several machines. A reservation does not keep this machine:
 // see reserve.
 func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
+	if n == 1 {
+		at = p.nth(p.ofType[typ], 1)
+		return at, math.IsInf(at, 1)
+	}
 	at, spread = math.Inf(1), true
-	for m := range s.Cluster.Machines {
-		if t := p.nth(s, s.Cluster.Machines[m].GPUs, typ, n); t < at {
+	for _, gpus := range p.groups[typ] {
+		if t := p.nth(gpus, n); t < at {
 			at, spread = t, false
 		}
 	}
 	if at <= s.Now {
 		return at, false
 	}
-	p.try = p.try[:0]
-	for g := range p.until {
-		p.try = append(p.try, g)
-	}
-	if t := p.nth(s, p.try, typ, n); t < at {
+	if t := p.nth(p.ofType[typ], n); t < at {
 		return t, true
 	}
 	return at, spread
 }
 
-// nth is the time at which the n-th GPU of a type in a list becomes free.
-func (p *gang) nth(s *State, gpus []int, typ, n int) float64 {
+// nth is the time at which the n-th GPU of a list becomes free, +Inf if the list has fewer.
+func (p *gang) nth(gpus []int, n int) float64 {
+	if len(gpus) < n {
+		return math.Inf(1)
+	}
 	at := math.Inf(-1)
 	for range n {
 		// the next later time, with its multiplicity
 		next, same := math.Inf(1), 0
 		for _, g := range gpus {
-			if s.Cluster.GPUs[g].Type != typ {
-				continue
-			}
 			if t := p.until[g]; t > at && t < next {
 				next, same = t, 1
 			} else if t == next {
@@ -427,8 +468,8 @@ func (p *gang) price(s *State, job int, best *plan) {
 func (p *gang) reserve(s *State, typ, n int, until float64) {
 	for range n {
 		first := -1
-		for g, at := range p.until {
-			if s.Cluster.GPUs[g].Type == typ && (first < 0 || at < p.until[first]) {
+		for _, g := range p.ofType[typ] {
+			if first < 0 || p.until[g] < p.until[first] {
 				first = g
 			}
 		}

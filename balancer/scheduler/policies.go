@@ -13,6 +13,9 @@ type Options struct {
 	// TypeByType makes policy maxmin serve one type of GPU after the other, as Gavel does. The result then depends on the
 	// order of the types. It serves to compare the simulator with Gavel's.
 	TypeByType bool
+	// ShortPlan makes policy gang plan for at most 64 jobs, and start no other job. It serves to measure the effect of longer
+	// plans.
+	ShortPlan bool
 }
 
 // policies lists the policies of this package, in the order of their documentation.
@@ -25,7 +28,9 @@ var policies = []struct {
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
 	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}, byType: o.TypeByType} }},
-	{"gang", func(o Options) Policy { return &gang{placer: placer{explain: o.Explain}, keep: o.Keep} }},
+	{"gang", func(o Options) Policy {
+		return &gang{placer: placer{explain: o.Explain}, keep: o.Keep, short: o.ShortPlan}
+	}},
 }
 
 // Names lists the policies of this package.

@@ -35,6 +35,22 @@ func still(jobs ...Job) *State {
 	return s
 }
 
+// sized changes the cluster to machines with fast and slow GPUs.
+func (s *State) sized(fast, slow int) *State {
+	c := s.Cluster
+	c.GPUs, c.Machines[0].GPUs, c.Machines[1].GPUs = nil, nil, nil
+	for g := range fast + slow {
+		m := 0
+		if g >= fast {
+			m = 1
+		}
+		c.GPUs = append(c.GPUs, GPU{Type: m, Machine: m})
+		c.Machines[m].GPUs = append(c.Machines[m].GPUs, g)
+	}
+	s.Up, s.OnGPU = slices.Repeat([]bool{true}, len(c.GPUs)), make([][]int, len(c.GPUs))
+	return s
+}
+
 // run moves a job from the queue to GPUs.
 func (s *State) run(job int, speed float64, gpus ...int) *State {
 	s.Queue = slices.DeleteFunc(s.Queue, func(q int) bool { return q == job })
@@ -87,53 +103,96 @@ func TestDecisions(t *testing.T) {
 		{"a job for several types", "maxmin", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job, so it gets free GPUs of several types: 2 x fast and 2 x slow"},
 		{"the type with the greater advantage", "maxmin", still(Job{Work: 4000, GPUs: 2}, Job{Work: 4000, GPUs: 2, Kind: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1}}, "fair fraction"},
 	} {
-		p, err := New(c.policy, Options{Explain: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Reset(c.state.Cluster, c.state.Workload, c.state.Speeds); err != nil {
-			t.Fatal(err)
-		}
-		got := p.Decide(c.state)
+		got := reset(t, c.policy, Options{Explain: true}, c.state).Decide(c.state)
 		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) || got.Verb != Wait && got.Reason == "" {
 			t.Errorf("%s: %s: got %+v, want %+v with reason %q", c.policy, c.name, got, c.want, c.reason)
 		}
 	}
 }
 
-// If more jobs wait than gang plans for, GPUs that the plan leaves free get the shortest job.
+// If more jobs wait than gang plans for, GPUs that the plan leaves free get the shortest job. On clusters of more than gangDepth
+// GPUs, the plan has more jobs while it leaves GPUs free.
 func TestGangFillsIdleGPUs(t *testing.T) {
+	double := func(i int) float64 { return math.Ldexp(4, i) } // after all shorter jobs on 2 fast GPUs, a job ends earlier than on a slow one
+	equal := func(int) float64 { return 1 }
 	for _, c := range []struct {
 		name    string
+		fast    int // GPUs; two of them run a job of 0.5 s
+		slow    int // GPUs
 		waiting int
-		slow    float64 // steps/s on a slow GPU
+		gpus    int // of each waiting job
+		work    func(i int) float64
+		speed   float64 // steps/s on a slow GPU; 2 on a fast one
+		short   bool
 		want    Action
+		left    int // free GPUs that the plan does not reserve
+		reason  string
 	}{
-		{"the plan has all jobs", gangDepth, 1, Action{}},
-		{"the plan is full", gangDepth + 1, 1, Action{Verb: Start, Job: 2, GPUs: []int{2}}},
-		{"slow GPUs end after the plan", gangDepth + 1, 1e-30, Action{}},
+		{"the plan has all jobs", 2, 1, gangDepth, 1, double, 1, false, Action{}, 1, ""},
+		{"the plan is full", 2, 1, gangDepth + 1, 1, double, 1, false, Action{Verb: Start, Job: 2, GPUs: []int{2}}, 1, "more jobs wait than the plan has, and 1 x slow is idle"},
+		{"slow GPUs end after the plan", 2, 1, gangDepth + 1, 1, double, 1e-30, false, Action{}, 1, ""},
+		{"the short plan starts no other job", 2, 1, gangDepth + 1, 1, double, 1, true, Action{}, 1, ""},
+
+		// Job i would end on a fast GPU 0.5 s * (2 + i/2) from now, and ends on a slow one after 20 s: earlier from i = 78 on.
+		{"a long plan", 2, 80, 79, 1, equal, 0.05, false, Action{Verb: Start, Job: 80, GPUs: []int{2}}, 80, "it finishes first on 1 x slow"},
+		{"a long plan in which all jobs wait", 2, 80, 78, 1, equal, 0.05, false, Action{}, 80, ""},
+		{"a long plan has as many jobs as the cluster has GPUs", 2, 76, 79, 1, equal, 0.05, false, Action{Verb: Start, Job: 2, GPUs: []int{2}}, 76, "more jobs wait than the plan has, and 1 x slow is idle"},
+		{"a short plan", 2, 80, 79, 1, equal, 0.05, true, Action{}, 80, ""},
+
+		// The first job reserves the free fast GPU and one that is busy, so one free GPU less is left.
+		{"a gang reserves a free GPU", 3, 3, gangDepth + 1, 2, double, 1, false, Action{Verb: Start, Job: 2, GPUs: []int{3, 4}}, 3, "more jobs wait than the plan has, and 2 x slow are idle"},
+		{"a gang leaves too few GPUs", 3, 1, gangDepth + 1, 2, double, 1, false, Action{}, 1, ""},
+		{"no GPU is left", 3, 0, gangDepth + 1, 2, double, 1, false, Action{}, 0, ""},
 	} {
-		jobs := []Job{{Work: 1, GPUs: 1}, {Work: 1, GPUs: 1}}
-		for i := range c.waiting { // each job ends earlier after all shorter ones on the two fast GPUs than on a slow GPU
-			jobs = append(jobs, Job{Work: math.Ldexp(4, i), GPUs: 1})
-		}
-		s := still(jobs...).run(0, 2, 0).run(1, 2, 1)
-		s.Speeds = table{[][2]float64{{2, c.slow}}}
-		p, err := New("gang", Options{Explain: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
-			t.Fatal(err)
-		}
-		got := p.Decide(s)
-		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-		}
-		if why := "more jobs wait than the plan has, and 1 x slow is idle"; c.want.Verb == Start && !strings.Contains(got.Reason, why) {
-			t.Errorf("%s: got reason %q, want %q", c.name, got.Reason, why)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			jobs := []Job{{Work: 1, GPUs: 1}, {Work: 1, GPUs: 1}}
+			for i := range c.waiting {
+				jobs = append(jobs, Job{Work: c.work(i), GPUs: c.gpus})
+			}
+			s := still(jobs...).sized(c.fast, c.slow).run(0, 2, 0).run(1, 2, 1)
+			s.Speeds = table{[][2]float64{{2, c.speed}}}
+			p := reset(t, "gang", Options{Explain: true, ShortPlan: c.short}, s)
+			got := p.Decide(s)
+			if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %+v, want %+v with reason %q", got, c.want, c.reason)
+			}
+			if left := p.(*gang).left; left != c.left {
+				t.Errorf("got %d free GPUs that the plan does not reserve, want %d", left, c.left)
+			}
+		})
 	}
+}
+
+// Behind a full plan, a job that needs GPUs of several types does not take GPUs that the plan has reserved.
+func TestGangFillsWithoutReservedGPUs(t *testing.T) {
+	jobs := []Job{{Work: 1, GPUs: 1}, {Work: 1, GPUs: 1}}
+	for i := range gangDepth {
+		jobs = append(jobs, Job{Work: math.Ldexp(4, i), GPUs: 2})
+	}
+	// This job of kind divisible is behind the plan. It would end before the plan on the reserved GPU and the 3 slow ones.
+	jobs = append(jobs, Job{Work: math.Ldexp(4, gangDepth), GPUs: 4, Kind: 2})
+	s := still(jobs...).sized(3, 3).run(0, 2, 0).run(1, 2, 1)
+	s.Speeds = table{[][2]float64{{2, 1e-30}, {2, 1}, {2, 1.5}}}
+	p := reset(t, "gang", Options{}, s)
+	if !p.(*gang).mixed[len(jobs)-1] {
+		t.Fatal("got a job that fits on GPUs of one type")
+	}
+	if got := p.Decide(s); got.Verb != Wait {
+		t.Errorf("got %+v, want no action", got)
+	}
+}
+
+// reset returns a policy that is ready for a state.
+func reset(t *testing.T, name string, o Options, s *State) Policy {
+	t.Helper()
+	p, err := New(name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestUnknownPolicy(t *testing.T) {

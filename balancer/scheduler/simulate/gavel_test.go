@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/ingest"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
@@ -200,6 +201,51 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 	}
 }
 
+// TestShortPlansOnGavelsTraces compares gang with plans of at most 64 jobs, first without shared GPUs, then with all speeds of
+// Gavel, as schedule compare --speeds has them: jobs share GPUs, and use GPUs of several types.
+func TestShortPlansOnGavelsTraces(t *testing.T) {
+	if os.Getenv("HETERO_LARGE") == "" {
+		t.Skip("HETERO_LARGE is not set: this test takes a minute")
+	}
+	data := gavelData()
+	path := filepath.Join(data, "simulation_throughputs.json")
+	for _, shared := range []bool{false, true} {
+		g := gavelSpeeds(t, path)
+		for _, trace := range []string{"6c71a0-seed0", "6c71a0-seed1", "ee9e8c-seed0", "ee9e8c-seed1"} {
+			w := gavelJobs(t, filepath.Join(data, "traces", trace+".trace"), g.Kinds, nil)
+			d := &ingest.Data{Cluster: *gavelCluster([3]int{36, 36, 36}), Workload: *w, Speeds: g.Speeds}
+			if shared {
+				d.Speeds = allGavelSpeeds(t, path, d.Cluster)
+			}
+			unplaceable, _ := d.Unplaceable()
+			w.Jobs = ingest.Without(w.Jobs, unplaceable)
+			for _, n := range []int{36, 60} {
+				var completion, throughput [2]float64 // h, jobs/h
+				for i, short := range []bool{true, false} {
+					p, err := scheduler.New("gang", scheduler.Options{ShortPlan: short})
+					if err != nil {
+						t.Fatal(err)
+					}
+					r, err := simulate.Run(p, gavelCluster([3]int{n, n, n}), w, d.Speeds, simulate.Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					f, err := compare.FiguresOf(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					completion[i], throughput[i] = f.Completion/3600, f.Throughput
+				}
+				t.Logf("%s, %d GPUs of each type, shared: %v: mean completion %.2f h, with short plans %.2f h (%+.2f %%); %.3f jobs/h, with short plans %.3f (%+.2f %%)",
+					trace, n, shared, completion[1], completion[0], 100*(completion[1]/completion[0]-1), throughput[1], throughput[0], 100*(throughput[1]/throughput[0]-1))
+				if most := 1.02 * completion[0]; !(completion[1] < most) {
+					t.Errorf("%s: got a mean completion time of %v h, want less than %v h, 1.02 times that of short plans", trace, completion[1], most)
+				}
+			}
+		}
+	}
+}
+
 func gavelData() string {
 	data := os.Getenv("HETERO_DATA")
 	if data == "" {
@@ -244,6 +290,25 @@ func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	}
 	g.Speeds = table
 	return g
+}
+
+// allGavelSpeeds also reads pairs of jobs and the speeds for gangs on several types.
+func allGavelSpeeds(t *testing.T, path string, c scheduler.Cluster) *workload.Table {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	g, err := ingest.ReadGavel(path, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := g.Data(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Speeds
 }
 
 // gavelJobs reads some lines of a trace; nil: all.

@@ -11,13 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans for. All
-// jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
-func TestManyGPUs(t *testing.T) {
-	machines, jobs, load := 10, 800, 2.0 // machines of 4 GPUs, of each type
-	if os.Getenv("HETERO_LARGE") != "" {
-		machines, jobs, load = 25, 5000, 1.3 // the table of docs/benchmarks/scheduling.md
-	}
+// manyGPUs is a cluster of fast and slow GPUs in machines of 4, with jobs of one kind and one GPU.
+func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, *scheduler.Workload) {
+	t.Helper()
 	const fast, slow = 2.33, 1 // steps/s
 	types := []scheduler.GPUType{{Name: "fast"}, {Name: "slow"}}
 	setup := &workload.Setup{
@@ -34,9 +30,28 @@ func TestManyGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return setup, w
+}
+
+// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans for. All
+// jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
+func TestManyGPUs(t *testing.T) {
+	machines, jobs, load := 10, 800, 2.0 // machines of each type
+	if os.Getenv("HETERO_LARGE") != "" {
+		machines, jobs, load = 25, 5000, 1.3 // the table of docs/benchmarks/scheduling.md
+	}
+	setup, w := manyGPUs(t, machines, jobs, load)
 	completion := map[string]float64{} // seconds
-	for _, name := range []string{"maxmin", "srf", "gang"} {
-		p, err := scheduler.New(name, scheduler.Options{})
+	for _, c := range []struct {
+		name, policy string
+		options      scheduler.Options
+	}{
+		{"maxmin", "maxmin", scheduler.Options{}},
+		{"srf", "srf", scheduler.Options{}},
+		{"gang", "gang", scheduler.Options{}},
+		{"gang with short plans", "gang", scheduler.Options{ShortPlan: true}},
+	} {
+		p, err := scheduler.New(c.policy, c.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,10 +63,27 @@ func TestManyGPUs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		completion[name] = f.Completion
-		t.Logf("%-6s: completion %.0f s, %.1f jobs/h, utilization %.1f %%", name, f.Completion, f.Throughput, 100*f.Utilization)
+		completion[c.name] = f.Completion
+		t.Logf("%-21s: completion %.0f s, %.1f jobs/h, utilization %.1f %%", c.name, f.Completion, f.Throughput, 100*f.Utilization)
 	}
 	if got, most := completion["gang"], 1.25*completion["srf"]; !(got < most) {
 		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, 1.25 times that of srf, which leaves no GPU idle", got, most)
+	}
+	if got, most := completion["gang"], completion["gang with short plans"]; !(got < most) {
+		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, that of short plans", got, most)
+	}
+}
+
+// BenchmarkThousandGPUs runs 1,600 jobs on 1,000 GPUs, where the plans of gang are long.
+func BenchmarkThousandGPUs(b *testing.B) {
+	setup, w := manyGPUs(b, 125, 1600, 5)
+	for b.Loop() {
+		p, err := scheduler.New("gang", scheduler.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
