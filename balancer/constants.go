@@ -85,7 +85,9 @@ const (
 	// Log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what the curve would
 	// explain. Larger: the time of the first step, however uncertain, bends the curve.
 	startDropped = 1.0
-	firstSteps   = 3 // steps of the first window with shares by scores or curves
+	// Steps from which a window shows the noise of its steps. Larger: longer first windows with short intervals.
+	noiseSteps = 2
+	firstSteps = 3 // steps of the first window with shares by scores or curves
 	// Windows without a change before the first probe, with scores or curves. Smaller: starts before the curves are known.
 	firstPatience = 2
 	// Factor on this number after each speculative probe. Smaller: probes more often without a result.

@@ -138,10 +138,11 @@ func (h *hybrid) priceChange(s *Step) {
 }
 
 // length returns the number of steps of the next window. Without scores and curves, the first shares are equal and cost
-// most, so the first windows have 1, 2, 4, … steps.
+// most, so the first windows have 1, 2, 4, … steps. One step does not show its noise. If the interval has no room for a
+// later window of more steps, the first window is as long as the interval.
 func (h *hybrid) length() int {
 	switch {
-	case !h.informed:
+	case !h.informed && h.opts.Interval > noiseSteps:
 		return min(1<<min(h.decisions, 30), h.opts.Interval)
 	case h.decisions == 0:
 		return min(firstSteps, h.opts.Interval)

@@ -194,7 +194,7 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 		interval int
 		scores   []float64
 		want     []int // steps of the first windows
-	}{{10, nil, []int{1, 2, 4, 8, 10, 10}}, {2, nil, []int{1, 2, 2}}, {1, nil, []int{1, 1}}, {10, scores, []int{3, 10, 10}}, {2, scores, []int{2, 2}}} {
+	}{{10, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, []int{1, 2, 3, 3}}, {2, nil, []int{2, 2, 2}}, {1, nil, []int{1, 1}}, {10, scores, []int{3, 10, 10}}, {2, scores, []int{2, 2}}} {
 		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores})
 		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
 		var got []int
@@ -209,6 +209,44 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("interval %d, scores %v: got windows of %v steps, want %v", test.interval, test.scores, got, test.want)
+		}
+	}
+}
+
+// With few steps between decisions, the noise of the steps must still be found, or the shares follow it.
+func TestHybridBearsNoiseWithShortIntervals(t *testing.T) {
+	for _, test := range []struct {
+		interval   int
+		reach      float64 // of the oracle, in the last quarter
+		mostChange float64
+	}{{2, 0.94, 70}, {3, 0.93, 75}, {5, 0.98, 40}} {
+		const ranks, seeds, steps = 4, 12, 400
+		reach, changed := 0.0, 0.0
+		for seed := range uint64(seeds) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			var times []func(float64) float64
+			for range ranks {
+				times = append(times, line(0.005*r.Float64(), 0.001*math.Exp(0.5*r.NormFloat64())))
+			}
+			c := newCluster(seed, 0.2, times...)
+			curves := c.curves(64 * ranks)
+			best, err := Solve(Batch{Total: 64 * ranks}, curves)
+			if err != nil {
+				t.Fatal(err)
+			}
+			then, _ := Slowest(curves, best)
+			p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: test.interval})
+			changed += float64(changes(c.run(p, steps, func(step int, s *Step) {
+				if step >= steps*3/4 {
+					now, _ := Slowest(curves, s.Shares)
+					reach += then / now / (steps / 4 * seeds)
+				}
+			}))) / seeds
+		}
+		t.Logf("interval %d: %.4f of the oracle in the last quarter, %.0f changes", test.interval, reach, changed)
+		if reach < test.reach || changed > test.mostChange {
+			t.Errorf("interval %d: got %.4f of the oracle in the last quarter and %.0f changes, want at least %v and at most %v", test.interval, reach, changed, test.reach,
+				test.mostChange)
 		}
 	}
 }
