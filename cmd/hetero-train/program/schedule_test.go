@@ -75,7 +75,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"explain", "--job", "job-1", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1, `to type "volta", which has no GPU left; add GPUs`},
 		{[]string{"compare", "--policy", "srf", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "cannot leave out policy fcfs, because all ratios refer to this policy"},
 		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 9 GPUs of type volta, but the cluster has 8 at this time"},
-		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 GPUs of type volta, but earlier changes removed 0"},
+		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 GPU of type volta, but earlier changes removed 0"},
 		{[]string{"simulate", "--burst", "0"}, 2, "--burst and --surge: got 0 and 1, want numbers from 1 to 1e6"},
 		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace + ", which is no folder"},
 		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace + " twice, want each file once"},
@@ -139,6 +139,14 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 	}
 	if text, err := os.ReadFile(picture); err != nil || !strings.Contains(string(text), "v100-0/1") {
 		t.Errorf("--gantt: %d bytes, %v", len(text), err)
+	}
+}
+
+func TestScheduleCountsInWords(t *testing.T) {
+	speeds, trace := gavelFiles(t, strings.SplitAfter(goodTrace, "\n")[0])
+	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus", "v100=1"})
+	if want := "fcfs: 1 job on 1 GPU in 100.0 s, 1 decision, 2 events\n"; o.code != 0 || !strings.HasPrefix(o.stdout, want) {
+		t.Errorf("got exit code %d and %q%s, want %q", o.code, o.stdout, o.stderr, want)
 	}
 }
 

@@ -30,14 +30,15 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	if o := execute(append(tokenize, "--json")); o.code != 0 || !strings.Contains(o.stdout, `"complete_before":true`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "inspect", out}); o.code != 0 || !strings.Contains(o.stdout, "begins \"Some text to train on.") || !strings.Contains(o.stdout, "702 tokens in 4 shards") {
+	if o := execute([]string{"data", "inspect", out}); o.code != 0 || !strings.Contains(o.stdout, "begins \"Some text to train on.") || !strings.Contains(o.stdout, "702 tokens in 4 shards") ||
+		!strings.Contains(o.stdout, "end-of-text token 50256, 1 document\n") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	var shards []data.TokenShard
 	if o := execute([]string{"data", "inspect", out, "--json"}); json.Unmarshal([]byte(o.stdout), &shards) != nil || len(shards) != 4 || shards[3].Part != "val" || shards[0].Tokens != 200 || shards[0].Tokenizer != "gpt2" {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "verify", out}); o.code != 0 || !strings.Contains(o.stdout, "702 tokens in 4 shards") || !strings.Contains(o.stdout, "0 bad") {
+	if o := execute([]string{"data", "verify", out}); o.code != 0 || !strings.Contains(o.stdout, "702 tokens in 4 shards") || !strings.Contains(o.stdout, "0 bad") || !strings.Contains(o.stdout, ", 1 document\n") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	damage(t, filepath.Join(out, "train-000001.bin"))

@@ -41,6 +41,14 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
+// Count formats a number with its noun, whose plural ends in s: 1 GPU, 2 GPUs.
+func Count[N ~int | ~int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // NaN is the value of an unknown number.
 var NaN = math.NaN()
 

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+func TestCountsHaveSingularAndPlural(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 jobs", 1: "1 job", 2: "2 jobs", -1: "-1 jobs", 101: "101 jobs"} {
+		if got := Count(n, "job"); got != want {
+			t.Errorf("%d: got %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestDurationsAreReadable(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 ns", 850 * time.Nanosecond: "850 ns", 1500 * time.Nanosecond: "1.50 µs", 850 * time.Microsecond: "850 µs", 999_600 * time.Nanosecond: "1.00 ms",

@@ -160,17 +160,18 @@ func sayTokenized(w io.Writer, t Tokenized) error {
 		fmt.Fprintf(w, "%s is complete already\n", t.Folder)
 	}
 	train, eval := text.Tokens(t.Train), text.Tokens(t.Eval)
-	fmt.Fprintf(w, "%s: %d tokens of %d documents, tokenizer %s with %d tokens\n", t.Folder, train+eval, t.Documents, t.Settings.Tokenizer, t.Settings.Vocabulary)
+	fmt.Fprintf(w, "%s: %s of %s, tokenizer %s with %s\n", t.Folder, show.Count(train+eval, "token"), show.Count(t.Documents, "document"),
+		t.Settings.Tokenizer, show.Count(t.Settings.Vocabulary, "token"))
 	for _, part := range []struct {
 		name   string
 		shards []text.Shard
 	}{{"train", t.Train}, {"val", t.Eval}} {
 		if len(part.shards) > 0 {
-			fmt.Fprintf(w, "  %s: %d tokens, %s\n", part.name, text.Tokens(part.shards), filesOf(t.Folder, part.shards))
+			fmt.Fprintf(w, "  %s: %s, %s\n", part.name, show.Count(text.Tokens(part.shards), "token"), filesOf(t.Folder, part.shards))
 		}
 	}
 	if t.Empty > 0 {
-		fmt.Fprintf(w, "  %d documents without text were skipped\n", t.Empty)
+		fmt.Fprintf(w, "  %s without text: skipped\n", show.Count(t.Empty, "document"))
 	}
 	if !t.Already && !t.Resumed {
 		_, err := fmt.Fprintf(w, "  %.1f s, %.2f million tokens/s\n", t.Seconds, float64(train+eval)/max(t.Seconds, 1e-9)/1e6)

@@ -143,14 +143,14 @@ func exists(path string) bool {
 
 func showTokens(w io.Writer, list []TokenShard) error {
 	for _, t := range list {
-		fmt.Fprintf(w, "%s %s: %d tokens of %d bytes, format %s\n", t.Part, show.Foreign(t.File), t.Tokens, t.TokenBytes, t.Format)
+		fmt.Fprintf(w, "%s %s: %s of %s, format %s\n", t.Part, show.Foreign(t.File), show.Count(t.Tokens, "token"), show.Count(t.TokenBytes, "byte"), t.Format)
 		switch {
 		case t.Tokenizer == "":
 			fmt.Fprintln(w, "  the file does not name its tokenizer")
 		case t.Documents > 0:
-			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end-of-text token %d, %d documents\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText, t.Documents)
+			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d, %s\n", show.Foreign(t.Tokenizer), show.Count(t.Vocabulary, "token"), t.EndOfText, show.Count(t.Documents, "document"))
 		default:
-			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end-of-text token %d\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText)
+			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d\n", show.Foreign(t.Tokenizer), show.Count(t.Vocabulary, "token"), t.EndOfText)
 		}
 		if t.Begins != "" {
 			fmt.Fprintf(w, "  begins %q\n", t.Begins)
@@ -160,7 +160,7 @@ func showTokens(w io.Writer, list []TokenShard) error {
 	for _, t := range list {
 		sum += t.Tokens
 	}
-	_, err := fmt.Fprintf(w, "%d tokens in %d shards\n", sum, len(list))
+	_, err := fmt.Fprintf(w, "%s in %s\n", show.Count(sum, "token"), show.Count(len(list), "shard"))
 	return err
 }
 
@@ -216,8 +216,8 @@ func sayVerifiedTokens(w io.Writer, v VerifiedTokens) error {
 			fmt.Fprintf(w, "bad %s %q: %s\n", t.Part, t.File, t.Error)
 			continue
 		}
-		fmt.Fprintf(w, "%s %s: %d tokens, largest token ID %d, %d documents\n", t.Part, show.Foreign(t.File), t.Tokens, *t.LargestToken, t.Documents)
+		fmt.Fprintf(w, "%s %s: %s, largest token ID %d, %s\n", t.Part, show.Foreign(t.File), show.Count(t.Tokens, "token"), *t.LargestToken, show.Count(t.Documents, "document"))
 	}
-	_, err := fmt.Fprintf(w, "%d tokens in %d shards read in %.1f s, %d bad\n", v.Tokens, len(v.Shards), v.Seconds, v.Bad)
+	_, err := fmt.Fprintf(w, "%s in %s read in %.1f s, %d bad\n", show.Count(v.Tokens, "token"), show.Count(len(v.Shards), "shard"), v.Seconds, v.Bad)
 	return err
 }

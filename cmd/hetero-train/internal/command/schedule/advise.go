@@ -144,7 +144,8 @@ func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manage
 			pending++
 		}
 	}
-	fmt.Fprintf(&b, "%s: %d nodes, %d running jobs with GPUs or known nodes, %d pending jobs; policy %s\n", s.Manager, len(s.Nodes), len(s.Jobs)-pending, pending, f.name)
+	fmt.Fprintf(&b, "%s: %s, %s with GPUs or known nodes, %s; policy %s\n", s.Manager, show.Count(len(s.Nodes), "node"),
+		show.Count(len(s.Jobs)-pending, "running job"), show.Count(pending, "pending job"), f.name)
 	for _, p := range placements {
 		// Names of jobs can contain control characters.
 		name, id := show.Foreign(p.Name), show.Foreign(p.Job)

@@ -169,7 +169,8 @@ func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w
 func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *compare.Row) string {
 	var b strings.Builder
 	c := f.setup.Cluster
-	fmt.Fprintf(&b, "%s: %d jobs on %d GPUs in %s, %d decisions, %d events\n", f.policyName, len(r.Jobs), len(c.GPUs), seconds(figures.Makespan), r.Decisions, r.Events)
+	fmt.Fprintf(&b, "%s: %s on %s in %s, %s, %s\n", f.policyName, show.Count(len(r.Jobs), "job"), show.Count(len(c.GPUs), "GPU"), seconds(figures.Makespan),
+		show.Count(r.Decisions, "decision"), show.Count(r.Events, "event"))
 	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait), times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
 	fmt.Fprintf(&b, "throughput   %s jobs/h%s\n", figure(figures.Throughput, 2), times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
 	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization, times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
 // source has the flags of simulate and compare that select the cluster, the jobs and the speeds.
@@ -318,9 +319,9 @@ func (s *source) readChanges() error {
 		}
 		switch {
 		case n > 0 && sign == "+":
-			return exit.Usagef("%s: --change %s: got %d GPUs of type %s, but earlier changes removed %d", s.command, text, want, name, want-n)
+			return exit.Usagef("%s: --change %s: got %s of type %s, but earlier changes removed %d", s.command, text, show.Count(want, "GPU"), name, want-n)
 		case n > 0:
-			return exit.Usagef("%s: --change %s: got %d GPUs of type %s, but the cluster has %d at this time", s.command, text, want, name, want-n)
+			return exit.Usagef("%s: --change %s: got %s of type %s, but the cluster has %d at this time", s.command, text, show.Count(want, "GPU"), name, want-n)
 		}
 	}
 	return nil
