@@ -82,6 +82,9 @@ const (
 // Probes and changes.
 const (
 	boundarySteps = 2.0 // steps between two windows: the omitted step, and half of each neighbour
+	// Standard deviation of the log of the first step's time because of the start of the program. Smaller: trusts a slow
+	// start. Larger: the first decision is worth less.
+	startError = 0.1
 	// Log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what the curve would
 	// explain. Larger: the time of the first step, however uncertain, bends the curve.
 	startDropped = 1.0
@@ -90,6 +93,8 @@ const (
 	firstSteps = 3 // steps of the first window with shares by scores or curves
 	// Windows without a change before the first probe, with scores or curves. Smaller: starts before the curves are known.
 	firstPatience = 2
+	// Likewise without scores and curves: the first windows measured several shares.
+	blindPatience = 1
 	// Factor on this number after each speculative probe. Smaller: probes more often without a result.
 	patienceGrows = 1.3
 	probeCost     = 0.05  // of a step: cost from which a probe ends early

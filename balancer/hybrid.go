@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -28,7 +29,7 @@ type hybrid struct {
 	benched []int   // by rank: decisions without samples; 0: the rank has samples
 	recall  []int   // decisions after which an excluded rank is tried again
 
-	informed  bool // scores or curves gave the first shares
+	informed  bool // scores, or curves of all ranks, gave the first shares
 	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
 	unrest    int  // remaining windows of the disturbance; 0: there is none
 	left      int  // remaining steps of the run; 0: unknown
@@ -50,9 +51,6 @@ func newHybrid(o Options) (Policy, error) {
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
 	}
-	if h.informed = o.Scores != nil || o.Curves != nil; !h.informed {
-		h.patience = 1 // the first windows measured several shares
-	}
 	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
 	for r, n := range h.start {
 		h.fed, h.curves[r], h.sure[r] = append(h.fed, n > 0), timeless, timeless
@@ -69,6 +67,9 @@ func newHybrid(o Options) (Policy, error) {
 			curves[r] = h.ranks[r].shape.between(prior, h.most[r])
 			known = known && len(prior) > 0
 		}
+	}
+	if h.informed = o.Scores != nil || known; !h.informed {
+		h.patience = blindPatience
 	}
 	if h.kin = o.kin(); len(h.kin) > 0 {
 		h.lenders = make([][]int, o.Ranks)
@@ -137,13 +138,13 @@ func (h *hybrid) priceChange(s *Step) {
 	h.extra = 0
 }
 
-// length returns the number of steps of the next window. Without scores and curves, the first shares are equal and cost
+// length returns the number of steps of the next window. Unless h is informed, the first shares are equal and cost
 // most, so the first windows have 1, 2, 4, … steps. One step does not show its noise. If the interval has no room for a
 // later window of more steps, the first window is as long as the interval.
 func (h *hybrid) length() int {
 	switch {
 	case !h.informed && h.opts.Interval > noiseSteps:
-		return min(1<<min(h.decisions, 30), h.opts.Interval)
+		return min(1<<min(h.decisions, bits.Len(uint(h.opts.Interval))), h.opts.Interval)
 	case h.decisions == 0:
 		return min(firstSteps, h.opts.Interval)
 	}
@@ -226,7 +227,7 @@ func (h *hybrid) learn() {
 func (h *hybrid) doubtStart(e *speed, m *reading) {
 	switch {
 	case h.decisions == 0:
-		m.variance += square(leastJump)
+		m.variance += square(startError)
 	case h.decisions == 1 && m.samples > 0 && len(e.cells) == 1:
 		expected, _ := e.expect(m.samples)
 		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
@@ -242,25 +243,30 @@ func (h *hybrid) doubtStart(e *speed, m *reading) {
 // variance of the measured times follows the change of the noise. Otherwise a rank that underestimated its noise in the
 // first steps would trust these steps for many windows.
 func (h *hybrid) poolNoise() {
-	var variances []float64
-	free := 0.0
+	var variances, roots []float64
+	n := 0 // degrees of freedom of all variances
 	for _, seconds := range h.window.compute {
-		if n := len(seconds); n > 1 {
+		if free := len(seconds) - 1; free > 0 {
 			logs, squares := logsOf(seconds), 0.0
 			center := meanOf(logs).or(0)
 			for _, l := range logs {
 				squares += square(l - center)
 			}
-			free = float64(n - 1)
-			variances = append(variances, squares/free)
+			variances, roots = append(variances, squares/float64(free)), append(roots, 1-2/(9*float64(free)))
+			n += free
 		}
 	}
-	if len(variances) == 0 {
+	if n == 0 {
 		return
 	}
-	root := 1 - 2/(9*free) // of the median of a variance, as a fraction of its mean (Wilson and Hilferty)
-	n := len(variances) * int(free)
-	h.spread.sum, h.spread.n = h.spread.sum+float64(n)*median(variances)/(root*root*root), h.spread.n+n
+	// The median of a variance is smaller than its mean, by the third power of root (Wilson and Hilferty). The median of
+	// two values is their mean.
+	for i, root := range roots {
+		if len(variances) > 2 {
+			variances[i] /= root * root * root
+		}
+	}
+	h.spread.sum, h.spread.n = h.spread.sum+float64(n)*median(variances), h.spread.n+n
 	noise := (priorWeight*square(priorNoise) + h.spread.sum) / (priorWeight + float64(h.spread.n))
 	for _, e := range h.ranks {
 		for i, c := range e.cells {

@@ -190,12 +190,15 @@ func TestHybridGoesDownByQuarters(t *testing.T) {
 
 func TestTheFirstWindowsAreShort(t *testing.T) {
 	scores := []float64{1, 2}
+	curves := newCluster(1, 0, line(0.01, 0.002), line(0.01, 0.001)).curves(64)
 	for _, test := range []struct {
 		interval int
 		scores   []float64
+		curves   []Curve
 		want     []int // steps of the first windows
-	}{{10, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, []int{1, 2, 3, 3}}, {2, nil, []int{2, 2, 2}}, {1, nil, []int{1, 1}}, {10, scores, []int{3, 10, 10}}, {2, scores, []int{2, 2}}} {
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores})
+	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}}, {1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{3, 10, 10}}, {2, scores, nil, []int{2, 2}},
+		{10, nil, curves, []int{3, 10}}, {10, nil, []Curve{curves[0], nil}, []int{1, 2, 4}}} {
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores, Curves: test.curves})
 		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
 		var got []int
 		for range test.want {
@@ -208,7 +211,7 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 			got = append(got, n)
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("interval %d, scores %v: got windows of %v steps, want %v", test.interval, test.scores, got, test.want)
+			t.Errorf("interval %d, scores %v, %d curves: got windows of %v steps, want %v", test.interval, test.scores, len(test.curves), got, test.want)
 		}
 	}
 }
@@ -271,6 +274,34 @@ func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
 		at := e.cell(32)
 		if sigma := math.Sqrt(e.cov[at][at]); sigma < 0.7*noise {
 			t.Errorf("rank %d: the first step has a standard error of %.2f, want at least %.2f", r, sigma, 0.7*noise)
+		}
+	}
+}
+
+// The noise of the first windows is right on average: with two ranks, whose median is their mean, and if a rank was not
+// measured in every step.
+func TestTheNoiseOfTheFirstWindowsIsUnbiased(t *testing.T) {
+	for _, steps := range [][]int{{2, 2}, {8, 8, 8, 8, 8, 8, 8, 2}, slices.Repeat([]int{2}, 15)} {
+		const noise, windows = 0.2, 4000
+		r := rand.New(rand.NewPCG(1, 2))
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 32 * len(steps)}, Ranks: len(steps)})
+		h := p.(*hybrid)
+		degrees := 0
+		for range windows {
+			for rank, n := range steps {
+				h.window.compute[rank] = h.window.compute[rank][:0]
+				for range n {
+					h.window.compute[rank] = append(h.window.compute[rank], math.Exp(noise*r.NormFloat64()))
+				}
+				degrees += n - 1
+			}
+			h.poolNoise()
+		}
+		if h.spread.n != degrees {
+			t.Errorf("ranks with %v steps: got %d degrees of freedom, want %d", steps, h.spread.n, degrees)
+		}
+		if got := math.Sqrt(h.spread.or(0)); math.Abs(got/noise-1) > 0.05 {
+			t.Errorf("ranks with %v steps: got a noise of %.4f, want %v", steps, got, noise)
 		}
 	}
 }
