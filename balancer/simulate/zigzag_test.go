@@ -102,8 +102,10 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	for _, test := range []struct {
 		noise, median, worst float64
 		alike                bool
-		low                  int // runs of 60 below 0.98, at most
-	}{{0.05, 0.995, 0.93, true, 2}, {0.05, 0.995, 0.93, false, 4}, {0.2, 0.98, 0.8, true, 12}, {0.2, 0.98, 0.8, false, 24}} {
+		// Runs of 60 below 0.98, at most. At 20 % noise and with ranks of one type, the short first windows raised it from
+		// 10 to 12. This is a price of the steps that they save at the start.
+		low int
+	}{{0.05, 0.995, 0.93, true, 2}, {0.05, 0.995, 0.93, false, 4}, {0.2, 0.98, 0.8, true, 12}, {0.2, 0.98, 0.8, false, 14}} {
 		shares, worse := zigzags(t, test.alike, test.noise, 60)
 		t.Logf("%+v: median %.4f, %d below 0.98, worst %.4f, %d worse than equal shares", test, shares[30], below(shares, 0.98), shares[0], worse)
 		if shares[30] < test.median || shares[0] < test.worst || below(shares, 0.98) > test.low || worse > 1 {
@@ -178,12 +180,12 @@ func lostAtStart(t *testing.T, n int) []float64 {
 	return early
 }
 
-// The limits lie a fifth below what the policy lost that had a chain of special cases instead of one model: 34 and 109.
+// The policy loses 4.1 and 18.8 steps. With a first window of 3 steps and others of 10, it lost 9.7 and 57.6.
 func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	early := lostAtStart(t, 60)
 	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", early[30], early[54])
-	if early[30] > 27 || early[54] > 87 {
-		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 27 and 87", early[30], early[54])
+	if early[30] > 6 || early[54] > 28 {
+		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 6 and 28", early[30], early[54])
 	}
 }
 
