@@ -14,8 +14,8 @@ Each client follows the run by a stream. With --load page, it also loads the run
 second, as a page does. A page that is hidden does not load, so --load stream is the load of hidden pages.
 
 The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
-machine. These CPUs never sleep, in all blocks: to wake a sleeping CPU of a virtual machine costs the server several times as
-much as an event, and clients on other machines do not cause this cost.
+machine. These CPUs never sleep, in all blocks: to wake a sleeping CPU of a virtual machine costs the server as much as an
+event, and clients on other machines do not cause this cost.
 
 On CPUs that the ranks keep busy, the server gets little time, because it has a low priority: clients then wait longer.
 --server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
