@@ -213,7 +213,7 @@ func (r *row) check(f *faults) (out record, ok bool) {
 	return out, ok
 }
 
-// what names a cell for error messages: the table, the name of the row (if it has one), and the column.
+// what returns the text for a cell in error messages: its table, the name of its row if there is one, and its column.
 func (r *row) what(column int) string {
 	name := strings.TrimSuffix(string(tables[r.table].name), "s")
 	for _, c := range r.cells {
