@@ -81,7 +81,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 	next := 0 // index of the next step in steps
 	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
 		t.add(m)
-		own := ownSeconds(m)
+		own := m.Own().Seconds()
 		if rank == 0 {
 			span := times.Next(m, m.IterationTime().Seconds())
 			if span.Paused {
@@ -109,11 +109,6 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 	return damaged, err
 }
 
-// ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
-func ownSeconds(m *runtime.Record) float64 {
-	return (m.DataLoading + m.Forward + m.Backward - m.Exchanges).Seconds()
-}
-
 func (s *stepTotal) add(samples int64, own float32) {
 	s.ranks++
 	s.samples += int32(samples)
@@ -139,7 +134,7 @@ func (t *rankTotal) add(m *runtime.Record) {
 		t.shares[m.BatchSize] = s
 	}
 	s.steps++
-	s.own += ownSeconds(m)
+	s.own += m.Own().Seconds()
 	if len(t.warmUp) < runtime.WarmUpSteps {
 		t.warmUp = append(t.warmUp, *m)
 		return
@@ -159,7 +154,7 @@ func (t *rankTotal) sumUp(m *runtime.Record) {
 	t.hidden += m.CommunicationHidden.Seconds()
 	t.exchanges += m.Exchanges.Seconds()
 	t.between += max(m.Took()-m.IterationTime(), 0).Seconds()
-	t.own += ownSeconds(m)
+	t.own += m.Own().Seconds()
 	t.bytes += float64(m.Bytes)
 	if v := m.Telemetry[telemetry.Utilization]; !math.IsNaN(v) {
 		t.utilization, t.utilizations = t.utilization+v, t.utilizations+1

@@ -225,6 +225,14 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 	}
 }
 
+// wantSpeed checks the speed of a run of MLflow that trained this number of steps and images.
+func wantSpeed(t *testing.T, m *Trial, seconds, steps, images float64) {
+	t.Helper()
+	if !within(float64(m.TrainingTime), seconds, 1e-9) || !within(float64(m.StepTime), seconds/steps, 1e-9) || !within(float64(m.Throughput), images/seconds, 1e-9) {
+		t.Errorf("got %g s, %g s per step and %g img/s, want %g, %g and %g", m.TrainingTime, m.StepTime, m.Throughput, seconds, seconds/steps, images/seconds)
+	}
+}
+
 // A run that was resumed after step 15 has fewer steps in the next point. Its totals are exact in spite of this.
 func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 	m := trials(t, mlflowRun(t, "0123", map[string]string{
@@ -236,9 +244,7 @@ func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.9 20\n", // 5 steps of 0.1 s and 5 of 0.4 s
 		"metrics/progress/images":           "1000 10 1\n2000 100 10\n3000 200 20\n",
 	}))[0]
-	if !within(float64(m.TrainingTime), 3.9, 1e-9) || !within(float64(m.StepTime), 3.9/20, 1e-9) || !within(float64(m.Throughput), 200/3.9, 1e-9) {
-		t.Errorf("got %g s, %g s per step and %g img/s", m.TrainingTime, m.StepTime, m.Throughput)
-	}
+	wantSpeed(t, m, 3.9, 20, 200)
 	if got := m.curve(evalPrefix + "loss").Points[0].Seconds; !within(float64(got), (1.4+3.9)/2, 1e-9) {
 		t.Errorf("evaluation after step 15: got %g s, want the middle between the points", got)
 	}
@@ -252,9 +258,7 @@ func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 		"metrics/progress/images":           "1000 100 1010\n2000 200 1020\n",
 		"metrics/progress/steps":            "1000 10 1010\n2000 20 1020\n",
 	}))[0]
-	if !within(float64(m.TrainingTime), 6, 1e-9) || !within(float64(m.StepTime), 6./20, 1e-9) || !within(float64(m.Throughput), 200./6, 1e-9) {
-		t.Errorf("got %g s, %g s per step and %g img/s", m.TrainingTime, m.StepTime, m.Throughput)
-	}
+	wantSpeed(t, m, 6, 20, 200)
 }
 
 // The first point after a resume is slower than the steps before it, which have no points.
@@ -268,9 +272,7 @@ func TestStepsOfMLflowBeforeItsFirstPointCount(t *testing.T) {
 		"metrics/progress/images":           "1000 10100 1010\n2000 10200 1020\n",
 		"metrics/progress/steps":            "1000 1010 1010\n2000 1020 1020\n",
 	}))[0]
-	if !within(float64(m.StepTime), 111./1020, 1e-9) || !within(float64(m.Throughput), 10200./111, 1e-9) {
-		t.Errorf("got %g s per step and %g img/s", m.StepTime, m.Throughput)
-	}
+	wantSpeed(t, m, 111, 1020, 10200)
 }
 
 // An earlier version of the program, which did not write the training time, ran the first 20 steps.
@@ -287,9 +289,7 @@ func TestTrainingTimeContainsThePartOfAnEarlierVersion(t *testing.T) {
 	if got, want := fmt.Sprint(m.curve(lossCurve).Points), "[{10 1 2.5} {20 3 2} {30 7 1.5} {40 8 1}]"; got != want {
 		t.Errorf("MLflow: got %s, want %s", got, want)
 	}
-	if !within(float64(m.TrainingTime), 8, 1e-9) || !within(float64(m.StepTime), 0.2, 1e-9) || !within(float64(m.Throughput), 50, 1e-9) {
-		t.Errorf("MLflow: got %g s, %g s per step and %g img/s, want 8, 0.2 and 50", m.TrainingTime, m.StepTime, m.Throughput)
-	}
+	wantSpeed(t, m, 8, 40, 400)
 	got := trainingTimes(&runs.Figures{Steps: []int64{10, 20, 30, 40}, Lines: []runs.Line{
 		{Column: "step", Mean: runs.Values{0.1, 0.2, 0.4, 0.1}},
 		{Column: "training_time", Mean: runs.Values{unknown, unknown, 2, 4.5}, Max: runs.Values{unknown, unknown, 4, 5}},

@@ -461,15 +461,22 @@ func remove(t *testing.T, dir string) {
 	}
 }
 
+// quickStream starts a server that looks at its files every millisecond, and opens a stream of a run. It also returns the
+// first event.
+func quickStream(t *testing.T, s *Server, run string) (next func() event, first event) {
+	t.Helper()
+	s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	next = openStream(t, server.URL+"/api/stream?run="+run)
+	return next, next()
+}
+
 // TestADeletedRunEnds: the server closes the files of a deleted run, tells the stream, and reads a new run of this name.
 func TestADeletedRunEnds(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
-	s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	next := openStream(t, server.URL+"/api/stream?run=a")
-	first := next()
+	next, first := quickStream(t, s, "a")
 	s.mu.Lock()
 	f := s.followers["a"]
 	s.mu.Unlock()
@@ -513,11 +520,7 @@ func TestAReplacedRunIsReadAgain(t *testing.T) {
 			t.Cleanup(func() { folder.Close() })
 		}
 		s := newServer(t, folder)
-		s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
-		server := httptest.NewServer(s)
-		t.Cleanup(server.Close)
-		next := openStream(t, server.URL+"/api/stream?run=a")
-		first := next()
+		next, first := quickStream(t, s, "a")
 		if err := errors.Join(os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "a-1")), os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a"))); err != nil {
 			t.Fatal(err)
 		}

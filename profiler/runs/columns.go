@@ -93,7 +93,7 @@ var decisionColumns = []column{
 
 // ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(r *runtime.Record) float64 {
-	return max(0, (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds())
+	return max(0, r.Own().Seconds())
 }
 
 // trainingSeconds returns the training time of the run up to the end of the step in s, or NaN if it is unknown.

@@ -147,6 +147,14 @@ type happened struct {
 	length   int64
 }
 
+// newestStart returns the newest start of a process and its step, or zero values if none is known.
+func (h *happened) newestStart() (step int64, start runtime.StartEvent) {
+	if n := len(h.starts); n > 0 {
+		return h.starts[n-1].Step, *h.starts[n-1].Start
+	}
+	return 0, runtime.StartEvent{}
+}
+
 // follow removes all events if the file was replaced.
 func (h *happened) follow(replaced int) {
 	if replaced != h.replaced {

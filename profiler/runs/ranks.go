@@ -23,7 +23,7 @@ type recorded struct {
 // its newest start or decision. It returns 0 if the number is unknown.
 func ranksOfRun(e evidence, start, decision recorded) int {
 	switch {
-	case e.result != nil && e.ended():
+	case e.ended():
 		return max(1, e.result.Ranks)
 	case decision.ranks > 0 && decision.step > start.step:
 		return decision.ranks

@@ -255,12 +255,8 @@ func (r *Run) damage(state Kind) map[string]string {
 
 // discover adds the ranks of the run. A rank has no records if its file is missing.
 func (r *Run) discover(e evidence) {
-	start := recorded{}
-	if n := len(r.happened.starts); n > 0 {
-		last := r.happened.starts[n-1]
-		start = recorded{last.Start.Ranks, last.Step}
-	}
-	decision := recorded{}
+	step, newest := r.happened.newestStart()
+	start, decision := recorded{newest.Ranks, step}, recorded{}
 	if d := r.decided.last; d != nil {
 		decision = recorded{len(d.Shares), d.Step}
 	}
@@ -467,11 +463,11 @@ func (r *Run) View() View {
 
 // precision returns the element type of the ranks. The setting "auto" is not a type.
 func (r *Run) precision() string {
-	if result := r.evidence.result; result != nil && r.evidence.ended() && result.Precision != "" {
-		return result.Precision
+	if r.evidence.ended() && r.evidence.result.Precision != "" {
+		return r.evidence.result.Precision
 	}
-	if n := len(r.happened.starts); n > 0 && r.happened.starts[n-1].Start.Precision != "" {
-		return r.happened.starts[n-1].Start.Precision
+	if _, start := r.happened.newestStart(); start.Precision != "" {
+		return start.Precision
 	}
 	if set := r.settings.Train.Precision; set != "auto" {
 		return set
@@ -481,12 +477,10 @@ func (r *Run) precision() string {
 
 // notes returns the notes of the newest start, and those that the end of the run has added.
 func (r *Run) notes() []string {
-	notes := []string{}
-	if n := len(r.happened.starts); n > 0 {
-		notes = append(notes, r.happened.starts[n-1].Start.Notes...)
-	}
-	if result := r.evidence.result; result != nil && r.evidence.ended() {
-		for _, note := range result.Notes {
+	_, start := r.happened.newestStart()
+	notes := append([]string{}, start.Notes...)
+	if r.evidence.ended() {
+		for _, note := range r.evidence.result.Notes {
 			if !slices.Contains(notes, note) {
 				notes = append(notes, note)
 			}

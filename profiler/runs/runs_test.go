@@ -80,6 +80,14 @@ func (f *fakeRun) steps(from, to int64) {
 // open opens a run and reads all records.
 func open(t *testing.T, parent, name string) *Run {
 	t.Helper()
+	run := opened(t, parent, name)
+	update(run)
+	return run
+}
+
+// opened opens a run of which nothing was read yet.
+func opened(t *testing.T, parent, name string) *Run {
+	t.Helper()
 	folder, err := OpenFolder(parent)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +98,16 @@ func open(t *testing.T, parent, name string) *Run {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { run.Close() })
-	update(run)
+	return run
+}
+
+// partlyRead opens a run and reads only a part of its records.
+func partlyRead(t *testing.T, parent, name string) *Run {
+	t.Helper()
+	run := opened(t, parent, name)
+	if !run.Update(1) {
+		t.Fatal("got all records at once, want a part")
+	}
 	return run
 }
 
@@ -393,19 +410,7 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 func TestStateOfARunThatIsPartlyRead(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 1).steps(1, 5000)
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	run, err := folder.Open("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if !run.Update(1) {
-		t.Fatal("got all records at once, want a part")
-	}
+	run := partlyRead(t, dir, "a")
 	if v := run.View(); v.Last >= 5000 || !strings.Contains(v.State.Why, "after step 5000") {
 		t.Errorf("after step %d was read: got %q", v.Last, v.State.Why)
 	}
@@ -761,19 +766,7 @@ func TestPrecisionAndNotesOfARun(t *testing.T) {
 func TestProgressCountsRanksThatHadNoTurn(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 5).steps(1, 2000)
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	run, err := folder.Open("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if !run.Update(1) {
-		t.Fatal("got all records at once, want a part")
-	}
+	run := partlyRead(t, dir, "a")
 	if p := run.View().Progress; p.Read*8 > p.Bytes {
 		t.Errorf("after a part of one of five files: got %d of %d bytes", p.Read, p.Bytes)
 	}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -26,7 +27,8 @@ func (r *Run) totals() Totals {
 			t.StepSeconds = t.Seconds / experiment.Number(last.Iteration)
 		}
 	}
-	if result := r.evidence.result; result != nil && r.evidence.ended() {
+	if r.evidence.ended() {
+		result := r.evidence.result
 		t.Ended, t.SamplesPerSecond = true, result.SamplesPerSecond
 		// Records of earlier versions have no training time.
 		if speed := result.SamplesPerSecond; math.IsNaN(float64(t.Seconds)) && speed > 0 && result.SamplesSeen > 0 && result.Steps > 0 {
@@ -41,10 +43,12 @@ func (r *Run) totals() Totals {
 const mostBack = 8
 
 // common returns the records of the newest step that all ranks have, by rank, and this step. active is the number of ranks
-// of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of running ranks end at different steps,
-// because the ranks write their records at different times. It returns 0 if there is no such step.
+// of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of running
+// ranks end at different steps, because the ranks write their records at different times. It returns no records and step 0
+// if there is no such step.
 func (r *Run) common(active int) (records []*runtime.Record, step int64) {
-	records = make([]*runtime.Record, len(r.ranks))
+	none := make([]*runtime.Record, len(r.ranks))
+	records = slices.Clone(none)
 	ranks := r.ranks[:min(len(r.ranks), active)]
 	for _, k := range ranks {
 		if k.found && (step == 0 || k.last.Iteration < step) {
@@ -62,7 +66,7 @@ func (r *Run) common(active int) (records []*runtime.Record, step int64) {
 			}
 			records[i] = r.recordAt(i, step)
 			if records[i] == nil {
-				return make([]*runtime.Record, len(r.ranks)), 0
+				return none, 0
 			}
 			found = min(found, records[i].Iteration)
 		}
@@ -71,7 +75,7 @@ func (r *Run) common(active int) (records []*runtime.Record, step int64) {
 		}
 		step = found
 	}
-	return make([]*runtime.Record, len(r.ranks)), 0
+	return none, 0
 }
 
 // recordAt returns the newest record of a rank up to a step, or nil if the files have none near it.

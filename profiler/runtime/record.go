@@ -78,6 +78,11 @@ func (r *Record) IterationTime() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward + r.Communication + r.Optimizer
 }
 
+// Own returns the compute time of the rank, without waits for other ranks.
+func (r *Record) Own() time.Duration {
+	return r.DataLoading + r.Forward + r.Backward - r.Exchanges
+}
+
 // Took returns the training time of the step. In records of earlier versions of the program, which do not contain it, it
 // is the sum of the parts.
 func (r *Record) Took() time.Duration {

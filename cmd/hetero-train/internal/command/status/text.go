@@ -84,7 +84,7 @@ func ownSeconds(k runs.RankView) float64 {
 	if k.Record == nil {
 		return 0
 	}
-	return (k.Record.DataLoading + k.Record.Forward + k.Record.Backward - k.Record.Exchanges).Seconds()
+	return k.Record.Own().Seconds()
 }
 
 // headOf returns the lines above the table.
