@@ -38,6 +38,7 @@ type Options struct {
 	Hosts    []string      // further names of the server in Host headers, without ports
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
+	Memory   int64         // soft limit of the process's memory without connections, in bytes; 0: no limit
 	Log      *slog.Logger  // nil: none
 }
 
@@ -91,6 +92,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.over = ctx
 	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: mostHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
+	if s.options.Memory > 0 {
+		limit := &memory{base: s.options.Memory}
+		limit.set()
+		server.ConnState = limit.track
+	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(httpguard.Limit(listener, mostConnections)) }()
 	select {

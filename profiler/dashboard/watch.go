@@ -24,12 +24,10 @@ const (
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
 	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy, an
-	// event costs the server about 160 µs of CPU time per stream, so 1,000 streams take 1.4 % of this CPU. The pause of
-	// 1,000 streams is shorter than the time after which each stream sends a comment: comments at different times cost the
-	// training more than events of all streams at once. Measured by
+	// event costs the server about 50 µs of CPU time per stream, so 1,000 streams take 0.5 % of this CPU. Measured by
 	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
-	streamPause = 12 * time.Millisecond
-	// mostPause limits the time between two events. It is the pause of 2,500 streams.
+	streamPause = 10 * time.Millisecond
+	// mostPause limits the time between two events. It is the pause of 3,000 streams.
 	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8

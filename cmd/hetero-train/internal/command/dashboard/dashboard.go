@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -50,8 +49,8 @@ const example = `  hetero-train dashboard
 // Variable is the name of the environment variable that contains the token.
 const Variable = "HETERO_DASHBOARD_TOKEN"
 
-// memoryLimit is a soft limit of the process in bytes: the garbage collector works more often above it. The training on
-// the same machine needs the memory more.
+// memoryLimit is a soft limit of the process without connections, in bytes: the garbage collector works more often above
+// it. The training on the same machine needs the memory more.
 const memoryLimit = 48 << 20
 
 // New returns the command that serves the web page about runs.
@@ -154,7 +153,6 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return exit.Usagef("dashboard: %w: set another --address or --port", err)
 	}
-	debug.SetMemoryLimit(memoryLimit)
 	at := listener.Addr().(*net.TCPAddr)
 	loopback := at.IP.IsLoopback()
 	made := false
@@ -169,7 +167,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		return errors.Join(err, listener.Close())
 	}
 	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts, Refresh: time.Duration(d.RefreshSeconds) * time.Second,
-		Version: version.Text(), Log: log})
+		Version: version.Text(), Memory: memoryLimit, Log: log})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+)
+
+const (
+	// connectionBytes is the memory of an open stream: goroutine stacks and buffers, and as much again for garbage.
+	connectionBytes = 64 << 10
+	// limitStep is the number of connections for which the limit changes at a time, because a change stops the process
+	// for some microseconds.
+	limitStep = 128
+)
+
+// memory sets the soft memory limit of the process. The limit grows with the number of open connections: with a fixed
+// limit, the garbage collector works all the time once the connections need the memory, and takes CPU time from a
+// training on the same machine.
+type memory struct {
+	base int64 // bytes without connections
+
+	mu      sync.Mutex
+	open    int // connections
+	counted int // connections that the limit includes
+}
+
+func (m *memory) set() { debug.SetMemoryLimit(m.base + int64(m.counted)*connectionBytes) }
+
+// track implements http.Server.ConnState.
+func (m *memory) track(_ net.Conn, state http.ConnState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		m.open++
+	case http.StateClosed, http.StateHijacked:
+		m.open--
+	}
+	if counted := (m.open + limitStep - 1) / limitStep * limitStep; counted > m.counted || counted < m.counted-limitStep {
+		m.counted = counted
+		m.set()
+	}
+}
