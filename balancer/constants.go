@@ -5,7 +5,7 @@ package balancer
 
 // Thresholds: smaller differences count as noise.
 const (
-	// Standard deviations: larger differences of one window are clipped, and beyond them a curve is known to fall.
+	// Standard deviations: larger differences of one window are clipped.
 	likelySigmas = 3.0
 	// Standard deviations beyond which the speed of a rank has changed. With fewer, many ranks would give false alarms.
 	sureSigmas = 4.5
@@ -59,7 +59,10 @@ const (
 	unknownShape = 0.75
 	newPart      = 0.0025 // times the square of a surprise at a new share: variance of the level of the older shares
 	alikeRatio   = 1.05   // ratio of samples up to which two shares that fill the same tiles take about the same time
-	furthest     = 4.0    // times the largest measured share, or the inverse times the smallest: reach of one decision
+	furthest     = 4.0    // times the largest measured share: reach of one decision
+	// Inverse times the smallest measured share, likewise. A small share costs little if the curve is wrong. Smaller:
+	// slow ranks keep large shares for longer at the start. Larger: finds fewer falls.
+	furthestDown = 12.0
 	// Weight of the prior beliefs in bends and tiles, in ranks. Smaller: finds a tile of all ranks sooner. Larger:
 	// finds tiles of single ranks.
 	believers = 8.0
@@ -104,13 +107,15 @@ const (
 	probeGain     = 0.005 // of a step: least gain under this assumption
 	// Value of a probe, in gains of its shares, because it also improves the curves elsewhere. Smaller: finds fewer
 	// tiles.
-	probeLesson = 3.0
-	// Probability that a curve falls within the next octave beyond the measured shares; each probe halves it.
-	fallChance   = 0.1
-	valleyChance = 0.5 // probability that the lowest point of a falling curve is beyond the fastest measured share
-	fallGain     = 0.3 // of a step: gain of such a fall. Larger: finds more falls, and costs more if there are none
-	mostFall     = 2.5 // times the largest measured share: reach of a probe of a fall
-	payBack      = 10  // intervals in which a change must repay its cost
+	probeLesson   = 3.0
+	fallChance    = 0.1  // probability that a curve without known falls falls within the octave beyond its fastest shares
+	valleyChance  = 0.5  // likewise, of a curve that falls up to its fastest share
+	fallGain      = 0.3  // of a step: gain of such a fall. Larger: finds more falls, and costs more if there are none
+	mostOctaves   = 1.3  // octaves of which a probe of a fall tells something
+	nearlyFastest = 0.15 // of a time: shares within it are equally fast for the choice of such a probe
+	// Standard deviations beyond which a curve is known to fall. Larger: takes falling curves for flat ones.
+	valleySigmas = 2.5
+	payBack      = 10 // intervals in which a change must repay its cost
 	// Of payBack intervals: largest cost of a change. Without it, a jump of the clock would stop the balancing.
 	mostCost    = 0.1
 	recallFirst = 20 // decisions until an excluded rank gets samples again; doubles each time

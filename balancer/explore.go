@@ -18,8 +18,7 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 			}
 		}
 	}
-	if next = h.probeBeyond(batch, from, now); next != nil {
-		h.beyond++
+	if next = h.probeFalls(batch, from, now); next != nil {
 		return next, "a probe (trial of other shares): larger shares for some ranks, because fewer samples do not make the slowest rank faster"
 	}
 	if next = h.probeTiles(batch, from, now); next != nil {
@@ -108,19 +107,22 @@ func (h *hybrid) cost(slower float64) float64 {
 	return max(slower, 0)
 }
 
-// probeBeyond gives a larger share than any measured one to ranks that are the slowest even with few samples, because
-// their curves may fall there. It selects the share for which the expected gain of a fall exceeds the expected cost
-// most.
-func (h *hybrid) probeBeyond(batch Batch, from []int, now float64) []int {
+// probeFalls gives larger shares to ranks that are the slowest even with few samples, because their curves may fall
+// there. It selects the share for which the expected gain of a fall exceeds the expected cost most.
+func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
-	worth := fallChance * fallGain * h.windowsLeft() * exp(-math.Ln2*float64(h.beyond)) // windows for each octave
-	found := false
+	found, needed := false, -max(h.opts.Unit, 1) // samples that the other ranks need at least
+	for _, n := range from {
+		if n > 0 {
+			needed += max(h.opts.Unit, 1)
+		}
+	}
 	var types []string // one rank represents all ranks of its type
 	for r := range h.ranks {
 		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
 			continue
 		}
-		try := h.beyondOf(r, batch.Limits[r], from, now, worth)
+		try := h.fallOf(r, min(batch.Limits[r], batch.Total-needed), from, now)
 		if try == 0 {
 			continue
 		}
@@ -138,30 +140,39 @@ func (h *hybrid) probeBeyond(batch Batch, from []int, now float64) []int {
 	return h.solved(found, batch, h.curves, from)
 }
 
-// beyondOf returns the share of a rank that a probe of a fall tries, or 0. The share is beyond all measured shares or,
-// after a fall was found, between the fastest measured share and the next larger one.
-func (h *hybrid) beyondOf(rank, limit int, from []int, now, worth float64) (try int) {
+// fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it, so
+// the share is between the largest one that is nearly the fastest and the next larger measured one.
+func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 	curve, e := h.curves[rank], h.ranks[rank]
 	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }
 	if from[rank] == 0 || !slow(from[rank]) || !slow(max(h.opts.Unit, 1)) {
 		return 0
 	}
-	base, upTo, chance := 0.0, float64(limit), worth
-	for _, c := range e.shape.cells {
-		base = max(base, c.samples)
-	}
-	if valley := e.shape.parts[0].valley; valley > 0 { // the lowest point lies between the neighbours of the fastest share
+	octave, base := fallChance, e.shape.parts[0].valley // chance that the curve falls within an octave beyond base
+	if base > 0 {
+		octave = valleyChance
+	} else {
+		fastest := inf
 		for _, c := range e.shape.cells {
-			if c.samples > valley {
-				upTo = min(upTo, c.samples/gridRatio)
+			fastest = min(fastest, curve.At(c.samples))
+		}
+		for _, c := range e.shape.cells {
+			if curve.At(c.samples) <= fastest*(1+nearlyFastest) {
+				base = max(base, c.samples)
 			}
 		}
-		base, chance = valley, worth*valleyChance/fallChance
+	}
+	next := inf
+	for _, c := range e.shape.cells {
+		if c.samples > base {
+			next = min(next, c.samples)
+		}
 	}
 	most := 0.0
-	for b := gridRatio * base; math.Ceil(b) <= min(upTo, mostFall*base); b *= gridRatio {
+	for b := gridRatio * base; math.Ceil(b) <= min(float64(limit), next); b *= gridRatio {
 		at := math.Ceil(b)
-		if value := chance*math.Log2(at/base) - h.cost(curve.At(at)/now-1); value > most {
+		octaves := min(math.Log2(at/base), math.Log2(next/at), mostOctaves)
+		if value := octave*octaves*fallGain*h.windowsLeft() - h.cost(curve.At(at)/now-1); value > most {
 			try, most = int(at), value
 		}
 	}

@@ -33,7 +33,6 @@ type hybrid struct {
 	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
 	unrest    int  // remaining windows of the disturbance; 0: there is none
 	left      int  // remaining steps of the run; 0: unknown
-	beyond    int  // probes of larger shares so far
 	decisions int
 	calm      int     // decisions since the last probe, or since the last change for a gain
 	patience  int     // decisions without a change before the next probe
@@ -421,7 +420,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	return nil, g.reason
 }
 
-// reach returns the batch with the limits of one decision: from a quarter of the smallest measured share of a rank to
+// reach returns the batch with the limits of one decision: from a twelfth of the smallest measured share of a rank to
 // four times the largest.
 func (h *hybrid) reach() Batch {
 	batch := h.opts.Batch
@@ -430,7 +429,7 @@ func (h *hybrid) reach() Batch {
 	for r, e := range h.ranks {
 		if e.shape != nil {
 			order := func(a, b place) int { return cmp.Compare(a.samples, b.samples) }
-			batch.least[r] = min(int(slices.MinFunc(e.shape.cells, order).samples/furthest), h.start[r])
+			batch.least[r] = min(int(slices.MinFunc(e.shape.cells, order).samples/furthestDown), h.start[r])
 			batch.Limits[r] = min(h.most[r], max(int(furthest*slices.MaxFunc(e.shape.cells, order).samples), 2*max(h.opts.Unit, 1)))
 		}
 		capacity += batch.Limits[r]

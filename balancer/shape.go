@@ -287,7 +287,7 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 				continue
 			}
 			fall := base(c) - base(larger) - leastShift
-			if fall > 0 && square(fall) > square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
+			if fall > 0 && square(fall) > square(valleySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
 				return cells[best].samples
 			}
 		}
@@ -393,7 +393,7 @@ func (f *grid) reach() (least, most float64) {
 	for _, c := range f.cells {
 		least, most = min(least, c.samples), max(most, c.samples)
 	}
-	return least / furthest, most * furthest
+	return least / furthestDown, most * furthest
 }
 
 // knotsTo returns the shares at which the regression is evaluated: the cells, b0, the ends, and points between them.
