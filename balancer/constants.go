@@ -5,8 +5,8 @@ package balancer
 
 // Thresholds: smaller differences count as noise.
 const (
-	// Standard deviations: larger differences of one window are clipped.
-	likelySigmas = 3.0
+	// Standard deviations: larger differences of one window are clipped, and beyond them a curve is known to fall.
+	likelySigmas = 2.5
 	// Standard deviations beyond which the speed of a rank has changed. With fewer, many ranks would give false alarms.
 	sureSigmas = 4.5
 	leastShift = 0.03 // log: the filter follows smaller changes of speed
@@ -14,10 +14,7 @@ const (
 	// Log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance agreements.
 	// Larger: more disturbances whose end remains unnoticed.
 	sureRatio = 2.0
-	// Log of the probability density of the level of a rank after a jump: any level within a factor of e. Smaller:
-	// vaguer states from before a disturbance count.
-	jumpDensity = 0.0
-	leastGain   = 0.0015 // of a step: smallest gain of a change of shares
+	leastGain = 0.0015 // of a step: smallest gain of a change of shares
 	// Standard deviations of the slowest rank's curve that a change must gain. Larger: follows noise less, and a rank
 	// later.
 	gainSigmas = 0.6
@@ -28,24 +25,22 @@ const (
 
 // Noise of a rank, and how its level moves.
 const (
-	priorNoise = 0.03 // standard deviation of the log of a step's time before any measurement
-	// Standard deviation of the change that all ranks have in common from window to window, log, before any measurement.
-	commonPrior = 0.02
+	// Standard deviation of the log of a step's time, and of the change that all ranks have in common from window to
+	// window, before any measurement.
+	priorNoise  = 0.03
 	priorWeight = 4.0 // weight of these two, in observations
-	// Windows over which both are averaged. Larger: more exact, but follows a change of noise later.
-	memory      = 12.0
+	// Windows over which both are averaged, and after which a disturbance counts as the usual state. Larger: more exact, but
+	// follows a change of noise later.
+	memory      = 12
 	windowNoise = 0.002   // standard deviation of the log of a window's mean that more steps do not reduce
 	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
 	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
-	mostWander  = 0.01    // likewise, of the least steady rank
 	reshape     = 0.25    // fraction of wander by which each unmeasured share moves on its own
 	// Log: change of wander per window, for each unit of agreement of its innovation with earlier ones.
-	wanderRate  = 0.1
-	wanderBias  = 0.3 // subtracted from the agreement, so that chance does not accumulate
-	driftForget = 0.8 // fraction of the sum of innovations that remains after a window
-	levelRate   = 0.3 // fraction, per window, of the change in common that the curves of the ranks follow
-	unrest      = 12  // windows after the last jump of a level until a disturbance counts as the usual state
-	commonSure  = 2.0 // times the variance by chance: least common movement of all ranks within a window
+	wanderRate = 0.1
+	wanderBias = 0.3 // subtracted from the agreement, so that chance does not accumulate
+	follow     = 0.3 // fraction, per window, by which running averages and common changes are followed
+	commonSure = 2.0 // times the variance by chance: least common movement of all ranks within a window
 )
 
 // Curves before and between the measured shares.
@@ -58,7 +53,6 @@ const (
 	// ranks.
 	unknownShape = 0.75
 	newPart      = 0.0025 // times the square of a surprise at a new share: variance of the level of the older shares
-	alikeRatio   = 1.05   // ratio of samples up to which two shares that fill the same tiles take about the same time
 	furthest     = 4.0    // times the largest measured share: reach of one decision
 	// Inverse times the smallest measured share, likewise. A small share costs little if the curve is wrong. Smaller:
 	// slow ranks keep large shares for longer at the start. Larger: finds fewer falls.
@@ -72,10 +66,9 @@ const (
 const (
 	tilePrior     = 0.026 // probability of each aligned tile
 	roundsPrior   = 0.003 // probability of each tile that rounds up
-	alignedWeight = -0.35 // expected weight of an aligned tile,
-	alignedSigma  = 0.2   // and its standard deviation: steps of 10 to 60 % were measured
-	roundsWeight  = 0.7   // expected weight of a tile that rounds up,
-	roundsSigma   = 0.3   // and its standard deviation
+	alignedWeight = -0.35 // expected weight of an aligned tile
+	tileSigma     = 0.2   // standard deviation of a weight: steps of 10 to 60 % were measured
+	roundsWeight  = 0.7   // expected weight of a tile that rounds up
 	// Least probability of a tile that predictions use. Smaller: improbable tiles would bend smooth curves.
 	leastChance = 0.05
 	// Least probability of a tile that a probe assumes. Larger: never finds tiles that other ranks do not have.
@@ -91,31 +84,19 @@ const (
 	// Log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what the curve would
 	// explain. Larger: the time of the first step, however uncertain, bends the curve.
 	startDropped = 1.0
-	// Steps from which a window shows the noise of its steps. Larger: longer first windows with short intervals.
-	noiseSteps = 2
-	firstSteps = 3 // steps of the first window with shares by scores or curves
-	// Windows without a change before the first probe, with scores or curves. Smaller: starts before the curves are known.
-	firstPatience = 2
-	// Likewise without scores and curves: the first windows measured several shares.
-	blindPatience = 1
-	// Factor on this number after each speculative probe. Smaller: probes more often without a result.
+	// Factor on the number of windows without a change before the next speculative probe, after each such probe. Smaller:
+	// probes more often without a result.
 	patienceGrows = 1.3
-	probeCost     = 0.05  // of a step: cost from which a probe ends early
-	endsAfter     = 2     // steps after which a probe may end early
-	mostProbe     = 0.25  // of a step: largest expected cost of a speculative probe
-	probeSigmas   = 1.5   // standard deviations by which a speculative probe assumes ranks to be faster
-	probeGain     = 0.005 // of a step: least gain under this assumption
-	// Value of a probe, in gains of its shares, because it also improves the curves elsewhere. Smaller: finds fewer
-	// tiles.
-	probeLesson   = 3.0
+	probeCost     = 0.05 // of a step: cost from which a probe ends early
+	fewSteps      = 2    // steps that show the noise of a step; a probe may end early after them
+	mostProbe     = 0.25 // of a step: largest expected cost of a speculative probe
+	probeSigmas   = 1.5  // standard deviations by which a speculative probe assumes ranks to be faster
 	fallChance    = 0.1  // probability that a curve without known falls falls within the octave beyond its fastest shares
 	valleyChance  = 0.5  // likewise, of a curve that falls up to its fastest share
 	fallGain      = 0.3  // of a step: gain of such a fall. Larger: finds more falls, and costs more if there are none
 	mostOctaves   = 1.3  // octaves of which a probe of a fall tells something
 	nearlyFastest = 0.15 // of a time: shares within it are equally fast for the choice of such a probe
-	// Standard deviations beyond which a curve is known to fall. Larger: takes falling curves for flat ones.
-	valleySigmas = 2.5
-	payBack      = 10 // intervals in which a change must repay its cost
+	payBack       = 10   // intervals in which a change must repay its cost
 	// Of payBack intervals: largest cost of a change. Without it, a jump of the clock would stop the balancing.
 	mostCost    = 0.1
 	recallFirst = 20 // decisions until an excluded rank gets samples again; doubles each time
@@ -124,7 +105,6 @@ const (
 // Limits that keep a decision fast. Larger values change the shares little.
 const (
 	mostShares = 24   // measured shares that a rank remembers
-	priorCells = 10   // points of a curve from an earlier run
 	lenders    = 3    // ranks of a type that lend measured shares
 	mostLent   = 6    // measured shares of lenders that the curve of a rank uses
 	mostParts  = 4    // hypotheses of tiles that a prediction uses

@@ -65,7 +65,7 @@ func (e *speed) ended(m *reading, common float64) bool {
 		return true
 	} else {
 		now, _ := e.likelihood(m, common)
-		e.back = before-max(now, jumpDensity) > sureRatio
+		e.back = before-max(now, 0) > sureRatio
 	}
 	return false
 }
@@ -78,7 +78,7 @@ func (e *speed) mayEnd(m *reading, common float64) bool {
 	if !ok || e.trend != 0 {
 		return false
 	}
-	if before, off := e.before.likelihood(m, common); before < jumpDensity || off > likelySigmas {
+	if before, off := e.before.likelihood(m, common); before < 0 || off > likelySigmas {
 		return false
 	}
 	return slices.ContainsFunc(e.before.cells, func(c cell) bool {

@@ -95,14 +95,14 @@ func (h *hybrid) pays(next, from []int, now float64) bool {
 		gain += max(1-slowest/now-leastGain, 0) / scenarios
 		cost += max(slowest/now-1, 0) / scenarios
 	}
-	return probeLesson*gain*h.windowsLeft() >= cost
+	return gain*h.windowsLeft() >= cost
 }
 
 // cost returns the cost, in windows, of a probe that makes a step longer by the fraction slower. A probe that costs too
 // much ends early, after one more step, in which shares change.
 func (h *hybrid) cost(slower float64) float64 {
 	if slower > probeCost {
-		return min((endsAfter+1)/float64(h.opts.Interval), 1) * slower
+		return min((fewSteps+1)/float64(h.opts.Interval), 1) * slower
 	}
 	return max(slower, 0)
 }
@@ -325,7 +325,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 	if best == nil {
 		return nil
 	}
-	if possible, _ := Slowest(hoped, best); 1-possible/now < probeGain {
+	if possible, _ := Slowest(hoped, best); 1-possible/now < leastGain {
 		return nil
 	}
 	return best

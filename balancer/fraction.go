@@ -77,7 +77,7 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged float64) Fraction
 			}
 			oracle += off / (p.slope * give)
 		}
-		one, faster := (float64(i)+0.5)/scenarios, math.Abs(alignedWeight+alignedSigma*random.next())
+		one, faster := (float64(i)+0.5)/scenarios, math.Abs(alignedWeight+tileSigma*random.next())
 		for _, u := range list {
 			if one -= u.chance; one < 0 {
 				oracle *= 1 - u.part*faster/(1+faster)

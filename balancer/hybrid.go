@@ -45,7 +45,7 @@ type hybrid struct {
 
 func newHybrid(o Options) (Policy, error) {
 	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
-		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: firstPatience, benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -67,9 +67,7 @@ func newHybrid(o Options) (Policy, error) {
 			known = known && len(prior) > 0
 		}
 	}
-	if h.informed = o.Scores != nil || known; !h.informed {
-		h.patience = blindPatience
-	}
+	h.informed = o.Scores != nil || known
 	if h.kin = o.kin(); len(h.kin) > 0 {
 		h.lenders = make([][]int, o.Ranks)
 	}
@@ -132,7 +130,7 @@ func (h *hybrid) priceChange(s *Step) {
 	if h.change == 0 {
 		h.change = h.extra
 	}
-	h.change += 0.3 * (h.extra - h.change)
+	h.change += follow * (h.extra - h.change)
 	h.change = min(h.change, mostCost*payBack*float64(h.opts.Interval)*h.steady)
 	h.extra = 0
 }
@@ -142,10 +140,10 @@ func (h *hybrid) priceChange(s *Step) {
 // later window of more steps, the first window is as long as the interval.
 func (h *hybrid) length() int {
 	switch {
-	case !h.informed && h.opts.Interval > noiseSteps:
+	case !h.informed && h.opts.Interval > fewSteps:
 		return min(1<<min(h.decisions, bits.Len(uint(h.opts.Interval))), h.opts.Interval)
 	case h.decisions == 0:
-		return min(firstSteps, h.opts.Interval)
+		return min(fewSteps, h.opts.Interval)
 	}
 	return h.opts.Interval
 }
@@ -157,7 +155,7 @@ func (h *hybrid) early() bool {
 	if n >= h.length() {
 		return true
 	}
-	if !h.probing || n < endsAfter {
+	if !h.probing || n < fewSteps {
 		return false
 	}
 	noise := 0.0
@@ -199,7 +197,7 @@ func (h *hybrid) learn() {
 		e.compare(&readings[r])
 	}
 	offset, variance, lasts := h.alike.estimate(readings)
-	level := levelRate * offset
+	level := follow * offset
 	if lasts {
 		level = offset
 	}
@@ -216,7 +214,7 @@ func (h *hybrid) learn() {
 		}
 	}
 	if h.unrest = max(h.unrest-1, 0); jumped {
-		h.unrest = unrest
+		h.unrest = memory
 	}
 }
 

@@ -196,8 +196,8 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 		scores   []float64
 		curves   []Curve
 		want     []int // steps of the first windows
-	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}}, {1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{3, 10, 10}}, {2, scores, nil, []int{2, 2}},
-		{10, nil, curves, []int{3, 10}}, {10, nil, []Curve{curves[0], nil}, []int{1, 2, 4}}} {
+	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}}, {1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{2, 10, 10}}, {2, scores, nil, []int{2, 2}},
+		{10, nil, curves, []int{2, 10}}, {10, nil, []Curve{curves[0], nil}, []int{1, 2, 4}}} {
 		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores, Curves: test.curves})
 		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
 		var got []int

@@ -287,7 +287,7 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 				continue
 			}
 			fall := base(c) - base(larger) - leastShift
-			if fall > 0 && square(fall) > square(valleySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
+			if fall > 0 && square(fall) > square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
 				return cells[best].samples
 			}
 		}

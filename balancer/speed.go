@@ -57,7 +57,7 @@ func square(x float64) float64 { return x * x }
 // the prior curve.
 func newSpeed(prior Curve, sigma float64, limit int) *speed {
 	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
-	for _, p := range prior.within(1, float64(limit)).simplify(priorCells) {
+	for _, p := range prior.within(1, float64(limit)).simplify(mostShares / 2) {
 		if !math.IsNaN(valid(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
 		}
@@ -197,7 +197,7 @@ func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (m
 // alike reports whether a measured share is near another one and fills the same tiles.
 func (e *speed) alike(samples float64) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool {
-		if math.Abs(math.Log(c.samples/samples)) > math.Log(alikeRatio) {
+		if math.Abs(math.Log(c.samples/samples)) > math.Log(gridRatio) {
 			return false
 		}
 		for i := range tiles {
@@ -262,13 +262,16 @@ func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 	return jumped
 }
 
+// driftSigma is the standard deviation of drift if all innovations are independent.
+var driftSigma = math.Sqrt(1 / (1 - square(1-follow)))
+
 // wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right
 // rate are independent. If the filter lags behind, many innovations have the same sign.
 func (e *speed) wanders(innovation, variance float64) {
-	agrees := min(max(innovation*e.drift/math.Sqrt(1/(1-driftForget*driftForget))-wanderBias, -2), 2)
-	e.wander = min(max(e.wander*exp(wanderRate*agrees), leastWander), mostWander)
-	e.drift = driftForget*e.drift + innovation
-	if math.Abs(e.drift) > sureSigmas*math.Sqrt(1/(1-driftForget*driftForget)) {
+	agrees := min(max(innovation*e.drift/driftSigma-wanderBias, -2), 2)
+	e.wander = max(e.wander*exp(wanderRate*agrees), leastWander)
+	e.drift = (1-follow)*e.drift + innovation
+	if math.Abs(e.drift) > sureSigmas*driftSigma {
 		e.loosen(2 * variance)
 		e.drift = 0
 	}

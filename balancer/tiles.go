@@ -42,9 +42,9 @@ func (t *tile) feature(samples float64) float64 {
 // at most the whole tile, and filling an aligned tile costs nothing.
 func (t *tile) weight() (mean, sigma, most float64) {
 	if t.rounds {
-		return roundsWeight, roundsSigma, 1
+		return roundsWeight, tileSigma, 1
 	}
-	return alignedWeight, alignedSigma, 0
+	return alignedWeight, tileSigma, 0
 }
 
 // logBelow returns the log of the probability that a normal variable is below a bound. It uses the logistic function,

@@ -10,7 +10,7 @@ type together struct {
 	weight   float64 // number of windows in variance
 }
 
-func newTogether() together { return together{commonPrior * commonPrior, priorWeight} }
+func newTogether() together { return together{priorNoise * priorNoise, priorWeight} }
 
 // estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that the
 // change is larger than the usual changes from window to window: the ranks have another speed now.
@@ -45,7 +45,7 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 // learn updates the variance with the mean surprise of a window. chance is the variance of the mean surprise without a
 // common change.
 func (t *together) learn(mean, chance float64) {
-	tells := square(commonPrior) / (square(commonPrior) + chance)
+	tells := square(priorNoise) / (square(priorNoise) + chance)
 	keep := min(t.weight, memory)
 	seen := min(square(mean), square(likelySigmas)*(t.variance+chance)) - chance
 	t.variance = max((keep*t.variance+tells*seen)/(keep+tells), 0)
