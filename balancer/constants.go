@@ -93,6 +93,7 @@ const (
 	probeSigmas   = 1.5  // standard deviations by which a speculative probe assumes ranks to be faster
 	fallChance    = 0.1  // probability that a curve without known falls falls within the octave beyond its fastest shares
 	valleyChance  = 0.5  // likewise, of a curve that falls up to its fastest share
+	fallFades     = 0.17 // log: each probe of a fall reduces both by this factor. Smaller: probes longer without a result
 	fallGain      = 0.3  // of a step: gain of such a fall. Larger: finds more falls, and costs more if there are none
 	mostOctaves   = 1.3  // octaves of which a probe of a fall tells something
 	nearlyFastest = 0.15 // of a time: shares within it are equally fast for the choice of such a probe

@@ -19,6 +19,7 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 		}
 	}
 	if next = h.probeFalls(batch, from, now); next != nil {
+		h.falls++
 		return next, "a probe (trial of other shares): larger shares for some ranks, because fewer samples do not make the slowest rank faster"
 	}
 	if next = h.probeTiles(batch, from, now); next != nil {
@@ -168,6 +169,7 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 			next = min(next, c.samples)
 		}
 	}
+	octave *= exp(-fallFades * float64(h.falls))
 	most := 0.0
 	for b := gridRatio * base; math.Ceil(b) <= min(float64(limit), next); b *= gridRatio {
 		at := math.Ceil(b)

@@ -32,6 +32,7 @@ type hybrid struct {
 	informed  bool // scores, or curves of all ranks, gave the first shares
 	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
 	unrest    int  // remaining windows of the disturbance; 0: there is none
+	falls     int  // probes of falls so far
 	left      int  // remaining steps of the run; 0: unknown
 	decisions int
 	calm      int     // decisions since the last probe, or since the last change for a gain
