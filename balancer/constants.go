@@ -39,7 +39,8 @@ const (
 	// Log: change of wander per window, for each unit of agreement of its innovation with earlier ones.
 	wanderRate = 0.1
 	wanderBias = 0.3 // subtracted from the agreement, so that chance does not accumulate
-	follow     = 0.3 // fraction, per window, by which running averages and common changes are followed
+	// Fraction of the difference by which an average follows each observation. Larger: follows faster, and noise more.
+	follow     = 0.3
 	commonSure = 2.0 // times the variance by chance: least common movement of all ranks within a window
 )
 
@@ -54,8 +55,8 @@ const (
 	unknownShape = 0.75
 	newPart      = 0.0025 // times the square of a surprise at a new share: variance of the level of the older shares
 	furthest     = 4.0    // times the largest measured share: reach of one decision
-	// Inverse times the smallest measured share, likewise. A small share costs little if the curve is wrong. Smaller:
-	// slow ranks keep large shares for longer at the start. Larger: finds fewer falls.
+	// The smallest measured share divided by this is the least share of one decision. Smaller: slow ranks keep large
+	// shares for longer at the start. Larger: finds fewer falls.
 	furthestDown = 12.0
 	// Weight of the prior beliefs in bends and tiles, in ranks. Smaller: finds a tile of all ranks sooner. Larger:
 	// finds tiles of single ranks.
@@ -88,15 +89,15 @@ const (
 	// probes more often without a result.
 	patienceGrows = 1.3
 	probeCost     = 0.05 // of a step: cost from which a probe ends early
-	fewSteps      = 2    // steps that show the noise of a step; a probe may end early after them
+	fewSteps      = 2    // steps that show the noise of a step: of the first window, and of a probe that ends early
 	mostProbe     = 0.25 // of a step: largest expected cost of a speculative probe
 	probeSigmas   = 1.5  // standard deviations by which a speculative probe assumes ranks to be faster
-	fallChance    = 0.1  // probability that a curve without known falls falls within the octave beyond its fastest shares
-	valleyChance  = 0.5  // likewise, of a curve that falls up to its fastest share
+	fallChance    = 0.1  // probability of a fall within the octave beyond the fastest shares, if the curve has not fallen so far
+	valleyChance  = 0.5  // likewise, of a further fall, if the curve falls up to its fastest share
 	fallFades     = 0.17 // log: each probe of a fall reduces both by this factor. Smaller: probes longer without a result
 	fallGain      = 0.3  // of a step: gain of such a fall. Larger: finds more falls, and costs more if there are none
-	mostOctaves   = 1.3  // octaves of which a probe of a fall tells something
-	nearlyFastest = 0.15 // of a time: shares within it are equally fast for the choice of such a probe
+	mostOctaves   = 1.3  // octaves: largest distance from measured shares that counts. Larger: probes larger shares
+	nearlyFastest = 0.15 // of the shortest time: a probe of a fall starts from the largest share within it
 	payBack       = 10   // intervals in which a change must repay its cost
 	// Of payBack intervals: largest cost of a change. Without it, a jump of the clock would stop the balancing.
 	mostCost    = 0.1
@@ -110,7 +111,7 @@ const (
 	mostLent   = 6    // measured shares of lenders that the curve of a rank uses
 	mostParts  = 4    // hypotheses of tiles that a prediction uses
 	everyShare = 4096 // samples up to which a curve with tiles has every share
-	gridRatio  = 1.25 // ratio of neighbouring points of a curve in the reach of a decision,
+	gridRatio  = 1.25 // ratio of shares near each other, and of neighbouring points of a curve in the reach of a decision,
 	farRatio   = 2.0  // and beyond
 	manyRanks  = 64   // with more ranks, each curve is fitted only once in drawnEvery windows
 	drawnEvery = 4    // windows

@@ -65,7 +65,7 @@ func (e *speed) ended(m *reading, common float64) bool {
 		return true
 	} else {
 		now, _ := e.likelihood(m, common)
-		e.back = before-max(now, 0) > sureRatio
+		e.back = before-max(now, 0) > sureRatio // 0: density of a level after a jump, any level within a factor of e
 	}
 	return false
 }

@@ -112,10 +112,11 @@ func (h *hybrid) cost(slower float64) float64 {
 // there. It selects the share for which the expected gain of a fall exceeds the expected cost most.
 func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
-	found, needed := false, -max(h.opts.Unit, 1) // samples that the other ranks need at least
-	for _, n := range from {
+	found, needed, least := false, 0, make([]int, len(from)) // samples that all ranks need at least
+	for r, n := range from {
 		if n > 0 {
-			needed += max(h.opts.Unit, 1)
+			least[r] = max(h.opts.Unit, batch.least[r], 1)
+			needed += least[r]
 		}
 	}
 	var types []string // one rank represents all ranks of its type
@@ -123,14 +124,15 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
 			continue
 		}
-		try := h.fallOf(r, min(batch.Limits[r], batch.Total-needed), from, now)
+		try := h.fallOf(r, min(batch.Limits[r], batch.Total-needed+least[r]), from, now)
 		if try == 0 {
 			continue
 		}
-		limit, least := batch.Limits[r], batch.least[r]
+		limit, few := batch.Limits[r], batch.least[r]
 		batch.Limits[r], batch.least[r] = try, try
-		if h.solved(true, batch, h.curves, from) == nil { // the other ranks need these samples
-			batch.Limits[r], batch.least[r] = limit, least
+		// The other ranks may need these samples. With units, the rank may get a share that is known.
+		if next := h.solved(true, batch, h.curves, from); next == nil || h.ranks[r].cell(float64(next[r])) >= 0 {
+			batch.Limits[r], batch.least[r] = limit, few
 		} else {
 			found = true
 			if h.lenders != nil {
@@ -149,9 +151,9 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 	if from[rank] == 0 || !slow(from[rank]) || !slow(max(h.opts.Unit, 1)) {
 		return 0
 	}
-	octave, base := fallChance, e.shape.parts[0].valley // chance that the curve falls within an octave beyond base
+	chance, base := fallChance, e.shape.parts[0].valley // base: the largest share that is nearly the fastest
 	if base > 0 {
-		octave = valleyChance
+		chance = valleyChance
 	} else {
 		fastest := inf
 		for _, c := range e.shape.cells {
@@ -169,12 +171,15 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 			next = min(next, c.samples)
 		}
 	}
-	octave *= exp(-fallFades * float64(h.falls))
-	most := 0.0
-	for b := gridRatio * base; math.Ceil(b) <= min(float64(limit), next); b *= gridRatio {
-		at := math.Ceil(b)
+	chance *= exp(-fallFades * float64(h.falls))
+	most, unit := 0.0, float64(max(h.opts.Unit, 1))
+	for b := gridRatio * base; b > 0; b *= gridRatio {
+		at := math.Ceil(b/unit) * unit
+		if at > min(float64(limit), next) {
+			break
+		}
 		octaves := min(math.Log2(at/base), math.Log2(next/at), mostOctaves)
-		if value := octave*octaves*fallGain*h.windowsLeft() - h.cost(curve.At(at)/now-1); value > most {
+		if value := chance*octaves*fallGain*h.windowsLeft() - h.cost(curve.At(at)/now-1); value > most {
 			try, most = int(at), value
 		}
 	}
@@ -263,6 +268,9 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 	var best []int
 	most, left := 0.0, h.windowsLeft()
 	for _, next := range candidates {
+		if !h.isNew(next, from) {
+			continue
+		}
 		value, rest := 0.0, 1.0
 		for j := range leads {
 			l := &leads[j]
@@ -278,6 +286,16 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 		}
 	}
 	return best
+}
+
+// isNew reports whether a probe of shares gives a rank a share that was measured in fewer steps than a window has.
+func (h *hybrid) isNew(next, from []int) bool {
+	for r, e := range h.ranks {
+		if at := e.cell(float64(next[r])); next[r] != from[r] && (at < 0 || e.cells[at].steps < h.opts.Interval) {
+			return true
+		}
+	}
+	return false
 }
 
 // cheapest returns shares near the shares in use with which the ranks of a lead fill its tile; the other ranks take the

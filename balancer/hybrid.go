@@ -36,7 +36,7 @@ type hybrid struct {
 	left      int  // remaining steps of the run; 0: unknown
 	decisions int
 	calm      int     // decisions since the last probe, or since the last change for a gain
-	patience  int     // decisions without a change before the next probe
+	patience  int     // decisions without a change before the next probe; 1 at first
 	probing   bool    // the shares in use are those of a probe
 	steady    float64 // step time in the last window without a probe, s
 

@@ -173,7 +173,8 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 	}
 }
 
-// Far below the measured shares, a curve is an extrapolation: a decision goes to a twelfth of them at most.
+// Far below the measured shares, a curve is an extrapolation: a decision reduces a share to no less than a twelfth of the
+// smallest measured one.
 func TestHybridGoesDownByTwelfths(t *testing.T) {
 	c := newCluster(1, 0.01, line(0, 0.1), line(0, 0.001)) // the best shares are 5 and 507
 	decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 40, nil)
@@ -183,8 +184,8 @@ func TestHybridGoesDownByTwelfths(t *testing.T) {
 			got = append(got, d.Next[0])
 		}
 	}
-	if got[0] != 256/12 || got[1] < 2 || got[len(got)-1] != 5 {
-		t.Errorf("got %v samples for rank 0, want %d, at least 2, …, 5", got, 256/12)
+	if len(got) < 2 || got[0] != 256/12 || got[len(got)-1] != 5 {
+		t.Errorf("got %v samples for rank 0, want %d, …, 5", got, 256/12)
 	}
 }
 

@@ -168,9 +168,9 @@ func (e *speed) update(m *reading, offset, variance float64) (jumped bool) {
 	return jumped || m.shift != 0 && m.slope == 0
 }
 
-// cross learns from the surprise of a share that has no cell yet. A share that is near a measured one and fills the
-// same tiles should take about as long, so a surprise means that the level has moved. Otherwise the cause of the
-// surprise is the shape. cross reports whether the level has moved.
+// cross learns from the surprise of a share that has no cell yet. Near a measured share that fills the same tiles, the
+// curve is reliable, so a surprise means that the level has moved. Otherwise the cause of the surprise is the shape.
+// cross reports whether the level has moved.
 func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (moved bool) {
 	total := doubt + variance
 	if first { // the curve of an earlier run has another height
@@ -262,7 +262,7 @@ func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 	return jumped
 }
 
-// driftSigma is the standard deviation of drift if all innovations are independent.
+// driftSigma is the standard deviation of speed.drift if all innovations are independent.
 var driftSigma = math.Sqrt(1 / (1 - square(1-follow)))
 
 // wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right

@@ -22,7 +22,7 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 	}
 	begin, length := 100+r.IntN(200), 5+int(200*r.Float64()*r.Float64())
 	if r.IntN(2) == 0 {
-		begin, length = begin/10*10+3, (length+5)/10*10 // the first window has three steps
+		begin, length = begin/10*10+2, (length+5)/10*10 // the first window has two steps
 	}
 	end = begin + length
 	slower := make([]float64, len(curves)) // log

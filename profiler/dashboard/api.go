@@ -172,9 +172,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if tell("retry: 3000\n\n") != nil {
 		return
 	}
-	// An event shows that the connection is alive; a comment does if there was no event for this time. Proxies close a
-	// connection that is silent for 60 s. The time is longer than mostPause: comments of 1,000 streams, each at its own time,
-	// cost a training more than events, which all streams send together.
+	// If a stream has no event for this time, a comment shows that the connection is alive. Many proxies close a connection
+	// that is silent for 60 s. The time is longer than mostPause, so streams of a running training need no comments.
 	const silence = mostPause + 15*time.Second
 	alive := time.NewTicker(silence)
 	defer alive.Stop()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type Options struct {
 	Hosts    []string      // further names of the server in Host headers, without ports
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
-	Memory   int64         // soft limit of the process's memory without connections, in bytes; 0: no limit
+	Memory   int64         // soft limit of the process's memory while Serve runs, without connections, in bytes; 0: unchanged
 	Log      *slog.Logger  // nil: none
 }
 
@@ -93,6 +94,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: mostHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
 	if s.options.Memory > 0 {
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 		limit := &memory{base: s.options.Memory}
 		limit.set()
 		server.ConnState = limit.track

@@ -24,7 +24,7 @@ const (
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
 	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy, an
-	// event costs the server about 50 µs of CPU time per stream, so 1,000 streams take 0.5 % of this CPU. Measured by
+	// event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35 % of this CPU. Measured by
 	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 10 * time.Millisecond
 	// mostPause limits the time between two events. It is the pause of 3,000 streams.

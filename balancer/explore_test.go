@@ -1,0 +1,67 @@
+package balancer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// With units, a probe must not give a rank a share that is known.
+func TestProbesOfFallsEndWithUnits(t *testing.T) {
+	for _, unit := range []int{1, 8, 32} {
+		probes := 0
+		for seed := range uint64(3) {
+			c := newCluster(seed, 0.03, line(0.1, 0.0002), line(0.05, 0.0003), line(0, 0.0001))
+			decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512, Unit: unit}, Ranks: 3}), 1000, nil)
+			for _, d := range decisions {
+				if d.Changed && strings.HasPrefix(d.Reason, "a probe (trial of other shares): larger") {
+					probes++
+				}
+			}
+		}
+		if probes == 0 || probes > 90 { // a probe that repeats gives 2 of 3 windows: 200
+			t.Errorf("unit %d: got %d probes of falls in 300 windows, want 1 to 90", unit, probes)
+		}
+	}
+}
+
+// The other rank needs some samples of a batch, so the probe cannot give a rank all others.
+func TestHybridFindsAFallAtMostOfTheBatch(t *testing.T) {
+	for seed := range uint64(5) {
+		c := newCluster(seed, 0.03, func(samples float64) float64 {
+			if samples < 300 {
+				return 0.1
+			}
+			return 0.05
+		}, line(0, 0.00001))
+		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 800, nil)
+		if end := last(decisions).Next; end[0] < 300 {
+			t.Errorf("seed %d: ends with %v, want at least 300 samples for rank 0", seed, end)
+		}
+	}
+}
+
+// Two lines have no tiles, and after some windows all shares near the best ones are known.
+func TestProbesOfTilesTryNewShares(t *testing.T) {
+	for seed := range uint64(4) {
+		c := newCluster(seed, 0.2, line(0.002, 0.0027), line(0.002, 0.0042))
+		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 64, Unit: 4}, Ranks: 2}), 900, nil)
+		var tried [][]int
+		for step := range 900 {
+			d, ok := decisions[step]
+			if !ok || !d.Changed || !strings.HasPrefix(d.Reason, "a probe (trial of other shares): these shares may fill") {
+				continue
+			}
+			tried = append(tried, slices.Clone(d.Next))
+		}
+		times := map[int]int{}
+		for _, shares := range tried {
+			times[shares[0]]++
+		}
+		for share, n := range times {
+			if n > 2 { // the first window of a share can be a short one
+				t.Errorf("seed %d: %d probes of %d samples for rank 0, want at most 2; all: %v", seed, n, share, tried)
+			}
+		}
+	}
+}
