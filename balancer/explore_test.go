@@ -19,8 +19,9 @@ func TestProbesOfFallsEndWithUnits(t *testing.T) {
 				}
 			}
 		}
-		if probes == 0 || probes > 90 { // a probe that repeats gives 2 of 3 windows: 200
-			t.Errorf("unit %d: got %d probes of falls in 300 windows, want 1 to 90", unit, probes)
+		t.Logf("unit %d: %d probes of falls", unit, probes)
+		if probes == 0 || probes > 30 { // repeated probes of known shares were 54
+			t.Errorf("unit %d: got %d probes of falls in 300 windows, want 1 to 30", unit, probes)
 		}
 	}
 }
@@ -43,9 +44,9 @@ func TestHybridFindsAFallAtMostOfTheBatch(t *testing.T) {
 
 // Two lines have no tiles, and after some windows all shares near the best ones are known.
 func TestProbesOfTilesTryNewShares(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(12) {
 		c := newCluster(seed, 0.2, line(0.002, 0.0027), line(0.002, 0.0042))
-		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 64, Unit: 4}, Ranks: 2}), 900, nil)
+		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2}), 900, nil)
 		var tried [][]int
 		for step := range 900 {
 			d, ok := decisions[step]
