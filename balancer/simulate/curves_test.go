@@ -124,7 +124,7 @@ func TestCurvesSurviveAFile(t *testing.T) {
 			slices.Sort(samples)
 			c := make(balancer.Curve, len(samples))
 			for i, s := range samples {
-				c[i] = balancer.Point{Samples: s, Seconds: number.Draw(t, "seconds")}
+				c[i] = balancer.Point{Samples: s, Seconds: rapid.Float64Range(math.SmallestNonzeroFloat64, 1e9).Draw(t, "seconds")}
 			}
 			return c
 		}), 1, 5).Draw(t, "curves")

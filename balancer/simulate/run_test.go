@@ -27,7 +27,7 @@ func TestRunRefuses(t *testing.T) {
 		{"times of 0", func(o *simulate.Options) { o.Curves = []balancer.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want more than 0"},
 		{"negative noise", func(o *simulate.Options) { o.Noise = -1 }, "simulate: noise: got -1, want 0 to 10"},
 		{"noise of NaN", func(o *simulate.Options) { o.Noise = math.NaN() }, "simulate: noise: got NaN, want 0 to 10"},
-		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want at least 1"},
+		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want 1 to 100000000"},
 		{"no interval", func(o *simulate.Options) { o.Interval = 0 }, "policy hybrid: interval: got 0 steps, want at least 1"},
 		{"a policy that is none", func(o *simulate.Options) { o.Policy = "best" }, `policy: got "best", want none, proportional, dynamic, hybrid`},
 		{"a batch beyond the curves", func(o *simulate.Options) { o.Total = 600 }, "88 of 600 samples do not fit: the ranks can hold 256, 256"},

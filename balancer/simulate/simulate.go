@@ -147,6 +147,9 @@ func Limits(curves []balancer.Curve) []int {
 // steps is 22,000.
 const MostNoise = 10.0
 
+// MostSteps is the largest number of steps: a result keeps 8 bytes for each step.
+const MostSteps = 100_000_000
+
 func (o *Options) check() error {
 	if err := checkCurves(o.Curves); err != nil {
 		return fmt.Errorf("simulate: %w", err)
@@ -154,8 +157,8 @@ func (o *Options) check() error {
 	if !(o.Noise >= 0) || o.Noise > MostNoise {
 		return fmt.Errorf("simulate: noise: got %v, want 0 to %v", o.Noise, MostNoise)
 	}
-	if o.Steps < 1 {
-		return fmt.Errorf("simulate: got %d steps, want at least 1", o.Steps)
+	if o.Steps < 1 || o.Steps > MostSteps {
+		return fmt.Errorf("simulate: got %d steps, want 1 to %d", o.Steps, MostSteps)
 	}
 	return nil
 }

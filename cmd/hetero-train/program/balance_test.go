@@ -27,7 +27,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{[]string{"--set", "train.epochs=1"}, "balance simulate: -c and --set cannot be used with this command"},
 		{[]string{"-c", "missing.toml"}, "balance simulate: -c and --set cannot be used with this command"},
 		{[]string{"--log-level", "silly"}, `--log-level: unknown level (got "silly"`},
-		{[]string{"--steps", "0"}, "--steps: got 0, want at least 1"},
+		{[]string{"--steps", "0"}, "--steps: got 0, want 1 to 100000000"},
 		{[]string{"--interval", "0"}, "--interval: got 0 steps, want at least 1"},
 		{[]string{"--noise", "-1"}, "--noise: got -1, want 0 to 10"},
 		{[]string{"--global-batch", "0"}, "--global-batch: got 0 samples, want at least 1"},
