@@ -107,7 +107,7 @@ func TestWriteCurvesRefusesWhatCannotBeRead(t *testing.T) {
 		{nil, "no curves"},
 		{[]balancer.Curve{line, nil}, "rank 1: got a curve without points"},
 		{[]balancer.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
-		{[]balancer.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want more than 0"},
+		{[]balancer.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want more than 0 and at most 1e+09 s"},
 	} {
 		var b bytes.Buffer
 		if err := simulate.WriteCurves(&b, test.curves); err == nil || err.Error() != test.want || b.Len() > 0 {
