@@ -114,6 +114,6 @@ const (
 	gridRatio  = 1.25 // ratio of shares near each other, and of neighbouring points of a curve in the reach of a decision,
 	farRatio   = 2.0  // and beyond
 	manyRanks  = 64   // with more ranks, each curve is fitted only once in drawnEvery windows
-	drawnEvery = 4    // windows
+	drawnEvery = 8    // windows
 	leastPlain = 0.05 // least fraction of a time that remains without its tile
 )
