@@ -112,13 +112,14 @@ func (h *hybrid) cost(slower float64) float64 {
 // there. It selects the share for which the expected gain of a fall exceeds the expected cost most.
 func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
-	found, needed, least := false, 0, make([]int, len(from)) // samples that all ranks need at least
+	needed, least := 0, make([]int, len(from)) // samples that all ranks need at least
 	for r, n := range from {
 		if n > 0 {
 			least[r] = max(h.opts.Unit, batch.least[r], 1)
 			needed += least[r]
 		}
 	}
+	var best []int
 	var types []string // one rank represents all ranks of its type
 	for r := range h.ranks {
 		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
@@ -134,13 +135,13 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 		if next := h.solved(true, batch, h.curves, from); next == nil || h.ranks[r].cell(float64(next[r])) >= 0 {
 			batch.Limits[r], batch.least[r] = limit, few
 		} else {
-			found = true
+			best = next
 			if h.lenders != nil {
 				types = append(types, h.opts.Types[r])
 			}
 		}
 	}
-	return h.solved(found, batch, h.curves, from)
+	return best
 }
 
 // fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it, so
