@@ -57,7 +57,10 @@ func (h *hybrid) confirm(batch Batch, from, best []int) []int {
 			found = true
 		}
 	}
-	next := h.solved(found, batch, h.curves, from)
+	if !found {
+		return nil
+	}
+	next := h.solved(batch, h.curves, from)
 	if next == nil {
 		return nil
 	}
@@ -132,7 +135,7 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 		limit, few := batch.Limits[r], batch.least[r]
 		batch.Limits[r], batch.least[r] = try, try
 		// The other ranks may need these samples. With units, the rank may get a share that is known.
-		if next := h.solved(true, batch, h.curves, from); next == nil || h.ranks[r].cell(float64(next[r])) >= 0 {
+		if next := h.solved(batch, h.curves, from); next == nil || h.ranks[r].cell(float64(next[r])) >= 0 {
 			batch.Limits[r], batch.least[r] = limit, few
 		} else {
 			best = next
@@ -216,7 +219,7 @@ func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l le
 		return l, false
 	}
 	l.chance /= ranks
-	if l.next = h.solved(true, batch, l.curves, from); l.next == nil {
+	if l.next = h.solved(batch, l.curves, from); l.next == nil {
 		return l, false
 	}
 	l.now, _ = Slowest(l.curves, from)
@@ -323,7 +326,7 @@ func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
 	if free == 0 {
 		batch.Limits[largest], batch.least[largest] = h.most[largest], 0
 	}
-	return h.solved(true, batch, h.curves, from)
+	return h.solved(batch, h.curves, from)
 }
 
 // probeHoped returns the best shares under the assumption that each rank is faster by probeSigmas. It returns nil if
@@ -342,7 +345,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 		}
 		hoped[r] = off
 	}
-	best := h.solved(true, batch, hoped, from)
+	best := h.solved(batch, hoped, from)
 	if best == nil {
 		return nil
 	}
@@ -353,10 +356,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 }
 
 // solved returns the best shares of a probe, or nil.
-func (h *hybrid) solved(found bool, batch Batch, curves []Curve, from []int) []int {
-	if !found {
-		return nil
-	}
+func (h *hybrid) solved(batch Batch, curves []Curve, from []int) []int {
 	best, err := Solve(batch, curves)
 	if err != nil || slices.Equal(best, from) || !h.opts.valid(best, h.start) {
 		return nil
