@@ -114,14 +114,24 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	if f.expected = f.weigh(before, chances); f.expected == nil {
 		return nil
 	}
+	f.keep(cells, cov)
+	if len(f.parts) == 0 {
+		return nil
+	}
+	return f
+}
+
+// keep selects the hypotheses that predictions use, in the order of their probabilities. The misfit can exclude hypotheses
+// that are probable without it, and then less probable hypotheses count too.
+func (f *shape) keep(cells []cell, cov [][]float64) {
 	order := make([]int, len(tiles))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.chances[b], f.chances[a]) })
 	kept := 0.0
-	for i, h := range order[:mostParts] {
-		if i > 0 && f.chances[h] < leastChance {
+	for i, h := range order {
+		if (i >= mostParts || f.chances[h] < leastChance) && f.chances[h] <= kept {
 			break
 		}
 		if p := f.regress(h, f.expected[h], 0); p != nil {
@@ -131,14 +141,15 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 			kept += p.chance
 		}
 	}
+	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
+	f.parts = f.parts[:min(len(f.parts), mostParts)]
+	kept = 0
+	for _, p := range f.parts {
+		kept += p.chance
+	}
 	for i := range f.parts {
 		f.parts[i].chance /= kept
 	}
-	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
-	if len(f.parts) == 0 {
-		return nil
-	}
-	return f
 }
 
 // featuresOf writes the features of the cells under a hypothesis, times their times, to z.

@@ -194,15 +194,20 @@ func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (m
 	return false
 }
 
-// alike reports whether a measured share is near another one and fills the same tiles.
+// alike reports whether a measured share is near another one and fills the same tiles: no tile that the rank may have
+// makes their times differ by more than leastShift.
 func (e *speed) alike(samples float64) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool {
 		if math.Abs(math.Log(c.samples/samples)) > math.Log(gridRatio) {
 			return false
 		}
 		for i := range tiles {
-			t := &tiles[i]
-			if (e.shape == nil || e.shape.chances[i] >= leastAdopt) && !t.rounds && t.feature(c.samples) != t.feature(samples) {
+			t, least := &tiles[i], leastAdopt
+			if t.rounds {
+				least = leastChance
+			}
+			weight, _, _ := t.weight()
+			if (e.shape == nil || e.shape.chances[i] >= least) && math.Abs(weight*(t.feature(c.samples)-t.feature(samples))) > leastShift {
 				return false
 			}
 		}
