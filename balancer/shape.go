@@ -340,7 +340,7 @@ func (f *shape) base(p *part, at place, k []float64) float64 {
 	for i, c := range f.cells {
 		k[i] = linear(at, c) + p.bend*p.bend*brownian(at, c)
 	}
-	return max(at.mean+dot(k, p.weights), 0.1*at.mean, 0.02*at.x)
+	return max(at.mean+dot(k, p.weights), 0.02*at.x)
 }
 
 // free returns the variance of a share's time without its tile. k has the covariances of the share with the cells; free
