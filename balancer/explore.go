@@ -124,13 +124,11 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 	}
 	var best []int
 	var types []string // one rank represents all ranks of its type
-	part := h.unavoidable(from, now)
 	for r := range h.ranks {
 		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
 			continue
 		}
-		few := max(h.opts.Unit, int(part*float64(from[r])), 1)
-		try := h.fallOf(r, few, min(batch.Limits[r], batch.Total-needed+least[r]), from, now)
+		try := h.fallOf(r, min(batch.Limits[r], batch.Total-needed+least[r]), from, now)
 		if try == 0 {
 			continue
 		}
@@ -149,36 +147,12 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 	return best
 }
 
-// unavoidable returns the fraction of their samples that the slowest ranks cannot give away, because all other ranks
-// have as many samples as they can hold.
-func (h *hybrid) unavoidable(from []int, now float64) float64 {
-	rest, slow := h.opts.Total, 0
-	for r, n := range from {
-		switch {
-		case n == 0:
-		case h.delays(r, n, now):
-			slow += n
-		default:
-			rest -= h.most[r]
-		}
-	}
-	if slow == 0 || rest == h.opts.Total {
-		return 0
-	}
-	return max(float64(rest)/float64(slow), 0)
-}
-
-// delays reports whether a rank with samples takes nearly as long as a step of now seconds.
-func (h *hybrid) delays(rank, samples int, now float64) bool {
-	return h.curves[rank].At(float64(samples)) >= now*(1-probeCost)
-}
-
-// fallOf returns the share of a rank that a probe of a fall tries, or 0. few and limit are the smallest and the largest
-// share that the rank can have. A curve falls to a valley and rises beyond it, so the share is between the largest one
-// that is nearly the fastest and the next larger measured one.
-func (h *hybrid) fallOf(rank, few, limit int, from []int, now float64) (try int) {
+// fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it, so
+// the share is between the largest one that is nearly the fastest and the next larger measured one.
+func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 	curve, e := h.curves[rank], h.ranks[rank]
-	if from[rank] == 0 || !h.delays(rank, from[rank], now) || !h.delays(rank, few, now) {
+	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }
+	if from[rank] == 0 || !slow(from[rank]) || !slow(max(h.opts.Unit, 1)) {
 		return 0
 	}
 	chance, base := fallChance, e.shape.parts[0].valley // base: the largest share that is nearly the fastest

@@ -114,41 +114,42 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	if f.expected = f.weigh(before, chances); f.expected == nil {
 		return nil
 	}
-	f.keep(cells, cov)
+	f.keep()
 	if len(f.parts) == 0 {
 		return nil
 	}
 	return f
 }
 
-// keep selects the hypotheses that predictions use, in the order of their probabilities. The misfit can exclude hypotheses
-// that are probable without it, and then less probable hypotheses count too.
-func (f *shape) keep(cells []cell, cov [][]float64) {
+// keep selects the hypotheses that predictions use. The misfit reduces the probability of some. keep therefore also
+// considers less probable hypotheses, as long as one of them can be more probable than all that it has considered.
+func (f *shape) keep() {
 	order := make([]int, len(tiles))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.chances[b], f.chances[a]) })
-	kept := 0.0
+	sum := 0.0
 	for i, h := range order {
-		if (i >= mostParts || f.chances[h] < leastChance) && f.chances[h] <= kept {
+		if (i >= mostParts || f.chances[h] < leastChance) && f.chances[h] <= sum {
 			break
 		}
 		if p := f.regress(h, f.expected[h], 0); p != nil {
-			p.valley = p.valleyOf(cells, cov)
-			p.chance *= exp(-min(f.misfit(p, cov), 600))
+			p.valley = p.valleyOf(f.known, f.cov)
+			p.chance *= exp(-min(f.misfit(p, f.cov), 600))
 			f.parts = append(f.parts, *p)
-			kept += p.chance
+			sum += p.chance
 		}
 	}
 	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
 	f.parts = f.parts[:min(len(f.parts), mostParts)]
-	kept = 0
+	f.parts = slices.DeleteFunc(f.parts, func(p part) bool { return p.chance < leastChance*sum })
+	sum = 0
 	for _, p := range f.parts {
-		kept += p.chance
+		sum += p.chance
 	}
 	for i := range f.parts {
-		f.parts[i].chance /= kept
+		f.parts[i].chance /= sum
 	}
 }
 
@@ -334,13 +335,14 @@ func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool)
 	return l, determinant, true
 }
 
-// base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It writes the
-// covariances of the share with the cells to k.
+// base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It is at least a tenth
+// of a proportional time, because the regression can extrapolate below 0. It writes the covariances of the share with the
+// cells to k.
 func (f *shape) base(p *part, at place, k []float64) float64 {
 	for i, c := range f.cells {
 		k[i] = linear(at, c) + p.bend*p.bend*brownian(at, c)
 	}
-	return max(at.mean+dot(k, p.weights), 0.02*at.x)
+	return max(at.mean+dot(k, p.weights), 0.1*at.x)
 }
 
 // free returns the variance of a share's time without its tile. k has the covariances of the share with the cells; free

@@ -198,3 +198,42 @@ func TestShapeKnowsWhereACurveFalls(t *testing.T) {
 		}
 	}
 }
+
+// Other ranks can make a tile probable that this rank certainly does not have. The smooth curve then explains the times,
+// although it was improbable before.
+func TestTheTimesExcludeAProbableTile(t *testing.T) {
+	times := map[float64]float64{1: 0.214, 16: 0.207, 33: 0.143, 34: 0.143, 35: 0.139, 38: 0.146, 45: 0.138, 49: 0.142}
+	e := estimated(0.02, times)
+	for _, chance := range []float64{0.5, 0.97} {
+		chances := tilePriors()
+		for i, tile := range tiles {
+			if chances[i] *= 1 - chance; tile.rounds && tile.period == 7 {
+				chances[i] += chance
+			}
+		}
+		f := newShape(e.cells, e.cov, &beforehand, chances, 45, nil)
+		if f == nil || f.parts[0].tile != 0 || f.jagged() {
+			t.Fatalf("tile of 7 with probability %v: got no curve, or a curve with tiles, want only the smooth curve", chance)
+		}
+		mean, _ := f.curves(256, 0)
+		for samples, want := range times {
+			if got := mean.At(samples); math.Abs(math.Log(got/want)) > 0.06 { // three standard deviations
+				t.Errorf("tile of 7 with probability %v, %v samples: got %.4f s, want %.4f as measured", chance, samples, got, want)
+			}
+		}
+	}
+}
+
+// A curve that a profile measured can be proportional down to one sample.
+func TestAProportionalCurveStaysOne(t *testing.T) {
+	f := newSpeed(Curve{{1, 0.001}, {256, 0.256}}, 0, 256).shape
+	if f.parts[0].tile != 0 || f.jagged() {
+		t.Error("got a curve with tiles, want only the smooth curve")
+	}
+	mean, _ := f.curves(256, 0)
+	for _, samples := range []float64{1, 16, 256} {
+		if got, want := mean.At(samples), 0.001*samples; math.Abs(got/want-1) > 0.01 {
+			t.Errorf("%v samples: got %.5f s, want %.5f", samples, got, want)
+		}
+	}
+}

@@ -194,8 +194,9 @@ func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (m
 	return false
 }
 
-// alike reports whether a measured share is near another one and fills the same tiles: no tile that the rank may have
-// makes their times differ by more than leastShift.
+// alike reports whether a measured share is near another one and fills the same tiles. No tile that the rank may have then
+// makes one of the two slower by more than leastShift, with its expected weight before any measurement. Nearly all pairs
+// of shares differ in some tile that rounds up, so such a tile must be more probable to count.
 func (e *speed) alike(samples float64) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool {
 		if math.Abs(math.Log(c.samples/samples)) > math.Log(gridRatio) {
@@ -207,7 +208,7 @@ func (e *speed) alike(samples float64) bool {
 				least = leastChance
 			}
 			weight, _, _ := t.weight()
-			if (e.shape == nil || e.shape.chances[i] >= least) && math.Abs(weight*(t.feature(c.samples)-t.feature(samples))) > leastShift {
+			if e.shape.chances[i] >= least && math.Abs(weight*(t.feature(c.samples)-t.feature(samples))) > leastShift {
 				return false
 			}
 		}

@@ -201,6 +201,38 @@ func TestNoTileMovesAMeasuredTime(t *testing.T) {
 	}
 }
 
+// A share near a measured one tells of the level only if no probable tile distinguishes the two.
+func TestSharesAreAlikeIfNoTileDistinguishesThem(t *testing.T) {
+	for name, test := range map[string]struct {
+		period   int
+		rounds   bool
+		chance   float64
+		measured float64
+		samples  float64
+		want     bool
+	}{
+		"no tile":                            {0, false, 1, 9, 8, true},
+		"far away":                           {0, false, 1, 9, 5, false},
+		"only one fills the aligned tile":    {8, false, 0.01, 9, 8, false},
+		"none fills the aligned tile":        {8, false, 0.01, 9, 10, true},
+		"an improbable aligned tile":         {8, false, 0.003, 9, 8, true},
+		"the next tile that rounds up":       {8, true, 0.9, 9, 8, false},
+		"the same large tile that rounds up": {16, true, 0.9, 60, 62, true},
+		"an improbable tile that rounds up":  {8, true, 0.01, 9, 8, true},
+	} {
+		e := estimated(0.02, map[float64]float64{test.measured: 0.1})
+		e.shape = &shape{chances: make(tileBelief, len(tiles))}
+		for i, tile := range tiles {
+			if tile.period == test.period && tile.rounds == test.rounds {
+				e.shape.chances[i] = test.chance
+			}
+		}
+		if got := e.alike(test.samples); got != test.want {
+			t.Errorf("%s: %v and %v samples: got alike %v, want %v", name, test.measured, test.samples, got, test.want)
+		}
+	}
+}
+
 func TestNoTilesAreSeenInALine(t *testing.T) {
 	for seed := range uint64(20) {
 		k := &source{r: rand.New(rand.NewPCG(seed, 5)), curve: sloped, level: steady, noise: 0.05}
