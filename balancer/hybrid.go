@@ -348,7 +348,7 @@ func (h *hybrid) follows(rank int, share float64) bool {
 func (c Curve) times(factor float64) Curve {
 	out := slices.Clone(c)
 	for i := range out {
-		out[i].Seconds = min(out[i].Seconds*factor, mostSeconds)
+		out[i].Seconds = min(out[i].Seconds*factor, MostSeconds)
 	}
 	return out
 }

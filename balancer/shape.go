@@ -136,7 +136,7 @@ func (f *shape) keep() {
 		}
 		if p := f.regress(h, f.expected[h], 0); p != nil {
 			p.valley = p.valleyOf(f.known, f.cov)
-			p.chance *= exp(-min(f.misfit(p, f.cov), 600))
+			p.chance *= exp(-min(f.misfit(p), 600))
 			f.parts = append(f.parts, *p)
 			sum += p.chance
 		}
@@ -261,7 +261,7 @@ func (f *shape) regress(h int, bend, sigmas float64) *part {
 // misfit returns by how much the measured times reduce the log probability of a curve that rises on both sides of its
 // valley: half the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise
 // and fall again become improbable.
-func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
+func (f *shape) misfit(p *part) (log float64) {
 	n := len(f.cells)
 	order, k := make([]int, n), make([]float64, n)
 	for i := range order {
@@ -278,7 +278,7 @@ func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
 	bases.settle(lowest)
 	for j, i := range order {
 		off := math.Log(bases[j].Seconds / p.plain(f.cells[i].samples) / f.times[i])
-		log += off * off / (2 * cov[i][i])
+		log += off * off / (2 * f.cov[i][i])
 	}
 	return log
 }

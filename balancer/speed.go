@@ -94,7 +94,7 @@ func (e *speed) loosen(variance float64) {
 
 // move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *speed) move(by, variance float64) {
-	highest := math.Log(mostSeconds)
+	highest := math.Log(MostSeconds)
 	for i := range e.cells {
 		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
 	}

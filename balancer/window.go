@@ -125,12 +125,12 @@ func at(values []float64, rank int) float64 {
 	return values[rank]
 }
 
-// leastSeconds and mostSeconds limit the times that count as measurements; a clock that jumps gives other values.
-const leastSeconds, mostSeconds = 1e-9, 1e9
+// leastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other values.
+const leastSeconds, MostSeconds = 1e-9, 1e9
 
 // valid returns seconds, or NaN if it is not a measurement.
 func valid(seconds float64) float64 {
-	if !(seconds >= leastSeconds && seconds <= mostSeconds) {
+	if !(seconds >= leastSeconds && seconds <= MostSeconds) {
 		return math.NaN()
 	}
 	return seconds

@@ -142,9 +142,6 @@ func WriteCurves(w io.Writer, curves []balancer.Curve) error {
 	return err
 }
 
-// mostSeconds is the longest time of a step: policies ignore longer ones.
-const mostSeconds = 1e9
-
 // checkCurves reports curves that no device can have, such as a curve with a time of 0.
 func checkCurves(curves []balancer.Curve) error {
 	if len(curves) == 0 {
@@ -155,8 +152,8 @@ func checkCurves(curves []balancer.Curve) error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		for i, p := range c {
-			if p.Seconds == 0 || p.Seconds > mostSeconds {
-				return fmt.Errorf("rank %d: point %d: got %v s, want more than 0 and at most %v s", rank, i, p.Seconds, mostSeconds)
+			if p.Seconds == 0 || p.Seconds > balancer.MostSeconds {
+				return fmt.Errorf("rank %d: point %d: got %v s, want more than 0 and at most %v s", rank, i, p.Seconds, balancer.MostSeconds)
 			}
 		}
 	}
