@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -112,6 +113,15 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 // Worth is the value of a rank for the group.
 type Worth struct {
 	With, Without float64 // s with the best shares; +Inf if the other ranks cannot hold the batch
+}
+
+// Loss returns by how much a step gets longer without the rank, as a fraction of the step. exposed is the time of a step
+// in which ranks only communicate, s; NaN means unknown and counts as 0. It is assumed to be equal without the rank.
+func (w Worth) Loss(exposed float64) float64 {
+	if math.IsNaN(exposed) {
+		exposed = 0
+	}
+	return (w.Without - w.With) / (w.With + exposed)
 }
 
 // Marginal returns the worth of every rank: it compares the best step with the rank and the best step without the rank.

@@ -46,10 +46,13 @@ const (
 
 // Curves before and between the measured shares.
 const (
-	priorFixed    = 0.15 // fraction of a rank's time that does not depend on its share, if only one share is known,
-	lineSigma     = 0.3  // and the standard deviation of this part, and of the slope
-	shapeError    = 0.03 // standard deviation of the log of a time between runs, and between devices of one type
-	unknownHeight = 1.0  // variance of the log of the height of a curve from an earlier run
+	priorFixed = 0.15 // fraction of a rank's time that does not depend on its share, if only one share is known,
+	lineSigma  = 0.3  // and the standard deviation of this part, and of the slope
+	shapeError = 0.03 // standard deviation of the log of a time between runs, and between devices of one type
+	// Log: least standard deviation of the levels of devices of one type. Larger: noise makes one of many equal ranks look
+	// slow. Smaller: differences below the noise are found later.
+	levelSpread   = 0.01
+	unknownHeight = 1.0 // variance of the log of the height of a curve from an earlier run
 	// Times the distance to the nearest measured share, log: surprise of a new share that is no evidence about other
 	// ranks.
 	unknownShape = 0.75
@@ -106,14 +109,15 @@ const (
 
 // Limits that keep a decision fast. Larger values change the shares little.
 const (
-	mostShares = 24   // measured shares that a rank remembers
-	lenders    = 3    // ranks of a type that lend measured shares
-	mostLent   = 6    // measured shares of lenders that the curve of a rank uses
-	mostParts  = 4    // hypotheses of tiles that a prediction uses
-	everyShare = 4096 // samples up to which a curve with tiles has every share
-	gridRatio  = 1.25 // ratio of shares near each other, and of neighbouring points of a curve in the reach of a decision,
-	farRatio   = 2.0  // and beyond
-	manyRanks  = 64   // with more ranks, each curve is fitted only once in drawnEvery windows
-	drawnEvery = 8    // windows
-	leastPlain = 0.05 // least fraction of a time that remains without its tile
+	mostShares    = 24    // measured shares that a rank remembers
+	lenders       = 3     // ranks of a type that lend measured shares
+	mostLent      = 6     // measured shares of lenders that the curve of a rank uses
+	mostParts     = 4     // hypotheses of tiles that a prediction uses
+	everyShare    = 4096  // samples up to which a curve with tiles has every share
+	gridRatio     = 1.25  // ratio of shares near each other, and of neighbouring points of a curve in the reach of a decision,
+	farRatio      = 2.0   // and beyond
+	manyRanks     = 64    // with more ranks, each curve is fitted only once in drawnEvery windows
+	drawnEvery    = 8     // windows
+	leastVariance = 1e-12 // of a log or a relative time: avoids a division by 0
+	leastPlain    = 0.05  // least fraction of a time that remains without its tile
 )

@@ -157,6 +157,14 @@ func TestMarginalSaysWhatARankIsWorth(t *testing.T) {
 	}
 }
 
+func TestLossCountsCommunication(t *testing.T) {
+	for _, test := range []struct{ exposed, want float64 }{{math.NaN(), 1}, {0, 1}, {1, 0.5}} {
+		if got := (Worth{With: 1, Without: 2}).Loss(test.exposed); got != test.want {
+			t.Errorf("1 s with the rank, 2 s without it, %v s of communication: got %v, want %v", test.exposed, got, test.want)
+		}
+	}
+}
+
 func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
 	perSample := func(seconds float64) Curve { return Curve{{1, seconds}, {400, 400 * seconds}} }
 	curves := []Curve{perSample(0.001), perSample(0.001), perSample(0.004)}

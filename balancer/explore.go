@@ -37,10 +37,10 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 // confirm measures earlier shares of ranks again whose time at a new share was far from their curve. The difference
 // comes from the shape of the curve or from the level, and only a known share distinguishes the two. The shares make
 // the step at most probeCost slower. The result is nil if no rank needs this, or if the best shares already distinguish
-// the two.
-func (h *hybrid) confirm(batch Batch, from, best []int) []int {
+// the two; otherwise rank is one that gets an earlier share.
+func (h *hybrid) confirm(batch Batch, from, best []int) (next []int, rank int) {
 	batch.Limits, batch.least = batch.limits(len(from)), slices.Clone(batch.least)
-	found := false
+	rank = -1
 	for r, e := range h.ranks {
 		if e.surprise == 0 || e.asked || from[r] == 0 {
 			continue
@@ -54,21 +54,20 @@ func (h *hybrid) confirm(batch Batch, from, best []int) []int {
 		}
 		if share > 0 && nearest > 0 && share <= batch.Limits[r] {
 			batch.Limits[r], batch.least[r] = share, share
-			found = true
+			rank = r
 		}
 	}
-	if !found {
-		return nil
+	if rank < 0 {
+		return nil, -1
 	}
-	next := h.solved(batch, h.curves, from)
-	if next == nil {
-		return nil
+	if next = h.solved(batch, h.curves, from); next == nil {
+		return nil, -1
 	}
 	now, _ := Slowest(h.curves, from)
 	if then, _ := Slowest(h.curves, next); then > now*(1+probeCost) {
-		return nil
+		return nil, -1
 	}
-	return next
+	return next, rank
 }
 
 // windowsLeft returns the number of windows in which better shares pay: the remaining windows of the run, or the number
@@ -210,7 +209,7 @@ func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l le
 	for r, e := range h.ranks {
 		if from[r] > 0 && e.shape != nil && e.shape.chances[tile] >= leastAdopt {
 			if c := e.shape.under(tile, sigmas, h.most[r]); c != nil {
-				l.curves[r], l.asked[r] = c, true
+				l.curves[r], l.asked[r] = c.times(h.shrunk[r]), true
 				l.chance, ranks = l.chance+e.shape.chances[tile], ranks+1
 			}
 		}
@@ -343,7 +342,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 				off[i].Seconds = mean[i].Seconds
 			}
 		}
-		hoped[r] = off
+		hoped[r] = off.times(h.shrunk[r])
 	}
 	best := h.solved(batch, hoped, from)
 	if best == nil {

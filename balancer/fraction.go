@@ -7,7 +7,11 @@ import (
 
 // Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval holds if the curves of the policy and
 // their standard errors are right. NaN: unknown.
-type Fraction struct{ Value, Low, High float64 }
+type Fraction struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
 
 // unknownFraction returns the fraction of a policy without curves.
 func unknownFraction() Fraction { return Fraction{math.NaN(), math.NaN(), math.NaN()} }

@@ -24,10 +24,11 @@ type hybrid struct {
 	lenders [][]int // by rank: ranks of the same type whose measurements it uses
 	bends   belief  // belief in the bends of all curves
 
-	curves  []Curve // expected times; a rank without measurements takes no time
-	sure    []Curve // expected times plus a margin, for the choice of shares
-	benched []int   // by rank: decisions without samples; 0: the rank has samples
-	recall  []int   // decisions after which an excluded rank is tried again
+	curves  []Curve   // expected times; a rank without measurements takes no time
+	sure    []Curve   // expected times plus a margin, for the choice of shares
+	shrunk  []float64 // by rank: factor of shrink on its curves
+	benched []int     // by rank: decisions without samples; 0: the rank has samples
+	recall  []int     // decisions after which an excluded rank is tried again
 
 	informed  bool // scores, or curves of all ranks, gave the first shares
 	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
@@ -46,7 +47,7 @@ type hybrid struct {
 
 func newHybrid(o Options) (Policy, error) {
 	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
-		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -302,20 +303,20 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 				return r
 			}
 			h.curves[r], h.sure[r] = e.shape.curves(h.most[r], sigmas)
+			h.shrunk[r] = 1
 			e.drawn = math.NaN()
 			if e.current >= 0 && e.trend == 0 {
 				e.drawn = e.cells[e.current].log
 			}
 		}
 		if e.trend != 0 { // as of the middle of the next window
-			ahead := exp(e.trend * (boundarySteps + float64(h.opts.Interval)/2))
-			h.curves[r] = h.curves[r].times(ahead)
-			h.sure[r] = h.sure[r].times(ahead)
+			h.scale(r, exp(e.trend*(boundarySteps+float64(h.opts.Interval)/2)))
 		}
 		if d.Shares[r] > 0 {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), e.shape.sigma(b0)
 		}
 	}
+	h.shrink(d)
 	h.pool()
 	return -1
 }
@@ -330,18 +331,23 @@ func (h *hybrid) follows(rank int, share float64) bool {
 		len(f.known) < len(e.cells) || !slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
 		return false
 	}
-	moved := exp(e.cells[e.current].log - e.drawn)
+	moved := exp(e.cells[e.current].log-e.drawn) / h.shrunk[rank]
 	if !(moved > 0.9 && moved < 1.1) {
 		return false
 	}
-	e.drawn = e.cells[e.current].log
+	e.drawn, h.shrunk[rank] = e.cells[e.current].log, 1
+	h.scale(rank, moved)
+	return true
+}
+
+// scale multiplies the times of a rank's curves by a factor.
+func (h *hybrid) scale(rank int, factor float64) {
 	one := &h.curves[rank][0] == &h.sure[rank][0]
-	if h.curves[rank] = h.curves[rank].times(moved); one {
+	if h.curves[rank] = h.curves[rank].times(factor); one {
 		h.sure[rank] = h.curves[rank]
 	} else {
-		h.sure[rank] = h.sure[rank].times(moved)
+		h.sure[rank] = h.sure[rank].times(factor)
 	}
-	return true
 }
 
 // times returns the curve with its times multiplied by a factor.
@@ -392,9 +398,9 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	if h.recalls(d, best) {
 		return best, "an excluded rank gets samples again, to measure its speed"
 	}
-	if next := h.confirm(batch, d.Shares, best); next != nil {
+	if next, rank := h.confirm(batch, d.Shares, best); next != nil {
 		h.probing = true
-		return next, "a rank gets an earlier share again, to check whether its speed has changed"
+		return next, fmt.Sprintf("rank %d gets an earlier share again, to check whether its speed has changed", rank)
 	}
 	g := h.gain(d.Shares, best)
 	h.calm++
@@ -409,7 +415,8 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	default:
 		g.reason = fmt.Sprintf("a change of shares would save %.2f %%, less than the change costs", 100*g.fraction)
 	}
-	if h.opts.Objective == Time && h.calm >= h.patience {
+	// The first window has one step, which shows neither noise nor differences of the ranks.
+	if h.opts.Objective == Time && h.calm >= h.patience && h.decisions > 1 {
 		now, _ := Slowest(h.sure, d.Shares)
 		if next, reason := h.explore(batch, d.Shares, now); next != nil {
 			h.calm, h.probing = 0, true

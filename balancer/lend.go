@@ -125,3 +125,49 @@ func (e *speed) now(samples float64) (value, variance float64) {
 	was, _ := e.shape.log(nearest.samples)
 	return value + nearest.log - was, variance
 }
+
+// shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
+// whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the standard
+// deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least levelSpread.
+func (h *hybrid) shrink(d *Decision) {
+	for _, group := range h.kin {
+		var ranks []int
+		var shares []float64
+		for _, r := range group {
+			if h.ranks[r].known && d.Shares[r] > 0 {
+				ranks, shares = append(ranks, r), append(shares, float64(d.Shares[r]))
+			}
+		}
+		if len(ranks) < 2 {
+			continue
+		}
+		at := median(shares) // the share at which the ranks are compared
+		levels, variances := make([]float64, len(ranks)), make([]float64, len(ranks))
+		var weights, squares, mean float64
+		for i, r := range ranks {
+			levels[i] = math.Log(h.curves[r].At(at))
+			_, variances[i] = h.ranks[r].shape.log(at)
+			w := 1 / max(variances[i], leastVariance)
+			weights, squares, mean = weights+w, squares+w*w, mean+w*levels[i]
+		}
+		mean /= weights
+		excess := float64(1 - len(ranks)) // of the spread of the levels over that of noise
+		for i, level := range levels {
+			excess += square(level-mean) / max(variances[i], leastVariance)
+		}
+		spread := max(excess/(weights-squares/weights), square(levelSpread)) // tau²
+		weights, mean = 0, 0
+		for i, level := range levels {
+			w := 1 / (variances[i] + spread)
+			weights, mean = weights+w, mean+w*level
+		}
+		mean /= weights
+		for i, r := range ranks {
+			// Only the error of the time at the share in use is one of the level.
+			v := min(square(d.Ranks[r].Error/d.Ranks[r].Fitted), variances[i])
+			h.shrunk[r] = exp(v / (variances[i] + spread) * (mean - levels[i]))
+			h.scale(r, h.shrunk[r])
+			d.Ranks[r].Fitted *= h.shrunk[r]
+		}
+	}
+}

@@ -275,7 +275,7 @@ func (f *shape) misfit(p *part) (log float64) {
 			lowest = j
 		}
 	}
-	bases.settle(lowest)
+	bases.settle(lowest, func(j int) float64 { return f.cov[order[j]][order[j]] * square(f.times[order[j]]) })
 	for j, i := range order {
 		off := math.Log(bases[j].Seconds / p.plain(f.cells[i].samples) / f.times[i])
 		log += off * off / (2 * f.cov[i][i])
@@ -482,7 +482,10 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 				spreads[i][j] = Point{at.samples, f.free(p, at, k)}
 			}
 		}
-		bases[i].settle(knotOf(knots, p.valley))
+		bases[i].settle(knotOf(knots, p.valley), func(j int) float64 {
+			f.base(p, knots[j], k)
+			return f.free(p, knots[j], k)
+		})
 	}
 	var shares []float64
 	if f.jagged() {
@@ -521,7 +524,10 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 		return mean, mean
 	}
 	if !f.jagged() && (sigmas > 0 || f.parts[0].valley == 0) {
-		off.settle(knotOf(knots, f.parts[0].valley))
+		off.settle(knotOf(knots, f.parts[0].valley), func(j int) float64 {
+			f.base(&f.parts[0], knots[j], k)
+			return f.free(&f.parts[0], knots[j], k)
+		})
 	}
 	return mean, off
 }

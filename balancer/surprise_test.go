@@ -58,11 +58,11 @@ func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 		e := h.ranks[0]
 		e.surprise, e.since = 0.5, 0
 		now := []int{64, 64}
-		next := h.confirm(h.reach(), now, now)
-		if asks := next != nil; asks != test.asks || asks && next[0] != test.earlier {
+		next, rank := h.confirm(h.reach(), now, now)
+		if asks := next != nil; asks != test.asks || asks && (next[0] != test.earlier || rank != 0) {
 			t.Errorf("%s: got %v, want %d samples for rank 0: %v", name, next, test.earlier, test.asks)
 		}
-		if again := h.confirm(h.reach(), now, now); again != nil {
+		if again, _ := h.confirm(h.reach(), now, now); again != nil {
 			t.Errorf("%s: got %v a second time, want one question for each surprise", name, again)
 		}
 	}

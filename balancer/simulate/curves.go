@@ -87,13 +87,24 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 			byRank[rank] = append(byRank[rank], p)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		faults = append(faults, fmt.Errorf("line %d: got more than %d bytes, want %s", n, bufio.MaxScanTokenSize, header))
+	} else if err != nil {
 		faults = append(faults, fmt.Errorf("line %d: %w", n, err))
 	}
 	if len(faults) == 0 && len(byRank) == 0 {
 		return nil, fmt.Errorf("no points: want lines of %s", header)
 	}
 	return byRank, errors.Join(faults...)
+}
+
+// quoted quotes a text for an error, and shortens it.
+func quoted(text string) string {
+	const most = 60
+	if runes := []rune(text); len(runes) > most {
+		return fmt.Sprintf("%q… (%d bytes)", string(runes[:most]), len(text))
+	}
+	return strconv.Quote(text)
 }
 
 // isHeader reports whether the first line names columns: it has several fields, none of which is a number.
@@ -107,20 +118,20 @@ func isHeader(line string) bool {
 func parsePoint(text string) (rank int, p balancer.Point, err error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 3 {
-		return 0, p, fmt.Errorf("got %q, want %s", text, header)
+		return 0, p, fmt.Errorf("got %s, want %s", quoted(text), header)
 	}
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
 	const mostRanks = 1 << 20
 	if rank, err = strconv.Atoi(fields[0]); err != nil || rank < 0 || rank >= mostRanks {
-		return 0, p, fmt.Errorf("rank: got %q, want an integer from 0 to %d", fields[0], mostRanks-1)
+		return 0, p, fmt.Errorf("rank: got %s, want an integer from 0 to %d", quoted(fields[0]), mostRanks-1)
 	}
 	if p.Samples, err = strconv.ParseFloat(fields[1], 64); err != nil || !(p.Samples > 0) || math.IsInf(p.Samples, 0) {
-		return 0, p, fmt.Errorf("batch: got %q, want a finite number above 0", fields[1])
+		return 0, p, fmt.Errorf("batch: got %s, want a finite number above 0", quoted(fields[1]))
 	}
-	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) {
-		return 0, p, fmt.Errorf("seconds: got %q, want a finite number above 0", fields[2])
+	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds > 0) || p.Seconds > balancer.MostSeconds {
+		return 0, p, fmt.Errorf("seconds: got %s, want a number above 0 and at most %v", quoted(fields[2]), balancer.MostSeconds)
 	}
 	return rank, p, nil
 }

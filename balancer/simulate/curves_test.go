@@ -55,14 +55,16 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"a batch of NaN", "0,NaN,1\n", `line 1: batch: got "NaN", want a finite number above 0`},
 		{"an endless batch", "0,inf,1\n", `line 1: batch: got "inf", want a finite number above 0`},
 		{"a batch beyond floats", "0,1e999,1\n", `line 1: batch: got "1e999", want a finite number above 0`},
-		{"a negative time", "0,1,-1\n", `line 1: seconds: got "-1", want a finite number above 0`},
-		{"no time", "0,1,\n", `line 1: seconds: got "", want a finite number above 0`},
-		{"all faults at once", "0,1,x\n\n0,2,1\nx,1,1\n", "line 1: seconds: got \"x\", want a finite number above 0\nline 4: rank: got \"x\", want an integer from 0 to 1048575"},
+		{"a negative time", "0,1,-1\n", `line 1: seconds: got "-1", want a number above 0 and at most 1e+09`},
+		{"no time", "0,1,\n", `line 1: seconds: got "", want a number above 0 and at most 1e+09`},
+		{"a time of 40 years", "0,1,1.2e9\n", `line 1: seconds: got "1.2e9", want a number above 0 and at most 1e+09`},
+		{"a long line", strings.Repeat("x", 100) + "\n", `line 1: got "` + strings.Repeat("x", 60) + `"… (100 bytes), want rank,batch,seconds`},
+		{"all faults at once", "0,1,x\n\n0,2,1\nx,1,1\n", "line 1: seconds: got \"x\", want a number above 0 and at most 1e+09\nline 4: rank: got \"x\", want an integer from 0 to 1048575"},
 		{"ten faults of many", strings.Repeat("x\n", 50), strings.TrimSuffix(strings.Repeat("line N: got \"x\", want rank,batch,seconds\n", 10), "\n")},
 		{"a gap", "0,1,1\n2,1,1\n", "rank 1 has no points: got 2 ranks, want ranks numbered from 0 without gaps"},
 		{"no rank 0", "1,1,1\n", "rank 0 has no points: got 1 ranks, want ranks numbered from 0 without gaps"},
 		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0: got batch 1 a second time (first in line 1), want each batch once"},
-		{"a line without end", "# " + strings.Repeat("x", 1<<17), "line 1: bufio.Scanner: token too long"},
+		{"a line without end", "# " + strings.Repeat("x", 1<<17), "line 1: got more than 65536 bytes, want rank,batch,seconds"},
 	}
 	for _, test := range tests {
 		curves, warnings, err := simulate.ReadCurves(strings.NewReader(test.text))

@@ -37,11 +37,13 @@ type Result struct {
 	OracleSeconds float64 `json:"oracle_step_seconds"`
 	ShareOfOracle float64 `json:"share_of_oracle"`
 	// The first step, and means over all steps and over the last quarter of them.
-	StartShareOfOracle       float64  `json:"start_share_of_oracle"`
-	MeanShareOfOracle        float64  `json:"mean_share_of_oracle"`
-	LastQuarterShareOfOracle float64  `json:"last_quarter_share_of_oracle"`
-	Rebalances               int      `json:"rebalances"`
-	History                  []Change `json:"history"`
+	StartShareOfOracle       float64 `json:"start_share_of_oracle"`
+	MeanShareOfOracle        float64 `json:"mean_share_of_oracle"`
+	LastQuarterShareOfOracle float64 `json:"last_quarter_share_of_oracle"`
+	Rebalances               int     `json:"rebalances"`
+	// Estimate is what the policy estimated in its last decision, from the measured times; nil: it does not estimate.
+	Estimate *balancer.Fraction `json:"estimate_share_of_oracle"`
+	History  []Change           `json:"history"`
 	// Track is the fraction of the oracle in each step.
 	Track []float64 `json:"-"`
 	// Windows has the decisions of a policy that estimates its fraction of the oracle.
@@ -119,6 +121,9 @@ func Run(o Options) (*Result, error) {
 		r.Rebalances++
 		r.History = append(r.History, Change{Step: s + 1, Shares: shares, ShareOfOracle: world.share(shares), Reason: d.Reason})
 	}
+	if n := len(r.Windows); n > 0 {
+		r.Estimate = &r.Windows[n-1].Estimate
+	}
 	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
 	r.StepSeconds, _ = balancer.Slowest(world.curves, shares)
 	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track), mean(r.Track[3*len(r.Track)/4:])
@@ -141,6 +146,16 @@ func Limits(curves []balancer.Curve) []int {
 		}
 	}
 	return limits
+}
+
+// Types returns a type of device for each rank: ranks with equal curves have one type.
+func Types(curves []balancer.Curve) []string {
+	types := make([]string, len(curves))
+	for r, c := range curves {
+		first := slices.IndexFunc(curves, func(o balancer.Curve) bool { return slices.Equal(o, c) })
+		types[r] = fmt.Sprintf("type of rank %d", first)
+	}
+	return types
 }
 
 // MostNoise is the largest standard deviation of the logarithm of a time: at this value, a typical factor between two

@@ -34,6 +34,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{[]string{"--policy", "best"}, `--policy: got "best", want none, proportional, dynamic, hybrid`},
 		{[]string{"--scores", "1,2,3"}, "--scores: got 3 values, want 2"},
 		{[]string{"--scores", "1,-2"}, "score of rank 1: got -2"},
+		{[]string{"--scores", "4, 2"}, `--scores: got "4, 2", want numbers, separated by commas without spaces`},
 		{[]string{"--curves", os.DevNull}, "want a regular file"},
 	} {
 		o := execute(append([]string{"balance", "simulate", "--curves", file, "--global-batch", "200"}, test.args...))
@@ -105,5 +106,27 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 	}
 	if r.Rebalances != 0 || len(r.History) != 0 || r.Shares[0] != 100 || r.ShareOfOracle != r.StartShareOfOracle {
 		t.Errorf("got %+v, want the equal shares of the only step", r)
+	}
+}
+
+// The estimate of the policy stands next to the truth. A policy without curves has none.
+func TestSimulateShowsTheEstimate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.csv")
+	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200"}
+	if o := execute(args); !strings.Contains(o.stdout, "estimate of the policy, from measured times: ") {
+		t.Errorf("hybrid: got %q, want its estimate", o.stdout)
+	}
+	for policy, estimates := range map[string]bool{"hybrid": true, "dynamic": false} {
+		o := execute(append(args, "--json", "--policy", policy))
+		var r simulate.Result
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.Estimate; (e != nil) != estimates || e != nil && (e.Low > e.Value || e.Value > e.High || e.Value < 0.9) {
+			t.Errorf("%s: got estimate %+v, want one: %v", policy, e, estimates)
+		}
 	}
 }

@@ -81,6 +81,22 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// A command that refuses -c and --set does not list them.
+func TestHelpHidesRefusedFlags(t *testing.T) {
+	for _, test := range []struct {
+		args  []string
+		lists bool
+	}{
+		{[]string{"balance", "simulate", "--help"}, false},
+		{[]string{"help", "status"}, false},
+		{[]string{"balance", "compare", "--help"}, true},
+	} {
+		if got := execute(test.args).stdout; strings.Contains(got, "--config FILE") != test.lists || !strings.Contains(got, "--log-level") {
+			t.Errorf("%v: got %q, want --log-level, and --config: %v", test.args, got, test.lists)
+		}
+	}
+}
+
 func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 	file := clitest.WriteConfig(t, "[train]\nepochs = -1\n")
 	for _, c := range []struct {
@@ -89,6 +105,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 	}{
 		{[]string{"tarin"}, `unknown command "tarin" for "hetero-train"; nearest: train`},
 		{[]string{"configs/resnet50.toml"}, "given with -c FILE"},
+		{[]string{"balance", "simulat", "--curves", "x.csv"}, `unknown command "simulat" for "hetero-train balance"; nearest: simulate`},
 		{[]string{"config", "shwo"}, `unknown command "shwo" for "hetero-train config"`},
 		{[]string{"version", "now"}, `takes no arguments, got "now"`},
 		{[]string{"completion", "dos"}, `unknown command "dos"`},

@@ -92,8 +92,11 @@ func newRoot(a *cli.App) *cobra.Command {
 	}
 	root.SetOut(a.Env.Stdout)
 	root.SetErr(a.Env.Stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Usagef("%w%s; %s --help lists the flags", cli.FlagError(err), cli.NearestFlag(cmd, err), cmd.CommandPath())
+	root.SetFlagErrorFunc(cli.FlagError)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cli.HideRefused(cmd)
+		help(cmd, args)
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()

@@ -61,6 +61,16 @@ func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	return cmd
 }
 
+// HideRefused hides the flags -c and --set from the help of a command that reads no configuration.
+func HideRefused(cmd *cobra.Command) {
+	if cmd.Annotations[Unconfigured] == "" {
+		return
+	}
+	for _, name := range []string{"config", "set"} {
+		cmd.InheritedFlags().Lookup(name).Hidden = true
+	}
+}
+
 // NoArguments returns an error if arguments remain after flags and subcommands.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -79,9 +89,9 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s", text)
 }
 
-// NearestFlag returns "; nearest: --FLAG" for the error of an unknown flag. It returns "" if no flag of the command is
+// nearestFlag returns "; nearest: --FLAG" for the error of an unknown flag. It returns "" if no flag of the command is
 // similar.
-func NearestFlag(cmd *cobra.Command, err error) string {
+func nearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
@@ -98,15 +108,24 @@ func NearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// FlagError states which value a flag wants, instead of the error of package strconv. Other errors are unchanged.
-func FlagError(err error) error {
+// FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the error
+// names this argument instead.
+func FlagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return NoArguments(cmd, args)
+	}
+	return exit.Usagef("%w%s; %s --help lists the flags", wanted(err), nearestFlag(cmd, err), cmd.CommandPath())
+}
+
+// wanted states which value a flag wants, instead of the error of package strconv. Other errors are unchanged.
+func wanted(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	if !errors.As(err, &invalid) || !errors.As(err, &number) {
 		return err
 	}
 	want := map[string]string{"bool": "true or false", "int": "an integer", "int64": "an integer", "uint64": "an integer of at least 0",
-		"float64": "a number", "float64Slice": "numbers"}[invalid.GetFlag().Value.Type()]
+		"float64": "a number", "float64Slice": "numbers, separated by commas without spaces"}[invalid.GetFlag().Value.Type()]
 	if want == "" {
 		return err
 	}

@@ -224,7 +224,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		own := d.Ranks[rank].Seconds
 		value := ""
 		if worth != nil {
-			value = show.Figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
+			value = show.Figure("%+.1f %%", 100*worth[rank].Loss(d.Lost.Communication))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, show.Figure("%.0f", 100*d.Ranks[rank].Utilization), show.Figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
 			show.Figure("%.0f", float64(d.Shares[rank])*accumulation/own), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
@@ -234,7 +234,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	if !math.IsNaN(d.Oracle) && !r.defined {
 		r.defined = true
 		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
-			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n")
+			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n" +
+			"imbalance in %: difference between the longest and the shortest busy time, of the longest; imbalance in ms: time that the best shares would save\n")
 	}
 	return text.String()
 }

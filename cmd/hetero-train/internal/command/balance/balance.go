@@ -25,7 +25,8 @@ Each line of the CSV file is a point of a curve: rank,batch,seconds. Between two
 point it is flat. The last point of a curve is the largest batch that fits into the memory of the rank.
 
 The policy starts with equal shares, or with shares in proportion to --scores. It sees only measured times, which are the times of
-the curves with lognormal noise. The simulation has no communication time. The output shows times without noise.
+the curves with lognormal noise. It knows which ranks have equal curves, because in a training it knows which ranks have the same
+type of device. The simulation has no communication time. The output shows times without noise.
 
 The oracle is the best division of the batch. The column "of the oracle" is the oracle's step time divided by the step time of the
 current shares.`
@@ -140,12 +141,17 @@ func (f *simulateFlags) run(a *cli.App) error {
 	if err := f.readCurves(a); err != nil {
 		return err
 	}
+	f.Knows = func(o *balancer.Options) {
+		o.Types = simulate.Types(f.Curves)
+		if len(f.scores) > 0 {
+			o.Scores = f.scores
+		}
+	}
 	switch {
 	case len(f.scores) > 0:
 		if len(f.scores) != len(f.Curves) {
-			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one per rank of the curves", len(f.scores), len(f.Curves))
+			return exit.Usagef("balance simulate: --scores: got %s, want %d, one per rank of the curves", show.Count(len(f.scores), "value"), len(f.Curves))
 		}
-		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
 		if f.Policy == "none" {
 			a.WarnOf("policy none ignores --scores: its shares are equal")
 		}
@@ -168,10 +174,13 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 	for _, h := range r.History {
 		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %v | %s\n", h.Step, 100*h.ShareOfOracle, h.Shares, h.Reason)
 	}
-	fmt.Fprintf(&b, "%s: %d rebalances in %d steps | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
-		f.Policy, r.Rebalances, f.Steps, r.Shares, r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
+	fmt.Fprintf(&b, "%s: %s in %s | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
+		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), r.Shares, r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
 	fmt.Fprintf(&b, "of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
 		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
+	if e := r.Estimate; e != nil {
+		fmt.Fprintf(&b, "estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n", 100*e.Value, 100*e.Low, 100*e.High)
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }

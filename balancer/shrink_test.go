@@ -1,0 +1,84 @@
+package balancer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// shrunkBy plays ranks of one type with 64 samples each. It returns the times of their curves before and after shrink, s.
+func shrunkBy(t *testing.T, levels []float64, noise float64, windows int) (before, after []float64) {
+	t.Helper()
+	o := Options{Batch: Batch{Total: 64 * len(levels)}, Ranks: len(levels), Types: slices.Repeat([]string{"one"}, len(levels))}
+	h := mustNew(t, "hybrid", o).(*hybrid)
+	shares := slices.Repeat([]int{64}, len(levels))
+	d := &Decision{Shares: shares, Explanation: Explanation{Ranks: make([]RankView, len(levels))}}
+	for r, e := range h.ranks {
+		e.noise = square(noise)
+		play(e, &source{r: rand.New(rand.NewPCG(uint64(r), 7)), curve: sloped, level: func(int) float64 { return levels[r] }, noise: noise},
+			slices.Repeat([]int{64}, windows)...)
+		h.curves[r], h.sure[r] = e.shape.curves(h.most[r], 0)
+		before = append(before, h.curves[r].At(64))
+		d.Ranks[r].Fitted, d.Ranks[r].Error = before[r], e.shape.sigma(64)
+	}
+	h.shrink(d)
+	for r := range h.ranks {
+		after = append(after, h.curves[r].At(64))
+		if d.Ranks[r].Fitted != after[r] || h.sure[r].At(64) != after[r] {
+			t.Errorf("rank %d: got a fitted time of %v s and %v s with margin, want %v s as on the curve", r, d.Ranks[r].Fitted, h.sure[r].At(64), after[r])
+		}
+	}
+	return before, after
+}
+
+// widest returns the log of the ratio of the largest value to the smallest.
+func widest(values []float64) float64 { return math.Log(slices.Max(values) / slices.Min(values)) }
+
+func TestEqualRanksOfOneTypeMoveTogether(t *testing.T) {
+	before, after := shrunkBy(t, []float64{1, 1, 1, 1, 1, 1}, 0.2, 1)
+	if widest(after) > 0.5*widest(before) {
+		t.Errorf("one window, noise of 20 %%: got times from %.1f %% apart to %.1f %%, want at most half", 100*widest(before), 100*widest(after))
+	}
+	before, after = shrunkBy(t, []float64{1, 1, 1, 1, 1, 1}, 0.01, 20)
+	if math.Abs(widest(after)-widest(before)) > 0.001 {
+		t.Errorf("20 windows, noise of 1 %%: got times from %.2f %% apart to %.2f %%, want them unchanged: they are known", 100*widest(before), 100*widest(after))
+	}
+}
+
+// A device may be slower than others of its type, for example because it is hot.
+func TestASlowRankOfATypeStaysSlow(t *testing.T) {
+	before, after := shrunkBy(t, []float64{1, 1, 1, 1.5}, 0.05, 2)
+	if moved := math.Log(before[3] / after[3]); moved > 0.02 {
+		t.Errorf("a rank at 1.5 times the time of its type: got a curve %.1f %% lower, want at most 2 %%", 100*moved)
+	}
+}
+
+func TestShrinkNeedsTwoRanksOfAType(t *testing.T) {
+	o := Options{Batch: Batch{Total: 128}, Ranks: 2, Types: []string{"one", "another"}}
+	if h := mustNew(t, "hybrid", o).(*hybrid); len(h.kin) != 0 {
+		t.Errorf("got groups %v of ranks of two types, want none", h.kin)
+	}
+}
+
+// Neighbouring times that contradict a rise get one time, and the exact one of them counts.
+func TestSettleFollowsExactTimes(t *testing.T) {
+	variances := []float64{1e-2, 1e-6, 1e-6, 1e-2, 1e-6}
+	of := func(i int) float64 { return variances[i] }
+	rising := Curve{{1, 1.2}, {2, 1}, {3, 1.1}, {4, 0.9}, {5, 1.3}}
+	rising.settle(0, of)
+	for i, want := range []float64{1, 1, 1.1, 1.1, 1.3} {
+		if got := rising[i].Seconds; math.Abs(got-want) > 1e-3 {
+			t.Errorf("rising curve, %v samples: got %.4f s, want %.4f s", rising[i].Samples, got, want)
+		}
+	}
+	valley := Curve{{1, 1}, {2, 1.2}, {3, 0.5}, {4, 0.6}, {5, 0.7}}
+	valley.settle(2, of)
+	for i, want := range []float64{1.2, 1.2, 0.5, 0.6, 0.7} {
+		if got := valley[i].Seconds; math.Abs(got-want) > 1e-3 {
+			t.Errorf("curve with a valley, %v samples: got %.4f s, want %.4f s", valley[i].Samples, got, want)
+		}
+	}
+	settled := Curve{{1, 2}, {2, 1}, {3, 1}, {4, 3}}
+	settled.settle(1, func(int) float64 { t.Error("asks for the variances of a curve that needs no change"); return 1 })
+}

@@ -1,0 +1,67 @@
+package simulate_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// equalRanks makes a cluster of equal devices, for which equal shares are the best ones. With a kink, each sample
+// beyond the equal share costs much more than the samples before.
+func equalRanks(seed uint64, kink bool, noise float64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, 47))
+	ranks := 2 + r.IntN(5)
+	share := float64(16 + r.IntN(81))
+	total := share * float64(ranks)
+	fixed := 0.02 * r.Float64()
+	curve := points(int(total), func(b float64) float64 { return fixed + 0.001*b })
+	if kink {
+		below, above := -0.3+0.5*r.Float64(), 1+3*r.Float64() // change of the time below and beyond the equal share
+		curve = balancer.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1}, {Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
+	}
+	o := simulate.Options{Policy: "hybrid", Total: int(total), Curves: slices.Repeat([]balancer.Curve{curve}, ranks), Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+	o.Knows = func(known *balancer.Options) { known.Types = simulate.Types(o.Curves) }
+	return o
+}
+
+// Nothing can be gained with equal ranks, so every change of shares costs time.
+func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		kink     bool
+		noise    float64
+		most     float64 // mean of the steps lost
+		unequals int     // of 40 runs that end more than 1 % slower than with equal shares
+	}{
+		// The curve of a kink is found by shares beyond it, and each of them costs up to a whole step.
+		{"smooth, 5 %", false, 0.05, 1.2, 1},
+		{"smooth, 20 %", false, 0.2, 6.5, 14},
+		{"kink, 5 %", true, 0.05, 3.5, 3},
+		{"kink, 20 %", true, 0.2, 14, 14},
+	} {
+		runs := 40
+		if *full {
+			runs = 400
+		}
+		sum, unequal, worst := 0.0, 0, 1.0
+		for seed := range uint64(runs) {
+			res, err := simulate.Run(equalRanks(seed, test.kink, test.noise))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += lost(res)
+			worst = min(worst, res.LastQuarterShareOfOracle)
+			if res.LastQuarterShareOfOracle < 0.99 {
+				unequal++
+			}
+		}
+		t.Logf("%s: %d runs: %.2f of 400 steps lost, %d runs end more than 1 %% slower than with equal shares, worst %.3f", test.name, runs, sum/float64(runs), unequal, worst)
+		if sum > test.most*float64(runs) || unequal*40 > test.unequals*runs {
+			t.Errorf("%s: got %.2f steps lost and %d of %d runs more than 1 %% slower than with equal shares, want at most %.1f and %d of 40",
+				test.name, sum/float64(runs), unequal, runs, test.most, test.unequals)
+		}
+	}
+}
