@@ -8,13 +8,13 @@ import (
 )
 
 // unequal makes a policy for ranks of unequal speed that has known them for some decisions, and steps with the shares that it then has.
-func unequal(b *testing.B, policy string, ranks, interval int) (Policy, []*Step) {
+func unequal(b *testing.B, policy string, ranks, interval int, types []string) (Policy, []*Step) {
 	random := rand.New(rand.NewPCG(1, 1))
 	c := newCluster(1, 0.02)
 	for range ranks {
 		c.seconds = append(c.seconds, line(0.005+0.01*random.Float64(), 0.003*math.Exp(0.5*random.NormFloat64())))
 	}
-	p, err := New(policy, Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval})
+	p, err := New(policy, Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval, Types: types})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func BenchmarkStep(b *testing.B) {
 		for _, ranks := range []int{4, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
 				const interval = 100
-				p, steps := unequal(b, policy, ranks, interval)
+				p, steps := unequal(b, policy, ranks, interval, nil)
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := range b.N {
@@ -64,16 +64,25 @@ func BenchmarkDecision(b *testing.B) {
 	for _, policy := range Policies() {
 		for _, ranks := range []int{4, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
-				p, steps := unequal(b, policy, ranks, 1)
-				p.Observe(steps[0])
-				b.ReportAllocs()
-				b.ResetTimer()
-				for i := range b.N {
-					if _, ok := p.Observe(steps[i%len(steps)]); !ok {
-						b.Fatal("no decision")
-					}
-				}
+				decide(b, policy, ranks, nil)
 			})
+		}
+	}
+	types := make([]string, 1000)
+	for r := range types {
+		types[r] = fmt.Sprint("type ", r%4)
+	}
+	b.Run("hybrid/1000 of 4 types", func(b *testing.B) { decide(b, "hybrid", len(types), types) })
+}
+
+func decide(b *testing.B, policy string, ranks int, types []string) {
+	p, steps := unequal(b, policy, ranks, 1, types)
+	p.Observe(steps[0])
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if _, ok := p.Observe(steps[i%len(steps)]); !ok {
+			b.Fatal("no decision")
 		}
 	}
 }

@@ -304,7 +304,7 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 			}
 			h.curves[r], h.sure[r] = e.shape.curves(h.most[r], sigmas)
 			h.shrunk[r] = 1
-			e.drawn = math.NaN()
+			e.drawn, e.level = math.NaN(), 0
 			if e.current >= 0 && e.trend == 0 {
 				e.drawn = e.cells[e.current].log
 			}

@@ -45,13 +45,18 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 	own := len(e.cells)
 	cells, cov := slices.Clone(e.cells), [][]float64(nil)
 	type source struct {
-		from *speed
-		at   int
-		log  float64 // shift of the lender's times to the level of the rank
-		v    float64 // variance of the shift, without the part of the rank
+		from    *speed
+		at      int
+		log     float64 // shift of the lender's times to the level of the rank
+		v       float64 // variance of the shift, without the part of the rank
+		nearest float64 // distance to the nearest known share, log
 	}
 	var sources []source
 	now := e.cells[e.current]
+	logs := make([]float64, own)
+	for i, c := range e.cells {
+		logs[i] = math.Log(c.samples)
+	}
 	for _, l := range h.lenders[rank] {
 		from := h.ranks[l]
 		if l == rank || from.shape == nil || from.current < 0 {
@@ -59,28 +64,31 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 		}
 		value, variance := from.now(now.samples)
 		for i, c := range from.cells {
-			if from.known && !slices.ContainsFunc(cells, func(o cell) bool { return o.samples == c.samples }) {
-				sources = append(sources, source{from, i, now.log - value, variance})
+			if from.known && e.cell(c.samples) < 0 {
+				at, nearest := math.Log(c.samples), math.Inf(1)
+				for _, l := range logs {
+					nearest = min(nearest, math.Abs(at-l))
+				}
+				sources = append(sources, source{from, i, now.log - value, variance, nearest})
 			}
 		}
 	}
 	var lent []source
 	for len(lent) < mostLent && len(sources) > 0 { // the share furthest from the known ones is most informative
-		best, widest := 0, -1.0
+		best := 0
 		for i, s := range sources {
-			nearest := math.Inf(1)
-			for _, c := range cells {
-				nearest = min(nearest, math.Abs(math.Log(c.samples/s.from.cells[s.at].samples)))
-			}
-			if nearest > widest {
-				best, widest = i, nearest
+			if s.nearest > sources[best].nearest {
+				best = i
 			}
 		}
 		s := sources[best]
-		if sources = slices.Delete(sources, best, best+1); widest > 0 {
-			lent = append(lent, s)
-			c := s.from.cells[s.at]
-			cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age})
+		c := s.from.cells[s.at]
+		lent = append(lent, s)
+		cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age})
+		sources = slices.DeleteFunc(sources, func(o source) bool { return o.from.cells[o.at].samples == c.samples })
+		for i := range sources {
+			away := math.Abs(math.Log(sources[i].from.cells[sources[i].at].samples / c.samples))
+			sources[i].nearest = min(sources[i].nearest, away)
 		}
 	}
 	if len(lent) == 0 {
@@ -126,6 +134,15 @@ func (e *speed) now(samples float64) (value, variance float64) {
 	return value + nearest.log - was, variance
 }
 
+// levelVariance returns the variance of the log of a share's time, as of the last fit.
+func (e *speed) levelVariance(samples float64) float64 {
+	if e.level == 0 {
+		_, v := e.shape.log(samples)
+		e.level = max(v, leastVariance)
+	}
+	return e.level
+}
+
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the standard
 // deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least levelSpread.
@@ -146,14 +163,14 @@ func (h *hybrid) shrink(d *Decision) {
 		var weights, squares, mean float64
 		for i, r := range ranks {
 			levels[i] = math.Log(h.curves[r].At(at))
-			_, variances[i] = h.ranks[r].shape.log(at)
-			w := 1 / max(variances[i], leastVariance)
+			variances[i] = h.ranks[r].levelVariance(at)
+			w := 1 / variances[i]
 			weights, squares, mean = weights+w, squares+w*w, mean+w*levels[i]
 		}
 		mean /= weights
 		excess := float64(1 - len(ranks)) // of the spread of the levels over that of noise
 		for i, level := range levels {
-			excess += square(level-mean) / max(variances[i], leastVariance)
+			excess += square(level-mean) / variances[i]
 		}
 		spread := max(excess/(weights-squares/weights), square(levelSpread)) // tau²
 		weights, mean = 0, 0

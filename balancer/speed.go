@@ -41,6 +41,7 @@ type speed struct {
 
 	shape *shape  // as of the last decision
 	drawn float64 // log of the time of the share in use, as of the last drawn curve
+	level float64 // variance of the log of the time of the share at which shrink compares the rank; 0: not yet computed
 }
 
 // cell is a measured share.

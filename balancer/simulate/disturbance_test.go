@@ -75,7 +75,7 @@ func TestHybridRecoversFromADisturbance(t *testing.T) {
 	}
 	slices.Sort(shares)
 	t.Logf("%d disturbances: median %.4f, %d below 0.98, worst %.4f of the oracle", seeds, shares[seeds/2], low, shares[0])
-	if shares[seeds/2] < 0.99 || low > 1 || shares[0] < 0.96 {
-		t.Errorf("got a median of %.4f, %d of %d runs below 0.98 and a worst run of %.4f of the oracle; want 0.99, at most 1, and 0.96", shares[seeds/2], low, seeds, shares[0])
+	if shares[seeds/2] < 0.99 || low > 1 || shares[0] < 0.97 {
+		t.Errorf("got a median of %.4f, %d of %d runs below 0.98 and a worst run of %.4f of the oracle; want 0.99, at most 1, and 0.97", shares[seeds/2], low, seeds, shares[0])
 	}
 }

@@ -162,6 +162,10 @@ func Types(curves []balancer.Curve) []string {
 // steps is 22,000.
 const MostNoise = 10.0
 
+// MostTotal is the largest batch, in samples: the time and the memory of a decision grow with the batch if a curve
+// falls or has tiles.
+const MostTotal = 1 << 24
+
 // MostSteps is the largest number of steps: a result keeps 8 bytes for each step.
 const MostSteps = 100_000_000
 
@@ -171,6 +175,9 @@ func (o *Options) check() error {
 	}
 	if !(o.Noise >= 0) || o.Noise > MostNoise {
 		return fmt.Errorf("simulate: noise: got %v, want 0 to %v", o.Noise, MostNoise)
+	}
+	if o.Total < 1 || o.Total > MostTotal {
+		return fmt.Errorf("simulate: batch: got %d samples, want 1 to %d", o.Total, MostTotal)
 	}
 	if o.Steps < 1 || o.Steps > MostSteps {
 		return fmt.Errorf("simulate: got %d steps, want 1 to %d", o.Steps, MostSteps)

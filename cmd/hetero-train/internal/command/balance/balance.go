@@ -78,8 +78,8 @@ func (f *simulateFlags) check(catalog config.Catalog) error {
 	switch {
 	case f.curves == "":
 		return exit.Usagef("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
-	case f.Total < 1:
-		return exit.Usagef("balance simulate: --global-batch: got %d samples, want at least 1", f.Total)
+	case f.Total < 1 || f.Total > simulate.MostTotal:
+		return exit.Usagef("balance simulate: --global-batch: got %d, want 1 to %d", f.Total, simulate.MostTotal)
 	case f.Steps < 1 || f.Steps > simulate.MostSteps:
 		return exit.Usagef("balance simulate: --steps: got %d, want 1 to %d", f.Steps, simulate.MostSteps)
 	case f.Interval < 1:
