@@ -60,26 +60,31 @@ type unseen struct {
 // ofOracle returns the time of a step with the best shares (then, in s) divided by the time with the shares in use,
 // both without the noise of steps. It adds exchanged, in s, to both. Each scenario draws an error for the curve of
 // every rank. The slowest rank then gives the time of the shares in use. The best shares follow the draw: ranks that
-// are slower than expected give samples to the other ranks, to first order along the slopes of the curves. The value is
-// the median of the scenarios, so that unlikely cases change only the interval.
-func ofOracle(ranks []prospect, list []unseen, then, exchanged float64) Fraction {
+// are slower than expected give samples to the other ranks, to first order along the slopes of the curves. Samples move
+// in units. The value is the median of the scenarios, so that unlikely cases change only the interval.
+func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) Fraction {
 	parts := make([]float64, scenarios)
 	random := draws(0)
 	give := gives(ranks)
 	for i := range parts {
-		slowest, oracle := 0.0, then
+		slowest, oracle, more := 0.0, then, inf // more: the shortest time of a rank with one more unit
 		for r := range ranks {
 			p := &ranks[r]
 			common := random.next()
-			slowest = max(slowest, p.now+p.nowError*common)
+			now := p.now + p.nowError*common
+			slowest = max(slowest, now)
 			if p.best == 0 {
 				continue
 			}
+			more = min(more, now+p.slope*unit)
 			off := min(p.nowError, p.bestError) * common
 			if p.bestError > p.nowError {
 				off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
 			}
 			oracle += off / (p.slope * give)
+		}
+		if more >= slowest { // no rank can take a unit from the slowest one
+			oracle = max(oracle, slowest)
 		}
 		one, faster := (float64(i)+0.5)/scenarios, math.Abs(alignedWeight+tileSigma*random.next())
 		for _, u := range list {

@@ -26,7 +26,8 @@ type hybrid struct {
 
 	curves  []Curve   // expected times; a rank without measurements takes no time
 	sure    []Curve   // expected times plus a margin, for the choice of shares
-	shrunk  []float64 // by rank: factor of shrink on its curves
+	shrunk  []float64 // by rank: factor of shrink on its curves,
+	unsure  []float64 // and on their standard error
 	benched []int     // by rank: decisions without samples; 0: the rank has samples
 	recall  []int     // decisions after which an excluded rank is tried again
 
@@ -47,7 +48,7 @@ type hybrid struct {
 
 func newHybrid(o Options) (Policy, error) {
 	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
-		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -489,6 +490,7 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 		if p.bestError = p.nowError; s.shape != nil && best[r] > 0 && best[r] != d.Shares[r] {
 			p.bestError = s.shape.sigma(float64(best[r]))
 		}
+		p.nowError, p.bestError = p.nowError*h.unsure[r], p.bestError*h.unsure[r]
 		ranks[r] = p
 	}
 	var list []unseen
@@ -505,7 +507,7 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 			list = append(list, unseen{chance / part, part})
 		}
 	}
-	return ofOracle(ranks, list, then, d.Lost.Communication)
+	return ofOracle(ranks, list, then, d.Lost.Communication, float64(max(h.opts.Unit, 1)))
 }
 
 // divisible returns the time of the slowest rank, in s, if samples were divisible: the time in which the ranks with

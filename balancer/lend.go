@@ -182,7 +182,8 @@ func (h *hybrid) shrink(d *Decision) {
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is one of the level.
 			v := min(square(d.Ranks[r].Error/d.Ranks[r].Fitted), variances[i])
-			h.shrunk[r] = exp(v / (variances[i] + spread) * (mean - levels[i]))
+			part := v / (variances[i] + spread)
+			h.shrunk[r], h.unsure[r] = exp(part*(mean-levels[i])), math.Sqrt(1-part)
 			h.scale(r, h.shrunk[r])
 			d.Ranks[r].Fitted *= h.shrunk[r]
 		}
