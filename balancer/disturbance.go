@@ -14,8 +14,8 @@ import (
 // keep stores the state of a rank after a window without a surprise.
 func (e *speed) keep() {
 	c := *e
-	c.before, c.cells, c.cov = nil, slices.Clone(e.cells), cloneRows(e.cov)
-	e.before, e.away, e.back = &c, 0, false
+	c.before, c.suspect, c.cells, c.cov = nil, 0, slices.Clone(e.cells), cloneRows(e.cov)
+	e.before, e.away, e.back, e.suspect = &c, 0, false, 0
 }
 
 func cloneRows(cov [][]float64) [][]float64 {
@@ -26,12 +26,21 @@ func cloneRows(cov [][]float64) [][]float64 {
 	return out
 }
 
-// restore returns to the state before the disturbance. The rank keeps the rate at which its level moves.
+// restore returns to the state before the disturbance. The rank keeps the rate at which its level moves. A new share
+// that began the disturbance was slow because of the disturbance or of the shape, so the rank keeps its time with a
+// large variance. If this share is slow a second time, its time is known, and begins no disturbance.
 func (e *speed) restore() {
-	before, away, wander := e.before, e.away, e.wander
-	*e = *before
-	e.cells, e.cov = slices.Clone(before.cells), cloneRows(before.cov)
-	e.before, e.away, e.wander = before, away, wander
+	now := *e
+	*e = *now.before
+	e.cells, e.cov = slices.Clone(e.cells), cloneRows(e.cov)
+	e.before, e.away, e.wander = now.before, now.away, now.wander
+	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
+		c := now.cells[i]
+		expected, _ := e.expect(c.samples)
+		e.add(c.samples, c.log, now.cov[i][i]+square(c.log-expected))
+		e.cells[len(e.cells)-1].age, e.cells[len(e.cells)-1].steps = c.age, c.steps
+		e.forget()
+	}
 }
 
 // try returns to the state before the disturbance and keeps the current state instead, so that the rank returns to the

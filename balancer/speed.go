@@ -35,6 +35,8 @@ type speed struct {
 	asked bool // confirm has considered this surprise
 	since int  // windows since that boundary
 
+	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
+
 	before *speed // state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
 	away   int    // windows since that state
 	back   bool   // the last reading was as before the disturbance
@@ -185,7 +187,7 @@ func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (m
 		}
 	} else if e.alike(samples) {
 		e.move(surprise, total)
-		e.surprise, e.moved, e.asked, e.since, e.drift = -surprise, true, false, 0, 0
+		e.surprise, e.moved, e.asked, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
 		return true
 	}
 	e.loosen(newPart * square(surprise))

@@ -65,3 +65,30 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 		}
 	}
 }
+
+// A share beyond which a rank gets much slower surprises the curve. The surprise first counts as a slower rank, and is
+// corrected when an earlier share has its usual time. The slow share must then stay known: it is not tried for ever.
+func TestASlowShareIsNotTriedAgainAndAgain(t *testing.T) {
+	var curves []balancer.Curve
+	for _, f := range []float64{1, 1.2, 1.5, 2} {
+		curves = append(curves, balancer.Curve{{Samples: 1, Seconds: 0.01 * f}, {Samples: 64, Seconds: 0.074 * f}, {Samples: 65, Seconds: 0.0962 * f}, {Samples: 512, Seconds: 0.5432 * f}})
+	}
+	most, sum := 0, 0
+	for seed := range uint64(20) {
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 600, Interval: 10, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := 0 // changes to shares that are more than 15 % slower, after step 100
+		for _, h := range res.History {
+			if h.Step > 100 && h.ShareOfOracle < 0.85 {
+				slow++
+			}
+		}
+		most, sum = max(most, slow), sum+slow
+	}
+	t.Logf("20 runs: %d changes to slow shares after step 100, most in one run %d", sum, most)
+	if most > 3 || sum > 14 {
+		t.Errorf("got %d changes to slow shares in 20 runs and %d in one run, want at most 14 and 3", sum, most)
+	}
+}
