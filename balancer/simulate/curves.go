@@ -14,6 +14,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
+// leastSeconds is the shortest time of a curve, s: the model of policy hybrid has no shorter times.
+const leastSeconds = 1 / balancer.MostSeconds
+
 // header is the first line of a file of curves.
 const header = "rank,batch,seconds"
 
@@ -30,7 +33,7 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 	for rank := range len(byRank) {
 		c, ok := byRank[rank]
 		if !ok {
-			return nil, nil, fmt.Errorf("rank %d has no points: got %d ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
+			return nil, nil, fmt.Errorf("rank %d has no points: the file has %d of the ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
 		}
 		slices.SortFunc(c, func(a, b balancer.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
@@ -70,7 +73,7 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 		if named := isHeader(text); first && named {
 			first = false
 			if got := strings.ReplaceAll(strings.ToLower(text), " ", ""); got != header {
-				return nil, fmt.Errorf("line %d: header: got %q, want %s", n, text, header)
+				return nil, fmt.Errorf("line %d: header: got %s, want %s", n, quoted(text), header)
 			}
 			continue
 		}
@@ -130,8 +133,8 @@ func parsePoint(text string) (rank int, p balancer.Point, err error) {
 	if p.Samples, err = strconv.ParseFloat(fields[1], 64); err != nil || !(p.Samples > 0) || math.IsInf(p.Samples, 0) {
 		return 0, p, fmt.Errorf("batch: got %s, want a finite number above 0", quoted(fields[1]))
 	}
-	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds > 0) || p.Seconds > balancer.MostSeconds {
-		return 0, p, fmt.Errorf("seconds: got %s, want a number above 0 and at most %v", quoted(fields[2]), balancer.MostSeconds)
+	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds >= leastSeconds) || p.Seconds > balancer.MostSeconds {
+		return 0, p, fmt.Errorf("seconds: got %s, want a number from %v to %v", quoted(fields[2]), leastSeconds, balancer.MostSeconds)
 	}
 	return rank, p, nil
 }
@@ -163,8 +166,8 @@ func checkCurves(curves []balancer.Curve) error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		for i, p := range c {
-			if p.Seconds == 0 || p.Seconds > balancer.MostSeconds {
-				return fmt.Errorf("rank %d: point %d: got %v s, want more than 0 and at most %v s", rank, i, p.Seconds, balancer.MostSeconds)
+			if p.Seconds < leastSeconds || p.Seconds > balancer.MostSeconds {
+				return fmt.Errorf("rank %d: point %d: got %v s, want %v to %v s", rank, i, p.Seconds, leastSeconds, balancer.MostSeconds)
 			}
 		}
 	}

@@ -55,8 +55,11 @@ func (a *App) Progress(text string) {
 	fmt.Fprintln(a.Env.Stderr, text)
 }
 
-// WarnOf prints a warning. It is for commands without a log.
+// WarnOf prints a warning, unless --log-level is error. It is for commands without a log.
 func (a *App) WarnOf(text string) {
+	if a.LogLevel == "error" {
+		return
+	}
 	text = show.Indented(a.Hide.Text(text))
 	if a.LogFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.Env.Stderr, nil)).Warn(text)

@@ -235,7 +235,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		r.defined = true
 		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
 			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n" +
-			"imbalance in %: difference between the longest and the shortest busy time, of the longest; imbalance in ms: time that the best shares would save\n")
+			"samples/s: batch / busy ms; imbalance in %: difference between the longest and the shortest busy time of a step, of the longest, mean over the steps; " +
+			"imbalance in ms: time that the best shares would save\n")
 	}
 	return text.String()
 }

@@ -69,15 +69,17 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	flags.Uint64Var(&f.Seed, "seed", 1, "seed of the noise")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	cli.MustComplete(cmd.MarkFlagFilename("curves", "csv"))
-	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a, flags.Changed) }
 	return cli.WithoutConfig(cmd, "a simulation has its own flags")
 }
 
-// check validates the flags. The error names the invalid flag.
-func (f *simulateFlags) check(catalog config.Catalog) error {
+// check validates the flags. given reports whether the command line has a flag. The error names the invalid flag.
+func (f *simulateFlags) check(catalog config.Catalog, given func(flag string) bool) error {
 	switch {
 	case f.curves == "":
 		return exit.Usagef("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
+	case !given("global-batch"):
+		return exit.Usagef("balance simulate: --global-batch is missing, want the samples of a step, over all ranks")
 	case f.Total < 1 || f.Total > simulate.MostTotal:
 		return exit.Usagef("balance simulate: --global-batch: got %d, want 1 to %d", f.Total, simulate.MostTotal)
 	case f.Steps < 1 || f.Steps > simulate.MostSteps:
@@ -134,8 +136,8 @@ func readPipe(name string, pipe io.Reader) ([]byte, error) {
 	return text, err
 }
 
-func (f *simulateFlags) run(a *cli.App) error {
-	if err := f.check(a.Env.Catalog); err != nil {
+func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
+	if err := f.check(a.Env.Catalog, given); err != nil {
 		return err
 	}
 	if err := f.readCurves(a); err != nil {
