@@ -24,7 +24,7 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{"no curves", func(o *simulate.Options) { o.Curves = nil }, "simulate: no curves"},
 		{"an empty curve", func(o *simulate.Options) { o.Curves = []balancer.Curve{proportionalTo(1), nil} }, "simulate: rank 1: got a curve without points"},
-		{"times of 0", func(o *simulate.Options) { o.Curves = []balancer.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want more than 0"},
+		{"times of 0", func(o *simulate.Options) { o.Curves = []balancer.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want 1e-09"},
 		{"negative noise", func(o *simulate.Options) { o.Noise = -1 }, "simulate: noise: got -1, want 0 to 10"},
 		{"noise of NaN", func(o *simulate.Options) { o.Noise = math.NaN() }, "simulate: noise: got NaN, want 0 to 10"},
 		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want 1 to 100000000"},
