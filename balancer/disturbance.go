@@ -36,10 +36,11 @@ func (e *speed) restore() {
 	e.before, e.away, e.wander = now.before, now.away, now.wander
 	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
 		c := now.cells[i]
-		expected, _ := e.expect(c.samples)
-		e.add(c.samples, c.log, now.cov[i][i]+square(c.log-expected))
-		e.cells[len(e.cells)-1].age, e.cells[len(e.cells)-1].steps = c.age, c.steps
-		e.forget()
+		if expected, _ := e.expect(c.samples); !math.IsNaN(expected) {
+			e.add(c.samples, c.log, now.cov[i][i]+square(c.log-expected))
+			e.cells[len(e.cells)-1].age, e.cells[len(e.cells)-1].steps = c.age, c.steps
+			e.forget()
+		}
 	}
 }
 

@@ -304,7 +304,7 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 				return r
 			}
 			h.curves[r], h.sure[r] = e.shape.curves(h.most[r], sigmas)
-			h.shrunk[r] = 1
+			h.shrunk[r], h.unsure[r] = 1, 1
 			e.drawn, e.level = math.NaN(), 0
 			if e.current >= 0 && e.trend == 0 {
 				e.drawn = e.cells[e.current].log
@@ -416,7 +416,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	default:
 		g.reason = fmt.Sprintf("a change of shares would save %.2f %%, less than the change costs", 100*g.fraction)
 	}
-	// The first window has one step, which shows neither noise nor differences of the ranks.
+	// The one or two steps of the first window say little about the ranks.
 	if h.opts.Objective == Time && h.calm >= h.patience && h.decisions > 1 {
 		now, _ := Slowest(h.sure, d.Shares)
 		if next, reason := h.explore(batch, d.Shares, now); next != nil {

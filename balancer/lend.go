@@ -134,7 +134,8 @@ func (e *speed) now(samples float64) (value, variance float64) {
 	return value + nearest.log - was, variance
 }
 
-// levelVariance returns the variance of the log of a share's time, as of the last fit.
+// levelVariance returns the variance of the log of a share's time, as of the last fit. It computes this once for each
+// fit, although the share may change a little until the next one.
 func (e *speed) levelVariance(samples float64) float64 {
 	if e.level == 0 {
 		_, v := e.shape.log(samples)
@@ -146,6 +147,7 @@ func (e *speed) levelVariance(samples float64) float64 {
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the standard
 // deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least levelSpread.
+// For a rank far from the mean, tau is at least its distance / sureSigmas: one of many ranks hardly changes the estimate.
 func (h *hybrid) shrink(d *Decision) {
 	for _, group := range h.kin {
 		var ranks []int
@@ -182,8 +184,10 @@ func (h *hybrid) shrink(d *Decision) {
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is one of the level.
 			v := min(square(d.Ranks[r].Error/d.Ranks[r].Fitted), variances[i])
-			part := v / (variances[i] + spread)
-			h.shrunk[r], h.unsure[r] = exp(part*(mean-levels[i])), math.Sqrt(1-part)
+			away := mean - levels[i]
+			part := v / (variances[i] + max(spread, square(away/sureSigmas)))
+			h.shrunk[r] = exp(part * away)
+			h.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			h.scale(r, h.shrunk[r])
 			d.Ranks[r].Fitted *= h.shrunk[r]
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +52,28 @@ func TestASlowRankOfATypeStaysSlow(t *testing.T) {
 	before, after := shrunkBy(t, []float64{1, 1, 1, 1.5}, 0.05, 2)
 	if moved := math.Log(before[3] / after[3]); moved > 0.02 {
 		t.Errorf("a rank at 1.5 times the time of its type: got a curve %.1f %% lower, want at most 2 %%", 100*moved)
+	}
+}
+
+// One of many ranks hardly changes the estimated differences within the type.
+func TestASlowRankAmongManyStaysSlow(t *testing.T) {
+	levels := slices.Repeat([]float64{1}, 64)
+	levels[5] = 1.15
+	before, after := shrunkBy(t, levels, 0.05, 4)
+	if moved := math.Log(before[5] / after[5]); moved > 0.02 {
+		t.Errorf("one of 64 ranks at 1.15 times the time of its type: got a curve %.1f %% lower, want at most 2 %%", 100*moved)
+	}
+}
+
+// The one or two steps of the first window say little about the ranks, so no probe follows it.
+func TestNoProbeFollowsTheFirstWindow(t *testing.T) {
+	for seed := range uint64(20) {
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 4})
+		c := newCluster(seed, 0.05, equalRanks(4)...)
+		d, ok := p.Observe(c.step(p.Start()))
+		if !ok || strings.HasPrefix(d.Reason, "a probe") {
+			t.Errorf("seed %d: got %+v (decision: %v), want a decision without a probe", seed, d, ok)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	EndUnknown bool
 	// Drift returns the factor on the times of a rank at a step; nil: no drift.
 	Drift func(rank, step int) float64
-	// Knows adds the results of a profile to the options of the policy; nil: there is no profile.
+	// Knows adds what the policy knows before the first step: scores, curves, types of devices; nil: nothing.
 	Knows func(o *balancer.Options)
 }
 
@@ -41,7 +41,8 @@ type Result struct {
 	MeanShareOfOracle        float64 `json:"mean_share_of_oracle"`
 	LastQuarterShareOfOracle float64 `json:"last_quarter_share_of_oracle"`
 	Rebalances               int     `json:"rebalances"`
-	// Estimate is what the policy estimated in its last decision, from the measured times; nil: it does not estimate.
+	// Estimate is what the policy estimated in its last decision with an estimate, for the shares before that decision;
+	// nil: it does not estimate.
 	Estimate *balancer.Fraction `json:"estimate_share_of_oracle"`
 	History  []Change           `json:"history"`
 	// Track is the fraction of the oracle in each step.

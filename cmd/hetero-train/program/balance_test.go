@@ -110,7 +110,7 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// The estimate of the policy stands next to the truth. A policy without curves has none.
+// The output shows the estimate of the policy and the truth. A policy without curves has none.
 func TestSimulateShowsTheEstimate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curves.csv")
 	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {

@@ -67,7 +67,9 @@ func HideRefused(cmd *cobra.Command) {
 		return
 	}
 	for _, name := range []string{"config", "set"} {
-		cmd.InheritedFlags().Lookup(name).Hidden = true
+		if f := cmd.InheritedFlags().Lookup(name); f != nil {
+			f.Hidden = true // for all commands, but a process prints one help
+		}
 	}
 }
 
