@@ -332,12 +332,12 @@ func (h *hybrid) follows(rank int, share float64) bool {
 		len(f.known) < len(e.cells) || !slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
 		return false
 	}
-	moved := exp(e.cells[e.current].log-e.drawn) / h.shrunk[rank]
+	moved := exp(e.cells[e.current].log - e.drawn)
 	if !(moved > 0.9 && moved < 1.1) {
 		return false
 	}
-	e.drawn, h.shrunk[rank] = e.cells[e.current].log, 1
-	h.scale(rank, moved)
+	h.scale(rank, moved/h.shrunk[rank]) // shrink follows, and starts from curves that it has not moved
+	e.drawn, h.shrunk[rank], h.unsure[rank] = e.cells[e.current].log, 1, 1
 	return true
 }
 

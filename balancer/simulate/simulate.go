@@ -151,10 +151,13 @@ func Limits(curves []balancer.Curve) []int {
 
 // Types returns a type of device for each rank: ranks with equal curves have one type.
 func Types(curves []balancer.Curve) []string {
-	types := make([]string, len(curves))
+	types, first := make([]string, len(curves)), map[string]string{}
 	for r, c := range curves {
-		first := slices.IndexFunc(curves, func(o balancer.Curve) bool { return slices.Equal(o, c) })
-		types[r] = fmt.Sprintf("type of rank %d", first)
+		points := fmt.Sprint(c)
+		if first[points] == "" {
+			first[points] = fmt.Sprintf("type of rank %d", r)
+		}
+		types[r] = first[points]
 	}
 	return types
 }
