@@ -42,7 +42,8 @@ CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda
 # Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
-GO_TEST  := go test -count=1 -timeout 30m -ldflags=$(LAZY)
+# One package more than cores is tested at a time, because many tests wait for other processes.
+GO_TEST  := go test -count=1 -timeout 30m -p $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
 ifeq ($(SANITIZE),address)
 # The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
 # loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function
