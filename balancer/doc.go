@@ -25,8 +25,9 @@
 // tiles in which kernels work. [Solve] finds the shares that minimize the time of the slowest rank on the expected
 // [Curve]s. One measured share says little about other shares, so a decision changes a share by a limited factor, and a
 // probe measures shares that could be better while its expected gain exceeds its expected cost. Ranks of one device type
-// borrow measured shares from each other. hybrid can also minimize energy or money ([Cheapest]), and exclude ranks without
-// which every step is shorter.
+// borrow measured shares from each other, and their curves move towards their mean by the part of their differences that
+// noise explains. hybrid can also minimize energy or money ([Cheapest]), and exclude ranks without which every step is
+// shorter.
 //
 // # The loop
 //
