@@ -6,7 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -100,15 +101,20 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 
 func TestKillForWantOfMemoryIsSaid(t *testing.T) {
 	procs := memoryGroup(t, 256<<20)
-	// The shell moves itself into the group, and with it supervisor and ranks.
-	command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
-	command.Env = append(os.Environ(), superviseVariable+"=wait;memory;wait")
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	want := "was killed by SIGKILL: out of memory (the control group's counter oom_kill rose from 0 to 1)"
-	if !strings.Contains(string(out), "rank 1 (process ") || !strings.Contains(string(out), want) {
-		t.Errorf("got %s\nwant rank 1 and %q", out, want)
+	want := regexp.MustCompile(`rank 1 \(process .* was killed by SIGKILL: out of memory \(the control group's counter oom_kill rose from \d+ to \d+\)`)
+	for attempt := 1; ; attempt++ {
+		// The shell moves itself into the group, and with it supervisor and ranks.
+		command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
+		command.Env = append(os.Environ(), superviseVariable+"=wait;memory;wait")
+		out, err := command.CombinedOutput()
+		// While the kernel frees the rank's memory, a page fault of the supervisor kills it too: ranks of real runs are larger.
+		if command.ProcessState != nil && command.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && attempt < 5 {
+			t.Logf("attempt %d: the kernel killed the supervisor after the rank", attempt)
+			continue
+		}
+		if err != nil || !want.Match(out) {
+			t.Errorf("%v, got %s\nwant %s", err, out, want)
+		}
+		return
 	}
 }
