@@ -1,0 +1,251 @@
+package simulate_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// informed is a policy that knows how [zigzag] makes its curves, and the noise. A policy without this knowledge can be
+// compared with it. After each window, it computes the probability of each kind of tiles for each rank. Under each kind,
+// the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). In the first
+// windows, the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they are
+// the candidates with the shortest expected step.
+type informed struct {
+	options balancer.Options
+	random  *rand.Rand
+	noise   float64
+	alike   bool    // all ranks have the same tiles
+	tiled   float64 // prior probability that a rank has tiles
+	trials  int     // number of windows with drawn curves
+	windows int
+	steps   int
+	seen    [][]sighting
+	kinds   [][]kind // by rank
+}
+
+// sighting has the measurements of one share.
+type sighting struct{ samples, n, sum float64 } // sum: of the logs of the times
+
+// kind is the posterior of a rank under one kind of tiles.
+type kind struct {
+	period int     // 0: no tiles
+	slower float64 // log: factor on times of shares that do not fill the tiles
+	chance float64
+	fixed  float64    // log of s: mean
+	slope  float64    // log of s per sample: mean
+	root   [3]float64 // Cholesky factor of the covariance of both, by rows
+}
+
+// kindsOf returns the kinds of tiles with their prior probabilities.
+func kindsOf(tiled float64) []kind {
+	const steps = 26
+	kinds := []kind{{chance: 1 - tiled}}
+	for _, period := range []int{4, 8, 16, 32} {
+		for i := range steps {
+			kinds = append(kinds, kind{period: period, slower: math.Log1p(0.1 + 0.5*(float64(i)+0.5)/steps), chance: tiled / (4 * steps)})
+		}
+	}
+	return kinds
+}
+
+// Start implements balancer.Policy.
+func (p *informed) Start() []int {
+	shares, _ := p.options.Divide(slices.Repeat([]float64{1}, p.options.Ranks))
+	return shares
+}
+
+// Observe implements balancer.Policy.
+func (p *informed) Observe(s *balancer.Step) (*balancer.Decision, bool) {
+	for r, seconds := range s.Own {
+		samples := float64(s.Shares[r])
+		at := slices.IndexFunc(p.seen[r], func(c sighting) bool { return c.samples == samples })
+		if at < 0 {
+			at = len(p.seen[r])
+			p.seen[r] = append(p.seen[r], sighting{samples: samples})
+		}
+		p.seen[r][at].n++
+		p.seen[r][at].sum += math.Log(seconds)
+	}
+	if p.steps++; p.steps%p.options.Interval != 0 {
+		return nil, false
+	}
+	p.windows++
+	p.learn()
+	d := &balancer.Decision{Shares: s.Shares, Next: p.next(s.Shares)}
+	d.Changed = !slices.Equal(d.Next, d.Shares)
+	d.OfOracle.Value = math.NaN()
+	return d, true
+}
+
+// learn computes the posterior of all ranks.
+func (p *informed) learn() {
+	logs := make([][]float64, p.options.Ranks)
+	common := make([]float64, len(kindsOf(p.tiled)))
+	for r := range p.kinds {
+		p.kinds[r] = kindsOf(p.tiled)
+		logs[r] = make([]float64, len(common))
+		for i := range p.kinds[r] {
+			k := &p.kinds[r][i]
+			logs[r][i] = k.fit(p.seen[r], p.noise)
+			common[i] += logs[r][i]
+		}
+	}
+	for r, kinds := range p.kinds {
+		if p.alike {
+			logs[r] = common
+		}
+		top, sum := slices.Max(logs[r]), 0.0
+		for i := range kinds {
+			kinds[i].chance *= math.Exp(logs[r][i] - top)
+			sum += kinds[i].chance
+		}
+		for i := range kinds {
+			kinds[i].chance /= sum
+		}
+	}
+}
+
+// fit computes the posterior under a kind of tiles, and returns the log of its evidence.
+func (k *kind) fit(seen []sighting, noise float64) (evidence float64) {
+	// The prior has the mean and about the spread of the logs of zigzag's values.
+	const fixed, slope, fixedVariance, slopeVariance = -5.06, -6.91, 0.22, 0.25
+	k.fixed, k.slope = fixed, slope
+	var a, b, c float64 // second derivatives of the negative log of the posterior
+	for range 12 {      // Gauss-Newton
+		off, away := (k.fixed-fixed)/fixedVariance, (k.slope-slope)/slopeVariance
+		a, b, c = 1/fixedVariance, 0, 1/slopeVariance
+		evidence = -((k.fixed-fixed)*off + (k.slope-slope)*away) / 2
+		for _, s := range seen {
+			seconds := math.Exp(k.fixed) + math.Exp(k.slope)*s.samples
+			part := math.Exp(k.fixed) / seconds
+			precision := s.n / (noise * noise)
+			e := math.Log(seconds) + k.factor(int(s.samples)) - s.sum/s.n
+			a, b, c = a+precision*part*part, b+precision*part*(1-part), c+precision*(1-part)*(1-part)
+			off, away = off+precision*part*e, away+precision*(1-part)*e
+			evidence -= precision * e * e / 2
+		}
+		determinant := a*c - b*b
+		first, second := (c*off-b*away)/determinant, (a*away-b*off)/determinant
+		k.fixed, k.slope = k.fixed-min(max(first, -1), 1), k.slope-min(max(second, -1), 1)
+		if math.Abs(first)+math.Abs(second) < 1e-4 {
+			break
+		}
+	}
+	determinant := a*c - b*b
+	k.root[0] = math.Sqrt(c / determinant)
+	k.root[1] = -b / determinant / k.root[0]
+	k.root[2] = math.Sqrt(max(a/determinant-k.root[1]*k.root[1], 0))
+	return evidence - math.Log(determinant)/2
+}
+
+// factor is the log of the factor of the tiles on the time of a share.
+func (k *kind) factor(samples int) float64 {
+	if k.period == 0 || samples%k.period == 0 {
+		return 0
+	}
+	return k.slower
+}
+
+// draw returns a curve for each rank from the posterior.
+func (p *informed) draw() []balancer.Curve {
+	curves := make([]balancer.Curve, len(p.kinds))
+	u := p.random.Float64()
+	for r, kinds := range p.kinds {
+		if r > 0 && !p.alike {
+			u = p.random.Float64()
+		}
+		i := 0
+		for left := u; i < len(kinds)-1 && left > kinds[i].chance; i++ {
+			left -= kinds[i].chance
+		}
+		k := &kinds[i]
+		x, y := p.random.NormFloat64(), p.random.NormFloat64()
+		fixed, slope := math.Exp(k.fixed+k.root[0]*x), math.Exp(k.slope+k.root[1]*x+k.root[2]*y)
+		for b := 1; b <= p.options.Total; b++ {
+			curves[r] = append(curves[r], balancer.Point{Samples: float64(b), Seconds: (fixed + slope*float64(b)) * math.Exp(k.factor(b))})
+		}
+	}
+	return curves
+}
+
+// next returns the next shares.
+func (p *informed) next(shares []int) []int {
+	if p.windows <= p.trials {
+		best, _ := balancer.Solve(p.options.Batch, p.draw())
+		return best
+	}
+	worlds, candidates := make([][]balancer.Curve, 150), [][]int{shares}
+	for i := range worlds {
+		worlds[i] = p.draw()
+	}
+	mean := make([]balancer.Curve, p.options.Ranks)
+	for r := range mean {
+		mean[r] = slices.Clone(worlds[0][r])
+		for b := range mean[r] {
+			mean[r][b].Seconds = 0
+			for _, world := range worlds {
+				mean[r][b].Seconds += world[r][b].Seconds / float64(len(worlds))
+			}
+		}
+	}
+	for _, world := range append(worlds[:30:30], mean) {
+		best, _ := balancer.Solve(p.options.Batch, world)
+		candidates = append(candidates, best)
+	}
+	var best []int
+	shortest := math.Inf(1)
+	for _, candidate := range candidates {
+		sum := 0.0
+		for _, world := range worlds {
+			seconds, _ := balancer.Slowest(world, candidate)
+			sum += seconds
+		}
+		if sum < shortest {
+			best, shortest = candidate, sum
+		}
+	}
+	return best
+}
+
+// The rows of informed policies in docs/benchmarks/balancing.md.
+func TestInformedOnZigzags(t *testing.T) {
+	if !*full {
+		t.Skip("-simulate.full plays it")
+	}
+	const clusters = 400
+	for _, noise := range []float64{0.05, 0.2} {
+		for _, alike := range []bool{true, false} {
+			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: the prior probability of aligned tiles in hybrid
+				name := "hybrid"
+				if tiled > 0 {
+					name = fmt.Sprintf("informed, tiles with probability %.2f", tiled)
+				}
+				var shares, steps []float64
+				for seed := range uint64(clusters) {
+					o := zigzag(seed, alike, noise)
+					if tiled > 0 {
+						o.Maker = balancer.Maker{Name: "informed", New: func(known balancer.Options) (balancer.Policy, error) {
+							return &informed{options: known, random: rand.New(rand.NewPCG(seed, 7)), noise: noise, alike: alike, tiled: tiled, trials: 16,
+								seen: make([][]sighting, known.Ranks), kinds: make([][]kind, known.Ranks)}, nil
+						}}
+					}
+					res, err := simulate.Run(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					shares, steps = append(shares, lastQuarter(res)), append(steps, lost(res))
+				}
+				slices.Sort(shares)
+				slices.Sort(steps)
+				fmt.Printf("| %.0f %%, alike %v, %s | median %.4f, %.1f %% at 0.98 and above, worst %.4f, lost %.1f of 400 steps (median) |\n", 100*noise, alike, name,
+					shares[clusters/2], 100-100*float64(below(shares, 0.98))/clusters, shares[0], steps[clusters/2])
+			}
+		}
+	}
+}
