@@ -13,8 +13,8 @@ import (
 
 // informed is a policy that knows how [zigzag] makes its curves, and the noise. A policy without this knowledge can be
 // compared with it. After each window, it computes the probability of each kind of tiles for each rank. Under each kind,
-// the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). In the first
-// windows, the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they are
+// the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). After the
+// first windows, the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they are
 // the candidates with the shortest expected step.
 type informed struct {
 	options balancer.Options
@@ -221,7 +221,7 @@ func TestInformedOnZigzags(t *testing.T) {
 	const clusters = 400
 	for _, noise := range []float64{0.05, 0.2} {
 		for _, alike := range []bool{true, false} {
-			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: the prior probability of aligned tiles in hybrid
+			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: what hybrid assumes before any measurement
 				name := "hybrid"
 				if tiled > 0 {
 					name = fmt.Sprintf("informed, tiles with probability %.2f", tiled)
