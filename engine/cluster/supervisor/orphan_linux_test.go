@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -25,4 +26,40 @@ func TestRanksDieWithTheirSupervisor(t *testing.T) {
 		_ = command.Wait()
 		noneLeft(t, pids)
 	}
+}
+
+func TestTheKernelKillsRanksBeforeTheirSupervisor(t *testing.T) {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), superviseVariable+"=wait;wait")
+	out := &buffer{}
+	command.Stdout, command.WaitDelay = out, time.Second
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	own := adjustmentOf(t, command.Process.Pid)
+	pids := out.waitFor(t, 2)
+	for _, pid := range pids {
+		want := min(own+rankAdjustment, 1000)
+		for deadline := time.Now().Add(patience); adjustmentOf(t, pid) != want; time.Sleep(time.Millisecond) { // the rank can write before the supervisor continues
+			if time.Now().After(deadline) {
+				t.Errorf("process %d: got oom_score_adj %d, want %d; the supervisor has %d", pid, adjustmentOf(t, pid), want, own)
+				break
+			}
+		}
+	}
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	noneLeft(t, pids)
+}
+
+func adjustmentOf(t *testing.T, pid int) (adjustment int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(text), &adjustment); err != nil {
+		t.Fatal(err)
+	}
+	return adjustment
 }

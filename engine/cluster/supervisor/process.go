@@ -55,6 +55,7 @@ func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 		words.Close()
 		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
 	}
+	killFirst(p.command.Process.Pid)
 	return p, nil
 }
 
