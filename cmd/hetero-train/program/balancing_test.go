@@ -147,10 +147,16 @@ func TestCompareWithoutOracle(t *testing.T) {
 }
 
 func TestCompareRefusesNonsense(t *testing.T) {
-	for _, args := range [][]string{{"--policies", "best"}, {"--policies", "none,none"}, {"--block", "2"}, {"--rounds", "0"}} {
-		o := execute(append([]string{"balance", "compare"}, args...))
-		if o.code != exit.Usage || !strings.Contains(o.stderr, "balance compare: ") {
-			t.Errorf("%v: got exit code %d, %s", args, o.code, o.stderr)
+	for _, test := range []struct{ flag, value, want string }{
+		{"--policies", "best", "want names from none,"},
+		{"--policies", "none,none", "each at most once"},
+		{"--policies", "", "got no policy, want names from none,"},
+		{"--block", "2", "got 2, want 3 to 1000000"},
+		{"--rounds", "0", "got 0, want 3 to 1000000"},
+	} {
+		o := execute([]string{"balance", "compare", test.flag, test.value})
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "balance compare: "+test.flag+": ") || !strings.Contains(o.stderr, test.want) {
+			t.Errorf("%s %q: got exit code %d, %s", test.flag, test.value, o.code, o.stderr)
 		}
 	}
 }

@@ -104,6 +104,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{[]string{"tarin"}, `unknown command "tarin" for "hetero-train"; nearest: train`},
+		{[]string{"balance", "extra"}, `unknown command "extra" for "hetero-train balance"; hetero-train balance --help lists the commands`},
 		{[]string{"configs/resnet50.toml"}, "given with -c FILE"},
 		{[]string{"balance", "simulat", "--curves", "x.csv"}, `unknown command "simulat" for "hetero-train balance"; nearest: simulate`},
 		{[]string{"config", "shwo"}, `unknown command "shwo" for "hetero-train config"`},

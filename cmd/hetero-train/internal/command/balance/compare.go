@@ -91,12 +91,17 @@ func checkComparison(f *session.ComparisonOptions, known []string) error {
 			return exit.Usagef("balance compare: --policies: got %q, want names from %s, each at most once", p, strings.Join(known, ", "))
 		}
 	}
-	const most = 1_000_000
-	if f.Block > most || f.Rounds > most {
-		return exit.Usagef("balance compare: got --block %d and --rounds %d, want at most %d of each", f.Block, f.Rounds, most)
+	if len(f.Policies) == 0 {
+		return exit.Usagef("balance compare: --policies: got no policy, want names from %s", strings.Join(known, ", "))
 	}
-	if len(f.Policies) < 1 || f.Block < 3 || f.Rounds < rebalance.LeastRounds {
-		return exit.Usagef("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.Policies), f.Block, f.Rounds, rebalance.LeastRounds)
+	const most = 1_000_000
+	for _, flag := range []struct {
+		name       string
+		got, least int
+	}{{"--block", f.Block, 3}, {"--rounds", f.Rounds, rebalance.LeastRounds}} {
+		if flag.got < flag.least || flag.got > most {
+			return exit.Usagef("balance compare: %s: got %d, want %d to %d", flag.name, flag.got, flag.least, most)
+		}
 	}
 	return nil
 }
