@@ -12,10 +12,10 @@ import (
 )
 
 // informed is a policy that knows how [zigzag] or [spread] makes its curves, and the noise. A policy without this
-// knowledge can be compared with it. After each window, it computes the probability of each kind of tiles for each rank. Under each kind,
-// the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). After the
-// first windows, the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they are
-// the candidates with the shortest expected step.
+// knowledge can be compared with it. After each window, it computes the probability of each kind of tiles for each rank.
+// Under each kind, the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation).
+// After the first windows (trials), the shares are the best ones on curves that it draws from this posterior (Thompson
+// sampling). Later, they are the candidates with the shortest expected step.
 type informed struct {
 	options balancer.Options
 	random  *rand.Rand
@@ -23,17 +23,18 @@ type informed struct {
 	prior   prior
 	alike   bool    // all ranks have the same tiles
 	tiled   float64 // prior probability that a rank has tiles
-	trials  int     // number of windows with drawn curves
+	trials  int     // number of windows with drawn curves; 0: no Thompson sampling
 	windows int
 	steps   int
 	seen    [][]sighting
 	kinds   [][]kind // by rank
 }
 
-// prior has the mean and the variance of the logs of a curve's fixed part and slope.
+// prior has the means and the variances of the logs of a curve's fixed part and slope.
 type prior struct{ fixed, fixedVariance, slope, slopeVariance float64 }
 
-// The priors have the mean and about the spread of the logs of the values of [zigzag] and [spread].
+// The priors have the means and about the variances of the logs of the values of [zigzag] and [spread]. They are normal
+// approximations.
 var (
 	zigzagPrior = prior{fixed: -5.06, fixedVariance: 0.22, slope: -6.91, slopeVariance: 0.25}
 	spreadPrior = prior{fixed: -6.3, fixedVariance: 1, slope: -6.91, slopeVariance: 1}
@@ -268,8 +269,8 @@ func TestInformedOnZigzags(t *testing.T) {
 	}
 }
 
-// An informed policy that knows that all curves are lines decides after every step. It loses about as many steps at the
-// start as policy hybrid. The text on the steps lost in the first 100 in docs/benchmarks/balancing.md has these figures.
+// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It prints the figures for
+// the steps lost in the first 100 in docs/benchmarks/balancing.md.
 func TestInformedOnLines(t *testing.T) {
 	if !*full {
 		t.Skip("-simulate.full plays it")
@@ -286,5 +287,6 @@ func TestInformedOnLines(t *testing.T) {
 		steps = append(steps, lost(res))
 	}
 	slices.Sort(steps)
-	fmt.Printf("| lines, informed, a decision after every step | median %.1f, 90th percentile %.1f steps lost of the first 100 |\n", steps[clusters/2], steps[clusters*9/10])
+	fmt.Printf("| lines, informed, a decision after every step | median %.1f, 90th percentile %.1f steps lost of the first 100 |\n",
+		steps[clusters/2], steps[clusters*9/10])
 }

@@ -148,9 +148,9 @@ func TestCompareWithoutOracle(t *testing.T) {
 
 func TestCompareRefusesNonsense(t *testing.T) {
 	for _, test := range []struct{ flag, value, want string }{
-		{"--policies", "best", "want names from none,"},
-		{"--policies", "none,none", "each at most once"},
-		{"--policies", "", "got no policy, want names from none,"},
+		{"--policies", "best", `got "best", want one of none,`},
+		{"--policies", "none,none", `got "none" twice, want each name at most once`},
+		{"--policies", "", "got no name, want at least one of none,"},
 		{"--block", "2", "got 2, want 3 to 1000000"},
 		{"--rounds", "0", "got 0, want 3 to 1000000"},
 	} {

@@ -133,10 +133,18 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 }
 
 func TestRefusedExtremes(t *testing.T) {
-	for _, args := range [][]string{{"bench", "train", "--warmup", "9223372036854775807"}, {"bench", "train", "--steps", "9223372036854775807"},
-		{"balance", "compare", "--block", "9223372036854775807", "--set", "parallel.ranks=2"}, {"balance", "compare", "--rounds", "9223372036854775807", "--set", "parallel.ranks=2"}} {
-		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "want at most 1000000") && !strings.Contains(o.stderr, "to 1000000") {
-			t.Errorf("%q: got exit code %d and %q", args, o.code, o.stderr)
+	const huge = "9223372036854775807"
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"want at most 1000000", []string{"bench", "train", "--warmup", huge}},
+		{"want at most 1000000", []string{"bench", "train", "--steps", huge}},
+		{"--block: got " + huge + ", want 3 to 1000000", []string{"balance", "compare", "--block", huge, "--set", "parallel.ranks=2"}},
+		{"--rounds: got " + huge + ", want 3 to 1000000", []string{"balance", "compare", "--rounds", huge, "--set", "parallel.ranks=2"}},
+	} {
+		if o := execute(test.args); o.code != exit.Usage || !strings.Contains(o.stderr, test.want) {
+			t.Errorf("%q: got exit code %d and %q", test.args, o.code, o.stderr)
 		}
 	}
 }

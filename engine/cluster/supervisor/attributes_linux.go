@@ -11,29 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rankAdjustment is added to oom_score_adj of a rank, in thousandths of the memory that ran out. The supervisor uses less.
-const rankAdjustment = 100
-
 // attributes returns the attributes of a rank's process: its own process group, and SIGKILL when the thread that
 // started the rank ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// killFirst makes the kernel kill a rank before the supervisor if memory runs out. After it has killed a rank, it can need
-// another victim before that memory is free, and only the supervisor can tell the user what happened. Without the right to
-// write the file, the kernel chooses by memory use alone.
-func killFirst(pid int) {
-	const file, most = "/proc/%s/oom_score_adj", 1000
-	own, err := os.ReadFile(fmt.Sprintf(file, "self"))
+// A rank's oom_score_adj is that of the supervisor plus rankAdjustment, in thousandths of the memory and swap that the
+// kernel distributes. Ranks use more memory than the supervisor, so a small number is sufficient. Larger: the kernel
+// prefers ranks to larger processes of other programs.
+const (
+	rankAdjustment    = 10
+	highestAdjustment = 1000  // OOM_SCORE_ADJ_MAX: the supervisor and its ranks then have the same value
+	exempt            = -1000 // OOM_SCORE_ADJ_MIN: the kernel never kills the process
+)
+
+// preferVictim makes the kernel prefer a rank to the supervisor if memory runs out. While the kernel frees the memory of
+// a killed rank, it can kill a second process. Only the supervisor can report the cause to the user. Processes that the
+// rank has already started keep their value. If the kernel kills whole control groups (memory.oom.group), the value has
+// no effect.
+func preferVictim(pid int) error {
+	const file = "/proc/%v/oom_score_adj"
+	text, err := os.ReadFile(fmt.Sprintf(file, "self"))
 	if err != nil {
-		return
+		return err
 	}
-	adjustment, err := strconv.Atoi(strings.TrimSpace(string(own)))
-	if err != nil {
-		return
+	own, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || own == exempt { // the ranks inherit the exemption
+		return err
 	}
-	_ = os.WriteFile(fmt.Sprintf(file, strconv.Itoa(pid)), []byte(strconv.Itoa(min(adjustment+rankAdjustment, most))), 0)
+	return os.WriteFile(fmt.Sprintf(file, pid), []byte(strconv.Itoa(min(own+rankAdjustment, highestAdjustment))), 0)
 }
 
 // awaitExit returns when a child has ended. The child remains a zombie, so its process id is not reused.

@@ -11,5 +11,5 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 // awaitExit does nothing: on other systems Wait also frees the process id.
 func awaitExit(int) {}
 
-// killFirst does nothing: only Linux has this setting.
-func killFirst(int) {}
+// preferVictim does nothing: only Linux has oom_score_adj.
+func preferVictim(int) error { return nil }

@@ -55,7 +55,9 @@ func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 		words.Close()
 		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
 	}
-	killFirst(p.command.Process.Pid)
+	if err := preferVictim(p.command.Process.Pid); err != nil { // the kernel then chooses by memory use alone
+		o.Log.Debug("cannot protect the supervisor from the kernel if memory runs out", "rank", p.rank, "error", err)
+	}
 	return p, nil
 }
 

@@ -87,7 +87,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		text += "; a configuration is given with -c FILE"
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; nearest: " + strings.Join(near, ", ")
-	} else if cmd.HasSubCommands() {
+	} else if cmd.HasAvailableSubCommands() {
 		text += fmt.Sprintf("; %s --help lists the commands", cmd.CommandPath())
 	}
 	return exit.Usagef("%s", text)

@@ -86,13 +86,17 @@ func comparisonFolders(a *cli.App) ([][2]string, error) {
 
 func checkComparison(f *session.ComparisonOptions, known []string) error {
 	known = append(slices.Clone(known), rebalance.ComparisonOff)
-	for i, p := range f.Policies {
-		if !slices.Contains(known, p) || slices.Contains(f.Policies[:i], p) {
-			return exit.Usagef("balance compare: --policies: got %q, want names from %s, each at most once", p, strings.Join(known, ", "))
-		}
-	}
+	names := strings.Join(known, ", ")
 	if len(f.Policies) == 0 {
-		return exit.Usagef("balance compare: --policies: got no policy, want names from %s", strings.Join(known, ", "))
+		return exit.Usagef("balance compare: --policies: got no name, want at least one of %s", names)
+	}
+	for i, p := range f.Policies {
+		if !slices.Contains(known, p) {
+			return exit.Usagef("balance compare: --policies: got %q, want one of %s", p, names)
+		}
+		if slices.Contains(f.Policies[:i], p) {
+			return exit.Usagef("balance compare: --policies: got %q twice, want each name at most once", p)
+		}
 	}
 	const most = 1_000_000
 	for _, flag := range []struct {
