@@ -100,6 +100,23 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 	}
 }
 
+// nohup ignores SIGHUP, so that a run outlives its terminal.
+func TestARunUnderNohupOutlivesItsTerminal(t *testing.T) {
+	p := buildRanks(t)
+	for _, ranks := range []string{"1", "2"} {
+		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "train.steps=100000", "train.log_interval=1")
+		cmd = exec.Command("/bin/sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`}, cmd.Args...)...)
+		e := finishAfterStep(t, cmd, func() {
+			cmd.Process.Signal(syscall.SIGHUP)
+			cmd.Process.Signal(syscall.SIGTERM)
+		})
+		e.check(t, exit.Terminated, "SIGTERM")
+		if strings.Contains(e.stderr, "SIGHUP") {
+			t.Errorf("%s ranks: SIGHUP ended the run:\n%s", ranks, e.stderr)
+		}
+	}
+}
+
 func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=60", "train.log_interval=1")

@@ -25,8 +25,17 @@ const onePress = 500 * time.Millisecond
 // before the run can handle them.
 func Catch() (signals chan os.Signal, release func()) {
 	signals = make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, ending()...)
 	return signals, func() { signal.Stop(signals) }
+}
+
+// ending returns the signals that end a run or a command. nohup starts a program with SIGHUP ignored, so that the
+// program outlives its terminal. Ranks inherit this from their supervisor.
+func ending() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	}
+	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 }
 
 // Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
@@ -113,13 +122,13 @@ func Until(ctx context.Context, run func(context.Context) error) error {
 	return err
 }
 
-// untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with an exit.Stopped as cause. A second signal
-// ends the process at once. The first signal ends the process after tidyTime, because a read of standard input cannot
+// untilSignal returns a context that the signals of ending cancel, with an exit.Stopped as cause. A second signal ends
+// the process at once. The first signal ends the process after tidyTime, because a read of standard input cannot
 // be canceled.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, ending()...)
 	done := make(chan struct{})
 	go func() {
 		select {
