@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
@@ -27,6 +29,13 @@ func TestMain(m *testing.M) {
 		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
+	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. The programs of the tests would inherit
+	// this. They do not inherit that this process catches the signals.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	code := m.Run()
 	closeChromium()
 	os.RemoveAll(dir)
