@@ -171,7 +171,8 @@ func (s *server) linger(ctx context.Context) {
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }
 
-// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason.
+// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just before,
+// that failure is the reason.
 func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))
 	err := error(missing)
@@ -180,6 +181,9 @@ func (s *server) giveUp(ctx context.Context, g *Group) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failure != nil {
+		return s.failure
+	}
 	s.fail(err)
 	return g.lateError(ctx, missing)
 }
