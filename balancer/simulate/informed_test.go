@@ -243,7 +243,7 @@ func TestInformedOnZigzags(t *testing.T) {
 	const clusters = 400
 	for _, noise := range []float64{0.05, 0.2} {
 		for _, alike := range []bool{true, false} {
-			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: what hybrid assumes before any measurement
+			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: hybrid's probability before any measurement
 				name := "hybrid"
 				if tiled > 0 {
 					name = fmt.Sprintf("informed, tiles with probability %.2f", tiled)
@@ -276,17 +276,11 @@ func TestInformedOnLines(t *testing.T) {
 		t.Skip("-simulate.full plays it")
 	}
 	const clusters = 200
-	var steps []float64
-	for seed := range uint64(clusters) {
+	steps := lostAtStart(t, clusters, func(seed uint64) simulate.Options {
 		o := spread(seed)
 		o.Interval, o.Maker = 1, informedMaker(seed, informed{noise: o.Noise, prior: spreadPrior})
-		res, err := simulate.Run(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, lost(res))
-	}
-	slices.Sort(steps)
+		return o
+	})
 	fmt.Printf("| lines, informed, a decision after every step | median %.1f, 90th percentile %.1f steps lost of the first 100 |\n",
 		steps[clusters/2], steps[clusters*9/10])
 }

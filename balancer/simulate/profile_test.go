@@ -51,21 +51,13 @@ func TestAProfileReplacesDiscovery(t *testing.T) {
 		{"zigzag, one type", func(seed uint64) simulate.Options { return zigzag(seed, true, 0.05) }, 4},
 		{"zigzag, each rank with its own tiles", func(seed uint64) simulate.Options { return zigzag(seed, false, 0.05) }, 6},
 	} {
-		var blind, known []float64
-		for seed := range uint64(seeds) {
+		unknown := func(seed uint64) simulate.Options {
 			o := test.cluster(seed)
 			o.Steps = 100
-			for _, list := range []*[]float64{&blind, &known} {
-				res, err := simulate.Run(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				*list = append(*list, lost(res))
-				o = profiled(o, seed, 0.02)
-			}
+			return o
 		}
-		slices.Sort(blind)
-		slices.Sort(known)
+		blind := lostAtStart(t, seeds, unknown)
+		known := lostAtStart(t, seeds, func(seed uint64) simulate.Options { return profiled(unknown(seed), seed, 0.02) })
 		t.Logf("%s: steps lost of 100, median and 90th percentile: blind %.1f, %.1f; with a profile %.1f, %.1f", test.name, blind[seeds/2], blind[9*seeds/10],
 			known[seeds/2], known[9*seeds/10])
 		if known[seeds/2] > test.median || 2*known[seeds/2] > blind[seeds/2] {

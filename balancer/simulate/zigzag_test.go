@@ -127,7 +127,7 @@ func TestHybridOnCurvesThatAreNotSmooth(t *testing.T) {
 				shares[20], shares[0], below(shares, 0.98), worse)
 		}
 	}
-	early := lostAtStart(t, 200)
+	early := lostAtStart(t, 200, spread)
 	for _, network := range []string{"LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"} {
 		var shares []float64
 		for seed := range uint64(400) {
@@ -165,12 +165,12 @@ func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
 	}
 }
 
-// lostAtStart returns the steps that each of n runs loses in its first 100 steps, in ascending order.
-func lostAtStart(t *testing.T, n int) []float64 {
+// lostAtStart returns the steps that each of n runs of 100 steps loses, in ascending order.
+func lostAtStart(t *testing.T, n int, cluster func(seed uint64) simulate.Options) []float64 {
 	t.Helper()
 	var early []float64
 	for seed := range uint64(n) {
-		res, err := simulate.Run(spread(seed))
+		res, err := simulate.Run(cluster(seed))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func lostAtStart(t *testing.T, n int) []float64 {
 
 // The policy loses 4.1 and 18.8 steps. With a first window of 3 steps and others of 10, it lost 9.7 and 57.6.
 func TestHybridLosesLittleAtTheStart(t *testing.T) {
-	early := lostAtStart(t, 60)
+	early := lostAtStart(t, 60, spread)
 	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", early[30], early[54])
 	if early[30] > 6 || early[54] > 28 {
 		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 6 and 28", early[30], early[54])

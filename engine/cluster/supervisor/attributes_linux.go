@@ -31,16 +31,22 @@ const (
 // rank has already started keep their value. If the kernel kills whole control groups (memory.oom.group), the value has
 // no effect.
 func preferVictim(pid int) error {
-	const file = "/proc/%v/oom_score_adj"
-	text, err := os.ReadFile(fmt.Sprintf(file, "self"))
-	if err != nil {
-		return err
-	}
-	own, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	own, err := adjustment(os.Getpid())
 	if err != nil || own == exempt { // the ranks inherit the exemption
 		return err
 	}
-	return os.WriteFile(fmt.Sprintf(file, pid), []byte(strconv.Itoa(min(own+rankAdjustment, highestAdjustment))), 0)
+	return os.WriteFile(fmt.Sprintf(adjustmentFile, pid), []byte(strconv.Itoa(min(own+rankAdjustment, highestAdjustment))), 0)
+}
+
+const adjustmentFile = "/proc/%d/oom_score_adj"
+
+// adjustment returns the oom_score_adj of a process.
+func adjustment(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf(adjustmentFile, pid))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // awaitExit returns when a child has ended. The child remains a zombie, so its process id is not reused.

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -56,14 +55,11 @@ func TestRanksHaveAHigherOOMAdjustment(t *testing.T) {
 	}
 }
 
-func adjustmentOf(t *testing.T, pid int) (adjustment int) {
+func adjustmentOf(t *testing.T, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	got, err := adjustment(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(string(text), &adjustment); err != nil {
-		t.Fatal(err)
-	}
-	return adjustment
+	return got
 }

@@ -158,29 +158,30 @@ func TestWorkersTakeNoSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := func(path string) (blocks func(unix.Signal) bool, ok bool) {
+	blocked := func(path string) uint64 {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, false // the thread has ended
+			return 0 // the thread has ended
 		}
 		_, mask, _ := strings.Cut(string(text), "SigBlk:\t")
-		blocked, err := strconv.ParseUint(mask[:16], 16, 64)
+		set, err := strconv.ParseUint(mask[:16], 16, 64)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		return func(s unix.Signal) bool { return blocked>>(s-1)&1 != 0 }, true
+		return set
 	}
+	has := func(set uint64, s unix.Signal) bool { return set>>(s-1)&1 != 0 }
 	for _, path := range statuses {
-		bit, ok := blocks(path)
+		set := blocked(path)
 		// While a thread is created, it and its creator block all signals for a short time.
-		for deadline := time.Now().Add(10 * time.Second); ok && (bit(unix.SIGSEGV) || bit(unix.SIGBUS)); bit, ok = blocks(path) {
+		for deadline := time.Now().Add(10 * time.Second); has(set, unix.SIGSEGV) || has(set, unix.SIGBUS); set = blocked(path) {
 			if time.Now().After(deadline) {
-				t.Errorf("%s: faults are blocked too", path)
+				t.Errorf("%s: faults are blocked too: %#x", path, set)
 				break
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if ok && bit(unix.SIGTERM) && bit(unix.SIGINT) && bit(unix.SIGPROF) {
+		if has(set, unix.SIGTERM) && has(set, unix.SIGINT) && has(set, unix.SIGPROF) {
 			blocking++
 		}
 	}
