@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Kind is the result of a Verdict.

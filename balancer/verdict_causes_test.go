@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // fakeRank is a device whose windows are made up: what it is like when healthy, and what a trouble does to it.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // dataFraction is the fraction of the lost time that waits for data must explain to be the cause.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 func TestASlowTypeIsNotSick(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/spelling"
+	"github.com/hetero-train/hetero-train/engine/spelling"
 )
 
 // Fault is one invalid setting, or one syntax error, of a configuration.

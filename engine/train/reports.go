@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // RankStep is one rank's part of a step, as the rank reports it to the other ranks. The reports directly follow the

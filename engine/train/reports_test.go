@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // listening is a Splitter that stores the reports and changes nothing.

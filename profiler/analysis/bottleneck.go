@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // BottleneckSummary describes what limits a run, without its warm-up.

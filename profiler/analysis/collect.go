@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // collector adds up the records of a run, one file at a time. It needs 32 bytes of memory per step, and 8 bytes for

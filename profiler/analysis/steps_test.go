@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // at returns a record of a step that ends at time end. Both end and the rank's own time are in seconds.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // writeRecords writes the records of ranks to dir/logs.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // largeRun writes the records of a run. One step of rank 0 is slow.

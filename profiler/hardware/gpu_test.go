@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/system"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 func TestCoresByArchitecture(t *testing.T) {

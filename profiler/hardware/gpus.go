@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // GPUs contains the GPUs of this machine.

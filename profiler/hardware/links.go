@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // LinkSource measures links. Only one goroutine at a time uses a LinkSource.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // gpuLinks is the LinkSource of a GPU.

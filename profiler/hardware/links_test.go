@@ -12,7 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/hardware/hardwaretest"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // linksOf returns the links of a machine with one GPU.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/hardware/hardwaretest"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 func TestMachinesWithoutAGPUSayWhy(t *testing.T) {

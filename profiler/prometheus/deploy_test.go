@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 const deploy = "../../deploy"

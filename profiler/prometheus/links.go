@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // linkMetrics are the metrics of a group of links. Their names follow those of node_exporter, and so do the labels.

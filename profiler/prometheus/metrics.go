@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Run describes a run. It does not change.

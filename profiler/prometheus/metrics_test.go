@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // full returns metrics that have a value for every family.

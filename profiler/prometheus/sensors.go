@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // exported describes the metric of a sensor.

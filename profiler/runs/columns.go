@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // column is a value that every record contains.

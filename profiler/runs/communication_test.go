@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // communicationLine returns a line of the file of communication.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // fakeRun writes the folder of a run.

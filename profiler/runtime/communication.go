@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // CommunicationFile is the name of the file with the communication of a run, in the folder of logs. Each line is a JSON

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // parse parses a record in the form that appendJSON writes. It returns false for every other form. It is about ten

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // The test compares parse with encoding/json, on valid and on damaged records.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // FileName returns the name of a rank's file in the folder of logs.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 func sample(iteration int64) Record {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // mostLinks is the largest number of network interfaces and RDMA ports that a LinkSampler measures. A server with eight

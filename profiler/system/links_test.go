@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // iface returns the files of an interface. more are names and texts of further files.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every step.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Sensors contains values of the CPU's sensors. All programs on the machine influence them. A value that is not

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Wait describes how long the threads of this process wait for CPUs.

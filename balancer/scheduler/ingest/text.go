@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hetero-train/hetero-train/spelling"
+	"github.com/hetero-train/hetero-train/engine/spelling"
 )
 
 // MaxBytes is the maximum size of a source.

@@ -27,7 +27,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if none is

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/system"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Rank is a process that computes on a device, alone or as one of several ranks.

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/system"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Telemetry reads the sensors of a rank's device, process and machine, and the traffic of its links. The training loop

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 	"github.com/hetero-train/hetero-train/profiler/trace"
-	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // mostCharts is the maximum number of ranks with charts of their own. For more ranks, the charts show only the minimum

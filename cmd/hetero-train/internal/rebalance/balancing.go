@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/curves"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Balancer divides the batch among the ranks of a run. It implements [train.Splitter]. Every rank runs the same policy

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/hardware/hardwaretest"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // fakeNetwork has one interface, whose counters a test sets.

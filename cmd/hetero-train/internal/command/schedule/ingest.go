@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 	"github.com/hetero-train/hetero-train/profiler/system"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 const ingestLong = `Check a cluster, jobs and speeds, and print them in normalised form.

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/telemetry"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Limits of a screen.
