@@ -23,7 +23,8 @@ type Config struct {
 	Lab        Lab
 	NCCL       NCCL
 
-	origins map[string]origin // origins of the keys that were set, by full dotted key
+	origins    map[string]origin // origins of the keys that were set, by full dotted key
+	superseded []Superseded
 }
 
 // Origin returns the source of a value: "FILE:LINE", or Override.Origin. It returns "" if the key has its default.

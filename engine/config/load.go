@@ -27,6 +27,8 @@ type Override struct {
 	Origin string // source of the setting in error messages: "--set train.steps", "--epochs"
 	Key    string // full dotted key
 	Value  string // TOML value; for a string key, a word without quotes is also valid
+	// Default marks a default of the command line itself. Any other override of the key replaces it without a warning.
+	Default bool
 }
 
 // ParseSet parses the argument of flag --set, which has the form table.key=value.
@@ -62,7 +64,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
 		keys: make(map[string]Key), tableLine: make(map[string]int),
-		origins: make(map[string]origin), bad: make(map[string]bool),
+		origins: make(map[string]origin), bad: make(map[string]bool), last: make(map[string]*Superseded),
 	}
 	if len(text) > MaxFileBytes {
 		size := fmt.Sprintf("at least %d bytes", len(text))
@@ -92,14 +94,16 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	if len(l.origins) > 0 {
 		l.config.origins = l.origins
 	}
+	l.config.superseded = l.superseded()
 	return l.config, nil
 }
 
 // origin is the source of a value. The zero origin means that the key has its default.
 type origin struct {
 	name     string
-	line     int // line in the file, from 1; 0 for an override
-	position int // position among the overrides, from 1; 0 for the file
+	line     int  // line in the file, from 1; 0 for an override
+	position int  // position among the overrides, from 1; 0 for the file
+	usual    bool // Override.Default
 }
 
 // String returns the origin in the form that [Config.Origin] documents.
@@ -126,6 +130,7 @@ type loader struct {
 	origins   map[string]origin // origins of the keys that were set
 	bad       map[string]bool   // keys with an invalid value, which the rules do not check
 	overrides int
+	last      map[string]*Superseded // by key: its last override so far
 	faults    []Fault
 }
 
@@ -211,7 +216,7 @@ func (l *loader) entry(e entry) {
 // override assigns a value from the command line.
 func (l *loader) override(o Override) {
 	l.overrides++
-	at := origin{name: o.Origin, position: l.overrides}
+	at := origin{name: o.Origin, position: l.overrides, usual: o.Default}
 	key, known := l.keys[o.Key]
 	if !known {
 		l.unknown(at, strings.Split(o.Key, "."))
@@ -228,6 +233,7 @@ func (l *loader) override(o Override) {
 		return
 	}
 	l.assign(at, o.Key, key, value)
+	l.supersede(o, key)
 }
 
 // parseValue parses a TOML value. If wantText is true, any text without quotes is a string.

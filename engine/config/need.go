@@ -115,7 +115,7 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 		for _, k := range t.keys {
 			key := t.name + "." + k.name
 			at, given := c.origins[key]
-			if !given || at.name == "" || !at.typed() && values[key] == formatValue(k.def) {
+			if !given || at.name == "" || at.usual || !at.typed() && values[key] == formatValue(k.def) {
 				continue
 			}
 			k = k.Only(t.needs...)

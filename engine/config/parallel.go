@@ -74,7 +74,7 @@ type Balance struct {
 // Keys implements [Options].
 func (b *Balance) Keys() []Key {
 	return each(Key.Operational, []Key{
-		String(&b.Policy, "policy", "hybrid").
+		String(&b.Policy, "policy", "hybrid").OverriddenBy("balance.fixed_shares").
 			Doc("The policy that divides the global batch. See the list of policies below."),
 		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).OverriddenBy("balance.fixed_shares").
 			Doc("Steps between two decisions."),

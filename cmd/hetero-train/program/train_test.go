@@ -50,6 +50,7 @@ func value(t *testing.T, cfg *config.Config, key string) string {
 
 func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 	file := clitest.WriteConfig(t, "[balance]\npolicy = \"hybrid\"\n[train]\nepochs = 7\n")
+	proportional := clitest.WriteConfig(t, "[balance]\npolicy = \"proportional\"\n")
 	for _, c := range []struct {
 		args []string
 		key  string
@@ -81,14 +82,20 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 		{nil, "balance.policy", `"none"`},
 		{[]string{"--enable-load-balancing"}, "balance.policy", `"dynamic"`},
 		{[]string{"--enable-load-balancing", "--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
-		{[]string{"--load-balance-policy", "proportional"}, "balance.policy", `"none"`},
+		{[]string{"--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
 		{[]string{"--enable-load-balancing=false"}, "balance.policy", `"none"`},
 		{[]string{"--set", "balance.policy=hybrid"}, "balance.policy", `"hybrid"`},
 
 		{[]string{"-c", file}, "balance.policy", `"hybrid"`},
 		{[]string{"-c", file, "--epochs", "2"}, "balance.policy", `"hybrid"`},
-		{[]string{"-c", file, "--enable-load-balancing"}, "balance.policy", `"dynamic"`},
-		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "balance.policy", `"none"`},
+		{[]string{"-c", file, "--enable-load-balancing"}, "balance.policy", `"hybrid"`},
+		{[]string{"-c", proportional, "--enable-load-balancing"}, "balance.policy", `"proportional"`},
+		{[]string{"-c", proportional, "--enable-load-balancing=false"}, "balance.policy", `"none"`},
+		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
+		{[]string{"-c", file, "--load-balance-policy", "proportional", "--enable-load-balancing"}, "balance.policy", `"proportional"`},
+		{[]string{"--enable-load-balancing", "--set", "balance.policy=hybrid"}, "balance.policy", `"hybrid"`},
+		{[]string{"--enable-profiling", "--set", "profile.enabled=false"}, "profile.enabled", "false"},
+		{[]string{"--set", "profile.enabled=false", "--enable-profiling"}, "profile.enabled", "true"},
 		{[]string{"-c", file, "--epochs", "2"}, "train.epochs", "2"},
 		{[]string{"-c", file}, "train.epochs", "7"},
 		{[]string{"--epochs", "2", "--set", "train.epochs=3"}, "train.epochs", "3"},
@@ -107,14 +114,26 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 }
 
 func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
+	none := clitest.WriteConfig(t, "[balance]\npolicy = \"none\"\n")
 	for _, c := range []struct {
 		args []string
 		says string // part of the expected warning; "" if no warning is expected
 	}{
 		{[]string{"--backend", "nccl"}, "--backend nccl: no GPU found, using gloo"},
 		{[]string{"--backend", "gloo"}, ""},
-		{[]string{"--load-balance-policy", "dynamic"}, "no effect without --enable-load-balancing"},
+		{[]string{"--load-balance-policy", "dynamic"}, ""},
 		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
+		{[]string{"--enable-load-balancing", "--set", "balance.policy=hybrid"}, ""},
+		{[]string{"--enable-load-balancing", "-c", none}, "--enable-load-balancing has no effect: balance.policy is set (" + none + ":2)"},
+		{[]string{"--enable-load-balancing", "--set", "balance.fixed_shares=[128]"}, "--enable-load-balancing has no effect: balance.fixed_shares is set"},
+		{[]string{"--load-balance-policy", "dynamic", "--set", "balance.policy=hybrid"},
+			`the command line sets balance.policy several times: "hybrid" (--set balance.policy), the last one, overrides "dynamic" (--load-balance-policy)`},
+		{[]string{"--enable-load-balancing=false", "--load-balance-policy", "dynamic"}, `"dynamic" (--load-balance-policy), the last one, overrides "none" (--enable-load-balancing=false)`},
+		{[]string{"--lr", "0.1", "--set", "optimizer.lr=0.2"}, "0.2 (--set optimizer.lr), the last one, overrides 0.1 (--lr)"},
+		{[]string{"--set", "optimizer.lr=0.2", "--lr", "0.1", "--lr", "0.3"}, "0.3 (--lr), the last one, overrides 0.2 (--set optimizer.lr) and 0.1 (--lr)"},
+		{[]string{"--lr", "0.1", "--set", "optimizer.lr=1e-1"}, ""},
+		{[]string{"--batch-size", "32", "--set", "data.batch_size=64"}, "64 (--set data.batch_size), the last one, overrides 32 (--batch-size)"},
+		{[]string{"--enable-profiling", "--set", "profile.enabled=false"}, "false (--set profile.enabled), the last one, overrides true (--enable-profiling)"},
 	} {
 		o := execute(append([]string{"train"}, c.args...))
 		if warned := strings.Contains(o.stderr, " WRN "); o.code != exit.Done || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {

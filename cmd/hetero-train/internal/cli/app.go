@@ -68,8 +68,28 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load reads the file of -c, if there is one, and applies the overrides. Every error is a usage error.
+// Load is Read, with a warning for each key that the command line sets to several values. A rank that this program
+// started does not warn, because the process that started it does.
 func (a *App) Load() (*config.Config, error) {
+	cfg, err := a.Read()
+	if err == nil {
+		a.WarnOfSuperseded(cfg)
+	}
+	return cfg, err
+}
+
+// WarnOfSuperseded prints a warning for each key that the command line sets to several values.
+func (a *App) WarnOfSuperseded(cfg *config.Config) {
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); supervised {
+		return
+	}
+	for _, s := range cfg.Superseded() {
+		a.WarnOf(s.String())
+	}
+}
+
+// Read reads the file of -c, if there is one, and applies the overrides. Every error is a usage error.
+func (a *App) Read() (*config.Config, error) {
 	cfg, err := config.Load(a.File, a.Env.Catalog, a.Overrides...)
 	return cfg, exit.With(exit.Usage, err)
 }

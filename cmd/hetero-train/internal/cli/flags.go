@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +19,7 @@ func AddLauncherFlags(f *LauncherFlags, cmd *cobra.Command, a *App) {
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks on this machine")
 	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
 	a.AddKeyFlag(cmd, "master-port", "parallel.master_port", "int", "TCP port of rank 0")
-	cmd.Flags().BoolFunc("insecure", "accept ranks of other machines without a token (parallel.insecure)", func(text string) error {
-		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
-		return nil
-	})
+	a.AddSwitch(cmd, "insecure", "parallel.insecure", "accept ranks of other machines without a token")
 	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines` in the run; each machine starts its own ranks")
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, 0 to --nnodes minus 1")
 }
@@ -53,6 +51,15 @@ type KeyFlag struct {
 // usage and the name of the key.
 func (a *App) AddKeyFlag(cmd *cobra.Command, flag, key, kind, usage string) {
 	cmd.Flags().Var(&KeyFlag{App: a, Flag: flag, Key: key, Kind: kind}, flag, fmt.Sprintf("%s (%s)", usage, key))
+}
+
+// AddSwitch adds to cmd a flag without a value that sets a key to true. With =false, it sets the key to false.
+func (a *App) AddSwitch(cmd *cobra.Command, flag, key, usage string) {
+	cmd.Flags().BoolFunc(flag, fmt.Sprintf("%s (%s)", usage, key), func(text string) error {
+		on, err := strconv.ParseBool(text)
+		a.Overrides = append(a.Overrides, config.Override{Origin: "--" + flag, Key: key, Value: strconv.FormatBool(on)})
+		return err
+	})
 }
 
 func (f *KeyFlag) String() string { return "" }

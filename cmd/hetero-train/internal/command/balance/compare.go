@@ -70,7 +70,7 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 // comparison would rename that folder.
 func comparisonFolders(a *cli.App) ([][2]string, error) {
 	name := "balance_compare"
-	cfg, err := a.Load()
+	cfg, err := a.Read()
 	if err != nil {
 		return nil, err
 	}

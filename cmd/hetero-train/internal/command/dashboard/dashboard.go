@@ -72,10 +72,7 @@ func New(a *cli.App) *cobra.Command {
 	a.AddKeyFlag(cmd, "token-file", "dashboard.token_file", "string", "file with the secret that a browser must send")
 	a.AddKeyFlag(cmd, "server.address", "dashboard.address", "string", "same as --address")
 	a.AddKeyFlag(cmd, "server.port", "dashboard.port", "int", "same as --port")
-	cmd.Flags().BoolFunc("insecure", "let other machines read without a token (dashboard.insecure)", func(text string) error {
-		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "dashboard.insecure", Value: text})
-		return nil
-	})
+	a.AddSwitch(cmd, "insecure", "dashboard.insecure", "let other machines read without a token")
 	for _, hidden := range []string{"server.address", "server.port", "with-training"} {
 		cmd.Flags().Lookup(hidden).Hidden = true
 	}

@@ -115,7 +115,7 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		if a.File == "" {
 			return nil, exit.Usagef("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
 		}
-		cfg, err := a.Load()
+		cfg, err := a.Read()
 		if err != nil {
 			return nil, err
 		}
@@ -131,6 +131,7 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if r.Cfg, err = savedSettings(a, m.checkpoint, r.Opts.Log); err != nil {
 		return nil, err
 	}
+	a.WarnOfSuperseded(r.Cfg)
 	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
 		if err := json.Unmarshal(raw, &m.trained); err != nil {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: its training data: %w", m.checkpoint.Path, err))
@@ -164,7 +165,7 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 // settings in the folder of the run. --set and other flags override these settings.
 func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
 	if a.File != "" {
-		return a.Load()
+		return a.Read()
 	}
 	const advice = "; give the settings with -c FILE"
 	var faults []error

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -19,8 +20,7 @@ import (
 
 // trainFlags are the flags of command train that do more than set a key.
 type trainFlags struct {
-	profiling *bool // value of --enable-profiling; nil if the flag is not given
-	balancing bool  // value of --enable-load-balancing
+	balancing bool // --enable-load-balancing is given
 
 	cli.LauncherFlags
 }
@@ -35,7 +35,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "lr", "optimizer.lr", "float", "learning rate")
 	a.AddKeyFlag(cmd, "backend", "parallel.backend", "string", "transport of gradients: auto, nccl, gloo")
 	a.AddKeyFlag(cmd, "profile-interval", "profile.interval", "int", "steps between two metric records")
-	a.AddKeyFlag(cmd, "load-balance-policy", "balance.policy", "string", "balancing policy with --enable-load-balancing: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ")+"; default: dynamic")
+	a.AddKeyFlag(cmd, "load-balance-policy", policyKey, "string", "balancing policy: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", "))
 	a.AddKeyFlag(cmd, "rebalance-interval", "balance.interval", "int", "steps between two balancing decisions")
 	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json that hetero-train profile wrote")
 	a.AddKeyFlag(cmd, "experiment-name", "experiment.name", "string", "name of the run and its folder")
@@ -44,26 +44,25 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "metrics-address", "metrics.address", "string", "address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
 	flags := new(trainFlags)
 	cli.AddLauncherFlags(&flags.LauncherFlags, cmd, a)
-	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
-		on, err := strconv.ParseBool(text)
-		flags.profiling = &on
+	a.AddSwitch(cmd, "enable-profiling", "profile.enabled", "write metric records")
+	a.AddSwitch(cmd, "dashboard", "dashboard.enabled", "show all runs on a web page during this run")
+	cmd.Flags().BoolFunc(enableFlag, "divide the batch among the ranks according to their speed (balance.policy)", func(text string) (err error) {
+		flags.balancing, err = strconv.ParseBool(text)
+		a.Overrides = slices.DeleteFunc(a.Overrides, func(o config.Override) bool { return o.Origin == disabled })
+		if !flags.balancing {
+			a.Overrides = append(a.Overrides, config.Override{Origin: disabled, Key: policyKey, Value: "none"})
+		}
 		return err
 	})
-	cmd.Flags().BoolFunc("dashboard", "show all runs on a web page during this run (dashboard.enabled)", func(text string) error {
-		a.Overrides = append(a.Overrides, config.Override{Origin: "--dashboard", Key: "dashboard.enabled", Value: text})
-		return nil
-	})
-	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "divide the batch among the ranks according to their speed (balance.policy)")
 	return flags
 }
 
 // resolve converts the flags to overrides of keys. warnings names the values that it adjusted.
 func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string, err error) {
 	overrides = slices.Clone(a.Overrides)
-	if f.profiling != nil {
-		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: strconv.FormatBool(*f.profiling)})
+	if a.File == "" {
+		overrides = slices.Insert(overrides, 0, f.usualPolicy())
 	}
-	overrides, warnings = f.policy(a.File, overrides)
 	for i, o := range overrides {
 		if o.Origin == "--backend" && o.Value == "nccl" && !hasGPU() {
 			overrides[i].Value = "gloo"
@@ -81,23 +80,31 @@ func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []confi
 	return overrides, warnings, nil
 }
 
-// policy converts the balancing flags to overrides. Without --enable-load-balancing, --load-balance-policy has no
-// effect; with it, the default policy is "dynamic". If none of these flags is given, the policy of the file applies.
-func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
-	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
-	switch {
-	case f.balancing && !byFlag:
-		return append(overrides, config.Override{Origin: "--enable-load-balancing", Key: "balance.policy", Value: "dynamic"}), nil
-	case f.balancing:
-		return overrides, nil
-	case byFlag:
-		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
-			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
-	case file == "": // the first override, so that --set balance.policy takes precedence
-		none := config.Override{Origin: noBalancing, Key: "balance.policy", Value: "none"}
-		return slices.Insert(overrides, 0, none), nil
+const (
+	policyKey  = "balance.policy"
+	enableFlag = "enable-load-balancing"
+	disabled   = "--" + enableFlag + "=false" // origin of policy none
+)
+
+// usualPolicy returns the default policy of a command line without a configuration file. Flags of older scripts expect
+// it: "dynamic" with --enable-load-balancing, otherwise "none".
+func (f *trainFlags) usualPolicy() config.Override {
+	if f.balancing {
+		return config.Override{Origin: "--" + enableFlag, Key: policyKey, Value: "dynamic", Default: true}
 	}
-	return overrides, nil
+	return config.Override{Origin: noBalancing, Key: policyKey, Value: "none", Default: true}
+}
+
+// withoutEffect returns warnings about flags that do not change the resolved configuration as their names say.
+func (f *trainFlags) withoutEffect(cfg *config.Config) []string {
+	if !f.balancing || len(cfg.Balance.FixedShares) == 0 && cfg.Balance.Policy != "none" {
+		return nil
+	}
+	key := policyKey
+	if len(cfg.Balance.FixedShares) > 0 {
+		key = "balance.fixed_shares"
+	}
+	return []string{fmt.Sprintf("--%s has no effect: %s is set (%s); remove this setting, or select a policy with --load-balance-policy", enableFlag, key, cfg.Origin(key))}
 }
 
 // hasGPU reports whether this machine has a GPU that NCCL can use.

@@ -31,7 +31,10 @@ Most flags set one key of the configuration, named in parentheses. Three flags d
   --batch-size   counts the samples of each rank; the key data.batch_size counts the samples of all ranks
   --backend      without a GPU, the value nccl becomes gloo, with a warning
   --enable-load-balancing
-                 without this flag and without -c FILE, the balancing policy is "none"`
+                 with -c FILE, keeps the balancing policy of the file; without -c FILE, the default policy is
+                 "dynamic" with this flag, and "none" without it
+
+If the command line sets a key several times, the last value applies, with a warning that names all of them.`
 
 // New returns the command that trains a model.
 func New(a *cli.App) *cobra.Command {
@@ -61,10 +64,14 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return err
 	}
 	a.Overrides = overrides
-	cfg, err := a.Load()
+	cfg, err := a.Read()
 	if err != nil {
 		return err
 	}
+	for _, s := range cfg.Superseded() {
+		warnings = append(warnings, s.String())
+	}
+	warnings = append(warnings, flags.withoutEffect(cfg)...)
 	if err := assembly.Allowable(cfg, a.Allow); err != nil {
 		return err
 	}
@@ -166,7 +173,7 @@ func policyFrom(cfg *config.Config) string {
 		return "has no effect: balance.fixed_shares is set"
 	case origin == "":
 		return "default with a configuration file"
-	case origin == "--enable-load-balancing":
+	case origin == "--"+enableFlag:
 		return "default of " + origin
 	case origin == noBalancing:
 		return "default without a file and without --enable-load-balancing"
