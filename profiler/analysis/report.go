@@ -165,7 +165,7 @@ The steady state of a run is the run without %s. The figures describe the steady
 | Figure | Value of one run |
 |---|---|
 | throughput | samples of all ranks / training time. Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without evaluations, saves and other pauses |
-| utilization | arithmetic mean, over ranks and steps, of the utilization that a rank reports; for a CPU rank, the used fraction of its CPU quota |
+| utilization | arithmetic mean, over ranks and steps, of the utilization that a rank reports; for a CPU rank, the used fraction of the CPUs that the rank may use |
 | load imbalance | arithmetic mean, over steps, of (max - min) / max of the ranks' own compute times |
 | waiting | arithmetic mean, over steps, of 1 - mean / max of the same times: the fraction of the compute time that the ranks wait for the slowest rank |
 | straggler impact | of the waiting: high from %d %% on, medium from %d %% on, low below |

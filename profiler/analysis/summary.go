@@ -61,7 +61,7 @@ type Summary struct {
 	// MemoryUtilization is the largest peak used / total of all ranks. On a CPU rank, total is the memory that the
 	// rank may use.
 	MemoryUtilization Number `json:"gpu_memory_utilization"`
-	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: relative to its CPU quota
+	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: relative to the CPUs that it may use
 	Imbalance         Number `json:"load_imbalance"`      // (max-min)/max of the ranks' own compute times, mean over steps
 	ShareOfOracle     Number `json:"share_of_oracle"`     // last estimate of the balancer
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval

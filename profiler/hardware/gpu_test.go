@@ -59,7 +59,7 @@ func TestTelemetryOfTheCPU(t *testing.T) {
 }
 
 func TestThisProcessHasTelemetry(t *testing.T) {
-	p := ProbeCPU()
+	p := ProbeCPU(system.Limits{})
 	defer p.Close()
 	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
 	}
@@ -71,7 +71,7 @@ func TestThisProcessHasTelemetry(t *testing.T) {
 }
 
 func BenchmarkSampleCPU(b *testing.B) {
-	p := ProbeCPU()
+	p := ProbeCPU(system.Limits{})
 	defer p.Close()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -40,8 +40,8 @@ type process interface {
 	close() error
 }
 
-// ProbeCPU returns a Probe of this process on the CPU.
-func ProbeCPU() *Probe { return newProbe(nil, nil, openProcess()) }
+// ProbeCPU returns a Probe of this process on the CPU. Its utilization and memory are relative to limits.
+func ProbeCPU(limits system.Limits) *Probe { return newProbe(nil, nil, openProcess(limits)) }
 
 // Probe returns a Probe of a GPU. It also measures the CPU time of this process. Close the Probe before the GPUs.
 func (g *GPUs) Probe(index int) (*Probe, error) {
@@ -50,7 +50,7 @@ func (g *GPUs) Probe(index int) (*Probe, error) {
 		return nil, fmt.Errorf("got GPU %d, but this machine has %d GPUs%s", index, len(g.list), because(g.reason))
 	}
 	gpu := g.list[at]
-	return newProbe(&gpu, g.driver, openProcess()), nil
+	return newProbe(&gpu, g.driver, openProcess(system.Limits{})), nil
 }
 
 func because(reason string) string {
@@ -103,8 +103,8 @@ type self struct {
 	sensing *system.SensorSampler
 }
 
-func openProcess() *self {
-	return &self{system.NewSampler(), system.NewWaitSampler(), system.NewSensorSampler()}
+func openProcess(limits system.Limits) *self {
+	return &self{system.NewSampler(limits), system.NewWaitSampler(), system.NewSensorSampler()}
 }
 
 func (s *self) load() system.Load       { return s.sampler.Sample() }

@@ -128,6 +128,13 @@ func (c cgroups) folders(controller string) (list []string, v2 bool) {
 	return nil, v2
 }
 
+// Files of the CPU quota in the folder of a control group.
+const (
+	cpuMaxV2    = "cpu.max" // quota and period in us, such as "50000 100000" or "max 100000"; missing at the top
+	cpuQuotaV1  = "cpu.cfs_quota_us"
+	cpuPeriodV1 = "cpu.cfs_period_us"
+)
+
 // cpuQuota returns the smallest CPU quota of all levels, in CPUs.
 func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	cpus = math.Inf(1)
@@ -135,11 +142,11 @@ func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	for _, folder := range folders {
 		var quota, period string
 		if v2 {
-			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000", "max 100000"; missing at the top
+			line, _ := readLine(root, path.Join(folder, cpuMaxV2))
 			quota, period, _ = strings.Cut(line, " ")
 		} else {
-			quota, _ = readLine(root, path.Join(folder, "cpu.cfs_quota_us")) // -1 means no quota
-			period, _ = readLine(root, path.Join(folder, "cpu.cfs_period_us"))
+			quota, _ = readLine(root, path.Join(folder, cpuQuotaV1)) // -1 means no quota
+			period, _ = readLine(root, path.Join(folder, cpuPeriodV1))
 		}
 		q, err1 := strconv.ParseFloat(quota, 64)
 		p, err2 := strconv.ParseFloat(period, 64)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -70,36 +71,90 @@ const (
 	arpLoopback   = "772"
 )
 
+// adapter is a network interface and its folder in sys.
+type adapter struct {
+	name, folder string
+	kind         string // number of the type; "" if unknown
+	loopback, up bool
+	mtu          int
+
+	root fs.FS // nil: the folder describes no interface of this network namespace
+}
+
+// exists reports whether the folder has a file.
+func (a *adapter) exists(name string) bool {
+	if a.root == nil {
+		return false
+	}
+	_, err := fs.Stat(a.root, path.Join(a.folder, name))
+	return err == nil
+}
+
+// positive returns the number in a file of the folder, or 0 if there is no positive number.
+func (a *adapter) positive(name string) int {
+	if a.root == nil {
+		return 0
+	}
+	return positive(a.root, path.Join(a.folder, name))
+}
+
+// ownInterfaces returns the interfaces of this network namespace. It returns nil if the system does not list them.
+func ownInterfaces() []net.Interface {
+	list, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	return append([]net.Interface{}, list...) // not nil
+}
+
+// interfaces returns the network interfaces. own contains those of this network namespace; nil: those in root/sys. /sys
+// shows the interfaces of the network namespace in which it was mounted, as after nsenter --net. An interface of another
+// namespace with the same name has another index or address; its folder is then ignored.
+func interfaces(root fs.FS, own []net.Interface) (list []adapter) {
+	const all = "sys/class/net/"
+	if own == nil {
+		folders, _ := fs.Glob(root, all+"*") // the pattern is valid
+		for _, folder := range folders {
+			kind, err := readLine(root, path.Join(folder, "type"))
+			if err != nil { // files without a type are not interfaces (bonding_masters)
+				continue
+			}
+			state, _ := readLine(root, path.Join(folder, "operstate")) // "unknown": the driver does not report a state
+			list = append(list, adapter{name: path.Base(folder), folder: folder, kind: kind, loopback: kind == arpLoopback, up: state == "up" || state == "unknown",
+				mtu: positive(root, path.Join(folder, "mtu")), root: root})
+		}
+		return list
+	}
+	for _, f := range own {
+		a := adapter{name: f.Name, folder: all + f.Name, loopback: f.Flags&net.FlagLoopback != 0, up: f.Flags&net.FlagRunning != 0, mtu: f.MTU}
+		index, err := readLine(root, path.Join(a.folder, "ifindex"))
+		address, _ := readLine(root, path.Join(a.folder, "address"))
+		if err == nil && index == strconv.Itoa(f.Index) && (len(f.HardwareAddr) == 0 || address == f.HardwareAddr.String()) {
+			a.root = root
+			a.kind, _ = readLine(root, path.Join(a.folder, "type"))
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
 // readNetworks lists the network interfaces except the loopback. Interfaces that are up come first, then the faster
 // ones.
-func readNetworks(root fs.FS) ([]Network, error) {
-	folders, err := fs.Glob(root, "sys/class/net/*")
-	if err != nil {
-		return nil, err
-	}
+func readNetworks(root fs.FS, own []net.Interface) []Network {
 	networks := []Network{}
-	for _, folder := range folders {
-		kind, err := readLine(root, path.Join(folder, "type"))
-		if err != nil || kind == arpLoopback { // files without a type are not interfaces (bonding_masters)
+	for _, a := range interfaces(root, own) {
+		if a.loopback {
 			continue
 		}
-		exists := func(name string) bool {
-			_, err := fs.Stat(root, path.Join(folder, name))
-			return err == nil
-		}
-		n := Network{Name: path.Base(folder), Kind: "virtual"}
+		n := Network{Name: a.name, Kind: "virtual", Up: a.up, MTU: a.mtu, SpeedMbits: a.positive("speed")} // -1 or an error means unknown
 		switch {
-		case kind == arpInfiniband:
+		case a.kind == arpInfiniband:
 			n.Kind = "infiniband"
-		case exists("wireless"), exists("phy80211"):
+		case a.exists("wireless"), a.exists("phy80211"):
 			n.Kind = "wireless"
-		case exists("device"):
+		case a.exists("device"):
 			n.Kind = "ethernet"
 		}
-		state, _ := readLine(root, path.Join(folder, "operstate"))
-		n.Up = state == "up"
-		n.SpeedMbits = positive(root, path.Join(folder, "speed")) // -1 or an error means unknown
-		n.MTU = positive(root, path.Join(folder, "mtu"))
 		networks = append(networks, n)
 	}
 	slices.SortStableFunc(networks, func(a, b Network) int {
@@ -111,7 +166,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 		}
 		return cmp.Compare(b.SpeedMbits, a.SpeedMbits)
 	})
-	return networks, nil
+	return networks
 }
 
 // positive returns the number in a file, or 0 if there is no positive number.

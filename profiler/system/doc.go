@@ -1,7 +1,7 @@
 // Package system describes the resources that this process may use on the host, and how much of them it uses.
 //
 //	host, err := system.Detect()    // once: CPU, memory, disks, networks, limits, WSL2, container
-//	load := system.NewSampler()     // once
+//	load := system.NewSampler(system.Limits{Threads: 2}) // once
 //	load.Sample().CPUPercent        // call it at most once per step
 //
 //	waits := system.NewWaitSampler() // measures how long threads waited for CPUs that other processes used

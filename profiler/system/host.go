@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -32,10 +33,12 @@ type Memory struct {
 }
 
 // Detect describes this machine. If a part cannot be read, it returns the other parts together with an error.
-func Detect() (Host, error) { return Read(os.DirFS("/")) }
+func Detect() (Host, error) { return read(os.DirFS("/"), ownInterfaces()) }
 
 // Read describes the machine whose proc and sys folders are in root; see Detect.
-func Read(root fs.FS) (Host, error) {
+func Read(root fs.FS) (Host, error) { return read(root, nil) }
+
+func read(root fs.FS, own []net.Interface) (Host, error) {
 	var h Host
 	var faults []error
 	note := func(doing string, err error) {
@@ -55,8 +58,7 @@ func Read(root fs.FS) (Host, error) {
 	note("read the memory", err)
 	h.Disks, err = readDisks(root)
 	note("read the disks", err)
-	h.Networks, err = readNetworks(root)
-	note("read the network interfaces", err)
+	h.Networks = readNetworks(root, own)
 
 	groups := readCgroups(root)
 	h.Cgroups = groups.version()

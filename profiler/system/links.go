@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io/fs"
 	"math"
+	"net"
 	"os"
 	"path"
 	"slices"
@@ -21,13 +22,18 @@ const mostLinks = 32
 // LinkSampler measures the traffic of the network interfaces and the RDMA ports of this machine, or of this container's
 // network namespace. Only one goroutine at a time may use it.
 //
-// It reads the byte counters of the kernel: /sys/class/net/*/statistics and /sys/class/infiniband/*/ports/*/counters.
-// An interface or port that is added later is not measured.
+// It reads the byte counters of the kernel: /proc/thread-self/net/dev and /sys/class/infiniband/*/ports/*/counters. An
+// interface or port that is added later is not measured. The RDMA ports are those of the network namespace in which /sys
+// was mounted.
 type LinkSampler struct {
-	root  fs.FS
-	now   func() time.Duration // monotonic
-	ports []port
+	root   fs.FS
+	now    func() time.Duration // monotonic
+	ports  []port
+	counts map[string]counters // by interface; nil: the counters are in the files of the ports
 }
+
+// counters contains the byte counters of an interface.
+type counters struct{ sent, received float64 }
 
 // port is an interface or an RDMA port with its counters.
 type port struct {
@@ -35,17 +41,22 @@ type port struct {
 	sent, received string  // files of the counters
 	unit           float64 // bytes per count
 	meter          telemetry.Meter
+	bridge         bool // connects interfaces within the machine
 }
 
 // NewLinkSampler finds the links of this machine that are up.
 func NewLinkSampler() *LinkSampler {
 	begin := time.Now()
-	return newLinkSampler(os.DirFS("/"), func() time.Duration { return time.Since(begin) })
+	return newLinkSampler(os.DirFS("/"), ownInterfaces(), func() time.Duration { return time.Since(begin) })
 }
 
-func newLinkSampler(root fs.FS, now func() time.Duration) *LinkSampler {
-	s := &LinkSampler{root: root, now: now, ports: append(findRDMA(root), findInterfaces(root)...)}
+// newLinkSampler finds the links in root. own contains the interfaces of the network namespace; nil: those in root/sys.
+func newLinkSampler(root fs.FS, own []net.Interface, now func() time.Duration) *LinkSampler {
+	s := &LinkSampler{root: root, now: now, ports: append(findRDMA(root), findInterfaces(root, own)...)}
 	s.ports = s.ports[:min(len(s.ports), mostLinks)]
+	if own != nil {
+		s.counts = map[string]counters{}
+	}
 	return s
 }
 
@@ -61,9 +72,41 @@ func (s *LinkSampler) Links() []telemetry.Link {
 // Sample measures the traffic of the links, in the order of Links. Values of a link that cannot be read are unknown. The
 // rates of the first call are unknown.
 func (s *LinkSampler) Sample(into []telemetry.Traffic) {
+	if s.counts != nil {
+		readCounters(s.root, s.counts)
+	}
 	for i := range s.ports {
 		p := &s.ports[i]
-		into[i] = p.meter.Add(s.now().Seconds(), p.read(s.root, p.sent), p.read(s.root, p.received))
+		sent, received := p.read(s.root, p.sent), p.read(s.root, p.received)
+		if s.counts != nil && p.link.Kind != telemetry.LinkRDMA {
+			sent, received = math.NaN(), math.NaN()
+			if c, found := s.counts[p.link.Name]; found {
+				sent, received = c.sent, c.received
+			}
+		}
+		into[i] = p.meter.Add(s.now().Seconds(), sent, received)
+	}
+}
+
+// readCounters reads the counters of all interfaces of this thread's network namespace. /sys/class/net shows the
+// interfaces of the namespace in which /sys was mounted, which may be another one.
+func readCounters(root fs.FS, into map[string]counters) {
+	clear(into)
+	text, err := fs.ReadFile(root, "proc/thread-self/net/dev")
+	if err != nil {
+		return
+	}
+	for name, values := range keyValues(text) {
+		const sent = 8 // column of the sent bytes; the received bytes are in column 0
+		fields := strings.Fields(values)
+		if len(fields) <= sent {
+			continue // the head of the table
+		}
+		r, err1 := strconv.ParseUint(fields[0], 10, 64)
+		t, err2 := strconv.ParseUint(fields[sent], 10, 64)
+		if err1 == nil && err2 == nil {
+			into[name] = counters{sent: float64(t), received: float64(r)}
+		}
 	}
 }
 
@@ -89,42 +132,30 @@ var rankOfKind = map[telemetry.LinkKind]int{telemetry.LinkNetwork: 0, telemetry.
 // findInterfaces returns the network interfaces that are up. If interfaces with hardware are up, they connect the
 // machine with others, and the traffic of other interfaces passes them or stays in the machine. Otherwise, as in a
 // container, the virtual interfaces are the connection.
-func findInterfaces(root fs.FS) (ports []port) {
-	folders, _ := fs.Glob(root, "sys/class/net/*") // the pattern is valid
+func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 	hardware := false
-	for _, folder := range folders {
-		kind, err := readLine(root, path.Join(folder, "type"))
-		if err != nil { // files without a type are not interfaces (bonding_masters)
+	for _, f := range interfaces(root, own) {
+		physical := f.exists("device")
+		if !f.up || !physical && f.exists("master") { // master: a bridge has the same traffic
 			continue
 		}
-		exists := func(name string) bool {
-			_, err := fs.Stat(root, path.Join(folder, name))
-			return err == nil
-		}
-		state, _ := readLine(root, path.Join(folder, "operstate")) // "unknown": the driver does not report a state
-		physical := exists("device")
-		if state != "up" && state != "unknown" || !physical && exists("master") { // master: a bridge has the same traffic
-			continue
-		}
-		p := port{unit: 1, sent: path.Join(folder, "statistics/tx_bytes"), received: path.Join(folder, "statistics/rx_bytes")}
-		p.link = telemetry.Link{Kind: telemetry.LinkVirtual, Name: path.Base(folder), Basis: telemetry.BasisCounter}
+		p := port{unit: 1, sent: path.Join(f.folder, "statistics/tx_bytes"), received: path.Join(f.folder, "statistics/rx_bytes")}
+		p.link = telemetry.Link{Kind: telemetry.LinkVirtual, Name: f.name, Basis: telemetry.BasisCounter}
 		switch {
-		case kind == arpLoopback:
+		case f.loopback:
 			p.link.Kind = telemetry.LinkLoopback
 		case physical:
 			p.link.Kind, hardware = telemetry.LinkNetwork, true
 		}
-		if physical || exists("bonding") { // other drivers, such as veth, report a speed that limits nothing
-			p.link.Limit = float64(positive(root, path.Join(folder, "speed"))) * 1e6 / 8
+		if physical || f.exists("bonding") { // other drivers, such as veth, report a speed that limits nothing
+			p.link.Limit = float64(f.positive("speed")) * 1e6 / 8
 		}
+		p.bridge = f.exists("bridge")
 		ports = append(ports, p)
 	}
 	for i := range ports {
-		if l := &ports[i].link; !hardware && l.Kind == telemetry.LinkVirtual {
-			_, err := fs.Stat(root, path.Join("sys/class/net", l.Name, "bridge"))
-			if err != nil { // not a bridge within the machine
-				l.Kind = telemetry.LinkNetwork
-			}
+		if p := &ports[i]; !hardware && p.link.Kind == telemetry.LinkVirtual && !p.bridge {
+			p.link.Kind = telemetry.LinkNetwork
 		}
 	}
 	slices.SortStableFunc(ports, func(a, b port) int { return cmp.Compare(rankOfKind[a.link.Kind], rankOfKind[b.link.Kind]) })

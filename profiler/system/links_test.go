@@ -61,7 +61,7 @@ func TestLinksOfFakeMachines(t *testing.T) {
 		{"a container", together(iface("lo", "772", "unknown", 1, 1), iface("eth0", "1", "up", 1, 1, "speed", "10000"), iface("br0", "1", "up", 1, 1, "bridge/x", "")),
 			[]telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Basis: counted}, {Kind: telemetry.LinkVirtual, Name: "br0", Basis: counted}, {Kind: telemetry.LinkLoopback, Name: "lo", Basis: counted}}},
 	} {
-		if got := newLinkSampler(c.tree.fs(), func() time.Duration { return 0 }).Links(); !reflect.DeepEqual(got, c.want) {
+		if got := newLinkSampler(c.tree.fs(), nil, func() time.Duration { return 0 }).Links(); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got\n%+v\nwant\n%+v", c.name, got, c.want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestLinksOfFakeMachines(t *testing.T) {
 		many = append(many, iface(fmt.Sprintf("cali%02d", i), "1", "up", 1, 1))
 	}
 	many = append(many, iface("eth0", "1", "up", 1, 1, "device/x", ""))
-	if got := newLinkSampler(together(many...).fs(), nil).Links(); len(got) != mostLinks || got[0].Name != "eth0" {
+	if got := newLinkSampler(together(many...).fs(), nil, nil).Links(); len(got) != mostLinks || got[0].Name != "eth0" {
 		t.Errorf("101 interfaces: got %d links, the first is %+v, want %d and eth0", len(got), got[0], mostLinks)
 	}
 }
@@ -85,7 +85,7 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 		rdmaPort("none0", 1, "4: ACTIVE", "10 Gb/sec (4X)"),
 		rdmaPort("rdmap0", 1, "4: ACTIVE", "100 Gb/sec"), machine{efa + "tx_bytes": "10\n", efa + "rx_bytes": "10\n"}).fs()
 	now := time.Minute
-	s := newLinkSampler(files, func() time.Duration { return now })
+	s := newLinkSampler(files, nil, func() time.Duration { return now })
 	got := make([]telemetry.Traffic, len(s.Links()))
 	at := map[string]int{}
 	for i, l := range s.Links() {

@@ -1,10 +1,12 @@
 package system
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -15,11 +17,32 @@ import (
 // sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every step.
 const sampleEvery = 500 * time.Millisecond
 
-// Load describes how much of its resources the process uses. A value that cannot be read is NaN.
+// Load describes how much of its own resources this process uses. Other processes, such as other ranks of the machine,
+// do not influence it. A value that cannot be read is NaN.
 type Load struct {
-	CPUPercent    float64 // CPU time since the previous sample, relative to the process's CPU quota
-	MemoryPercent float64 // resident memory, relative to the process's memory limit
+	CPUPercent    float64 // CPU time of the process since the previous sample, relative to the CPUs that it may use
+	MemoryPercent float64 // resident memory of the process, relative to the memory that it may use
 	ResidentBytes int64   // resident memory; 0 if it cannot be read
+}
+
+// Limits contains limits of a process that the operating system does not know. A value of 0 is no limit.
+type Limits struct {
+	// Threads is the number of threads with which the process computes.
+	Threads int
+	// Processes is the number of processes that divide the CPU quota and the affinity of this process: the ranks that one
+	// parent has started.
+	Processes int
+	// MemoryBytes is the part of the memory that belongs to this process.
+	MemoryBytes int64
+}
+
+// cpus returns the number of CPUs that the process may use. allowed is the number that affinity and quota allow.
+func (l Limits) cpus(allowed float64) float64 {
+	allowed /= float64(max(l.Processes, 1))
+	if l.Threads > 0 {
+		allowed = min(allowed, float64(l.Threads))
+	}
+	return allowed
 }
 
 // Put copies the values to the sensors of a telemetry sample.
@@ -31,8 +54,9 @@ func (l *Load) Put(s *telemetry.Sample) {
 type Sampler struct {
 	mu      sync.Mutex
 	source  source
-	quota   float64 // in CPUs
-	limit   float64 // in bytes
+	limits  Limits
+	usable  float64 // number of CPUs on which the process may run
+	memory  float64 // memory that the process may use, in bytes
 	sampled time.Time
 	cpuTime time.Duration // CPU time of the process at the time sampled
 	load    Load
@@ -44,21 +68,27 @@ type Sampler struct {
 type source interface {
 	cpuTime() (time.Duration, error) // of all threads, since the start of the process
 	resident() (int64, error)        // resident memory in bytes
+	quota() float64                  // current CPU quota, in CPUs; +Inf without a quota
 	io.Closer
 }
 
-// NewSampler starts to measure this process. Percentages are relative to the limits that Detect returns.
-func NewSampler() *Sampler {
+// NewSampler starts to measure this process. Percentages are relative to the smallest limit: one of limits, or one that
+// Detect returns. The sampler reads the CPU quota at each measurement, because a quota can change.
+func NewSampler(limits Limits) *Sampler {
 	host, err := Detect()
 	self, openErr := openSelf()
 	if err == nil {
 		err = openErr
 	}
-	return newSampler(self, host, err)
+	return newSampler(self, host, limits, err)
 }
 
-func newSampler(from source, host Host, err error) *Sampler {
-	s := &Sampler{source: from, quota: host.CPU.Quota, limit: float64(host.Memory.Limit), first: true, err: err}
+func newSampler(from source, host Host, limits Limits, err error) *Sampler {
+	memory := host.Memory.Limit
+	if limits.MemoryBytes > 0 {
+		memory = min(memory, limits.MemoryBytes)
+	}
+	s := &Sampler{source: from, limits: limits, usable: float64(host.CPU.Usable), memory: float64(memory), first: true, err: err}
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
 	s.sampled = time.Now()
 	if s.err == nil {
@@ -96,8 +126,8 @@ func (s *Sampler) Sample() Load {
 		return s.fail(err)
 	}
 	s.load = Load{
-		CPUPercent:    min(100, 100*(cpu-s.cpuTime).Seconds()/(elapsed.Seconds()*s.quota)),
-		MemoryPercent: 100 * float64(resident) / s.limit,
+		CPUPercent:    min(100, 100*(cpu-s.cpuTime).Seconds()/(elapsed.Seconds()*s.limits.cpus(min(s.usable, s.source.quota())))),
+		MemoryPercent: min(100, 100*float64(resident)/s.memory),
 		ResidentBytes: resident,
 	}
 	s.sampled, s.cpuTime, s.first = s.sampled.Add(elapsed), cpu, false
@@ -114,14 +144,55 @@ func (s *Sampler) fail(err error) Load {
 // self is the source for this process. It reuses its buffers, so that sampling does not allocate.
 type self struct {
 	statm    *os.File
+	quotas   []quotaFile // of all levels of control groups
 	usage    syscall.Rusage
 	text     [128]byte
 	pageSize int64
 }
 
+// quotaFile contains the files of the CPU quota of one control group.
+type quotaFile struct {
+	quota  *os.File
+	period *os.File // nil: version 2, whose file contains both numbers
+}
+
 func openSelf() (*self, error) {
 	statm, err := os.Open("/proc/self/statm")
-	return &self{statm: statm, pageSize: int64(os.Getpagesize())}, err
+	p := &self{statm: statm, pageSize: int64(os.Getpagesize())}
+	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
+	for _, folder := range folders {
+		if v2 {
+			if file, err := os.Open(filepath.Join("/", folder, cpuMaxV2)); err == nil { // missing at the top
+				p.quotas = append(p.quotas, quotaFile{quota: file})
+			}
+			continue
+		}
+		quota, err1 := os.Open(filepath.Join("/", folder, cpuQuotaV1))
+		period, err2 := os.Open(filepath.Join("/", folder, cpuPeriodV1))
+		if err1 != nil || err2 != nil {
+			quota.Close() // nil has an error, too
+			period.Close()
+			continue
+		}
+		p.quotas = append(p.quotas, quotaFile{quota, period})
+	}
+	return p, err
+}
+
+func (p *self) quota() float64 {
+	cpus := math.Inf(1)
+	for _, f := range p.quotas {
+		n, _ := f.quota.ReadAt(p.text[:], 0) // an error after some bytes: the file is short
+		quota, rest := number(p.text[:n])
+		if f.period != nil {
+			n, _ = f.period.ReadAt(p.text[:], 0)
+			rest = p.text[:n]
+		}
+		if period, _ := number(rest); quota > 0 && period > 0 { // "max" and -1 mean no quota
+			cpus = min(cpus, float64(quota)/float64(period))
+		}
+	}
+	return cpus
 }
 
 func (p *self) cpuTime() (time.Duration, error) {
@@ -140,7 +211,16 @@ func (p *self) resident() (int64, error) {
 	return pages * p.pageSize, err
 }
 
-func (p *self) Close() error { return p.statm.Close() }
+func (p *self) Close() error {
+	err := p.statm.Close()
+	for _, f := range p.quotas {
+		err = errors.Join(err, f.quota.Close())
+		if f.period != nil {
+			err = errors.Join(err, f.period.Close())
+		}
+	}
+	return err
+}
 
 // secondField returns the second number of a line like proc/self/statm, which contains the total and the resident
 // pages.

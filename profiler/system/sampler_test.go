@@ -13,6 +13,7 @@ import (
 type fakeProcess struct {
 	cpu   time.Duration
 	bytes int64
+	cpus  float64 // quota; 0: none
 	err   error
 	asked int
 }
@@ -23,23 +24,34 @@ func (f *fakeProcess) cpuTime() (time.Duration, error) {
 }
 func (f *fakeProcess) resident() (int64, error) { return f.bytes, f.err }
 func (f *fakeProcess) Close() error             { return nil }
+func (f *fakeProcess) quota() float64 {
+	if f.cpus == 0 {
+		return math.Inf(1)
+	}
+	return f.cpus
+}
 
 func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
 	cases := []struct {
 		name    string
 		quota   float64
+		limits  Limits
 		used    time.Duration // CPU time used in one second
 		percent float64
 	}{
-		{"idle", 2, 0, 0},
-		{"one of two CPUs", 2, time.Second, 50},
-		{"all of a fractional quota", 0.4, 400 * time.Millisecond, 100},
-		{"a burst above the quota", 0.5, time.Second, 100},
+		{"idle", 2, Limits{}, 0, 0},
+		{"one of two CPUs", 2, Limits{}, time.Second, 50},
+		{"all of a fractional quota", 0.4, Limits{}, 400 * time.Millisecond, 100},
+		{"a burst above the quota", 0.5, Limits{}, time.Second, 100},
+		{"one thread of a rank among eight CPUs", 0, Limits{Threads: 1}, time.Second, 100},
+		{"one of two threads", 0, Limits{Threads: 2}, time.Second, 50},
+		{"four ranks divide a quota of two", 2, Limits{Threads: 1, Processes: 4}, 500 * time.Millisecond, 100},
+		{"a quota below the threads", 0.5, Limits{Threads: 2}, 250 * time.Millisecond, 50},
 	}
 	for _, c := range cases {
 		synctest.Test(t, func(t *testing.T) {
-			process := &fakeProcess{cpu: time.Hour, bytes: 256 << 20}
-			s := newSampler(process, Host{CPU: CPU{Quota: c.quota}, Memory: Memory{Limit: gib}}, nil)
+			process := &fakeProcess{cpu: time.Hour, bytes: 256 << 20, cpus: c.quota}
+			s := newSampler(process, Host{CPU: CPU{Usable: 8}, Memory: Memory{Limit: gib}}, c.limits, nil)
 			if got := s.Sample(); !math.IsNaN(got.CPUPercent) {
 				t.Errorf("%s: before any time has passed: got %+v, want NaN", c.name, got)
 			}
@@ -54,10 +66,37 @@ func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
 	}
 }
 
+func TestMemoryIsRelativeToTheSmallestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for limit, want := range map[int64]float64{0: 25, gib / 2: 50, 2 * gib: 25, 128 << 20: 100} {
+			s := newSampler(&fakeProcess{bytes: 256 << 20}, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}}, Limits{MemoryBytes: limit}, nil)
+			time.Sleep(time.Second)
+			if got := s.Sample(); got.MemoryPercent != want {
+				t.Errorf("256 MiB with a part of %d bytes of 1 GiB: got %v %%, want %v", limit, got.MemoryPercent, want)
+			}
+		}
+	})
+}
+
+func TestAQuotaThatChangesCountsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		process := &fakeProcess{cpus: 1}
+		s := newSampler(process, Host{CPU: CPU{Usable: 2}, Memory: Memory{Limit: gib}}, Limits{}, nil)
+		for _, c := range []struct{ quota, percent float64 }{{1, 20}, {0.2, 100}, {0.4, 50}} {
+			process.cpus = c.quota
+			process.cpu += 200 * time.Millisecond
+			time.Sleep(time.Second)
+			if got := s.Sample(); math.Abs(got.CPUPercent-c.percent) > 1e-9 {
+				t.Errorf("0.2 CPUs with a quota of %v: got %v %%, want %v", c.quota, got.CPUPercent, c.percent)
+			}
+		}
+	})
+}
+
 func TestSamplingIsBoundedToTwiceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		process := &fakeProcess{}
-		s := newSampler(process, Host{CPU: CPU{Quota: 1}, Memory: Memory{Limit: gib}}, nil)
+		s := newSampler(process, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}}, Limits{}, nil)
 		for range 10_000 { // 10 s of steps of one millisecond
 			time.Sleep(time.Millisecond)
 			s.Sample()
@@ -71,13 +110,13 @@ func TestSamplingIsBoundedToTwiceASecond(t *testing.T) {
 func TestWhatCannotBeMeasuredIsNaN(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fault := errors.New("gone")
-		s := newSampler(&fakeProcess{}, Host{}, fault)
+		s := newSampler(&fakeProcess{}, Host{}, Limits{}, fault)
 		time.Sleep(time.Second)
 		if got := s.Sample(); !math.IsNaN(got.CPUPercent) || !math.IsNaN(got.MemoryPercent) || s.Err() != fault {
 			t.Errorf("never measured: got %+v, %v", got, s.Err())
 		}
 		process := &fakeProcess{bytes: 1}
-		s = newSampler(process, Host{CPU: CPU{Quota: 1}, Memory: Memory{Limit: gib}}, nil)
+		s = newSampler(process, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}}, Limits{}, nil)
 		time.Sleep(time.Second)
 		if got := s.Sample(); math.IsNaN(got.CPUPercent) {
 			t.Fatalf("got %+v", got)
@@ -94,7 +133,7 @@ func TestThisProcessIsMeasured(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has proc")
 	}
-	s := NewSampler()
+	s := NewSampler(Limits{})
 	defer s.Close()
 	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
 	}

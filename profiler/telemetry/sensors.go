@@ -23,7 +23,7 @@ const (
 	StolenCPU
 	Memory      // memory in use, % of the device's memory or of the memory limit of this process
 	Clock       // clock of the SMs or of the CPU, % of the maximum; low on an idle device
-	Utilization // GPU: % of the time in which a kernel runs; CPU: % of the CPU quota in use
+	Utilization // GPU: % of the time in which a kernel runs; CPU: % of the CPUs that the process may use
 	Temperature
 	Power
 	// Traffic of all links of a kind; see PutTraffic.

@@ -27,7 +27,7 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Throughput }, 1, "%.4g", 0, ""},
 	{"speedup", "Speed-up over none", "speed-up (ratio)", "Throughput divided by that of equal shares.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Speedup }, 1, "%.2fx", 1, "equal shares"},
-	{"utilization", "Average utilization", "utilization (%)", "Mean over ranks and steps. For CPU ranks: the fraction of the CPU quota in use.",
+	{"utilization", "Average utilization", "utilization (%)", "Mean over ranks and steps. For CPU ranks: the used fraction of the CPUs that the rank may use.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Utilization }, 1, "%.0f %%", 0, ""},
 	{"scaling_efficiency", "Scaling efficiency", "throughput / sum of solo throughputs", "Throughput divided by the sum of the throughputs of the ranks alone.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Efficiency }, 1, "%.2f", 1, "ranks alone"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -63,6 +64,29 @@ func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 	return nil
 }
 
+// Limits returns what this rank may use of its machine, in addition to the limits of its process:
+//
+//	CPUs    those of its threads. Ranks that one process has started divide the affinity and the quota of this process
+//	memory  the limit that the rank reaches first: that of its control group, or its part of the memory of the machine,
+//	        which the ranks of the machine divide
+func (k *Rank) Limits() system.Limits {
+	l := system.Limits{Threads: k.Device.Info().Threads}
+	if session.SharesLimits(k.Opts.Assignment, k.Opts.Env) {
+		l.Processes = k.LocalRanks()
+	}
+	if k.Device.Info().Kind == "cuda" { // MemoryBytes is then the memory of the GPU
+		return l
+	}
+	l.MemoryBytes = k.MemoryBytes()
+	if host, _ := system.Detect(); host.Memory.Total > 0 { // Detect omits unreadable properties
+		part := host.Memory.Total / int64(k.LocalRanks())
+		if l.MemoryBytes == 0 || part < l.MemoryBytes {
+			l.MemoryBytes = part
+		}
+	}
+	return l
+}
+
 // LeadsHost reports whether this is the first rank of its machine.
 func (k *Rank) LeadsHost() bool {
 	if k.Team == nil {
@@ -83,7 +107,7 @@ func (t *Telemetry) open() (links []hardware.LinkSource) {
 	k := t.rank
 	defer func() {
 		if t.probe == nil {
-			t.probe = hardware.ProbeCPU()
+			t.probe = hardware.ProbeCPU(k.Limits())
 		}
 		k.Later(t.probe.Close)
 	}()

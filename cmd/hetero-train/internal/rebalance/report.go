@@ -241,8 +241,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	return text.String()
 }
 
-// useColumn returns the heading of the column of utilization. The utilization of a CPU rank is the used fraction of its
-// CPU quota.
+// useColumn returns the heading of the column of utilization. The utilization of a CPU rank is the used fraction of the
+// CPUs that the rank may use.
 func (b *Balancer) useColumn() string {
 	gpus := 0
 	for _, k := range b.known {

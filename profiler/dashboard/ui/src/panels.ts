@@ -144,12 +144,12 @@ export const panels: Panel[] = [
   ...trafficPanels,
   {
     id: 'utilization', title: 'Utilisation', unit: '%', columns: ['utilization'], zero: true, top: 100, optional: true, format: pc,
-    explain: 'GPU: fraction of the time in which a kernel runs. CPU rank: fraction of the CPU quota in use.',
+    explain: 'GPU: fraction of the time in which a kernel runs. CPU rank: used fraction of the CPUs that the rank may use.',
     series: f => perRank(f, 'utilization'),
   },
   {
     id: 'memory', title: 'Memory', unit: '%', columns: ['memory'], zero: true, top: 100, optional: true, format: pc,
-    explain: 'Memory in use: fraction of the GPU memory, or of the memory limit of a CPU rank. A rank near 100 % cannot take a larger share.',
+    explain: 'Memory in use: fraction of the GPU memory, or of the memory that a CPU rank may use. A rank near 100 % cannot take a larger share.',
     series: f => perRank(f, 'memory'),
   },
   {

@@ -1,0 +1,200 @@
+package system
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// busyVariable makes this test binary a rank with one busy thread. Its value is the folder of a control group that the
+// rank joins, or "none".
+const busyVariable = "HETERO_TEST_BUSY"
+
+// figure is what a busy rank reports once a second.
+type figure struct {
+	Percent float64 // CPUPercent
+	Used    float64 // CPU time / time, as the test measures it
+}
+
+func TestMain(m *testing.M) {
+	if group := os.Getenv(busyVariable); group != "" {
+		beBusy(group)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beBusy computes with one thread and reports figures until its output is closed.
+func beBusy(group string) {
+	if group != "none" {
+		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			panic(err)
+		}
+	}
+	runtime.GOMAXPROCS(1)
+	go func() {
+		for {
+		}
+	}()
+	s := NewSampler(Limits{Threads: 1})
+	self, err := openSelf()
+	if err != nil {
+		panic(err)
+	}
+	for {
+		began := time.Now()
+		cpu, _ := self.cpuTime()
+		s.Sample()
+		time.Sleep(time.Second)
+		load := s.Sample()
+		after, _ := self.cpuTime()
+		text, _ := json.Marshal(figure{load.CPUPercent, (after - cpu).Seconds() / time.Since(began).Seconds()})
+		if _, err := fmt.Println(string(text)); err != nil {
+			return
+		}
+	}
+}
+
+// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until good accepts
+// one.
+func busyRanks(t *testing.T, groups []string, good func(figure) bool, want string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has proc")
+	}
+	lines := make([]*bufio.Scanner, len(groups))
+	for i, group := range groups {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), busyVariable+"="+group)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		lines[i] = bufio.NewScanner(out)
+	}
+	for i := range lines {
+		var f figure
+		for limit := time.Now().Add(time.Minute); ; {
+			if !lines[i].Scan() {
+				t.Fatalf("rank %d ended: %v", i, lines[i].Err())
+			}
+			if err := json.Unmarshal(lines[i].Bytes(), &f); err != nil {
+				t.Fatalf("rank %d: got %q: %v", i, lines[i].Text(), err)
+			}
+			if good(f) {
+				break
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("rank %d: got %+v after a minute, want %s", i, f, want)
+			}
+		}
+		t.Logf("rank %d: %+v", i, f)
+	}
+}
+
+// A rank with one thread uses all that it may use if its thread is busy, however many CPUs and other ranks the machine
+// has. On a loaded machine, the thread gets a part of a CPU, and the figure is this part.
+func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
+	busyRanks(t, []string{"none", "none"}, func(f figure) bool { return f.Used > 0.05 && math.Abs(f.Percent-100*min(f.Used, 1)) < 10 }, "the used part of one CPU")
+}
+
+func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
+	const quota = 0.2
+	var groups []string
+	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
+	if len(folders) == 0 {
+		t.Skip("this system has no control group of the CPU")
+	}
+	for i := range 2 {
+		group := filepath.Join("/", folders[0], fmt.Sprintf("hetero-test-%d-%d", os.Getpid(), i))
+		if err := os.Mkdir(group, 0o755); err != nil {
+			t.Skipf("a control group needs root: %v", err)
+		}
+		t.Cleanup(func() {
+			for limit := time.Now().Add(time.Minute); os.Remove(group) != nil && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+			}
+		})
+		file, text := cpuMaxV2, "20000 100000"
+		if !v2 {
+			file, text = cpuQuotaV1, "20000" // the usual period is 100 ms
+		}
+		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
+			t.Skipf("set a CPU quota: %v", err)
+		}
+		groups = append(groups, group)
+	}
+	busyRanks(t, groups, func(f figure) bool { return f.Used < 1.5*quota && f.Percent > 80 }, "a quota of 0.2 CPUs and above 80 % of it")
+}
+
+// A rank in a network namespace of its own (scripts/lab.sh --link) sees the sysfs of the machine. Its figures must be
+// those of its own interfaces.
+func TestTrafficOfANetworkNamespace(t *testing.T) {
+	if os.Getenv(spaceVariable) != "" {
+		checkOwnTraffic(t)
+		return
+	}
+	name := fmt.Sprintf("hetero-test-%d", os.Getpid())
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Skipf("a network namespace needs root: ip %v: %v: %s", args, err, out)
+		}
+	}
+	run("netns", "add", name)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	run("-n", name, "link", "set", "lo", "up")
+	run("-n", name, "link", "add", "lab0", "type", "veth", "peer", "name", "lab1")
+	run("-n", name, "address", "add", "198.18.78.1/24", "dev", "lab0")
+	run("-n", name, "link", "set", "lab0", "up")
+	run("-n", name, "link", "set", "lab1", "up")
+	run("-n", name, "neigh", "replace", "198.18.78.2", "lladdr", "02:00:00:00:00:02", "dev", "lab0")
+	inside := exec.Command("nsenter", "--net=/run/netns/"+name, os.Args[0], "-test.run=^TestTrafficOfANetworkNamespace$", "-test.v")
+	inside.Env = append(os.Environ(), spaceVariable+"=yes")
+	out, err := inside.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// spaceVariable marks the process of a test that runs in the network namespace.
+const spaceVariable = "HETERO_TEST_SPACE"
+
+func checkOwnTraffic(t *testing.T) {
+	t.Helper()
+	s := NewLinkSampler()
+	names := map[string]int{}
+	for i, l := range s.Links() {
+		names[l.Name] = i
+	}
+	if _, found := names["lab0"]; !found || len(names) != 3 {
+		t.Fatalf("got the links %+v, want lab0, lab1 and lo", s.Links())
+	}
+	got := make([]telemetry.Traffic, len(names))
+	s.Sample(got)
+	send(t, "198.18.78.2:9", 1_000_000)
+	time.Sleep(10 * time.Millisecond)
+	s.Sample(got)
+	if sent := got[names["lab0"]]; !(sent.SentBytes >= 1_000_000 && sent.SentBytes < 1_200_000) || !(sent.Sent > 0) {
+		t.Errorf("sent 1 MB: got %+v, want this and the headers", sent)
+	}
+	host, err := Detect()
+	if err != nil || len(host.Networks) != 2 {
+		t.Errorf("got the networks %+v, %v, want lab0 and lab1", host.Networks, err)
+	}
+}
