@@ -24,8 +24,8 @@ func TestSimulateRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--set", "train.epochs=1"}, "balance simulate: -c and --set cannot be used with this command"},
-		{[]string{"-c", "missing.toml"}, "balance simulate: -c and --set cannot be used with this command"},
+		{[]string{"--set", "train.epochs=1"}, "balance simulate: --set train.epochs cannot be used with this command"},
+		{[]string{"-c", "missing.toml"}, "balance simulate: -c missing.toml cannot be used with this command"},
 		{[]string{"--log-level", "silly"}, `--log-level: unknown level (got "silly"`},
 		{[]string{"--steps", "0"}, "--steps: got 0, want 1 to 100000000"},
 		{[]string{"--interval", "0"}, "--interval: got 0 steps, want at least 1"},

@@ -16,7 +16,7 @@ func newConfig(a *cli.App) *cobra.Command {
 	}
 	// Each of the three commands checks the file of -c. Only config show prints the file.
 	add := func(use, short, example string, text func(cfg *config.Config) []byte) {
-		parent.AddCommand(&cobra.Command{
+		parent.AddCommand(cli.WithConfig(&cobra.Command{
 			Use:     use,
 			Short:   short,
 			Example: example,
@@ -29,7 +29,7 @@ func newConfig(a *cli.App) *cobra.Command {
 				_, err = cmd.OutOrStdout().Write(text(cfg))
 				return err
 			},
-		})
+		}))
 	}
 	add("show", "Print every key with its resolved value, as TOML", "  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
 	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.Env.Catalog) })

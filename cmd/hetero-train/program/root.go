@@ -77,19 +77,25 @@ func newRoot(a *cli.App) *cobra.Command {
 			if a.LogFormat != logs.FormatText && a.LogFormat != logs.FormatJSON {
 				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
 			}
-			if why := cmd.Annotations[cli.Unconfigured]; why != "" && (a.File != "" || len(a.Overrides) > 0) {
-				return exit.Usagef("%s: -c and --set cannot be used with this command: %s", cmd.CommandPath(), why)
+			if why := cli.Unconfigured(cmd); why != "" {
+				if err := a.RefuseConfig(cmd, why); err != nil {
+					return err
+				}
 			}
 			a.Started = true
+			for _, w := range a.Env.UnknownVariables() {
+				a.WarnOf(w)
+			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.File == "" && len(a.Overrides) == 0 {
+			if a.File == "" && len(a.Overrides) == 0 && len(a.Allow) == 0 {
 				return cmd.Help()
 			}
 			return train.Start(cmd.Context(), a, nil)
 		},
 	}
+	cli.WithConfig(root)
 	root.SetOut(a.Env.Stdout)
 	root.SetErr(a.Env.Stderr)
 	root.SetFlagErrorFunc(cli.FlagError)
@@ -116,12 +122,12 @@ func newRoot(a *cli.App) *cobra.Command {
 // families returns the commands below the root. To add a command, add a package and a line here.
 func families(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
-		train.New(a),
-		profile.New(a),
+		cli.WithConfig(train.New(a)),
+		cli.WithConfig(profile.New(a)),
 		balance.New(a),
 		signals.Tidied(schedule.New(a)),
 		newConfig(a),
-		signals.Tidied(dashboard.New(a)),
+		cli.WithConfig(signals.Tidied(dashboard.New(a))),
 		cli.WithoutConfig(signals.Tidied(status.New(a)), "status reads the folder of a run"),
 		signals.Tidied(bench.New(a)),
 		signals.Tidied(nccl.New(a)),
@@ -131,10 +137,10 @@ func families(a *cli.App) []*cobra.Command {
 		checkpoints.New(a),
 		newNeighbour(),
 		selftest.NewRank(),
-		signals.Tidied(plan.New(a)),
-		signals.Tidied(inference.NewEval(a)),
-		signals.Tidied(inference.NewPredict(a)),
-		signals.Tidied(inference.NewGenerate(a)),
+		cli.WithConfig(signals.Tidied(plan.New(a))),
+		cli.WithConfig(signals.Tidied(inference.NewEval(a))),
+		cli.WithConfig(signals.Tidied(inference.NewPredict(a))),
+		cli.WithConfig(signals.Tidied(inference.NewGenerate(a))),
 		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on settings"),
 		cli.WithoutConfig(versions.New(), "the version does not depend on settings"),

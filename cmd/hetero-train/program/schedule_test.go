@@ -55,7 +55,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--load", "1e-300"}, 2, "load: got 1e-300, want a number from 1e-6 to 1e6"},
 		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5, want a number from 1 to 1e6"},
 		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
-		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c and --set cannot be used with this command"},
+		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c missing.toml cannot be used with this command"},
 		{[]string{"simulate", "--trace", trace}, 2, "want all three or none"},
 		{[]string{"compare", "--seeds", "0"}, 2, "--seeds: got 0"},
 		{[]string{"compare", "--seed", "18446744073709551615", "--seeds", "2"}, 2, "--seed: got 18446744073709551615 with --seeds 2, want at most 18446744073709551614"},

@@ -47,23 +47,64 @@ func First(args []string) string {
 	return args[0]
 }
 
-// Unconfigured is the annotation of a command that reads no configuration. Flags -c and --set of such a command are
-// errors. The value of the annotation is the reason.
-const Unconfigured = "hetero-train/unconfigured"
+// Annotations of commands.
+const (
+	configured   = "hetero-train/configured"   // the command reads a configuration
+	unconfigured = "hetero-train/unconfigured" // reason why the command and its subcommands read none
+)
 
-// WithoutConfig marks a command that reads no configuration. why completes the error for -c and --set, for example
-// "this command reads finished runs".
+// WithConfig marks a command that reads a configuration. Flags -c and --set of all other commands are errors.
+func WithConfig(cmd *cobra.Command) *cobra.Command { return annotated(cmd, configured, "yes") }
+
+// WithoutConfig states why a command and its subcommands read no configuration. why completes the error for -c and
+// --set, for example "this command reads finished runs".
 func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
+	return annotated(cmd, unconfigured, why)
+}
+
+func annotated(cmd *cobra.Command, name, value string) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}
-	cmd.Annotations[Unconfigured] = why
+	cmd.Annotations[name] = value
 	return cmd
+}
+
+// Unconfigured returns the reason why a command reads no configuration. It returns "" if the command reads one.
+func Unconfigured(cmd *cobra.Command) string {
+	if cmd.Annotations[configured] != "" {
+		return ""
+	}
+	for c := cmd; c != nil; c = c.Parent() {
+		if why := c.Annotations[unconfigured]; why != "" {
+			return why
+		}
+	}
+	if cmd.HasAvailableSubCommands() {
+		return "this command only shows its help"
+	}
+	return "this command reads no configuration"
+}
+
+// RefuseConfig returns an error if the command line has -c, --set or another flag that sets a key. why states why the
+// command does not use them.
+func (a *App) RefuseConfig(cmd *cobra.Command, why string) error {
+	var given []string
+	if a.File != "" {
+		given = append(given, "-c "+a.File)
+	}
+	for _, o := range a.Overrides {
+		given = append(given, o.Origin)
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	return exit.Usagef("%s: %s cannot be used with this command: %s", cmd.CommandPath(), strings.Join(given, ", "), why)
 }
 
 // HideRefused hides the flags -c and --set from the help of a command that reads no configuration.
 func HideRefused(cmd *cobra.Command) {
-	if cmd.Annotations[Unconfigured] == "" {
+	if Unconfigured(cmd) == "" {
 		return
 	}
 	for _, name := range []string{"config", "set"} {

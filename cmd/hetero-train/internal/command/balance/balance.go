@@ -39,7 +39,7 @@ const simulateExample = `  hetero-train balance simulate --curves curves.csv --g
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newBalanceCompare(a), newBalanceSimulate(a))
+	cmd.AddCommand(cli.WithConfig(newBalanceCompare(a)), newBalanceSimulate(a))
 	return cmd
 }
 

@@ -43,7 +43,7 @@ func New(a *cli.App) *cobra.Command {
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	parent.AddCommand(newDataInspect(a), newDataVerify(a), newDataDownload(a), newDataRepack(a), newDataTokenize(a))
+	parent.AddCommand(cli.WithConfig(newDataInspect(a)), cli.WithConfig(newDataVerify(a)), cli.WithConfig(newDataDownload(a)), newDataRepack(a), newDataTokenize(a))
 	return parent
 }
 
@@ -64,6 +64,9 @@ func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 }
+
+// tokensSuffice is the reason why the commands read no configuration for token shards.
+const tokensSuffice = "token files contain their own description"
 
 // namesTokens reports whether the arguments name token shards, and no flag selects another data set.
 func namesTokens(cmd *cobra.Command, args []string) bool {

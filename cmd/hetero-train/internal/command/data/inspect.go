@@ -76,6 +76,9 @@ and EXIF orientations. The samples are a random choice that is the same every ti
 				return showLabelled(cmd.Context(), a, args[0], f.json)
 			}
 			if namesTokens(cmd, args) {
+				if err := a.RefuseConfig(cmd, tokensSuffice); err != nil {
+					return err
+				}
 				return inspectTokens(cmd.Context(), a, args[0], f.json)
 			}
 			return inspectData(cmd.Context(), a, args, f, look)

@@ -35,12 +35,15 @@ func New(a *cli.App) *cobra.Command {
 		Use: "nccl", Short: "Check and tune NCCL between GPUs", Long: ncclLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newNCCLCheck(a), newNCCLTune(a))
+	cmd.AddCommand(cli.WithConfig(newNCCLCheck(a)), cli.WithConfig(newNCCLTune(a)))
 	return cmd
 }
 
 // withNCCL calls work on every rank, if there are GPUs and NCCL.
 func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags, work func(context.Context, *exchange.Exchange) error) error {
+	if _, err := a.Read(); err != nil { // a machine without a GPU reports wrong settings, too
+		return err
+	}
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}

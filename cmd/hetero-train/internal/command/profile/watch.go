@@ -37,10 +37,7 @@ func checkWatch(cmd *cobra.Command, a *cli.App) error {
 	if len(ignored) > 0 {
 		return exit.Usagef("profile --watch only reads this machine: remove %s", strings.Join(ignored, ", "))
 	}
-	if a.File != "" || len(a.Overrides) > 0 {
-		return exit.Usagef("profile --watch reads no configuration: remove -c and --set")
-	}
-	return nil
+	return a.RefuseConfig(cmd, "--watch reads no configuration")
 }
 
 // watchMachine shows the GPUs and the links of this machine until the context ends.
