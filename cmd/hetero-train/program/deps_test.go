@@ -212,7 +212,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/status", imports("profiler/analysis", "profiler/runs", "profiler/runtime", "profiler/telemetry", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/command/bench", imports("engine/config", "engine/data", "engine/data/jpeg",
-		"engine/device", "engine/lab", "engine/plan", "engine/tensor", "engine/timeline", "engine/train", "profiler/trace",
+		"engine/device", "engine/experiment", "engine/lab", "engine/plan", "engine/tensor", "engine/timeline", "engine/train", "profiler/drawing", "profiler/stats", "profiler/trace",
 		"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/devices",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/observe", "cmd/hetero-train/internal/parts",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},

@@ -23,6 +23,7 @@ const benchLong = `Measure the limits of the hardware and the speed of the progr
 
   bench peak   arithmetic and memory limits of the hardware
   bench train  training steps on synthetic data
+  bench sweep  latency and throughput of training steps by batch size
   bench ops    every op of a model, compared with its hardware limit
   bench data   reading, decoding and augmentation of images
 
@@ -36,11 +37,12 @@ func New(a *cli.App) *cobra.Command {
 		Long:  benchLong,
 		Example: `  hetero-train bench peak
   hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision f32 --steps 6 --json
+  hetero-train bench sweep --model resnet50 --image-size 32 --classes 10 --precision f32,bf16
   hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128 --precision bf16`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
+	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchSweep(a), newBenchOps(a), newBenchData(a)} {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(cmd, args)) }
 		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has its own flags, so that its figures compare; to time another configuration, use command train with train.steps"))
@@ -78,9 +80,14 @@ type deviceFlags struct {
 }
 
 func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
+	f.addKind(cmd, env)
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
+}
+
+// addKind adds the flags that every benchmark of a device has.
+func (f *deviceFlags) addKind(cmd *cobra.Command, env session.Environment) {
 	f.env = env
 	cmd.Flags().StringVar(&f.kind, "device", "auto", "device to measure: `auto|cpu|cuda|reference|null`")
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 }
 

@@ -49,6 +49,15 @@ type modelFlags struct {
 
 func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.deviceFlags.add(cmd, env)
+	f.addModel(cmd)
+	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
+	cmd.Flags().IntVar(&f.steps, "steps", 10, "number of steps to time")
+	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "number of steps before the timed steps")
+}
+
+// addModel adds the flags that every benchmark of a model has.
+func (f *modelFlags) addModel(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
@@ -56,10 +65,6 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "vocabulary size of a language model; 0: that of the published model")
 	cmd.Flags().Float64Var(&f.dropout, "dropout", 0.1, "dropout of a language model, 0 to 1")
 	f.changed = cmd.Flags().Changed
-	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
-	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
-	cmd.Flags().IntVar(&f.steps, "steps", 10, "number of steps to time")
-	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "number of steps before the timed steps")
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
@@ -70,6 +75,7 @@ type benchmark struct {
 	device    device.Device
 	replica   *train.Replica
 	loader    train.Batches
+	memory    int64 // memory limit of a run on this device, bytes
 	setup     time.Duration
 	progress  func(done int) // called after each step, also during the warm-up; may be nil
 	close     []func() error
@@ -125,7 +131,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err := a.SettlePrecision(ctx, nil); err != nil {
 		return nil, err
 	}
-	b.precision = a.Precision
+	b.precision, b.memory = a.Precision, a.MemoryBytes()
 	options, err := a.ReplicaOptions()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+const sweepLong = `Measure latency and throughput of training steps by batch size.
+
+The command trains each batch size in turn for --seconds, and repeats this in --rounds rounds.
+It prints a table and writes NAME.json, NAME.csv, NAME.png and NAME.svg to the folder of --output-dir, where NAME is the name of the model.
+
+  knee      the smallest batch with 95 % of the best throughput: a larger batch is hardly faster
+  largest   the largest batch that fits in the memory of the device
+
+Without --batch-sizes, sizes double from 1 until throughput stops growing, the memory is full, or a step takes 10 s.
+After SIGINT or SIGTERM, the table and the files contain what was measured so far.`
+
+const (
+	kneeFraction = 0.95 // fraction of the best throughput that the knee must reach
+
+	// Sizes double until this many sizes in a row are not faster than the best one by more than gainOfADoubling. With
+	// fewer sizes, one disturbed measurement ends the sweep. With more, it measures sizes that nobody needs.
+	sizesWithoutGain = 2
+	gainOfADoubling  = 0.02
+
+	longestStep  = 10.0 // s; sizes double until a step takes this long
+	leastSteps   = 3    // timed steps of a measurement, even if they take longer than --seconds
+	mostSeconds  = 600
+	mostRounds   = 100
+	mostSweeping = 1 << 20 // samples of a batch
+)
+
+// sweepFlags are the flags of bench sweep.
+type sweepFlags struct {
+	modelFlags
+	batches    []int
+	mostBatch  int
+	precisions []string
+	threadList []int
+	seconds    float64
+	rounds     int
+	dir        string
+}
+
+func newBenchSweep(a *cli.App) *cobra.Command {
+	f := new(sweepFlags)
+	cmd := &cobra.Command{Use: "sweep", Short: "Measure latency and throughput by batch size", Long: sweepLong,
+		Example: `  hetero-train bench sweep --model resnet50 --image-size 32 --classes 10
+  hetero-train bench sweep --model gpt2 --seq-len 256 --batch-sizes 1,2,4,8 --precision f32,bf16
+  hetero-train bench sweep --model simple_cnn --image-size 32 --classes 10 --threads 1,2 --seconds 0.3 --json`, Args: cli.NoArguments}
+	f.addKind(cmd, a.Env)
+	f.addModel(cmd)
+	f.accumulate = 1
+	cmd.Flags().IntSliceVar(&f.batches, "batch-sizes", nil, "batch sizes, `N,N,…`; empty: 1, 2, 4, …")
+	cmd.Flags().IntVar(&f.mostBatch, "most-batch", 1024, "largest batch size without --batch-sizes")
+	cmd.Flags().StringSliceVar(&f.precisions, "precision", []string{"auto"}, "element types of activations and gradients, one curve each: `auto|f32|bf16|fp16,…`")
+	cmd.Flags().IntSliceVar(&f.threadList, "threads", []int{0}, "threads of a CPU device, one curve for each number, `N,N,…`; 0: the CPU quota, limited by OMP_NUM_THREADS")
+	cmd.Flags().Float64Var(&f.seconds, "seconds", 1, "time of the measurement of one batch size in one round, s")
+	cmd.Flags().IntVar(&f.rounds, "rounds", 3, "number of rounds over all batch sizes")
+	cmd.Flags().StringVar(&f.dir, "output-dir", "experiments/sweep", "folder of table and figure")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		s := &sweep{flags: f, app: a}
+		stopped := s.run(cmd.Context())
+		if s.empty() {
+			return stopped
+		}
+		if err := s.report(stopped == nil); err != nil {
+			return errors.Join(stopped, err)
+		}
+		return stopped
+	}
+	return cmd
+}
+
+// check returns an error for flags that cannot be measured.
+func (f *sweepFlags) check() error {
+	switch {
+	case !(f.seconds > 0 && f.seconds <= mostSeconds):
+		return exit.Usagef("bench sweep: --seconds: got %v, want more than 0, at most %d", f.seconds, mostSeconds)
+	case f.rounds < 1 || f.rounds > mostRounds:
+		return exit.Usagef("bench sweep: --rounds: got %d, want 1 to %d", f.rounds, mostRounds)
+	case f.mostBatch < 1 || f.mostBatch > mostSweeping:
+		return exit.Usagef("bench sweep: --most-batch: got %d, want 1 to %d", f.mostBatch, mostSweeping)
+	case len(f.batches) > 0 && f.changed("most-batch"):
+		return exit.Usagef("bench sweep: --most-batch limits the sizes that double; with --batch-sizes, leave it out")
+	case f.dir == "":
+		return exit.Usagef("bench sweep: --output-dir: got an empty name, want a folder")
+	}
+	for _, n := range f.batches {
+		if n < 1 || n > mostSweeping {
+			return exit.Usagef("bench sweep: --batch-sizes: got %d, want 1 to %d", n, mostSweeping)
+		}
+	}
+	slices.Sort(f.batches)
+	f.batches = slices.Compact(f.batches)
+	for flag, n := range map[string]int{"precision": len(f.precisions), "threads": len(f.threadList)} {
+		if n == 0 {
+			return exit.Usagef("bench sweep: --%s: got an empty list, want at least one value", flag)
+		}
+	}
+	return nil
+}
+
+// sweep is a sweep in progress.
+type sweep struct {
+	flags  *sweepFlags
+	app    *cli.App
+	facts  map[string]any // description of the device
+	curves []*curve
+}
+
+// run measures all curves in turns: first the sizes of each curve in ascending order, then all of them again, in
+// descending and in ascending order alternately. It returns the cause of an interruption.
+func (s *sweep) run(ctx context.Context) error {
+	runtime.LockOSThread() // the threads of a device belong to the calling thread
+	defer runtime.UnlockOSThread()
+	for _, precision := range s.flags.precisions {
+		for _, threads := range s.flags.threadList {
+			s.curves = append(s.curves, &curve{asked: precision, threads: threads, Skipped: []int{}})
+		}
+	}
+	for round := range s.flags.rounds {
+		for _, c := range s.curves {
+			if round == 0 {
+				if err := s.explore(ctx, c); err != nil {
+					return err
+				}
+				continue
+			}
+			sizes := slices.Clone(c.Points)
+			if round%2 == 1 {
+				slices.Reverse(sizes)
+			}
+			for _, p := range sizes {
+				if err := s.measure(ctx, c, p, round); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// explore measures the sizes of a curve for the first time, in ascending order.
+func (s *sweep) explore(ctx context.Context, c *curve) error {
+	if err := s.inspect(ctx, c); err != nil {
+		return err
+	}
+	for n := range s.sizes() {
+		if n > c.LargestBatch {
+			c.Skipped = append(c.Skipped, n)
+			c.End = fmt.Sprintf("more than %d samples do not fit in the memory", c.LargestBatch)
+			continue
+		}
+		p := &point{Batch: n}
+		err := s.measure(ctx, c, p, 0)
+		if memory := new(train.MemoryError); errors.As(err, &memory) || errors.Is(err, device.ErrOutOfMemory) {
+			c.Skipped = append(c.Skipped, n)
+			c.End = fmt.Sprintf("the device refused the memory of %d samples", n)
+			s.app.WarnOf(fmt.Sprintf("bench sweep: a batch of %d samples should fit, but the device refused the memory: %v", n, err))
+			break
+		}
+		if err != nil {
+			return err
+		}
+		c.Points = append(c.Points, p)
+		if len(s.flags.batches) > 0 {
+			continue
+		}
+		if c.End = c.over(); c.End != "" {
+			break
+		}
+	}
+	if len(c.Points) == 0 {
+		return exit.With(exit.Device, fmt.Errorf("bench sweep: model %s: none of the batch sizes fits in the memory of the device; the largest that fits is %d", s.flags.model, c.LargestBatch))
+	}
+	return nil
+}
+
+// sizes yields the batch sizes of the first round.
+func (s *sweep) sizes() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, n := range s.flags.batches {
+			if !yield(n) {
+				return
+			}
+		}
+		if len(s.flags.batches) > 0 {
+			return
+		}
+		for n := 1; n <= s.flags.mostBatch; n *= 2 {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// open builds the model of a curve for a batch size.
+func (s *sweep) open(ctx context.Context, c *curve, batch int) (*benchmark, error) {
+	one := s.flags.modelFlags
+	one.batch, one.precision, one.threads, one.steps = batch, c.asked, c.threads, 1
+	return one.open(ctx)
+}
+
+// inspect finds the element type, the number of threads and the largest batch of a curve.
+func (s *sweep) inspect(ctx context.Context, c *curve) (err error) {
+	s.app.Progress(fmt.Sprintf("searching the largest batch of %s that fits, precision %s", s.flags.model, c.asked))
+	smallest := 1
+	if len(s.flags.batches) > 0 {
+		smallest = s.flags.batches[0]
+	}
+	b, err := s.open(ctx, c, smallest)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.closeAll()) }()
+	s.flags.length, s.flags.vocabulary = b.flags.length, b.flags.vocabulary // 0 stands for the published sizes
+	info := b.device.Info()
+	if s.facts == nil {
+		s.facts = deviceFacts(info)
+		delete(s.facts, "threads") // a property of a curve
+	}
+	c.Precision, c.Threads, c.MemoryBytes = b.precision.String(), info.Threads, b.memory
+	c.LargestBatch, err = b.replica.LargestFit(b.memory, mostSweeping)
+	return err
+}
+
+// measure trains one batch size for the time of a measurement and adds the times of steps to the point.
+func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.app.Progress(fmt.Sprintf("round %d/%d: %s, batch %d", round+1, s.flags.rounds, c.name(), p.Batch))
+	b, err := s.open(ctx, c, p.Batch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.closeAll()) }()
+	var took []float64
+	var begun time.Time
+	for step := 0; step <= leastSteps || time.Since(begun).Seconds() < s.flags.seconds; step++ {
+		if step == 1 {
+			begun = time.Now() // the first step includes page faults
+		}
+		from := time.Now()
+		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
+			return exit.With(exit.Device, fmt.Errorf("bench sweep: batch %d: %w", p.Batch, err))
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if step > 0 {
+			took = append(took, time.Since(from).Seconds())
+		}
+	}
+	_, p.PeakBytes = b.device.Memory()
+	p.add(took)
+	return nil
+}
+
+// empty reports whether nothing was measured.
+func (s *sweep) empty() bool {
+	return !slices.ContainsFunc(s.curves, func(c *curve) bool { return len(c.Points) > 0 })
+}
+
+// report prints the table and writes the files.
+func (s *sweep) report(complete bool) error {
+	s.curves = slices.DeleteFunc(s.curves, func(c *curve) bool { return len(c.Points) == 0 })
+	for _, c := range s.curves {
+		c.conclude()
+	}
+	files, err := s.write(complete)
+	if err != nil {
+		return err
+	}
+	if s.flags.json {
+		return show.JSON(s.app.Env.Stdout, s.result(complete))
+	}
+	if err := s.print(complete); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Env.Stdout, "written: %s\n", files)
+	return err
+}

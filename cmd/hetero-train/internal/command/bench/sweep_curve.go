@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/stats"
+)
+
+// curve contains the measurements of one precision and one number of threads.
+type curve struct {
+	asked   string // --precision
+	threads int    // --threads
+
+	Precision    string   `json:"precision"`
+	Threads      int      `json:"threads"`
+	MemoryBytes  int64    `json:"memory_bytes"`  // memory that a run may use
+	LargestBatch int      `json:"largest_batch"` // largest batch whose planned memory fits in MemoryBytes
+	Best         int      `json:"best_batch"`    // batch with the best throughput
+	Knee         int      `json:"knee_batch"`    // smallest batch with kneeFraction of the best throughput
+	End          string   `json:"end"`           // reason why no larger batch was measured; "" if all given sizes were measured
+	Skipped      []int    `json:"skipped"`       // given sizes that do not fit
+	Points       []*point `json:"points"`        // ascending
+}
+
+// point contains the measurements of one batch size. A round has one median; the spread is that of the rounds.
+type point struct {
+	Batch     int     `json:"batch_size"`
+	Seconds   float64 `json:"step_seconds"`      // median of all steps
+	Low       float64 `json:"step_seconds_low"`  // median of the fastest round
+	High      float64 `json:"step_seconds_high"` // median of the slowest round
+	Rate      float64 `json:"samples_per_second"`
+	Tokens    float64 `json:"tokens_per_second,omitempty"`
+	Steps     int     `json:"steps"`
+	Rounds    int     `json:"rounds"`
+	PeakBytes int64   `json:"peak_memory_bytes"` // memory of the device that the program allocated
+
+	took []float64 // times of all steps, s
+}
+
+// add adds the times of the steps of one round.
+func (p *point) add(took []float64) {
+	median := stats.Median(took)
+	if p.Rounds == 0 {
+		p.Low, p.High = median, median
+	}
+	p.took = append(p.took, took...)
+	p.Low, p.High, p.Seconds = min(p.Low, median), max(p.High, median), stats.Median(p.took)
+	p.Rate, p.Steps, p.Rounds = float64(p.Batch)/p.Seconds, len(p.took), p.Rounds+1
+}
+
+func (c *curve) name() string {
+	if c.Threads == 0 { // a GPU
+		return c.Precision
+	}
+	return fmt.Sprintf("%s, %d threads", c.Precision, c.Threads)
+}
+
+// over returns the reason why no larger batch needs a measurement, or "".
+func (c *curve) over() string {
+	last := c.Points[len(c.Points)-1]
+	if last.Seconds > longestStep {
+		return fmt.Sprintf("a step takes longer than %.0f s", longestStep)
+	}
+	if len(c.Points) <= sizesWithoutGain {
+		return ""
+	}
+	before := best(c.Points[:len(c.Points)-sizesWithoutGain])
+	if best(c.Points).Rate > (1+gainOfADoubling)*before.Rate {
+		return ""
+	}
+	return "throughput does not grow any more"
+}
+
+// best returns the point with the best throughput; of equal ones, the smallest batch.
+func best(points []*point) *point {
+	return slices.MaxFunc(points, func(a, b *point) int {
+		switch {
+		case a.Rate < b.Rate || a.Rate == b.Rate && a.Batch > b.Batch:
+			return -1
+		case a.Rate > b.Rate || a.Rate == b.Rate && a.Batch < b.Batch:
+			return 1
+		}
+		return 0
+	})
+}
+
+// noisy is the ratio of the slowest round to the fastest round above which the table says that the figures are disturbed.
+const noisy = 1.2
+
+// noisiest returns the point whose rounds differ most.
+func (c *curve) noisiest() *point {
+	return slices.MaxFunc(c.Points, func(a, b *point) int { return cmp.Compare(a.High/a.Low, b.High/b.Low) })
+}
+
+// conclude computes knee and best batch.
+func (c *curve) conclude() {
+	most := best(c.Points)
+	c.Best = most.Batch
+	for _, p := range c.Points {
+		if p.Rate >= kneeFraction*most.Rate {
+			c.Knee = p.Batch
+			return
+		}
+	}
+}
