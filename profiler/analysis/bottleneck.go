@@ -56,8 +56,8 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	}
 }
 
-// bottleneck evaluates the records of all ranks, step by step.
-func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
+// bottleneck evaluates the records of all ranks in a segment, step by step.
+func bottleneck(logs string, ranks int, segment runtime.Segment) (*BottleneckSummary, error) {
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
 	next, failures := make([]func() (runtime.Record, bool), ranks), make([]error, ranks)
 	heads, more, times := make([]runtime.Record, ranks), make([]bool, ranks), make([]runtime.RankTimes, ranks)
@@ -69,6 +69,10 @@ func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 	}
 	for more[0] {
 		step := heads[0].Iteration
+		if step <= segment.After {
+			heads[0], more[0] = next[0]()
+			continue
+		}
 		for rank := range ranks {
 			for more[rank] && heads[rank].Iteration < step {
 				heads[rank], more[rank] = next[rank]()

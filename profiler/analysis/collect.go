@@ -16,6 +16,9 @@ type collector struct {
 	loss  float64     // loss of the last step
 	ranks []*rankTotal
 
+	segment runtime.Segment // records of other segments are not added
+	earlier float64         // training time before the segment, s; 0: none, or unknown
+
 	pauses int
 }
 
@@ -80,6 +83,13 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 	var times runtime.StepTimes
 	next := 0 // index of the next step in steps
 	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
+		if !c.segment.Contains(rank, m.Iteration) {
+			if rank == 0 {
+				times.Next(m, m.IterationTime().Seconds()) // the time of the next step is a difference to this one
+				c.earlier = m.TrainingTime.Seconds()
+			}
+			return
+		}
 		t.add(m)
 		own := m.Own().Seconds()
 		if rank == 0 {
@@ -203,7 +213,8 @@ func (c *collector) fill(s *Summary, batch int64) {
 	}
 	s.StepTime = distribution(times)
 	s.StepTime.Mean = Number(seconds / count)
-	s.TrainingTime, s.Throughput = Number(seconds), Number(samples/seconds)
+	s.TrainingTime, s.Throughput = Number(c.earlier+seconds), Number(samples/seconds)
+	s.FirstStep = c.segment.After + 1
 	s.Imbalance = Number(imbalance / balanced)
 	var all rankTotal
 	var allReduces []float32

@@ -35,6 +35,8 @@ type Run struct {
 	Damaged []string // descriptions of unreadable parts of the files, one sentence each
 	Pauses  int      // number of pauses between recorded steps: see runtime.StepSpan
 	Partial int      // number of steps left out because some rank has no record of them
+
+	segment runtime.Segment // Steps and Decisions are those of this segment
 }
 
 // Skipped is a folder that is not used, and the reason.
@@ -163,6 +165,13 @@ func (r *Run) identify() error {
 
 // readSteps reads the records of all ranks.
 func (r *Run) readSteps(logs string) error {
+	starts, err := startsOf(filepath.Join(logs, runtime.EventsFile))
+	if err != nil {
+		return err
+	}
+	if r.segment, err = segmentOf(logs, starts); err != nil {
+		return err
+	}
 	records := make([][]runtime.Record, r.Ranks)
 	for rank := range records {
 		path := filepath.Join(logs, runtime.FileName(rank))
@@ -174,6 +183,7 @@ func (r *Run) readSteps(logs string) error {
 			}
 			return err
 		}
+		records[rank] = slices.DeleteFunc(records[rank], func(m runtime.Record) bool { return m.Iteration <= r.segment.After })
 		if err := possible(records[rank], r.BatchSize); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -223,6 +233,9 @@ func (r *Run) readDecisions(path string) error {
 		}
 		if json.Unmarshal(text, &line) != nil || line.Step == nil {
 			damaged++
+			return nil
+		}
+		if *line.Step <= r.segment.After {
 			return nil
 		}
 		d := Decision{Step: *line.Step, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, Lost: map[string]float64{}}

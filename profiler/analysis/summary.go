@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,10 @@ type Summary struct {
 	Ranks     int    `json:"ranks"`
 	BatchSize int64  `json:"batch_size"` // global batch size of the last step
 
-	Steps          int64  `json:"steps"` // number of the last recorded step
+	Steps int64 `json:"steps"` // number of the last recorded step
+	// FirstStep is the first step of the figures below, except for TrainingTime, FinalTrainLoss and BestEval. It is above
+	// 1 if the run has resumed with another number of ranks: the figures then belong to the steps with Ranks ranks.
+	FirstStep      int64  `json:"first_step"`
 	RecordedSteps  int64  `json:"recorded_steps"`
 	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`
@@ -144,8 +148,16 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
-	c, found := collector{}, 0
-	for rank := 0; ; rank++ {
+	start, err := startsOf(filepath.Join(logs, runtime.EventsFile))
+	if err != nil {
+		return nil, err
+	}
+	segment, err := segmentOf(logs, start)
+	if err != nil {
+		return nil, err
+	}
+	c, found := collector{segment: segment}, 0
+	for rank := 0; segment.Ranks == 0 || rank < segment.Ranks; rank++ {
 		damaged, err := c.read(rank, filepath.Join(logs, runtime.FileName(rank)))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
@@ -171,33 +183,48 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
-	if s.Bottleneck, err = bottleneck(logs, found); err != nil {
+	if s.Bottleneck, err = bottleneck(logs, found, segment); err != nil {
 		return nil, err
 	}
 	if err := s.addResult(dir); err != nil {
 		return nil, err
 	}
-	run := Run{}
+	run := Run{segment: segment}
 	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
 		return nil, err
 	}
 	s.addDecisions(run.Decisions)
-	return s, s.addUnit(filepath.Join(logs, runtime.EventsFile))
+	if n := len(start); n > 0 {
+		s.Unit, s.UnitsPerSample = start[n-1].Start.Unit, start[n-1].Start.Units
+	}
+	return s, nil
 }
 
-// addUnit sets the unit of the throughput from the events of the run. The events are optional.
-func (s *Summary) addUnit(path string) error {
-	err := regular.EachLine(path, func(line []byte) error {
+// startsOf returns the starts of processes from the events of a run. The events are optional.
+func startsOf(path string) (starts []runtime.Event, err error) {
+	err = regular.EachLine(path, func(line []byte) error {
 		var e runtime.Event
-		if json.Unmarshal(line, &e) == nil && e.Start != nil {
-			s.Unit, s.UnitsPerSample = e.Start.Unit, e.Start.Units
+		if bytes.Contains(line, []byte(`"start":`)) && json.Unmarshal(line, &e) == nil && e.Start != nil { // other lines may be damaged
+			starts = append(starts, e)
 		}
-		return nil // a damaged line
+		return nil
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read events: %w", err)
+		return nil, fmt.Errorf("read events: %w", err)
 	}
-	return nil
+	return starts, nil
+}
+
+// segmentOf returns the segment of the last record of rank 0.
+func segmentOf(logs string, starts []runtime.Event) (runtime.Segment, error) {
+	last := int64(0)
+	if len(starts) > 1 { // with one start, the run is one segment
+		_, err := runtime.EachMetric(filepath.Join(logs, runtime.FileName(0)), func(m *runtime.Record) { last = m.Iteration })
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return runtime.Segment{}, err
+		}
+	}
+	return runtime.SegmentAt(starts, last), nil
 }
 
 // Rate returns the throughput in units per second, and the unit.
@@ -210,7 +237,7 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 
 // addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision.
 func (s *Summary) addDecisions(decisions []Decision) {
-	previous, steps, sum := int64(0), 0.0, 0.0
+	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
 	for _, d := range decisions {
 		if d.Step > s.Steps {
 			continue

@@ -306,3 +306,34 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 		t.Errorf("got %v and %v of the oracle, want %v, and 1 at the end", s.ShareOfOracleMean, s.ShareOfOracle, want)
 	}
 }
+
+// TestASummaryBelongsToThePresentRanks: a run of three unequal ranks was resumed with one, whose time per sample is
+// different.
+func TestASummaryBelongsToThePresentRanks(t *testing.T) {
+	dir := t.TempDir()
+	alone := steadyRecords(120, 32, 0.5)
+	for i := range 60 {
+		alone[i] = steadyRecords(60, 16, 1)[i]
+	}
+	writeRecords(t, dir, alone, steadyRecords(60, 8, 1.4), steadyRecords(60, 8, 1.2))
+	events := `{"step":0,"start":{"ranks":3,"unit":"img","units_per_sample":1}}` + "\n" + `{"step":60,"start":{"ranks":1,"unit":"img","units_per_sample":1}}` + "\n"
+	decisions := `{"step":50,"share_of_oracle":0.5}` + "\n"
+	for name, text := range map[string]string{runtime.EventsFile: events, balanceFile: decisions} {
+		if err := os.WriteFile(filepath.Join(dir, "logs", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Summarize(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Ranks != 1 || len(s.PerRank) != 1 || s.FirstStep != 61 || s.Steps != 120 || s.RecordedSteps != 60 {
+		t.Errorf("got %d ranks, %d of them described, steps %d to %d (%d recorded), want 1 rank in steps 61 to 120", s.Ranks, len(s.PerRank), s.FirstStep, s.Steps, s.RecordedSteps)
+	}
+	if !near(s.Throughput, 320) || !near(s.PerRank[0].Samples, 32) || s.ShareOfOracle == s.ShareOfOracle {
+		t.Errorf("got %v samples/s, %v samples a step, %v of the oracle, want 320, 32 and an unknown fraction", s.Throughput, s.PerRank[0].Samples, s.ShareOfOracle)
+	}
+	if b := s.Bottleneck; b == nil || strings.Contains(b.Verdict, "rank") {
+		t.Errorf("got the bottleneck %+v, want one that names no rank", b)
+	}
+}

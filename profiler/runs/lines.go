@@ -145,6 +145,7 @@ type happened struct {
 	saves    []runtime.Event
 	verdicts []Verdict
 	length   int64
+	fresh    bool // a process has started since the last verdict
 }
 
 // newestStart returns the newest start of a process and its step, or zero values if none is known.
@@ -172,6 +173,7 @@ func (h *happened) add(line []byte, replaced int) {
 	switch {
 	case e.Start != nil:
 		h.starts = newest(append(h.starts, e), mostEvents)
+		h.fresh = true
 	case e.Length != nil:
 		h.length = e.Length.Steps
 	case e.Evaluation != nil:
@@ -179,8 +181,11 @@ func (h *happened) add(line []byte, replaced int) {
 	case e.Checkpoint != nil:
 		h.saves = newest(append(h.saves, e), mostEvents)
 	case e.Bottleneck != nil:
-		v := Verdict{From: e.Step - runtime.BottleneckWindow + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
-		if n := len(h.verdicts); n > 0 && h.verdicts[n-1].Bound == v.Bound && h.verdicts[n-1].Rank == v.Rank {
+		first, _ := h.newestStart() // a window does not begin before its process
+		v := Verdict{From: max(e.Step-runtime.BottleneckWindow, first) + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
+		joins := !h.fresh // verdicts of two processes are about different steps, and perhaps about different ranks
+		h.fresh = false
+		if n := len(h.verdicts); joins && n > 0 && h.verdicts[n-1].Bound == v.Bound && h.verdicts[n-1].Rank == v.Rank {
 			v.From = h.verdicts[n-1].From
 			h.verdicts[n-1] = v
 			return

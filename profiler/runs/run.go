@@ -38,7 +38,8 @@ type Run struct {
 	missing  []int             // ranks without a file of records, in ascending order
 
 	ranks     []*rank
-	next      int // rank that reads next
+	next      int             // rank that reads next
+	segment   runtime.Segment // of the newest step; the totals by share are those of this segment
 	decisions *runtime.LineTail
 	decided   decided
 	events    *runtime.LineTail
@@ -180,19 +181,31 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	r.communicated.follow(r.traffic.Replaced)
 	more = r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged, r.traffic.Cut) && left || more
 	r.discover(e)
+	r.follow()
 	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
 	done := int64(0) // bytes
 	for range r.ranks {
 		k := r.ranks[r.next%len(r.ranks)]
 		r.next = (r.next + 1) % len(r.ranks)
 		before := k.tail.Offset()
-		left, err := k.read(turn, len(r.ranks))
+		left, err := k.read(turn, len(r.ranks), r.segment)
 		more = r.note(k.tail.Name(), err, k.tail.Damaged, k.tail.Cut) && left || more
 		if done += max(0, k.tail.Offset()-before); done >= limit {
 			return true
 		}
 	}
 	return more
+}
+
+// follow determines the segment of the newest step. The first step of a segment removes the totals of the segment before.
+func (r *Run) follow() {
+	segment := runtime.SegmentAt(r.happened.starts, r.evidence.steps)
+	if segment.After != r.segment.After {
+		for _, k := range r.ranks {
+			k.shares = map[int64]*shareTotal{}
+		}
+	}
+	r.segment = segment
 }
 
 // note stores the reason why a file, or a part of it, cannot be read. It returns false if err is not nil.
@@ -287,7 +300,7 @@ func (r *Run) discover(e evidence) {
 }
 
 // read reads new records of the rank.
-func (k *rank) read(limit int64, ranks int) (more bool, err error) {
+func (k *rank) read(limit int64, ranks int, segment runtime.Segment) (more bool, err error) {
 	more, err = k.tail.Next(limit, func(offset int64, r *runtime.Record) {
 		k.follow()
 		if r.Iteration < 1 {
@@ -296,7 +309,9 @@ func (k *rank) read(limit int64, ranks int) (more bool, err error) {
 		k.fill(r, ranks)
 		k.grid.add(r.Iteration, offset, seconds(r), k.values)
 		k.last, k.found = *r, true
-		k.addShare(r, ranks)
+		if r.Iteration > segment.After {
+			k.addShare(r, ranks)
+		}
 	})
 	k.follow()
 	return more, err
@@ -387,10 +402,13 @@ type View struct {
 	Curves   []CurveView       `json:"curves"`   // step-time curve of each rank
 
 	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
+
+	// SegmentFrom is the first step with the present number of ranks. Ranks, Decision, Verdicts and Curves belong to the
+	// steps from there on.
+	SegmentFrom int64 `json:"segment_from"`
 }
 
-// RankView contains the record of a rank at the newest step that all ranks have. A rank of an earlier process that had
-// more ranks has its last record instead.
+// RankView contains the record of a rank at the newest step that all ranks have.
 type RankView struct {
 	Rank   int             `json:"rank"`
 	Record *runtime.Record `json:"record"` // nil if there is no record
@@ -416,10 +434,6 @@ type ShareTimes struct {
 	Max     float64 `json:"max"`
 }
 
-// LastRanks returns the number of ranks of the process that trained the step Last. It may be lower than the number of
-// Ranks, which contains those of all processes.
-func (v *View) LastRanks() int { return min(len(v.Ranks), ranksAt(v.Starts, v.Last, len(v.Ranks))) }
-
 // View returns the state as of the last Update.
 func (r *Run) View() View {
 	r.mu.Lock()
@@ -436,18 +450,22 @@ func (r *Run) View() View {
 		fitted = readCurves(r.logs)
 	}
 	v.First, v.Last = r.steps()
-	active := ranksAt(r.happened.starts, v.Last, len(r.ranks))
+	segment, active := r.present(v.Last)
+	v.SegmentFrom = segment.After + 1
+	v.Verdicts = slices.DeleteFunc(v.Verdicts, func(d Verdict) bool { return d.To <= segment.After })
+	if v.Decision != nil && v.Decision.Step <= segment.After {
+		v.Decision = nil
+	}
 	records, step := r.common(active)
 	v.Common, v.Totals = step, r.totals()
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
+		if i >= active { // a rank of an earlier process that had more ranks
+			continue
+		}
 		rv := RankView{Rank: i, Record: records[i]}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
-		if k.found && i >= active {
-			last := k.last
-			rv.Record = &last
-		}
-		if d := r.decided.last; d != nil && i < len(d.Ranks) {
+		if d := v.Decision; d != nil && i < len(d.Ranks) {
 			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause
 		}
 		v.Ranks = append(v.Ranks, rv)
@@ -459,6 +477,21 @@ func (r *Run) View() View {
 		v.Curves = append(v.Curves, c)
 	}
 	return v
+}
+
+// present returns the segment of the newest step, and the number of its ranks.
+func (r *Run) present(last int64) (segment runtime.Segment, ranks int) {
+	segment = runtime.SegmentAt(r.happened.starts, last)
+	ranks = segment.Ranks
+	if d := r.decided.last; d != nil && len(r.happened.starts) > 0 {
+		if step, _ := r.happened.newestStart(); d.Step > step { // the events may lack a start
+			ranks = len(d.Shares)
+		}
+	}
+	if ranks == 0 {
+		return segment, len(r.ranks)
+	}
+	return segment, min(ranks, len(r.ranks))
 }
 
 // precision returns the element type of the ranks. The setting "auto" is not a type.

@@ -551,7 +551,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 	}{
 		{"complete", 2, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2), resultFile: result(2)}, "", 2},
 		{"alone", 1, nil, nil, "", 1},
-		{"fewer-ranks-after-a-resume", 3, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 3) + `{"step":10,"start":{"ranks":2}}` + "\n"}, "", 3},
+		{"fewer-ranks-after-a-resume", 3, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 3) + `{"step":10,"start":{"ranks":2}}` + "\n"}, "", 2},
 		{"start", 2, []int{1}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 1 of 2 (rank_1_metrics.json is missing)", 2},
 		{"result", 2, []int{1}, map[string]string{resultFile: result(2)}, "rank 1 of 2", 2},
 		{"decision", 2, nil, map[string]string{"logs/balance.jsonl": decision, "logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 2 of 3", 3},
@@ -643,8 +643,8 @@ func TestTotalThroughputIsThatOfTheRanksOfEachProcess(t *testing.T) {
 		}
 	}
 	v := run.View()
-	if len(v.Ranks) != 3 || v.LastRanks() != 2 {
-		t.Errorf("got %d ranks, and %d in the newest process, want 3 and 2", len(v.Ranks), v.LastRanks())
+	if len(v.Ranks) != 2 || v.SegmentFrom != 11 || len(v.Curves) != 2 {
+		t.Errorf("got %d ranks and %d curves from step %d on, want 2 of each from step 11 on", len(v.Ranks), len(v.Curves), v.SegmentFrom)
 	}
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n")
 	run = open(t, dir, "a")
@@ -792,5 +792,49 @@ func TestSuccessiveSkippedStepsAreOneAlert(t *testing.T) {
 	want := []Alert{{3, "skipped", -1, "1 step" + why, ""}, {14, "skipped", -1, "5 steps" + why, ""}, {20, "skipped", -1, "2 steps" + why, ""}}
 	if got := open(t, dir, "a").View().Alerts; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestAViewHasNoFiguresOfOtherRanks: after a resume with fewer ranks, verdicts, decision, table and measured times are
+// those of the present ranks.
+func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 3)
+	f.steps(1, 60)
+	const verdict = `{"step":%d,"bottleneck":{"bound":"straggler","rank":0,"text":"waiting for rank 0"}}` + "\n"
+	f.write("logs/balance.jsonl", `{"step":50,"shares":[8,8,8],"next":[8,8,8],"share_of_oracle":0.6,"ranks":[{"health":"sick","cause":"x"},{},{}]}`+"\n")
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+`{"step":60,"start":{"ranks":1}}`+"\n")
+	if v := open(t, dir, "a").View(); len(v.Ranks) != 3 || len(v.Verdicts) != 1 || v.Decision == nil {
+		t.Errorf("before the first step of the resume: got %d ranks, %d verdicts and the decision %+v, want those of three ranks", len(v.Ranks), len(v.Verdicts), v.Decision)
+	}
+	newFakeRun(t, dir, "a", 1).steps(61, 90)
+	v := open(t, dir, "a").View()
+	if len(v.Ranks) != 1 || v.Ranks[0].Health != "" || len(v.Verdicts) != 0 || v.Decision != nil || v.SegmentFrom != 61 {
+		t.Errorf("got ranks %+v, verdicts %+v, decision %+v from step %d on, want rank 0 from step 61 on", v.Ranks, v.Verdicts, v.Decision, v.SegmentFrom)
+	}
+	steps := int64(0)
+	for _, s := range v.Curves[0].Shares {
+		steps += s.Steps
+	}
+	if steps != 30 {
+		t.Errorf("got measured times of %d steps, want those of the 30 steps with one rank", steps)
+	}
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+`{"step":60,"start":{"ranks":1}}`+"\n"+fmt.Sprintf(verdict, 90))
+	if v := open(t, dir, "a").View(); len(v.Verdicts) != 1 || v.Verdicts[0].From != 61 || v.Verdicts[0].To != 90 {
+		t.Errorf("got the verdicts %+v, want one on steps 61 to 90", v.Verdicts)
+	}
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	list, err := folder.List()
+	if err != nil || len(list.Runs) != 1 {
+		t.Fatalf("got %+v, %v, want one run", list, err)
+	}
+	for _, s := range list.Runs {
+		if s.Ranks != 1 || s.ShareOfOracle == s.ShareOfOracle {
+			t.Errorf("got a row with %d ranks and the fraction %v, want 1 and an unknown one", s.Ranks, s.ShareOfOracle)
+		}
 	}
 }

@@ -199,9 +199,13 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	if found {
 		e.noteRecord(&r, modified)
 	}
-	decision := newestDecision(logs)
+	decision, start := newestDecision(logs), newestStart(logs)
 	var missing []int
-	s.Ranks, missing = lackOf(logs, 0, ranksOfRun(*e, newestStart(logs), decision.recorded()))
+	of := ranksOfRun(*e, start, decision.recorded())
+	s.Ranks, missing = lackOf(logs, 0, of)
+	if of > 0 && len(missing) == 0 { // an earlier process may have had more ranks
+		s.Ranks = min(s.Ranks, of)
+	}
 	s.Lacking = lackText(missing, s.Ranks)
 	e.lacking = s.Lacking
 	if !found {
@@ -211,7 +215,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" { // rank 0 alone does not show the throughput of all ranks
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
-	if decision != nil {
+	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is of an earlier segment
 		s.ShareOfOracle = decision.ShareOfOracle
 	}
 }

@@ -150,10 +150,13 @@ func SummaryRows(s *analysis.Summary) []Row {
 	if s == nil {
 		return nil
 	}
-	rows := []Row{
-		{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
-		{"parts of a step", partsOf(s.StepParts)},
+	rows := []Row{}
+	if s.FirstStep > 1 {
+		rows = append(rows, Row{"figures below", fmt.Sprintf("steps %d to %d, with %s; the run had another number of ranks before", s.FirstStep, s.Steps, show.Count(s.Ranks, "rank"))})
 	}
+	rows = append(rows,
+		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		Row{"parts of a step", partsOf(s.StepParts)})
 	if s.Bottleneck != nil {
 		rows = append(rows, Row{"bottleneck", s.Bottleneck.Verdict})
 	}

@@ -102,6 +102,9 @@ func headOf(v runs.View) []string {
 	for _, note := range v.Notes {
 		lines = append(lines, "note: "+note)
 	}
+	if v.SegmentFrom > 1 {
+		lines = append(lines, fmt.Sprintf("figures of ranks from step %d on, the first step with %s", v.SegmentFrom, show.Count(len(v.Ranks), "rank")))
+	}
 	facts := []string{}
 	if v.Settings.Model.Name != "" {
 		facts = append(facts, v.Settings.Model.Name+" on "+v.Settings.Data.Dataset)
@@ -139,7 +142,7 @@ func tailOf(v runs.View) (lines []string) {
 	}
 	if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
-		lines = append(lines, "bottleneck: "+last.Text)
+		lines = append(lines, fmt.Sprintf("bottleneck in steps %d to %d: %s", last.From, last.To, last.Text))
 		if last.Bound != runtime.ComputeBound.String() {
 			lines = append(lines, "  advice: "+last.Advice)
 		}
@@ -233,7 +236,7 @@ func throughput(v runs.View) string {
 
 // total returns the throughput of all ranks of the newest process in the step of the table, NaN if it is unknown.
 func total(v runs.View) (sum float64) {
-	for _, k := range v.Ranks[:v.LastRanks()] {
+	for _, k := range v.Ranks {
 		if k.Record == nil {
 			return show.NaN
 		}

@@ -41,18 +41,6 @@ func viewOf(ranks int) runs.View {
 	return v
 }
 
-// A process with fewer ranks has resumed the run at step 40. The rank that is gone has a last record.
-func TestClusterThroughputContainsTheRanksOfTheNewestProcess(t *testing.T) {
-	for resumed, want := range map[int64]string{40: "320.0", 51: "520.0"} {
-		v := viewOf(3)
-		v.Ranks[2].Record.Iteration = 40
-		v.Starts = []runtime.Event{{Start: &runtime.StartEvent{Ranks: 3}}, {Step: resumed, Start: &runtime.StartEvent{Ranks: 2}}}
-		if got := Text(v, 0, 0); !strings.Contains(got, "Cluster Throughput: "+want+" samples/s (step 50)\n") {
-			t.Errorf("resumed at step %d: got\n%s\nwant %s samples/s", resumed, got, want)
-		}
-	}
-}
-
 func TestSlowRunsHaveAThroughput(t *testing.T) {
 	v := viewOf(1)
 	v.Ranks[0].Record.BatchSize, v.Ranks[0].Record.StepTime = 1, 2500*time.Millisecond
