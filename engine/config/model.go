@@ -29,7 +29,7 @@ func (m *Model) Keys() []Key {
 		String(&m.InitFrom, "init_from", "").Operational().
 			Doc("Initial weights: a `.safetensors` file with the model's usual tensor names (`docs/weights.md`), a folder of Hugging Face's `transformers` (GPT-2), a checkpoint folder, a run folder, or a run's `checkpoints/best`. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
-			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none or has another number of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number of classes is an error. `new`: a random classifier."),
+			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none, or has another number or other names of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number or other names of classes are an error. `new`: a random classifier."),
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that training does not change, by name or by the name of their module: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm with frozen weight and bias uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").

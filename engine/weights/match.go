@@ -22,6 +22,10 @@ type Options struct {
 	Head    string // name of the layer whose outputs are the classes, such as "fc"
 	InitOf  string // HeadAuto, HeadKeep or HeadNew; "" means HeadAuto
 	Renames []Rename
+
+	// Names of the classes by number, in the file and in the model. If both identify the classes (Named), the outputs of
+	// the head correspond by name, otherwise by number. Classes is nil if the model gets the classes of the file.
+	FileClasses, Classes []string
 }
 
 // Fit contains, for each tensor of a model, the tensor of the file that provides its values.
@@ -33,6 +37,9 @@ type Fit struct {
 	names []string                   // renamings that were applied
 	other map[tensor.DType]int       // number of tensors by element type, if it differs from the model's type
 	left  int                        // number of ignored batch counters
+	rows  []int                      // rows of the file's head for the outputs of the model; nil: the same order
+	layer string                     // the head
+	blind bool                       // outputs of the head correspond by number, because class names are unknown
 	turn  map[string]bool            // names of the tensors that the file stores transposed
 }
 
@@ -59,8 +66,10 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 		have[name], _ = f.Info(from)
 	}
 	conv1D := like != nil && storesConv1D(have)
-	fit.head = o.whyNew(have, model)
 	var differences []checkpoint.Difference
+	if fit.head = o.whyNew(have, model); fit.head == "" && o.Classes != nil && hasLayer(o.Head, have) {
+		differences = append(differences, fit.matchClasses(o, have)...)
+	}
 	if err := checkCopies(f, have, copies); err != nil {
 		return nil, err
 	}
@@ -98,6 +107,24 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 	}
 	slices.Sort(fit.fresh)
 	return fit, nil
+}
+
+// matchClasses compares the class names of the head in the file with those of the model.
+func (f *Fit) matchClasses(o Options, have map[string]checkpoint.Info) []checkpoint.Difference {
+	bias, ok := have[o.Head+".bias"]
+	if !ok || len(bias.Shape) != 1 {
+		return nil // the comparison of the shapes finds the difference
+	}
+	h := o.matchHead(bias.Shape[0])
+	f.rows, f.blind, f.layer = h.rows, h.unnamed, o.Head
+	switch {
+	case h.other == "":
+	case o.InitOf == HeadKeep:
+		return []checkpoint.Difference{{Name: "names of the classes", File: DescribeClasses(o.FileClasses), Model: DescribeClasses(o.Classes)}}
+	default:
+		f.head = h.other
+	}
+	return nil
 }
 
 func (f *Fit) take(m, got checkpoint.Info) {
@@ -172,11 +199,18 @@ func (f *Fit) Notes() []string {
 	if turned > 0 {
 		notes = append(notes, fmt.Sprintf("%d weights transposed, because transformers stores them transposed (Conv1D)", turned))
 	}
+	if f.rows != nil {
+		notes = append(notes, fmt.Sprintf("outputs of %s put into the order of the model's classes, by name", f.layer))
+	}
 	if f.left > 0 {
 		notes = append(notes, fmt.Sprintf("%d batch counters (num_batches_tracked) ignored", f.left))
 	}
 	return notes
 }
+
+// ByNumber reports whether the outputs of the head correspond by number only, because the file or the model has no class
+// names.
+func (f *Fit) ByNumber() bool { return f.blind }
 
 // ReadInto fills dst with the values of the model's tensor m, in the element type of m and in plain layout. If the
 // tensor keeps its initial values, ReadInto returns false and leaves dst unchanged. If the error is nil, all values
@@ -194,6 +228,9 @@ func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 		turned := make([]byte, len(src))
 		Transpose(turned, src, from.Shape[0], from.Shape[1], from.DType.Size())
 		src = turned
+	}
+	if f.rows != nil && inLayer(f.layer, m.Name) {
+		src = pick(src, f.rows)
 	}
 	err := Convert(dst, m.DType, src, from.DType)
 	if bad := new(ValueError); errors.As(err, &bad) {

@@ -68,9 +68,56 @@ type BERTSettings struct {
 	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
 
 	// Of a BertForSequenceClassification: the names of the classes by number, and the numbers by name.
-	ID2Label map[string]string `json:"id2label,omitempty"`
-	Label2ID map[string]int    `json:"label2id,omitempty"`
+	ID2Label    labels       `json:"id2label,omitempty"`
+	Label2ID    labelNumbers `json:"label2id,omitempty"`
+	ProblemType string       `json:"problem_type,omitempty"` // "" or "single_label_classification"
 }
+
+// Classes returns the names of the classes by number, or nil if the settings have none.
+func (s *BERTSettings) Classes() []string { return s.ID2Label }
+
+// labels are the names of classes by number. In JSON they are an object with the numbers as keys. transformers also
+// reads a list.
+type labels []string
+
+// UnmarshalJSON implements [json.Unmarshaler]. Anything but one name for each number from 0 gives no names.
+func (l *labels) UnmarshalJSON(text []byte) error {
+	*l = nil
+	var list []string
+	if json.Unmarshal(text, &list) == nil {
+		*l = list
+		return nil
+	}
+	var names map[string]string
+	if json.Unmarshal(text, &names) != nil {
+		return nil
+	}
+	for i := range len(names) {
+		name, ok := names[strconv.Itoa(i)]
+		if !ok {
+			return nil
+		}
+		list = append(list, name)
+	}
+	*l = list
+	return nil
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (l labels) MarshalJSON() ([]byte, error) {
+	names := map[string]string{}
+	for i, name := range l {
+		names[strconv.Itoa(i)] = name
+	}
+	return json.Marshal(names)
+}
+
+// labelNumbers are the numbers of classes by name. They are written for transformers, and not read: transformers, too,
+// uses id2label.
+type labelNumbers map[string]int
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (*labelNumbers) UnmarshalJSON([]byte) error { return nil }
 
 // Classifies reports whether the settings are those of a BertForSequenceClassification.
 func (s *BERTSettings) Classifies() bool {
@@ -84,9 +131,9 @@ const bertClassifier = "BertForSequenceClassification"
 
 // SetClasses makes the settings those of a BertForSequenceClassification with the given class names.
 func (s *BERTSettings) SetClasses(names []string) {
-	s.Architectures, s.ID2Label, s.Label2ID = []string{bertClassifier}, map[string]string{}, map[string]int{}
+	s.Architectures, s.ID2Label, s.Label2ID = []string{bertClassifier}, names, labelNumbers{}
 	for i, name := range names {
-		s.ID2Label[strconv.Itoa(i)], s.Label2ID[name] = name, i
+		s.Label2ID[name] = i
 	}
 }
 
@@ -145,7 +192,25 @@ func ReadSettings(path string) (Settings, error) {
 	if err != nil {
 		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
 	}
+	if bert, ok := s.(*BERTSettings); ok && bert.Classifies() {
+		if err := bert.checkProblem(path); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+// checkProblem returns an error for a head whose outputs are no probabilities of exclusive classes.
+func (s *BERTSettings) checkProblem(path string) error {
+	const exclusive = "single_label_classification"
+	problem := s.ProblemType
+	if problem == "" && len(s.ID2Label) == 1 {
+		problem = "regression" // as transformers decides
+	}
+	if problem == "" || problem == exclusive {
+		return nil
+	}
+	return &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}
 }
 
 func parseSettings(text []byte) (Settings, error) {
@@ -202,7 +267,7 @@ func fields(s Settings) map[string]json.RawMessage {
 		panic(err) // the text is a JSON object
 	}
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
-		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id"
+		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id" || name == "problem_type"
 	})
 	return all
 }

@@ -234,7 +234,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/inference", imports("engine/device", "engine/task", "engine/data/tokens", "engine/data/tokenizer", "engine/generate", "engine/task/images", "engine/checkpoint", "engine/cluster/discovery",
 		"engine/config", "engine/data", "engine/data/images", "engine/experiment", "engine/lab", "engine/regular",
-		"engine/train", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
+		"engine/train", "engine/weights", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/parts",
 		"cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/nccl", imports("cuda", "engine/cluster/rendezvous", "engine/collective",

@@ -31,6 +31,8 @@ type ClassificationOptions struct {
 	// Classes are the names of the classes, for example those of the training file. nil means the sorted labels of
 	// this file.
 	Classes []string
+	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers.
+	Numbered bool
 }
 
 // Classification holds labelled texts, or pairs of texts, in memory:
@@ -48,6 +50,7 @@ type ClassificationOptions struct {
 type Classification struct {
 	o       ClassificationOptions
 	classes []string
+	labels  labelling
 	tokens  []int32 // tokens of all samples, without special tokens
 	rows    []row
 }
@@ -144,10 +147,10 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
-		if text != nil && c.o.Classes != nil && !slices.Contains(c.o.Classes, label) {
-			return fmt.Errorf("line %d: got label %.40q, want one of %.200q", number, label, c.o.Classes)
-		}
 		if text != nil {
+			if label, err = c.class(label); err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
 			labels = append(labels, label)
 			c.add(e, text, second)
 		}
@@ -290,6 +293,35 @@ func (c *Classification) specials() int {
 		return 3
 	}
 	return 2
+}
+
+// labelling is the kind of the labels of a file.
+type labelling int
+
+const (
+	unknownLabels labelling = iota
+	byName
+	byNumber
+)
+
+// class returns the name of the class of a label. The kind of the first label determines the kind of all labels.
+func (c *Classification) class(label string) (string, error) {
+	all := c.o.Classes
+	if all == nil {
+		return label, nil
+	}
+	if c.labels != byNumber && slices.Contains(all, label) {
+		c.labels = byName
+		return label, nil
+	}
+	if n, err := strconv.Atoi(label); c.o.Numbered && c.labels != byName && err == nil && n >= 0 && n < len(all) && strconv.Itoa(n) == label {
+		c.labels = byNumber
+		return all[n], nil
+	}
+	if c.labels == byNumber {
+		return "", fmt.Errorf("got label %.40q, want a class number from 0 to %d, as in earlier lines", label, len(all)-1)
+	}
+	return "", fmt.Errorf("got label %.40q, want one of %.200q", label, all)
 }
 
 // setClasses assigns a class number to each label. read has checked the labels if the options list the classes.

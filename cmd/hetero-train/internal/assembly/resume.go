@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // SayOpened logs the actions and warnings of opening the folder of the run.
@@ -44,7 +45,7 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkData(&state, changed); err != nil {
+	if err := r.checkData(c.Path, &state, changed); err != nil {
 		return nil, err
 	}
 	if err := r.sayTypesBefore(&state); err != nil {
@@ -98,27 +99,9 @@ func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path"), nil
 }
 
-// DataKey is the key under which a checkpoint stores a [Trained].
-const DataKey = "data"
-
-// Trained describes the data that a run trained on. After a fallback, these data differ from the settings.
-type Trained struct {
-	Name    string `json:"name"`
-	Note    string `json:"note"`
-	Samples int    `json:"samples"`
-
-	// Properties of the data set that command predict needs. Checkpoints of earlier versions do not have these
-	// properties.
-	Classes []string   `json:"classes,omitempty"`
-	Mean    [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
-	Std     [3]float32 `json:"std,omitzero"`
-
-	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
-}
-
 func (r *Run) trainedOn() map[string]json.RawMessage {
 	samples, _ := r.Data.Counts()
-	about := Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
+	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
 	if t := r.Data.Tokens; t != nil {
 		about.Tokenizer = t.Tokenizer
 	} else {
@@ -133,7 +116,7 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	if err != nil {
 		panic(err) // unreachable: strings can always be encoded
 	}
-	return map[string]json.RawMessage{DataKey: text, compute.TypesKey: types}
+	return map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
 }
 
 // totalOf returns the planned number of steps that a checkpoint contains. It returns "" if the learning rate did not
@@ -146,21 +129,46 @@ func (r *Run) totalOf(state checkpoint.State) string {
 	return before[totalKey]
 }
 
-// checkData discards earlier evaluations if the run resumes with other data, because results on different data are not
+// checkData compares the classes of the data, and discards earlier evaluations if the run resumes with other data, because results on different data are not
 // comparable. The caller has already checked that the data may change.
-func (r *Run) checkData(state *checkpoint.State, changed bool) error {
-	var before Trained
-	raw, ok := state.Extra[DataKey]
-	if !ok {
-		return nil
+func (r *Run) checkData(path string, state *checkpoint.State, changed bool) error {
+	before, known, err := parts.TrainedOn(path, state)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(raw, &before); err != nil {
-		return fmt.Errorf("read the description of the training data in the checkpoint of step %d: %w", state.Step, err)
+	if err := r.checkClasses(&before, path); err != nil || !known {
+		return err
 	}
 	if changed || before.Name != r.Data.Name {
 		return train.Forget(state)
 	}
 	return nil
+}
+
+// checkClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the resumed
+// classifier keep their numbers, so classes in another order are an error.
+func (r *Run) checkClasses(before *parts.Trained, path string) error {
+	was, now := before.Classes, r.Data.Classes()
+	if now == nil || slices.Equal(was, now) {
+		return nil
+	}
+	if !weights.Named(was) || !weights.Named(now) {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classes of the checkpoint and of the data set correspond by number only, because names are unknown",
+			"checkpoint", weights.DescribeClasses(was), "data", weights.DescribeClasses(now))
+		return nil
+	}
+	shared := min(len(was), len(now))
+	at, missing, ok := weights.Locate(now[:shared], was)
+	if ok && weights.InOrder(at) {
+		return nil
+	}
+	if !ok && before.Name != "" { // the user has allowed other data, for example renamed classes
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no class "+strconv.Quote(missing)+": the outputs of its classifier keep their numbers",
+			"checkpoint", weights.DescribeClasses(was), "data", weights.DescribeClasses(now))
+		return nil
+	}
+	return exit.Usagef("resume: the classes of the data set (%s) differ from those of the checkpoint (%s), so its classifier would give them other meanings; start a run with model.init_from = %q, which matches classes by name",
+		weights.DescribeClasses(now), weights.DescribeClasses(was), path)
 }
 
 // sayTypesBefore warns if the element types of the ranks differ from the types in the checkpoint, for example on

@@ -66,7 +66,7 @@ func (r *Run) InitFrom() error {
 	if err != nil {
 		return err
 	}
-	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead})
+	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, FileClasses: f.Classes, Classes: r.Data.Classes()})
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
@@ -75,6 +75,10 @@ func (r *Run) InitFrom() error {
 	}
 	fresh, why := fit.Replaced()
 	r.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	if fit.ByNumber() {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier of the file has no names of classes: its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
+			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
+	}
 	if len(fresh) > 0 {
 		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
 	}

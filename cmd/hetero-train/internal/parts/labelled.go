@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // textClassifier is implemented by the options of models of text that can also classify texts.
@@ -64,9 +65,10 @@ func (s *labelledText) Keys() []config.Key {
 }
 
 // UseClasses sets the class names of labelled texts to those of a trained model, so that each label has the number that
-// it had in training. It has no effect on other data sets.
+// it had in training. Labels may then be numbers of these classes. UseClasses has no effect on other data sets, and
+// none if the names do not identify the classes.
 func UseClasses(cfg *config.Config, names []string) {
-	if s, ok := cfg.Data.Options.(*labelledText); ok {
+	if s, ok := cfg.Data.Options.(*labelledText); ok && weights.Named(names) {
 		s.classes = names
 	}
 }
@@ -95,7 +97,7 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if err != nil {
 		return out, err
 	}
-	o := tokens.ClassificationOptions{Path: cfg.Data.Path, Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Classes: s.classes}
+	o := tokens.ClassificationOptions{Path: cfg.Data.Path, Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Classes: s.classes, Numbered: s.classes != nil}
 	open := func(o tokens.ClassificationOptions) (*tokens.Classification, error) {
 		set, err := tokens.OpenClassification(ctx, o)
 		if err != nil && !errors.As(err, new(*data.Fault)) && ctx.Err() == nil {

@@ -30,13 +30,16 @@ type Transformer interface {
 	Adopt(weights.Settings)
 }
 
+// transformersWeights is the name of the file in which transformers stores weights.
+const transformersWeights = "model.safetensors"
+
 // TransformersFile returns the path of the weights in a folder of the library transformers. Such a folder contains
 // config.json and is not a checkpoint of this program.
 func TransformersFile(path string) (file string, ok bool, err error) {
 	if !IsFolder(path) || experiment.IsCheckpoint(path) || !isFile(filepath.Join(path, weights.SettingsFile)) {
 		return "", false, nil
 	}
-	file = filepath.Join(path, "model.safetensors")
+	file = filepath.Join(path, transformersWeights)
 	switch {
 	case isFile(file):
 		return file, true, nil

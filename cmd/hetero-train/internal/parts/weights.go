@@ -86,7 +86,8 @@ func (n *Network) add(g *graph.Graph) {
 // weightsFile is an open safetensors file, either a file of its own or part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
-	close io.Closer
+	Classes []string // names of the classes by number; nil if unknown or if there is no classifier
+	close   io.Closer
 }
 
 // Close closes the file or the checkpoint.
@@ -102,13 +103,24 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	}
 	if IsWeightsFile(path) {
 		f, err := checkpoint.OpenFile(path)
-		return weightsFile{f, f}, err
+		if err != nil {
+			return weightsFile{}, err
+		}
+		names, err := ClassesOf(f)
+		if err != nil {
+			return weightsFile{}, errors.Join(err, f.Close())
+		}
+		return weightsFile{f, names, f}, nil
 	}
 	c, err := OpenCheckpoint(path, warn)
 	if err != nil {
 		return weightsFile{}, err
 	}
-	return weightsFile{c.Model, c}, nil
+	trained, _, err := TrainedOn(c.Path, &c.State)
+	if err != nil {
+		return weightsFile{}, errors.Join(err, c.Close())
+	}
+	return weightsFile{c.Model, trained.Classes, c}, nil
 }
 
 // IsWeightsFile reports whether path is a safetensors file. The alternatives are the folder of a checkpoint and a file

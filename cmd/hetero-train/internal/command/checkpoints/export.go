@@ -3,7 +3,6 @@ package checkpoints
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -84,6 +82,13 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 		return err
 	}
 	metadata := map[string]string{"format": "pt", "program": c.State.Program, "step": strconv.FormatInt(c.State.Step, 10)}
+	trained, _, err := parts.TrainedOn(c.Path, &c.State)
+	if err != nil {
+		return err
+	}
+	if len(trained.Classes) > 0 {
+		metadata[weights.ClassesKey] = weights.EncodeClasses(trained.Classes)
+	}
 	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
 	if err == nil {
 		metadata["model"] = cfg.Model.Name
@@ -91,12 +96,6 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if f.format == "hf" {
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
-		}
-		var trained assembly.Trained
-		if raw, ok := c.State.Extra[assembly.DataKey]; ok {
-			if err := json.Unmarshal(raw, &trained); err != nil {
-				return exit.With(exit.Data, fmt.Errorf("%s: description of the training data: %w", c.Path, err))
-			}
 		}
 		settings, err := transformersSettings(cfg, c.Model, trained.Classes)
 		if err != nil {

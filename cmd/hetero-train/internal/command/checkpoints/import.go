@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -117,10 +118,14 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 		return err
 	}
 	f.tell(a, net, fit)
+	names, err := importedClasses(file, settings, cfg, fit)
+	if err != nil {
+		return err
+	}
 	if filepath.Ext(f.output) == ".safetensors" {
-		err = f.writeFile(ctx, net, fit, path)
+		err = f.writeFile(ctx, net, fit, path, names)
 	} else {
-		err = f.writeCheckpoint(ctx, cfg, fit)
+		err = f.writeCheckpoint(ctx, cfg, fit, names)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(a.Env.Stdout, "written: %s\n", f.output)
@@ -278,6 +283,23 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
+// importedClasses returns the names of the classes of the imported classifier, by number. It returns nil if the file has
+// no names, or if the classifier is a new one.
+func importedClasses(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (names []string, err error) {
+	if fresh, _ := fit.Replaced(); len(fresh) > 0 || cfg.Model.NumClasses == 0 {
+		return nil, nil
+	}
+	if bert, ok := settings.(*weights.BERTSettings); ok {
+		names = bert.Classes()
+	} else if names, err = parts.ClassesOf(file); err != nil {
+		return nil, err
+	}
+	if len(names) > cfg.Model.NumClasses || !weights.Named(names) {
+		return nil, nil
+	}
+	return names, nil
+}
+
 func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 	fresh, why := fit.Replaced()
 	fmt.Fprintf(a.Env.Stdout, "imported tensors: %d\n", len(net.Tensors)-len(fresh))
@@ -290,7 +312,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 }
 
 // writeFile writes the converted tensors as f32.
-func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string) error {
+func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string, classes []string) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.Tensors {
 		data := make([]byte, t.Bytes())
@@ -302,11 +324,15 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 			tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data})
 		}
 	}
-	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)})
+	metadata := map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)}
+	if len(classes) > 0 {
+		metadata[weights.ClassesKey] = weights.EncodeClasses(classes)
+	}
+	return writeTensors(ctx, f.output, tensors, metadata)
 }
 
 // writeCheckpoint writes a checkpoint of step 0. The optimizer state is that of a replica before its first step.
-func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit) (err error) {
+func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, classes []string) (err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
 	if err != nil {
 		return err
@@ -334,6 +360,13 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	model, optimizer := replica.Tensors()
 	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
+	if len(classes) > 0 {
+		about, err := json.Marshal(parts.Trained{Classes: classes})
+		if err != nil {
+			return err
+		}
+		state.Extra = map[string]json.RawMessage{parts.DataKey: about}
+	}
 	_, err = store.Save(ctx, checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer})
 	return err
 }

@@ -126,8 +126,12 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	if set == nil {
 		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_fraction, or use --split train", m.Data.Name)
 	}
-	if err := m.checkClasses(set.Classes()); err != nil {
+	numbers, err := m.classNumbers(set.Classes())
+	if err != nil {
 		return r, err
+	}
+	if numbers != nil {
+		set = data.Relabelled(set, m.trained.Classes, numbers)
 	}
 	n := min(m.samplesAtOnce(f), set.Len())
 	if f.batch == 0 {

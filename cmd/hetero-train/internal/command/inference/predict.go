@@ -48,7 +48,6 @@ const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.
 type predictFlags struct {
 	savedFlags
 	top   int
-	names string // path of a file with one class name per line
 	vocab string // path of a WordPiece vocabulary
 }
 
@@ -65,7 +64,6 @@ func NewPredict(a *cli.App) *cobra.Command {
 	f.add(cmd, a)
 	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes or tokens to print per image or text")
 	cmd.Flags().StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary of a model of text; default: data.vocab_file")
-	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {
 			return exit.Usagef("--top: got %d, want at least 1", f.top)
@@ -102,9 +100,6 @@ type guess struct {
 
 // predict classifies all images and writes the results in the order of the images.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
-	if err := m.nameClasses(f.names); err != nil {
-		return err
-	}
 	inputs, err := imagesOf(ctx, stdin, args)
 	if err != nil {
 		return err

@@ -58,13 +58,6 @@ type reader struct {
 
 // predictText prints a prediction for each line of the files.
 func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
-	if m.classes > 0 {
-		if err := m.nameClasses(f.names); err != nil {
-			return err
-		}
-	} else if f.names != "" {
-		return exit.Usagef("--class-names: %s predicts tokens and has no classes", m.checkpoint.Path)
-	}
 	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/lab"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // savedFlags are the flags that select a checkpoint, and the device, precision and batch size for running its model.
@@ -35,6 +35,7 @@ type savedFlags struct {
 	ema   bool
 	batch int
 	json  bool
+	names string // file with the names of the classes
 }
 
 // add adds the flags to a command. A flag that sets a key overrides the setting of the checkpoint.
@@ -42,6 +43,7 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	f.addSource(cmd, a)
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training run")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
+	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line, in the order of the model's outputs; default: the names in the checkpoint")
 }
 
 // addSource adds only the flags that select weights, device and precision.
@@ -63,11 +65,11 @@ func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 type savedModel struct {
 	*assembly.Run
 	checkpoint *checkpoint.Checkpoint
-	trained    assembly.Trained // description of the training data; it may lack the classes
-	classes    int              // number of classes of the model
-	averaged   bool             // --ema is set: evaluate the averaged weights
-	imported   bool             // the checkpoint comes from "checkpoint import" and does not describe its training data
-	noData     bool             // the user selected no data set, so the settings contain the default data set
+	trained    parts.Trained // description of the training data; it may lack the classes
+	classes    int           // number of classes of the model
+	averaged   bool          // --ema is set: evaluate the averaged weights
+	imported   bool          // the checkpoint comes from "checkpoint import" and does not describe its training data
+	noData     bool          // the user selected no data set, so the settings contain the default data set
 	predictor  *train.Predictor
 }
 
@@ -84,6 +86,13 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 		err = fmt.Errorf("%s: %w", m.checkpoint.Path, err)
 	} else {
 		m.classes, err = m.countClasses()
+	}
+	switch {
+	case err != nil || f.names == "":
+	case m.classes == 0:
+		err = exit.Usagef("--class-names: %s predicts tokens and has no classes", m.checkpoint.Path)
+	default:
+		err = m.nameClasses(f.names)
 	}
 	if err != nil {
 		m.CloseAll()
@@ -132,12 +141,10 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		return nil, err
 	}
 	a.WarnOfSuperseded(r.Cfg)
-	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
-		if err := json.Unmarshal(raw, &m.trained); err != nil {
-			return nil, exit.With(exit.Data, fmt.Errorf("%s: its training data: %w", m.checkpoint.Path, err))
-		}
+	if m.trained, _, err = parts.TrainedOn(m.checkpoint.Path, &m.checkpoint.State); err != nil {
+		return nil, err
 	}
-	if _, known := m.checkpoint.State.Extra[assembly.DataKey]; !known && m.checkpoint.State.Step == 0 {
+	if m.trained.Name == "" && m.checkpoint.State.Step == 0 {
 		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
 		m.imported, m.noData = true, !named && a.File == "" && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
@@ -329,22 +336,42 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.SettlePrecision(ctx, before)
 }
 
-// checkClasses returns an error if a label of the data set means another class than in the training run.
-func (m *savedModel) checkClasses(have []string) error {
+// classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the model
+// gives to each class of the data set; nil if the numbers are equal. If the names of the model's classes are unknown,
+// it warns and compares by number.
+func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	want := m.trained.Classes
-	if len(have) > m.classes {
-		return exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
-	}
-	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
-		return exit.Usagef("the data set has %d classes, but the imported model of %s has %d outputs, so the labels would not match", len(have), m.checkpoint.Path, m.classes)
-	}
-	if want == nil || slices.Equal(have, want) {
-		return nil
-	}
-	for i, name := range have {
-		if i >= len(want) || name != want[i] {
-			return exit.Usagef("the classes of the data set differ from the classes of the training run: class %d is %q, but was %q in the training run, so the labels would not match", i, name, m.class(i))
+	switch {
+	case len(have) > m.classes:
+		return nil, exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
+	case have == nil || slices.Equal(have, want):
+		return nil, nil
+	case weights.Named(want) && weights.Named(have):
+		at, missing, ok := weights.Locate(have, want)
+		if !ok {
+			return nil, exit.Usagef("the model of %s has no class %q, which the data set has; the classes of the model are %s, those of the data set are %s",
+				m.checkpoint.Path, missing, weights.DescribeClasses(want), weights.DescribeClasses(have))
 		}
+		if len(have) < len(want) {
+			m.Opts.Log.Warn(fmt.Sprintf("the data set has %d of the %d classes of the model; the model chooses among all classes", len(have), len(want)), "data", weights.DescribeClasses(have))
+		}
+		if weights.InOrder(at) {
+			return nil, nil
+		}
+		return at, nil
+	case len(have) != m.classes:
+		return nil, exit.Usagef("the data set has %d classes, but the model of %s has %d outputs without names, so the labels would not match; name them with --class-names FILE", len(have), m.checkpoint.Path, m.classes)
 	}
-	return exit.Usagef("the data set has only the first %d of the %d classes of the training run", len(have), len(want))
+	m.Opts.Log.Warn("the classes are compared by number only, because the names are unknown: name the model's classes with --class-names FILE",
+		"data", weights.DescribeClasses(have), "model", weights.DescribeClasses(m.classNames()))
+	return nil, nil
+}
+
+// classNames returns the names of all classes of the model.
+func (m *savedModel) classNames() []string {
+	names := make([]string, m.classes)
+	for i := range names {
+		names[i] = m.class(i)
+	}
+	return names
 }

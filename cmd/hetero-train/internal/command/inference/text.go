@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // readsText reports whether the model reads tokens.
@@ -92,7 +93,11 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
 		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
 	}
-	return m.checkClasses(t.Classes)
+	numbers, err := m.classNumbers(t.Classes)
+	if err == nil && numbers != nil { // UseClasses has numbered the labels by the names of the model
+		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s", m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
+	}
+	return err
 }
 
 // openText opens the device and loads the weights of a model of text, for batches of n samples. With scores, the model
