@@ -124,6 +124,9 @@ type Image struct {
 	// EncodedBytes is the size of the encoded image, and Fetched is the time to read it; 0 if unknown.
 	EncodedBytes int
 	Fetched      time.Duration
+	// Contents are the stored bytes of the sample, as read, also if they cannot be decoded. They are valid as long as Pix.
+	// Machines that train together compare hashes of these bytes. nil: the data set does not provide the bytes.
+	Contents []byte
 }
 
 // Normalization holds the per-channel constants for (x/255 - Mean) / Std.

@@ -2,6 +2,7 @@ package data
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -108,6 +109,14 @@ type subset struct {
 
 func (s *subset) Len() int        { return len(s.index) }
 func (s *subset) Label(i int) int { return s.Dataset.Label(int(s.index[i])) }
+
+// Describe implements Described. The name of a sample without a name is its number in the whole data set.
+func (s *subset) Describe(i int) (name string, bytes int64) {
+	if d, ok := s.Dataset.(Described); ok {
+		return d.Describe(int(s.index[i]))
+	}
+	return fmt.Sprintf("sample %d", s.index[i]), 0
+}
 
 func (s *subset) NewReader() (Reader, error) {
 	r, err := s.Dataset.NewReader()

@@ -64,6 +64,10 @@ type Options struct {
 	BeforeStep func(step int64)
 	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes. 0 means never.
 	CompareSteps int64
+	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
+	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without a
+	// save. nil means no comparison.
+	CompareData func(ctx context.Context, whole bool) error
 	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample
 	// Links returns the traffic of this rank's links for the report of the next step, once per step. It must not block.
@@ -265,8 +269,22 @@ func (r *run) leave(ctx context.Context) error {
 			return fmt.Errorf("step %d: %w", r.step, err)
 		}
 	}
+	if err := r.compareData(ctx, true); err != nil {
+		return err
+	}
 	r.leaving()
 	return r.finalSave()
+}
+
+// compareData compares the data that the ranks have read so far.
+func (r *run) compareData(ctx context.Context, whole bool) error {
+	if r.CompareData == nil {
+		return nil
+	}
+	if err := r.CompareData(ctx, whole); err != nil {
+		return fmt.Errorf("step %d: %w", r.step, err)
+	}
+	return nil
 }
 
 // leaving calls Options.Leaving.
@@ -318,6 +336,9 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		resume := r.pause()
 		if err := r.Replica.checkReplicas(whole); err != nil {
 			return false, fmt.Errorf("step %d: %w", r.step, err)
+		}
+		if err := r.compareData(whole, false); err != nil {
+			return false, err
 		}
 		resume()
 	}

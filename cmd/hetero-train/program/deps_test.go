@@ -117,7 +117,7 @@ var layers = []layer{
 	{"profiler/profiles", imports("engine/regular", "profiler/cache", "profiler/system", "profiler/hardware", "profiler/measure")},
 
 	// The program. A package of commands imports no other such package.
-	{"cmd/hetero-train/internal/exit", imports("engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
+	{"cmd/hetero-train/internal/exit", imports("engine/data/content", "engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
 		"engine/collective/hosts", "engine/collective/shm", "engine/config", "engine/data", "engine/device",
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/regular", "engine/train", "engine/weights",
 		"nccl")},
@@ -153,7 +153,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/signals")},
 	{"cmd/hetero-train/internal/testbed", imports("engine/lab", "engine/weather", "cmd/hetero-train/internal/compute",
 		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/session")},
-	{"cmd/hetero-train/internal/assembly", imports("engine/task/language", "engine/task", "engine/task/images", "engine/checkpoint", "engine/cluster/rendezvous", "engine/config",
+	{"cmd/hetero-train/internal/assembly", imports("engine/data/content", "engine/task/language", "engine/task", "engine/task/images", "engine/checkpoint", "engine/cluster/rendezvous", "engine/config",
 		"engine/data", "engine/experiment", "engine/nn", "engine/optim", "engine/tensor", "engine/train", "engine/weights",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
 		"cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/session", "cmd/hetero-train/internal/testbed",

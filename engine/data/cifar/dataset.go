@@ -178,6 +178,7 @@ func (reader) Close() error { return nil }
 
 func (r reader) Read(i int, _ data.Sizer, img *data.Image) error {
 	b, k := r.d.find(i)
-	*img = data.Image{Pix: b.pix[k*pixelBytes:][:pixelBytes:pixelBytes], Width: side, Height: side, FullWidth: side, FullHeight: side}
+	pix := b.pix[k*pixelBytes:][:pixelBytes:pixelBytes]
+	*img = data.Image{Pix: pix, Width: side, Height: side, FullWidth: side, FullHeight: side, Contents: pix}
 	return nil
 }

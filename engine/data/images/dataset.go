@@ -51,6 +51,9 @@ func (d *dataset) file(i int) file {
 	return file{unsafe.String(&d.names[start], e.nameEnd-start), e.offset, int64(e.size)}
 }
 
+// Describe implements data.Described. The sizes of the files of a folder are unknown.
+func (d *dataset) Describe(i int) (name string, bytes int64) { return d.file(i).name, 0 }
+
 func (d *dataset) NewReader() (data.Reader, error) {
 	dec, err := NewDecoder(d.options)
 	if err != nil {
@@ -105,6 +108,6 @@ func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
 	fetched := time.Since(started)
 	r.contents = contents[:cap(contents)]
 	err = r.decoder.Decode(contents, sizer, img)
-	img.EncodedBytes, img.Fetched = len(contents), fetched
+	img.EncodedBytes, img.Fetched, img.Contents = len(contents), fetched, contents
 	return err
 }

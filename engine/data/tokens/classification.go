@@ -360,11 +360,8 @@ func sortNumbers(labels []string) {
 // WriteTo writes the tokens and labels of all samples, for a digest.
 func (c *Classification) WriteTo(w io.Writer) (total int64, err error) {
 	var line []byte
-	for _, r := range c.rows {
-		line = line[:0]
-		for _, v := range append([]int32{r.label, r.first, r.second}, c.tokens[r.at:][:r.first+r.second]...) {
-			line = binary.LittleEndian.AppendUint32(line, uint32(v))
-		}
+	for i := range c.rows {
+		line = c.appendRow(line[:0], i)
 		n, err := w.Write(line)
 		total += int64(n)
 		if err != nil {
@@ -372,6 +369,18 @@ func (c *Classification) WriteTo(w io.Writer) (total int64, err error) {
 		}
 	}
 	return total, nil
+}
+
+// appendRow appends the label, the lengths and the tokens of sample i.
+func (c *Classification) appendRow(line []byte, i int) []byte {
+	r := c.rows[i]
+	for _, v := range []int32{r.label, r.first, r.second} {
+		line = binary.LittleEndian.AppendUint32(line, uint32(v))
+	}
+	for _, v := range c.tokens[r.at:][:r.first+r.second] {
+		line = binary.LittleEndian.AppendUint32(line, uint32(v))
+	}
+	return line
 }
 
 // Split divides the samples into a part for training and one for evaluation. Each sample is for evaluation with

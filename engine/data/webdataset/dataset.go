@@ -55,6 +55,11 @@ func (d *dataset) name(i int) string {
 	return unsafe.String(&d.names[start], d.samples[i].nameEnd-start)
 }
 
+// Describe implements data.Described.
+func (d *dataset) Describe(i int) (name string, bytes int64) {
+	return d.name(i), int64(d.samples[i].size)
+}
+
 func (d *dataset) NewReader() (data.Reader, error) {
 	dec, err := images.NewDecoder(d.src.decode)
 	if err != nil {
@@ -107,7 +112,7 @@ func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
 	}
 	fetched := time.Since(started)
 	err = r.decoder.Decode(contents, sizer, img)
-	img.EncodedBytes, img.Fetched = len(contents), fetched
+	img.EncodedBytes, img.Fetched, img.Contents = len(contents), fetched, contents
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/testbed"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/content"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -24,10 +25,11 @@ type Run struct {
 	Folder   *experiment.Run // set on the leading rank only; nil on other ranks
 	Learnt   derived         // set on the leading rank only; nil on other ranks
 	Lab      testbed.Testbed
-	Steps    int64        // number of steps of the whole run; 0 if only train.max_seconds ends the run
-	StepsPer int64        // number of steps of an epoch
-	Epochs   int          // number of epochs of the whole run; fewer than configured after a fallback
-	Agreed   atomic.Int64 // number of checkpoints requested so far by SIGUSR1 on any rank
+	Steps    int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
+	StepsPer int64           // number of steps of an epoch
+	Epochs   int             // number of epochs of the whole run; fewer than configured after a fallback
+	ledger   *content.Ledger // nil if all ranks read the same files
+	Agreed   atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
 }
 
 // New returns a run without open components.

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,14 +24,18 @@ const learntKey = "learnt"
 type derived map[string]string
 
 // Derive computes the derived values of this run. Only the values of rank 0 are used.
-func (r *Run) Derive() (derived, error) {
+func (r *Run) Derive(ctx context.Context) (derived, error) {
 	classes, err := r.classes()
+	if err != nil {
+		return nil, err
+	}
+	identity, err := r.Data.Identity(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := derived{
 		"data.dataset":      strconv.Quote(r.Data.Name),
-		dataPathKey:         r.Data.Identity,
+		dataPathKey:         identity,
 		precisionKey:        strconv.Quote(r.Precision.String()),
 		"model.num_classes": strconv.Itoa(classes),
 	}

@@ -19,7 +19,10 @@ func (r *Run) JoinTeam(ctx context.Context) (err error) {
 		r.Opts.LogOf(logs.ComponentBalancer).Debug("the compute score is not measured, because a run with one rank does not need it")
 		return nil
 	}
-	return r.Meet(ctx, r.facts())
+	if err := r.Meet(ctx, r.facts()); err != nil {
+		return err
+	}
+	return r.compareData(ctx)
 }
 
 // local lists the settings that may differ between ranks. An entry that ends with a dot is the name of a table.
@@ -48,11 +51,10 @@ func (r *Run) facts() []rendezvous.Fact {
 	}...)
 }
 
-// fingerprint returns a digest of the text data, or of the names, labels and sizes of the image samples. It is "" if
-// the other facts already identify the data.
+// fingerprint returns a digest of text data of other modules that provide no content to compare; otherwise "".
 func (r *Run) fingerprint() string {
-	if t := r.Data.Tokens; t != nil {
+	if t := r.Data.Tokens; t != nil && r.Data.Content == nil {
 		return t.Identity
 	}
-	return r.Data.Fingerprint
+	return ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/content"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
@@ -177,7 +178,7 @@ func Classify(ctx context.Context, err error) error {
 		return With(Usage, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return With(FolderCode(err), err)
-	case is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken), errors.Is(err, shm.ErrUnavailable):
+	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken), errors.Is(err, shm.ErrUnavailable):
 		return With(Usage, err)
 	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted):

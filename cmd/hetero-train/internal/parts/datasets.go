@@ -26,7 +26,9 @@ type Opened struct {
 	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
 	Note string // reason for the fallback; "" without a fallback
 
-	Identity string // digest of the training data; "" if the settings alone determine the data
+	stored  data.Splits  // Splits without caches and replacements
+	Content data.Content // stored data, which machines compare; nil if the settings alone determine the data
+	Watch   data.Watch   // receives the hashes of the units of Content that this process reads
 }
 
 // OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set of
@@ -43,9 +45,9 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 		return nil, err
 	}
 	if out.Name != "synthetic_image" {
-		if out.Identity, err = identify(ctx, out.Splits); err != nil {
-			return nil, errors.Join(fmt.Errorf("data set %s: %w", out.Name, err), out.Splits.Close())
-		}
+		out.stored = out.Splits
+		out.Content = data.ContentOf(out.Splits.Train, out.Splits.Eval)
+		out.Splits = out.Splits.Watched(&out.Watch)
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {

@@ -35,6 +35,21 @@ func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8])
 // the data is more likely to remain undetected. Reading 256 samples takes well under a second from a local disk.
 const identitySamples = 256
 
+// Identity returns a digest of the training data; "" if the settings alone determine the data.
+func (o *Opened) Identity(ctx context.Context) (string, error) {
+	switch {
+	case o.Tokens != nil:
+		return o.Tokens.Identity, nil
+	case o.Content == nil:
+		return "", nil
+	}
+	identity, err := identify(ctx, o.stored)
+	if err != nil {
+		return "", fmt.Errorf("data set %s: %w", o.Name, err)
+	}
+	return identity, nil
+}
+
 // identify returns a digest of the class names, of the labels of all samples, and of the content of up to
 // identitySamples evenly spaced samples.
 func identify(ctx context.Context, s data.Splits) (string, error) {

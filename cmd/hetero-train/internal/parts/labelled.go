@@ -110,11 +110,13 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		return out, err
 	}
 	train, eval := all, (*tokens.Classification)(nil)
+	files := []*tokens.Classification{all}
 	if cfg.Data.ValPath != "" {
 		o.Path, o.Classes = cfg.Data.ValPath, all.Classes()
 		if eval, err = open(o); err != nil {
 			return out, err
 		}
+		files = append(files, eval)
 	} else {
 		train, eval = all.Split(cfg.Data.ValFraction)
 	}
@@ -133,7 +135,7 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	} else {
 		log.Warn("no samples for evaluation: set data.val_path or data.val_fraction", "path", cfg.Data.Path)
 	}
-	out.Identity = identifyLabelled(train, eval)
+	out.Identity, out.Content = identifyLabelled(train, eval), tokens.TextContent(files...)
 	return out, nil
 }
 

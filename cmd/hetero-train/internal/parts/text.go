@@ -176,6 +176,7 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		out.Note += ", tokenizer " + show.Foreign(name)
 		out.Tokenizer = name
 	}
+	out.Content = tokens.Content(files.list...)
 	out.Identity, err = files.identity()
 	return out, err
 }

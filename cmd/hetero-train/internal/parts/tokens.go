@@ -80,6 +80,7 @@ type TokenSplits struct {
 	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown
 	Identity   string       // digest of the content; "" if the settings alone determine the data
+	Content    data.Content // stored data, which machines compare; nil: they compare only Identity
 	Closer     io.Closer    // frees resources that both splits share; may be nil
 }
 
@@ -106,7 +107,7 @@ func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", cfg.Data.Dataset, err)
 	}
-	return &Opened{Name: cfg.Data.Dataset, Tokens: &splits, Identity: splits.Identity}, nil
+	return &Opened{Name: cfg.Data.Dataset, Tokens: &splits, Content: splits.Content}, nil
 }
 
 // Close closes the files of the data set and frees its memory.

@@ -25,7 +25,7 @@ type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
 	Classes     int        `json:"classes"`
-	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples; the ranks of a run compare it
+	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples
 	Parts       []dataPart `json:"parts"`
 }
 

@@ -1,0 +1,90 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/content"
+)
+
+// compareData compares the data of the machines, and starts the comparison of the samples that the ranks read while they
+// train. Ranks that read the same files compare nothing.
+func (r *Run) compareData(ctx context.Context) error {
+	if r.Data.Content == nil {
+		return nil
+	}
+	own := r.Team.Group.Members()[r.Team.Place.Rank]
+	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Team.Place.Rank, Seed: r.Cfg.Experiment.Seed,
+		Place: placeOf(r.Cfg, own.Host), Host: own.Name, Path: r.Cfg.Data.Path, Gather: r.Team.Group.Gather})
+	if err != nil || team.Alone() {
+		return err
+	}
+	compared, err := team.Compare(ctx)
+	if err != nil {
+		return err
+	}
+	log := r.Opts.LogOf(logs.ComponentData)
+	log.Info("the compared data of the machines are equal", "names_and_labels", r.Data.Content.Len(), "contents", compared)
+	if r.ledger = team.Ledger(); r.ledger == nil {
+		log.Warn("the data have too many units for a comparison during the run: the machines compared them only at the start", "units", r.Data.Content.Len())
+		return nil
+	}
+	r.Data.Watch.Send(r.ledger.Note)
+	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.ledger.Audit(watched)
+	}()
+	r.Later(func() error { stop(); <-ended; return nil })
+	return nil
+}
+
+// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks call it between the same two
+// steps. whole exchanges all of them; otherwise some may remain for the next call. It returns nil if all ranks read the
+// same files.
+func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
+	if r.ledger == nil {
+		return nil
+	}
+	return r.ledger.Compare
+}
+
+// placeOf identifies the files that a rank reads: by the machine, the file system and the folder of the process, the
+// device and inode of each path, and the settings that name further files.
+func placeOf(c *config.Config, host string) string {
+	place := []string{host, inodeOf("/")}   // two containers of a machine have different roots
+	if dir, err := os.Getwd(); err == nil { // relative paths begin there
+		place = append(place, inodeOf(dir))
+	}
+	path := c.Data.Path
+	if path == "" {
+		path, _ = parts.CacheDir(c.Data.CacheDir) // opening the data has reported an error
+	}
+	place = append(place, inodeOf(path), inodeOf(c.Data.ValPath))
+	for _, s := range c.Settings() {
+		if s.Key == "data.class_names" || s.Key == "data.vocab_file" {
+			place = append(place, s.Value)
+		}
+	}
+	return strings.Join(place, "\n")
+}
+
+// inodeOf returns the device and inode of a path, or the path itself if it is a pattern or a list of paths.
+func inodeOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return path
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return path
+	}
+	return fmt.Sprintf("%d:%d", s.Dev, s.Ino)
+}

@@ -1,0 +1,41 @@
+package assembly
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+)
+
+func TestThePlaceIsThatOfTheFiles(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	link := filepath.Join(other, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	place := func(host, path string, vocabulary string) string {
+		c := parts.Defaults()
+		c.Data.Path = path
+		c.Data.ClassNames = vocabulary
+		return placeOf(c, host)
+	}
+	own := place("host", dir, "")
+	for name, c := range map[string]struct {
+		place string
+		same  bool
+	}{
+		"the same folder by a link": {place("host", link, ""), true},
+		"another folder":            {place("host", other, ""), false},
+		"another machine":           {place("other", dir, ""), false},
+		"other class names":         {place("host", dir, "names.txt"), false},
+		"two patterns":              {place("host", dir+"/{0..9}.tar", ""), false},
+	} {
+		if (c.place == own) != c.same {
+			t.Errorf("%s: got the same place: %v, want %v", name, c.place == own, c.same)
+		}
+	}
+	if place("host", "a-{0..9}.tar", "") != place("host", "a-{0..9}.tar", "") {
+		t.Error("equal patterns are at different places")
+	}
+}

@@ -1,0 +1,210 @@
+package data
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"sync/atomic"
+)
+
+// Content is stored data in numbered units, such as image files or blocks of token files. Package content compares the
+// units of machines that train together. The methods of a Content are safe for concurrent use.
+type Content interface {
+	// Len returns the number of units; units are 0 to Len()-1.
+	Len() int
+	// Name returns the name of unit i for messages.
+	Name(i int) string
+	// Listed returns a hash of the properties of unit i that are known without reading it: its name, label and size.
+	Listed(i int) uint64
+	// NewSummer returns a Summer for one goroutine.
+	NewSummer() (Summer, error)
+}
+
+// Summer reads units of one Content. Only one goroutine at a time may use it.
+type Summer interface {
+	// Sum returns the hash (SumOf) and the number of the stored bytes of unit i. It returns ErrNotEncoded if the data set
+	// does not provide stored bytes.
+	Sum(i int) (sum uint64, bytes int, err error)
+	Close() error
+}
+
+// Described is implemented by Datasets whose samples have names.
+type Described interface {
+	// Describe returns the name of sample i, equal on all machines with the same data, and the number of its stored
+	// bytes; 0 if this number is unknown without reading the sample.
+	Describe(i int) (name string, bytes int64)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// SumOf returns a 64-bit hash of stored bytes, which is never 0. It consists of two checksums of 32 bits with different
+// polynomials, because processors compute these at memory speed. A random difference remains undetected with a
+// probability of 2^-64. The hash gives no protection from an attacker.
+func SumOf(contents []byte) uint64 {
+	return max(uint64(crc32.Checksum(contents, castagnoli))<<32|uint64(crc32.ChecksumIEEE(contents)), 1)
+}
+
+// MixSum adds a hash to the hash of a sequence of hashes.
+func MixSum(sequence, sum uint64) uint64 {
+	return (bits.RotateLeft64(sequence, 23) ^ sum) * 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
+}
+
+// ContentOf returns the samples of data sets of images as one Content: all samples of the first part, then those of the
+// second part, and so on. A part may be nil. A data set provides names if it implements Described, and stored bytes if its
+// Readers implement Encoded or set Image.Contents.
+func ContentOf(parts ...Dataset) Content {
+	all := &datasets{}
+	for number, part := range parts {
+		if part != nil {
+			all.parts = append(all.parts, section{part, all.len, number})
+			all.len += part.Len()
+		}
+	}
+	return all
+}
+
+// datasets is the Content of data sets of images.
+type datasets struct {
+	parts []section
+	len   int
+}
+
+// section is a data set whose sample 0 is unit first.
+type section struct {
+	Dataset
+	first  int
+	number int // number of the argument of ContentOf
+}
+
+func (d *datasets) Len() int { return d.len }
+
+// find returns the part that contains unit i, the part's position in d.parts, and the index of the sample in the part.
+func (d *datasets) find(i int) (part section, at, index int) {
+	for at = len(d.parts) - 1; at > 0 && i < d.parts[at].first; {
+		at--
+	}
+	return d.parts[at], at, i - d.parts[at].first
+}
+
+func (d *datasets) Name(i int) string {
+	part, _, index := d.find(i)
+	if named, ok := part.Dataset.(Described); ok {
+		name, _ := named.Describe(index)
+		return name
+	}
+	if part.number == 0 {
+		return fmt.Sprintf("training sample %d", index)
+	}
+	return fmt.Sprintf("evaluation sample %d", index)
+}
+
+func (d *datasets) Listed(i int) uint64 {
+	part, _, index := d.find(i)
+	sum := MixSum(uint64(part.number), uint64(part.Label(index)))
+	if named, ok := part.Dataset.(Described); ok {
+		name, bytes := named.Describe(index)
+		sum = MixSum(MixSum(sum, uint64(bytes)), SumOf([]byte(name)))
+	}
+	return sum
+}
+
+func (d *datasets) NewSummer() (Summer, error) {
+	return &imageSummer{d: d, readers: make([]Reader, len(d.parts))}, nil
+}
+
+// imageSummer opens a Reader of each part on demand.
+type imageSummer struct {
+	d       *datasets
+	readers []Reader
+	image   Image
+}
+
+func (s *imageSummer) Sum(i int) (sum uint64, bytes int, err error) {
+	part, at, index := s.d.find(i)
+	if s.readers[at] == nil {
+		if s.readers[at], err = part.NewReader(); err != nil {
+			return 0, 0, err
+		}
+	}
+	contents, err := storedBytes(s.readers[at], index, &s.image)
+	if err != nil {
+		return 0, 0, err
+	}
+	return SumOf(contents), len(contents), nil
+}
+
+func storedBytes(r Reader, i int, img *Image) ([]byte, error) {
+	if encoded, ok := r.(Encoded); ok {
+		if contents, err := encoded.Contents(i); err == nil || err != ErrNotEncoded {
+			return contents, err
+		}
+	}
+	*img = Image{}
+	if err := r.Read(i, nil, img); err != nil {
+		return nil, err
+	}
+	if img.Contents == nil {
+		return nil, ErrNotEncoded
+	}
+	return img.Contents, nil
+}
+
+func (s *imageSummer) Close() error {
+	var first error
+	for _, r := range s.readers {
+		if r != nil {
+			if err := r.Close(); first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// Watch receives the hashes of the samples that Readers of watched data sets read. Without a receiver, the Readers
+// compute no hashes.
+type Watch struct {
+	to atomic.Pointer[func(unit int, sum uint64)]
+}
+
+// Send sets the receiver. Several goroutines call it at the same time.
+func (w *Watch) Send(to func(unit int, sum uint64)) { w.to.Store(&to) }
+
+// Watched returns s with Readers that send the hashes of samples to w. The units are those of ContentOf(s.Train, s.Eval).
+// Readers that do not set Image.Contents send nothing.
+func (s Splits) Watched(w *Watch) Splits {
+	first := s.Train.Len()
+	s.Train = &watched{s.Train, w, 0}
+	if s.Eval != nil {
+		s.Eval = &watched{s.Eval, w, first}
+	}
+	return s
+}
+
+type watched struct {
+	Dataset
+	w     *Watch
+	first int // unit of sample 0
+}
+
+func (d *watched) NewReader() (Reader, error) {
+	r, err := d.Dataset.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &watchedReader{r, d}, nil
+}
+
+type watchedReader struct {
+	Reader
+	d *watched
+}
+
+func (r *watchedReader) Read(i int, sizer Sizer, img *Image) error {
+	img.Contents = nil
+	err := r.Reader.Read(i, sizer, img)
+	if to := r.d.w.to.Load(); to != nil && img.Contents != nil {
+		(*to)(r.d.first+i, SumOf(img.Contents)) // also of an image that cannot be decoded
+	}
+	return err
+}

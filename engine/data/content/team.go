@@ -1,0 +1,128 @@
+package content
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// Options describe the data of this rank.
+type Options struct {
+	Content data.Content
+	Rank    int
+	Seed    uint64 // determines the order of units; equal on all ranks
+	// Place identifies the files that this rank reads. It is equal on ranks of one machine that read the same files, and
+	// different on every other rank.
+	Place string
+	Host  string // name of the machine, for messages
+	Path  string // path of the data, for messages
+
+	// Gather exchanges one value of each rank; see rendezvous.Group.
+	Gather func(ctx context.Context, name string, value []byte) ([][]byte, error)
+}
+
+// Team is this rank's view of the ranks and their files. All ranks call its methods in the same order.
+type Team struct {
+	Options
+	members []member
+	first   []int // for each rank, the first rank with the same Place
+	known   []uint64
+	passed  int // number of units, in the order of the walk, whose content has been compared
+}
+
+// member describes a rank to the other ranks.
+type member struct {
+	Place string `json:"place"`
+	Host  string `json:"host"`
+	Path  string `json:"path"`
+	Units int    `json:"units"`
+}
+
+// Meet exchanges the descriptions of all ranks.
+func Meet(ctx context.Context, o Options) (*Team, error) {
+	word, err := json.Marshal(member{o.Place, o.Host, o.Path, o.Content.Len()})
+	if err != nil {
+		return nil, err
+	}
+	words, err := o.Gather(ctx, "data: places", word)
+	if err != nil {
+		return nil, err
+	}
+	t := &Team{Options: o, members: make([]member, len(words)), first: make([]int, len(words))}
+	for rank, word := range words {
+		if err := json.Unmarshal(word, &t.members[rank]); err != nil {
+			return nil, fmt.Errorf("description of the data of rank %d: %w", rank, err)
+		}
+		t.first[rank] = slices.IndexFunc(t.members, func(m member) bool { return m.Place == t.members[rank].Place })
+	}
+	return t, nil
+}
+
+// Alone reports whether all ranks read the same files, so that no comparison is needed.
+func (t *Team) Alone() bool {
+	return !slices.ContainsFunc(t.first, func(first int) bool { return first > 0 })
+}
+
+// reads reports whether this rank reads for the comparison.
+func (t *Team) reads() bool { return t.first[t.Rank] == t.Rank }
+
+// readers returns the ranks that read for the comparison. The first is rank 0.
+func (t *Team) readers() (ranks []int) {
+	for rank, first := range t.first {
+		if first == rank {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// DifferenceError reports ranks that read different data. All ranks get the same error.
+type DifferenceError struct {
+	Rank, Other         int    // Rank is above Other
+	Host, OtherHost     string // names of the machines
+	Path, OtherPath     string
+	Unit, OtherUnit     string // names of the first unit that differs; "" if the numbers of units differ
+	Kind                string // the property that differs
+	Differing, Compared int    // numbers of units; 0 if not counted
+}
+
+func (e *DifferenceError) Error() string {
+	unit, counted := "", ""
+	if e.Unit != "" {
+		unit = fmt.Sprintf(" of %.200q", e.Unit)
+	}
+	if e.Unit != e.OtherUnit {
+		unit += fmt.Sprintf(", on rank %d %.200q,", e.Other, e.OtherUnit)
+	}
+	if e.Compared > 0 {
+		counted = fmt.Sprintf(" (%d of %d compared units differ)", e.Differing, e.Compared)
+	}
+	return fmt.Sprintf("data.path: rank %d (%s, %.300q) and rank %d (%s, %.300q) read different data: the %s%s differs%s; give all machines the same files",
+		e.Rank, e.Host, e.Path, e.Other, e.OtherHost, e.OtherPath, e.Kind, unit, counted)
+}
+
+// differ returns the error of two ranks.
+func (t *Team) differ(a, b int, kind string) *DifferenceError {
+	rank, other := max(a, b), min(a, b)
+	m, o := t.members[rank], t.members[other]
+	return &DifferenceError{Rank: rank, Other: other, Host: m.Host, OtherHost: o.Host, Path: m.Path, OtherPath: o.Path, Kind: kind}
+}
+
+// part adds the names of a unit to the error, and returns it after all ranks have it. Without the wait, a rank could see
+// only that another rank has left. unit is -1 if the error concerns no unit.
+func (t *Team) part(ctx context.Context, e *DifferenceError, unit int) error {
+	name := ""
+	if unit >= 0 {
+		name = t.Content.Name(unit)
+	}
+	names, err := t.Gather(ctx, "data: difference", []byte(name[:min(len(name), mostName)]))
+	if err == nil { // otherwise the error has no names
+		e.Unit, e.OtherUnit = string(names[e.Rank]), string(names[e.Other])
+	}
+	return e
+}
+
+const mostName = 4 << 10 // bytes
