@@ -12,10 +12,13 @@ program.
 By default one training follows the other, so their times can be compared. --together runs both at the same time, each with
 half of the threads: use it on a machine with two idle cores, or if only the accuracy matters.
 
-stdout: a Markdown table. With --output DIR the script also writes ours.log, pytorch.log, accuracy.json and accuracy.md to
-DIR, and extends them after each epoch. DIR must not contain an earlier comparison.
+A comparison that takes hours can be stopped and continued: repeat the command with --resume. hetero-train continues from
+its checkpoint, PyTorch from the end of its last complete epoch. The first epoch after a stop has no time.
 
-exit: 0 success; 1 a training failed; 2 bad arguments, or a missing requirement
+stdout: a Markdown table. With --output DIR the script also writes ours.log, pytorch.log, accuracy.json and accuracy.md to
+DIR, and extends them after each epoch. Without --resume, DIR must not contain an earlier comparison.
+
+exit: 0 success; 1 a training failed; 2 bad arguments, or a missing requirement; 130 stopped by Ctrl-C
 """
 
 import argparse
@@ -25,6 +28,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +36,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / "scripts" / "peers" / "resnet_cifar.py"
-EVALUATION = re.compile(r"^eval after step \d+\b.*?\btop-1 ([\d.]+) %")
+EVALUATION = re.compile(r"^eval after step \d+ \(epoch (\d+)\).*?\btop-1 ([\d.]+) %")
+
+
+RUNNING = []  # the processes of both sides
 
 
 class Comparison:
@@ -45,11 +52,23 @@ class Comparison:
             "seed": a.seed, "batch_size": 128, "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         }  # fmt: skip
 
-    def add(self, who, top1, seconds):
+    def load(self):
+        """Continues an earlier comparison, whose settings must be equal."""
+        before = json.loads((self.a.output / "accuracy.json").read_text())
+        for key in self.about.keys() - {"started", "threads", "together"}:
+            if before.get(key) != self.about[key]:
+                raise SystemExit(f"compare_accuracy: --resume: {key}: got {self.about[key]!r}, want {before.get(key)!r}, as in {self.a.output}")
+        self.about, self.rows = before | {"resumed": before.get("resumed", 0) + 1}, {who: before.pop(who) for who in self.rows}
+
+    def add(self, who, epoch, top1, seconds):
+        """Notes the accuracy after an epoch, from 1. seconds is None if the epoch began before the start of this process."""
         with self.lock:
             rows = self.rows[who]
-            rows.append({"epoch": len(rows) + 1, "top1": top1, "seconds": seconds})
-            print(f"{who}: epoch {len(rows)}/{self.a.epochs}, top-1 {100 * top1:.2f} %, {seconds:.0f} s", file=sys.stderr, flush=True)
+            del rows[epoch - 1 :]  # a resumed run repeats the steps after its last checkpoint
+            if len(rows) != epoch - 1:
+                raise SystemExit(f"compare_accuracy: {who}: got epoch {epoch}, want {len(rows) + 1}")
+            rows.append({"epoch": epoch, "top1": top1, "seconds": seconds})
+            print(f"{who}: epoch {epoch}/{self.a.epochs}, top-1 {100 * top1:.2f} %, {shown(seconds)} s", file=sys.stderr, flush=True)
             (self.a.output / "accuracy.json").write_text(json.dumps(self.about | self.rows, indent=1) + "\n")
             (self.a.output / "accuracy.md").write_text(self.table())
 
@@ -60,9 +79,13 @@ class Comparison:
             cells = []
             for who in ("ours", "pytorch"):
                 row = self.rows[who][i] if i < len(self.rows[who]) else None
-                cells += [f"{100 * row['top1']:.2f} %", f"{row['seconds']:.0f}"] if row else ["", ""]
+                cells += [f"{100 * row['top1']:.2f} %", shown(row["seconds"])] if row else ["", ""]
             lines.append(f"| {i + 1} | " + " | ".join(cells) + " |")
         return "\n".join(lines) + "\n"
+
+
+def shown(seconds):
+    return "-" if seconds is None else f"{seconds:.0f}"
 
 
 def threads(a):
@@ -76,12 +99,12 @@ def commands(a):
         "experiment.name": "compare_accuracy", "experiment.output_dir": a.output, "experiment.seed": a.seed,
         "model.name": a.model, "data.dataset": "images", "data.path": a.data, "data.fallback": "",
         "device.kind": "cpu", "device.threads": threads(a), "parallel.ranks": 1, "profile.enabled": "false",
-        "model.zero_init_residual": str(a.zero_init_residual).lower(), "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "none", "checkpoint.best": "false",
+        "model.zero_init_residual": str(a.zero_init_residual).lower(), "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "auto" if a.resume else "none", "checkpoint.best": "false",
     }  # fmt: skip
     ours = [a.binary, "train", "-c", a.config]
     for key, value in settings.items():
         ours += ["--set", f"{key}={value}"]
-    peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a)]
+    peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a), "--state", a.output / "pytorch.pt"]
     if a.zero_init_residual:
         peer.append("--zero-init-residual")
     if a.epoch_steps:  # the schedule of a trial ends with the steps of the trial
@@ -93,20 +116,22 @@ def commands(a):
 def run(comparison, who, command):
     """Runs one side to its end. Returns its exit code, or 1 if it ended before the last epoch."""
     a, last = comparison.a, time.monotonic()
-    with open(a.output / f"{who}.log", "w") as log:
+    partial = bool(comparison.rows[who]) or a.resume  # the first epoch of a resumed training began earlier
+    with open(a.output / f"{who}.log", "a" if a.resume else "w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=os.environ | {"OMP_NUM_THREADS": str(threads(a))})  # fmt: skip
+        RUNNING.append(process)
         for line in process.stdout:
             log.write(line)
             log.flush()
             if who == "ours" and line.startswith("data "):
                 last = time.monotonic()  # the model and the data are ready at this time
             elif who == "ours" and (found := EVALUATION.match(line)):
-                comparison.add(who, float(found[1]) / 100, time.monotonic() - last)
-                last = time.monotonic()
+                comparison.add(who, int(found[1]) + 1, float(found[2]) / 100, None if partial else time.monotonic() - last)
+                last, partial = time.monotonic(), False
             elif who == "pytorch" and line.startswith('{"epoch"'):
                 record = json.loads(line)
-                comparison.add(who, record["top1"], record["train_seconds"] + record["eval_seconds"])
+                comparison.add(who, record["epoch"], record["top1"], record["train_seconds"] + record["eval_seconds"])
     code, reached = process.wait(), len(comparison.rows[who])
     if code == 0 and reached != a.epochs:
         print(f"compare_accuracy: {who}: got {reached} evaluations, want {a.epochs}: see {a.output / who}.log", file=sys.stderr)
@@ -127,6 +152,7 @@ def parse_arguments():
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
     p.add_argument("--seed", type=int, default=42, help="seed of both programs' generators (default 42)")
     p.add_argument("--together", action="store_true", help="train both at the same time, on half of the threads each")
+    p.add_argument("--resume", action="store_true", help="continue the comparison in --output")
     p.add_argument("--epoch-steps", type=int, default=0, help="for a quick trial: steps of an epoch (default: all samples)")
     p.add_argument("--binary", type=pathlib.Path, default=ROOT / "hetero-train", help="(default ./hetero-train)")
     p.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "compare_accuracy", help="(default build/compare_accuracy)")
@@ -136,8 +162,10 @@ def parse_arguments():
     for path, what in ((a.data, "--data"), (a.config, "--config"), (a.binary, "--binary")):
         if not path.is_file():
             p.error(f"{what}: {path} not found")
-    if (a.output / "accuracy.json").exists() or (a.output / "compare_accuracy").exists():
-        p.error(f"--output: {a.output} contains an earlier comparison: remove it, or use another folder")
+    if a.resume and not (a.output / "accuracy.json").is_file():
+        p.error(f"--resume: {a.output} contains no comparison")
+    if not a.resume and ((a.output / "accuracy.json").exists() or (a.output / "compare_accuracy").exists()):
+        p.error(f"--output: {a.output} contains an earlier comparison: continue it with --resume, remove it, or use another folder")
     try:
         a.versions = {name: importlib.metadata.version(name) for name in ("torch", "torchvision")}
     except importlib.metadata.PackageNotFoundError as e:
@@ -151,18 +179,28 @@ def main():
     comparison = Comparison(a)
     version = subprocess.run([a.binary, "version"], capture_output=True, text=True).stdout.strip()
     comparison.about |= a.versions | {"program": version.splitlines()[0] if version else "unknown"}
+    if a.resume:
+        comparison.load()
     codes = {}
 
     def side(who, command):
         codes[who] = run(comparison, who, command)
 
     sides = [threading.Thread(target=side, args=item) for item in commands(a).items()]
-    for thread in sides:
-        thread.start()
-        if not a.together:
+    try:
+        for thread in sides:
+            thread.start()
+            if not a.together:
+                thread.join()
+        for thread in sides:
             thread.join()
-    for thread in sides:
-        thread.join()
+    except KeyboardInterrupt:  # hetero-train saves a checkpoint
+        for process in RUNNING:
+            process.send_signal(signal.SIGINT)
+        for process in RUNNING:
+            process.wait()
+        print("compare_accuracy: stopped; repeat the command with --resume to continue", file=sys.stderr)
+        os._exit(130)
     print(comparison.table(), end="")
     raise SystemExit(1 if any(codes.get(who) != 0 for who in ("ours", "pytorch")) else 0)
 

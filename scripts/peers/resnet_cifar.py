@@ -110,6 +110,26 @@ class Training:
         self.done += 1
         return loss.item()
 
+    def save(self, path, epochs):
+        """Writes the state after a number of epochs, in place of the earlier state."""
+        if path is None:
+            return
+        state = {"epochs": epochs, "done": self.done, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "random": self.torch.get_rng_state()}
+        part = path.with_suffix(".part")
+        self.torch.save(state, part)
+        os.replace(part, path)
+
+    def load(self, path):
+        """Continues from a state. Returns its number of complete epochs, 0 without a state."""
+        if path is None or not path.exists():
+            return 0
+        state = self.torch.load(path)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.torch.set_rng_state(state["random"])
+        self.done = state["done"]
+        return state["epochs"]
+
     def evaluate(self, images, labels):
         """Top-1 over all images, each once, as a fraction."""
         self.model.eval()
@@ -137,6 +157,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(p)
     p.add_argument("--epochs", type=int, required=True, help="passes over the training images; the cosine ends with them")
+    p.add_argument("--state", type=pathlib.Path, help="file of the state after the last complete epoch; if it exists, the training continues from it")
     p.add_argument("--epoch-steps", type=int, default=0, help="for a quick trial: steps of an epoch (default: all samples)")
     a = p.parse_args()
     preload_tcmalloc()
@@ -145,13 +166,14 @@ def main():
         training.epoch_steps = min(a.epoch_steps, training.epoch_steps)
     training.steps = a.epochs * training.epoch_steps
     images, labels = load(a.data, "test")
-    for epoch in range(a.epochs):
+    for epoch in range(training.load(a.state), a.epochs):
         begin = time.monotonic()
         loss = sum(training.step() for _ in range(training.epoch_steps)) / training.epoch_steps
         trained = time.monotonic()
         top1 = training.evaluate(images, labels)
         record = {"epoch": epoch + 1, "train_loss": loss, "top1": top1}
         record |= {"train_seconds": trained - begin, "eval_seconds": time.monotonic() - trained}
+        training.save(a.state, epoch + 1)
         print(json.dumps(record), flush=True)
 
 
