@@ -22,6 +22,7 @@
 //	    state.json             everything else, as described at State
 //	    MANIFEST               size and SHA-256 of each file, CRC-32C of each tensor
 //	  latest                   the name of the newest checkpoint, for people and scripts; Latest does not rely on it
+//	  quarantined-1/           checkpoints that Store.Quarantine moved because their values may be wrong, and reason.txt
 //	  best                     the name of the best checkpoint, which retention keeps in addition to the last k
 //
 // MANIFEST is text. Fields are separated by one space:
@@ -40,6 +41,9 @@
 // failure at any point, Latest finds the checkpoint of the last completed Save, or of the interrupted one. If Save
 // fails, for example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
 //
+// With several ranks, State.Compared records which steps a comparison of the ranks covers. The data of a tensor with a
+// Sum is written only if it still has this checksum, so a checkpoint contains the bits that the ranks compared.
+//
 // Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link
 // cannot lead outside the folder. Nothing in a checkpoint is executed.
 //
@@ -48,6 +52,7 @@
 //	*CorruptError   the bytes are damaged, incomplete or hostile (exit code 3)
 //	*FormatError    written by a later version of the program (exit code 3)
 //	*MismatchError  a valid checkpoint of another model (exit code 2)
+//	*AlteredError   memory changed between the comparison of the ranks and the write; nothing was saved (exit code 7)
 //	*IOError        the system refused to read or write; Unwrap returns the reason (exit code 7)
 //	ErrNone         the folder contains no checkpoint
 package checkpoint

@@ -53,6 +53,17 @@ func (e *IOError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path,
 // Unwrap returns the system's error.
 func (e *IOError) Unwrap() error { return e.Err }
 
+// AlteredError reports a tensor whose data at the write is not the data to which the ranks agreed. The memory of the
+// process changed in between. Nothing was saved.
+type AlteredError struct {
+	Tensor    string
+	Got, Want uint32 // CRC-32C
+}
+
+func (e *AlteredError) Error() string {
+	return fmt.Sprintf("tensor %q changed in memory after the ranks compared it (CRC-32C %08x, want %08x): check the memory of this machine (ECC errors)", e.Tensor, e.Got, e.Want)
+}
+
 func ioError(op, path string, err error) error {
 	var same *IOError
 	if err == nil || errors.As(err, &same) {

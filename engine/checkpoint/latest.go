@@ -85,6 +85,9 @@ func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v
 // Errors: ErrNone if there is no checkpoint or no folder, *CorruptError if no checkpoint is valid, *FormatError if
 // the newest undamaged checkpoint has a later format, *IOError.
 func Latest(dir string) (*Checkpoint, []Skipped, error) {
+	if err := refuseQuarantined(dir); err != nil {
+		return nil, nil, err
+	}
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w in %s", ErrNone, dir)

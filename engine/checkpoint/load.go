@@ -26,6 +26,9 @@ func (c *Checkpoint) Close() error {
 // Load opens the checkpoint in the folder path, and verifies all of its bytes with the manifest. Errors: *IOError,
 // *CorruptError, *FormatError.
 func Load(path string) (*Checkpoint, error) {
+	if err := refuseQuarantined(path); err != nil {
+		return nil, err
+	}
 	dir, err := openFolder(path)
 	if err != nil {
 		return nil, ioError("open checkpoint", path, err)

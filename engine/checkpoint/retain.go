@@ -64,6 +64,12 @@ func (s *Store) looksComplete(c candidate) bool {
 // before it continues. Later checkpoints are damaged, or belong to steps that the run repeats, so Latest must not
 // return them. If `best` names one of them, SetAside removes `best`.
 func (s *Store) SetAside(step int64) (moved []string, err error) {
+	return s.moveAfter(step, "superseded-", "")
+}
+
+// moveAfter moves the checkpoints of steps after step into a new folder, together with a file that contains reason,
+// unless reason is empty.
+func (s *Store) moveAfter(step int64, prefix, reason string) (moved []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, err := candidates(s.fsys)
@@ -74,7 +80,10 @@ func (s *Store) SetAside(step int64) (moved []string, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	aside, err := s.freshFolder("superseded-")
+	aside, err := s.freshFolder(prefix)
+	if err == nil && reason != "" {
+		err = createFile(s.fsys, aside+"/"+reasonFile, []byte(reason+"\n"))
+	}
 	if err != nil {
 		return nil, ioError("move old checkpoints in", s.dir, err)
 	}

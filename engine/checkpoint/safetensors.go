@@ -66,6 +66,9 @@ type Tensor struct {
 	// and Shape. With Stream, a device can convert its private layout tensor by tensor, without a second copy of the
 	// model.
 	Stream func(w io.Writer) error
+
+	// Sum is the CRC-32C that the data must have when it is written; nil: any. See AlteredError.
+	Sum *uint32
 }
 
 // Info returns the description of t as a tensor of a file.

@@ -44,20 +44,37 @@ func writeTensors(w io.Writer, tensors []Tensor, metadata map[string]string, sum
 	}
 	for _, t := range ordered {
 		out := &tensorWriter{w: w, left: t.Info().bytes}
-		if t.Stream != nil && t.Data == nil {
-			err = t.Stream(out)
-		} else {
-			_, err = out.Write(t.Data)
-		}
-		if err != nil {
+		if err := t.writeTo(out); err != nil {
 			return fmt.Errorf("write tensor %q: %w", t.Name, err)
 		}
-		if out.left != 0 {
-			return fmt.Errorf("write tensor %q: %d of %d bytes of %s are missing", t.Name, out.left, t.Info().bytes, t.Info().describe())
+		if t.Sum != nil && *t.Sum != out.crc {
+			return &AlteredError{Tensor: t.Name, Got: out.crc, Want: *t.Sum}
 		}
 		sum(t.Name, out.crc)
 	}
 	return nil
+}
+
+// writeTo writes the data of t.
+func (t Tensor) writeTo(out *tensorWriter) (err error) {
+	if t.Stream != nil && t.Data == nil {
+		err = t.Stream(out)
+	} else {
+		_, err = out.Write(t.Data)
+	}
+	if err == nil && out.left != 0 {
+		err = fmt.Errorf("%d of %d bytes of %s are missing", out.left, t.Info().bytes, t.Info().describe())
+	}
+	return err
+}
+
+// Checksum reads the data of t and returns its CRC-32C. It keeps no copy.
+func (t Tensor) Checksum() (uint32, error) {
+	out := &tensorWriter{w: io.Discard, left: t.Info().bytes}
+	if err := t.writeTo(out); err != nil {
+		return 0, fmt.Errorf("read tensor %q: %w", t.Name, err)
+	}
+	return out.crc, nil
 }
 
 // appendHeader appends the JSON header for tensors, in the order of their data.

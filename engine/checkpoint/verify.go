@@ -42,6 +42,8 @@ type Verified struct {
 	Tensors int
 	Bytes   int64   // number of bytes read
 	Faults  []Fault // in the order of the files, then of their data
+
+	Compared string // State.DescribeCompared; "" for a file
 }
 
 // List returns the folder names of the checkpoints in dir, newest first. It does not open them. Error: *IOError.
@@ -69,6 +71,9 @@ func Verify(path string) (Verified, error) {
 	}
 	defer dir.root.Close()
 	v := &verifier{fsys: dir, Verified: Verified{Path: path}}
+	if err := v.note(refuseQuarantined(path)); err != nil {
+		return v.Verified, err
+	}
 	m, err := readManifest(dir, ".", path)
 	if err := v.note(err); err != nil {
 		return v.Verified, err
@@ -166,6 +171,8 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 		v.fault(label, "%v", err)
 	case named && state.Step != step:
 		v.fault(label, "the state belongs to step %d, but the folder has the name of step %d", state.Step, step)
+	default:
+		v.Compared = state.DescribeCompared()
 	}
 	return nil
 }

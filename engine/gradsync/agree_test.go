@@ -2,9 +2,9 @@ package gradsync
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,23 +106,18 @@ func TestOddReplicaIsNamed(t *testing.T) {
 		want string
 	}{
 		{nil, 4, ""},
-		{[]int{2}, 4, "rank 2 holds parameters or statistics that differ from those of the 3 ranks that agree with rank 0"},
-		{[]int{0}, 3, "rank 0 holds parameters or statistics that differ from those of the 2 ranks that agree with rank 1"},
-		{[]int{1}, 2, "rank 1 holds parameters or statistics that differ from those of the 1 ranks that agree with rank 0"},
-		{[]int{1, 3}, 5, "ranks 1, 3 hold"},
+		{[]int{2}, 4, "rank 2 differs from the other 3 ranks in weight, moment"},
+		{[]int{0}, 3, "rank 0 differs from the other 2 ranks in weight, moment (hash"},
+		{[]int{1}, 2, "differ in weight, moment: none of the states belongs to more than half of the 2 ranks"},
+		{[]int{1, 3}, 5, "ranks 1, 3 differ from the other 3 ranks"},
+		{[]int{1, 3}, 4, "so it is unknown which rank is wrong"},
 	} {
 		for i, err := range each(small.ranks(t, c.size), func(r *rank) error {
-			for _, odd := range c.odd {
-				if odd == r.number { // change one bit of one weight
-					mem := r.state.Values.Host()[200:]
-					binary.LittleEndian.PutUint32(mem, binary.LittleEndian.Uint32(mem)^1)
-				}
+			parts := []Part{{"statistic", 1}, {"weight", 2}, {"moment", 3}}
+			if slices.Contains(c.odd, r.number) {
+				parts[1].Sum, parts[2].Sum = 7, 8
 			}
-			hash, err := r.sync.Hash(r.stream)
-			if err != nil {
-				return err
-			}
-			return Replicas(context.Background(), r.grads, r.dev, hash)
+			return Replicas(context.Background(), r.grads, r.dev, parts)
 		}) {
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("odd ranks %v of %d: rank %d: got %v, want %q", c.odd, c.size, i, err, c.want)

@@ -1,18 +1,11 @@
 package gradsync
 
 import (
-	"context"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
-	"strconv"
-	"strings"
-
-	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hasher is a 64-bit hash of a stream of bytes. It finds replicas that differ; it is not cryptographic. The bytes go to
+// hasher is a 64-bit hash of a stream of bytes. It finds ranks that differ; it is not cryptographic. The bytes go to
 // four lanes in turn, 8 bytes at a time. Every step is a bijection of a lane, so a single difference always changes the
 // hash.
 type hasher struct {
@@ -71,109 +64,4 @@ func hashBytes(b []byte) uint64 {
 	h := newHasher()
 	h.write(b)
 	return h.sum()
-}
-
-// hashChunk is the size of copies of device memory that the host cannot access, in bytes.
-const hashChunk = 1 << 20
-
-// Hash returns a hash of the parameters, the running statistics and the regions passed as also, including padding.
-// Ranks with equal replicas have equal hashes. Hash waits for the stream.
-func (s *Sync) Hash(stream device.Stream, also ...device.Region) (uint64, error) {
-	if err := stream.Sync(); err != nil {
-		return 0, fmt.Errorf("hash of parameters: %w", err)
-	}
-	h, params := newHasher(), s.state.Params
-	for _, r := range append([]device.Region{{Buffer: s.state.Values, Bytes: params.Bytes}, {Buffer: s.state.States, Bytes: params.StateBytes}}, also...) {
-		if err := s.hashRegion(&h, stream, r); err != nil {
-			return 0, fmt.Errorf("hash of parameters: %w", err)
-		}
-	}
-	return h.sum(), nil
-}
-
-func (s *Sync) hashRegion(h *hasher, stream device.Stream, r device.Region) (err error) {
-	if mem := r.Host(); mem != nil {
-		h.write(mem)
-		return nil
-	}
-	if s.hashing == nil {
-		if s.hashing, err = s.dev.AllocHost(hashChunk); err != nil {
-			return err
-		}
-		s.closer = append(s.closer, s.hashing.Free)
-	}
-	for at := int64(0); at < r.Bytes; at += hashChunk {
-		n := min(hashChunk, r.Bytes-at)
-		to := device.Region{Buffer: s.hashing, Bytes: n}
-		if err := stream.Copy(to, device.Region{Buffer: r.Buffer, Offset: r.Offset + at, Bytes: n}); err != nil {
-			return err
-		}
-		if err := stream.Sync(); err != nil {
-			return err
-		}
-		h.write(to.Host())
-	}
-	return nil
-}
-
-// ReplicaError reports that parameters or running statistics differ between ranks. Every rank gets the same error.
-type ReplicaError struct {
-	Odd    []int    // ranks that differ from the majority, ascending; if there are two halves, the half without rank 0
-	Hashes []uint64 // hashes of all ranks, by rank
-}
-
-func (e *ReplicaError) Error() string {
-	names := make([]string, len(e.Odd))
-	for i, r := range e.Odd {
-		names[i] = strconv.Itoa(r)
-	}
-	verb := "rank " + names[0] + " holds"
-	if len(names) > 1 {
-		verb = "ranks " + strings.Join(names, ", ") + " hold"
-	}
-	most := 0
-	for e.isOdd(most) {
-		most++
-	}
-	return fmt.Sprintf("replicas differ: %s parameters or statistics that differ from those of the %d ranks that agree with rank %d (hash %016x, want %016x)",
-		verb, len(e.Hashes)-len(e.Odd), most, e.Hashes[e.Odd[0]], e.Hashes[most])
-}
-
-func (e *ReplicaError) isOdd(rank int) bool {
-	for _, r := range e.Odd {
-		if r == rank {
-			return true
-		}
-	}
-	return false
-}
-
-// Replicas compares the hashes of all ranks, and returns a ReplicaError with the odd ranks if they differ. All ranks
-// call it.
-func Replicas(ctx context.Context, comm collective.Communicator, dev device.Device, hash uint64) error {
-	parts, err := gather(ctx, comm, dev, "parameter hash", binary.LittleEndian.AppendUint64(nil, hash))
-	if err != nil {
-		return fmt.Errorf("comparing replicas: %w", err)
-	}
-	hashes, count := make([]uint64, len(parts)), map[uint64]int{}
-	for i, p := range parts {
-		hashes[i] = binary.LittleEndian.Uint64(p)
-		count[hashes[i]]++
-	}
-	most := hashes[0]
-	for _, h := range hashes { // in the order of ranks, so that all ranks get the same result
-		if count[h] > count[most] {
-			most = h
-		}
-	}
-	e := &ReplicaError{Hashes: hashes}
-	for rank, h := range hashes {
-		if h != most {
-			e.Odd = append(e.Odd, rank)
-		}
-	}
-	if len(e.Odd) == 0 {
-		return nil
-	}
-	return e
 }

@@ -60,8 +60,6 @@ type Sync struct {
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // the device's copy of the weight is older than host
 
-	hashing device.Buffer // host memory for Hash, if the host cannot access the device's
-
 	tail, finish device.Program // tail runs before the all-reduces in Sequential mode; finish runs after them
 	backwardEnd  device.Event
 	modelled     bool          // the device models time

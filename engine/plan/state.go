@@ -95,10 +95,19 @@ func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt [
 // Read copies the tensor of info from a flat buffer to dst, in plain layout. len(dst) is the size of the plain tensor
 // in bytes.
 func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
-	plain, err := s.stage(info, len(dst))
-	if err != nil {
+	if _, err := s.stage(info, len(dst)); err != nil {
 		return err
 	}
+	return s.View(flat, info, func(data []byte) error {
+		copy(dst, data)
+		return nil
+	})
+}
+
+// View calls f with the data of the tensor of info in a flat buffer, in plain layout. The data is valid only during the
+// call, and f must not change it. No stream may write to the tensor meanwhile.
+func (s *State) View(flat device.Buffer, info ParamInfo, f func(data []byte) error) error {
+	plain := device.TensorSpec{Shape: info.Spec.Shape, DType: info.Spec.DType}
 	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
 	if info.Spec.Layout != device.Plain {
 		to := device.Region{Buffer: s.plain, Bytes: plain.Size()}
@@ -107,12 +116,14 @@ func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 		}
 		src = to
 	}
+	if data := src.Host(); data != nil {
+		return f(data)
+	}
 	host := device.Region{Buffer: s.staging, Bytes: plain.Size()}
 	if err := errors.Join(s.stream.Copy(host, src), s.stream.Sync()); err != nil {
 		return fmt.Errorf("plan: reading %s: %w", info.Name, err)
 	}
-	copy(dst, host.Host())
-	return nil
+	return f(host.Host())
 }
 
 // Write copies src, in plain layout, to the tensor of info in a flat buffer, and zeroes the padding inside the tensor.

@@ -242,24 +242,6 @@ func (r *Replica) agree(ctx context.Context) error {
 	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
-// checkReplicas returns a *gradsync.ReplicaError, which names the ranks that differ, unless all ranks have the same
-// bits.
-func (r *Replica) checkReplicas(ctx context.Context) error {
-	hash, err := r.sums.Hash(r.stream, r.averages()...)
-	if err != nil {
-		return err
-	}
-	err = gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
-	if errors.As(err, new(*gradsync.ReplicaError)) {
-		// All ranks wait at this barrier until each of them knows the error. Without the barrier, a rank might see
-		// only that another rank left, and would save its own state as valid.
-		if waitErr := r.opts.Peers.Grads.Enqueue(collective.Barrier{Name: "replicas differ"}); waitErr == nil {
-			_ = r.opts.Peers.Grads.Sync(ctx) // the run ends in any case, so the barrier's error does not matter
-		}
-	}
-	return err
-}
-
 // spread copies the parameters, statistics, moments and averages of rank 0 to every rank. It returns rank 0's state,
 // which may be nil. All ranks use the same layouts.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {

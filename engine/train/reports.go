@@ -63,7 +63,9 @@ func (s RankStep) Compute() time.Duration {
 // wish is an action that a rank requests after a step. If one rank requests it, all ranks do it.
 type wish struct {
 	stop, timeOver bool
-	save           bool   // save a checkpoint of the step
+	save           bool   // save a checkpoint of the step, because a user requested it
+	due            bool   // save a checkpoint of the step, because the interval has passed
+	compare        bool   // compare the replicas after the step
 	unready        bool   // postpone a change of shares, because this rank's plans are not ready
 	change         uint32 // hash of the new shares, 0 without a change; must be equal on all ranks, unlike the other fields
 }
@@ -103,6 +105,8 @@ const (
 	flagTimeOver
 	flagUnready
 	flagSave
+	flagDue
+	flagCompare
 )
 
 func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
@@ -141,7 +145,7 @@ func (x *reports) put(s *RankStep, w wish) {
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
-		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave)}
+		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave) | flag(w.due, flagDue) | flag(w.compare, flagCompare)}
 	for i, v := range s.Telemetry {
 		row.telemetry[i] = float32(v)
 	}
@@ -175,7 +179,8 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		}
 		flags |= r.flags
 	}
-	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0}, nil
+	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0,
+		due: flags&flagDue != 0, compare: flags&flagCompare != 0}, nil
 }
 
 func flag(set bool, bit uint8) uint8 {

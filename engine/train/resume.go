@@ -18,17 +18,18 @@ func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	return r.Replica.spread(ctx, r.Options.Resume)
 }
 
-// begin starts at step 0, or at the step of the given checkpoint state.
-func (r *run) begin(state *checkpoint.State) error {
+// begin starts at step 0, or at the step of the given checkpoint state. The ranks compare what they received from
+// rank 0.
+func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 	if state == nil {
 		r.settleEnd()
-		return nil
+		return r.compare(ctx, false)
 	}
 	if err := r.restore(*state); err != nil {
 		return err
 	}
-	if !r.Foreign {
-		return nil
+	if err := r.compare(ctx, false); err != nil || !r.Foreign {
+		return err
 	}
 	r.trained = Trained{} // of the other run
 	r.savedStep = -1
@@ -66,6 +67,7 @@ func (r *run) restore(s checkpoint.State) error {
 		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
 		r.trained = last.Trained
 	}
+	r.inherit(s)
 	r.settleEnd()
 	// If settings have changed, an epoch or the run may end exactly at this step.
 	if e := r.result.LastEval; r.evaluationDue() && (e == nil || e.Step != r.step) {
@@ -147,6 +149,10 @@ func (r *run) rollBack(ctx context.Context) error {
 	r.result.Skipped = seen
 	r.result.RollBacks++
 	r.nanRow = 0
+	r.compared.step = -1 // the weights are others
+	if err := r.compare(ctx, false); err != nil {
+		return err
+	}
 	r.Observer.RolledBack(r.step)
 	return r.jump()
 }

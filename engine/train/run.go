@@ -44,7 +44,8 @@ type Options struct {
 	// ReplicaOptions.Norms. 0 means never.
 	NormsInterval int64
 
-	SaveSteps    int64 // number of steps between checkpoints
+	// SaveSteps and SaveInterval are the number of steps and the time between checkpoints. Only those of rank 0 count.
+	SaveSteps    int64
 	SaveInterval time.Duration
 	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. After a request on
 	// any rank, the run saves a checkpoint. nil means no requests.
@@ -62,8 +63,11 @@ type Options struct {
 	// BeforeStep is called before each optimizer step, on the training goroutine. Steps count from 1. The time of the
 	// call is not included in the time of the step. BeforeStep may be nil.
 	BeforeStep func(step int64)
-	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes. 0 means never.
+	// CompareSteps is the number of steps between comparisons of the ranks' replicas. 0 means that the ranks are compared
+	// only at the start and before each save. CompareShare limits the fraction of the time that the comparisons between
+	// saves may take; 0 means no limit.
 	CompareSteps int64
+	CompareShare float64
 	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
 	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without a
 	// save. nil means no comparison.
@@ -154,6 +158,8 @@ type run struct {
 	nanRow      int          // number of consecutive skipped steps
 	answered    int64        // number of save requests that were honoured
 	stopping    stopping
+	compared    comparison
+	lineage     checkpoint.Compared
 	unsound     bool // the replica's weights and this state belong to different steps
 	evalOwed    bool // an evaluation of this step is due
 	asked       wish // wishes of all ranks after the last step, combined
@@ -165,6 +171,7 @@ type run struct {
 	before      StepTimes     // times of this rank's previous step
 	ended       time.Time     // end of the previous step
 	apart       time.Duration // time since ended that does not count as training; see pause
+	paused      bool          // between a call of pause and the end of the pause
 	took        time.Duration // training time of the last step
 	trained     Trained
 	reported    []RankStep // reports of the last step; equal on all ranks
@@ -180,15 +187,19 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
 	r := &run{Options: o, start: time.Now(), savedStep: -1}
-	r.lastSave = r.start
+	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, 1
+	if p := r.peers(); p != nil {
+		r.lineage.Ranks = p.Grads.Size()
+	}
 	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
-	resume, err := r.meet(context.WithoutCancel(ctx))
+	whole := context.WithoutCancel(ctx)
+	resume, err := r.meet(whole)
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
 		o.Replica.opts.Peers.Drain()
 		return r.result, err
 	}
-	if err = r.begin(resume); err == nil {
+	if err = r.begin(whole, resume); err == nil {
 		err = r.train(ctx)
 	}
 	r.leaving()
@@ -255,7 +266,7 @@ func (r *run) train(ctx context.Context) error {
 			return err
 		}
 		if err := r.saveWhenDue(ctx); err != nil {
-			r.Observer.Warn(triedAgain(err))
+			return err
 		}
 	}
 	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)
@@ -264,10 +275,8 @@ func (r *run) train(ctx context.Context) error {
 
 // leave saves the state, after the ranks have checked that all of them have the same state.
 func (r *run) leave(ctx context.Context) error {
-	if r.peers() != nil {
-		if err := r.Replica.checkReplicas(ctx); err != nil {
-			return fmt.Errorf("step %d: %w", r.step, err)
-		}
+	if err := r.compare(ctx, false); err != nil {
+		return err
 	}
 	if err := r.compareData(ctx, true); err != nil {
 		return err
@@ -281,6 +290,7 @@ func (r *run) compareData(ctx context.Context, whole bool) error {
 	if r.CompareData == nil {
 		return nil
 	}
+	defer r.pause()()
 	if err := r.CompareData(ctx, whole); err != nil {
 		return fmt.Errorf("step %d: %w", r.step, err)
 	}
@@ -299,7 +309,7 @@ func (r *run) leaving() {
 func (r *run) leaveWith(ctx context.Context, cause error) error {
 	err := errors.Join(cause, r.leave(ctx))
 	if r.peers() != nil {
-		err = errors.Join(err, r.Replica.checkReplicas(ctx))
+		err = errors.Join(err, r.Replica.barrier(ctx, "leave"))
 	}
 	return err
 }
@@ -332,15 +342,13 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.changed = false
-	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
-		resume := r.pause()
-		if err := r.Replica.checkReplicas(whole); err != nil {
-			return false, fmt.Errorf("step %d: %w", r.step, err)
+	if r.asked.compare {
+		if err := r.compare(whole, false); err != nil {
+			return false, err
 		}
 		if err := r.compareData(whole, false); err != nil {
 			return false, err
 		}
-		resume()
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
@@ -435,8 +443,15 @@ func (r *run) describe(own *RankStep, out *StepResult) {
 }
 
 // pause starts a pause of training. The caller calls the result at the end of the pause. The time between both calls
-// does not count as training time.
+// does not count as training time. A pause within a pause has no effect.
 func (r *run) pause() (end func()) {
+	if r.paused {
+		return func() {}
+	}
 	begun := time.Now()
-	return func() { r.apart += time.Since(begun) }
+	r.paused = true
+	return func() {
+		r.apart += time.Since(begun)
+		r.paused = false
+	}
 }

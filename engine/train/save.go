@@ -12,24 +12,35 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// saveWhenDue saves a checkpoint by steps, by time, or on request. If the save fails, for example because the disk is
-// full, the run saves again at the next interval.
+// saveDue reports whether rank 0 saves a checkpoint of the given step, by steps or by time.
+func (r *run) saveDue(step int64) bool {
+	return r.leads() && (r.SaveSteps > 0 && step%r.SaveSteps == 0 || r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval)
+}
+
+// saveWhenDue saves a checkpoint if one is due, or on request. All ranks compare their replicas before. If the save
+// fails, for example because the disk is full, the run saves again at the next interval. The error is that of the
+// comparison.
 func (r *run) saveWhenDue(ctx context.Context) error {
-	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
-	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
 	want := r.wishes(ctx)
-	if !(bySteps || byTime || want.save) || r.savedStep == r.step || r.step == r.end || want.stop {
+	if !(want.due || want.save) || r.step == r.end || want.stop {
 		return nil // finalSave saves the last step and the state after an interruption
 	}
 	if r.nanRow > 0 {
 		return nil // a roll-back to this state would not help, because its gradients were not finite
+	}
+	// The ranks differ in savedStep after a save of rank 0 has failed, so the comparison must not depend on it.
+	if err := r.compare(context.WithoutCancel(ctx), r.savedStep != r.step); err != nil || r.savedStep == r.step {
+		return err
 	}
 	r.answered = r.requests()
 	if want.save && r.SaveAgreed != nil {
 		r.SaveAgreed()
 	}
 	defer r.pause()()
-	return r.saveBeside()
+	if err := r.saveBeside(); err != nil {
+		r.Observer.Warn(triedAgain(err))
+	}
+	return nil
 }
 
 // requests returns the number of save requests on this rank.
@@ -69,6 +80,9 @@ func (r *run) save() error {
 	}
 	w := written{step: r.step, began: time.Now()}
 	model, optimizer := r.Replica.Tensors()
+	if c := r.compared; c.step == r.step {
+		model, optimizer = c.model, c.optimizer
+	}
 	snapshot, err := r.snapshot(model, optimizer)
 	if err != nil {
 		return err
@@ -82,12 +96,12 @@ func (r *run) save() error {
 // copy, saveBeside writes the checkpoint before it returns. Only one save runs at a time, so a disk that is slower
 // than the save interval delays training.
 func (r *run) saveBeside() error {
-	if !r.Beside || !r.leads() || !r.Replica.canCopy() {
+	if !r.copies() {
 		return r.save()
 	}
 	r.settleSave()
 	w := written{step: r.step, began: time.Now()}
-	model, optimizer, err := r.Replica.copies()
+	model, optimizer, err := r.tensorsBeside()
 	if err != nil {
 		return err
 	}
@@ -101,6 +115,26 @@ func (r *run) saveBeside() error {
 		r.saving <- w
 	}()
 	return nil
+}
+
+// tensorsBeside returns copies of the tensors in host memory. If the ranks were compared after this step, the copies have
+// the checksums of the comparison.
+func (r *run) tensorsBeside() (model, optimizer []checkpoint.Tensor, err error) {
+	c := r.compared
+	if c.step == r.step && c.copied {
+		return c.model, c.optimizer, nil
+	}
+	model, optimizer, err = r.Replica.copies()
+	if c.step != r.step || err != nil {
+		return model, optimizer, err
+	}
+	for i := range model {
+		model[i].Sum = c.model[i].Sum
+	}
+	for i := range optimizer {
+		optimizer[i].Sum = c.optimizer[i].Sum
+	}
+	return model, optimizer, nil
 }
 
 // settleSave waits for the save in progress, if there is one.
@@ -171,6 +205,9 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 		state.Extra = map[string]json.RawMessage{}
 	}
 	state.Extra[loopKey] = last
+	if err := state.SetCompared(r.lineage); err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
+	}
 	best := r.KeepBest && r.result.Best != nil && r.result.Best.Step == r.step
 	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }

@@ -95,12 +95,10 @@ func momentName(moment, param string) string { return param + "." + moment }
 
 func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) checkpoint.Tensor {
 	return checkpoint.Tensor{Name: name, DType: p.Spec.DType, Shape: p.Spec.Shape, Stream: func(w io.Writer) error {
-		data := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
-		if err := r.state.Read(flat, p, data); err != nil {
+		return r.state.View(flat, p, func(data []byte) error {
+			_, err := w.Write(data)
 			return err
-		}
-		_, err := w.Write(data)
-		return err
+		})
 	}}
 }
 

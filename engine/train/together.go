@@ -19,11 +19,11 @@ func (r *run) rank() int {
 // leads reports whether this rank saves checkpoints.
 func (r *run) leads() bool { return r.rank() == 0 }
 
-// own returns this rank's wish. Only rank 0 checks the time limit. The error is that of compiling plans for new
-// shares.
-func (r *run) own(ctx context.Context) (wish, error) {
+// own returns this rank's wish after the given step. Only rank 0 checks the time limit, and whether a save or a
+// comparison is due. The error is that of compiling plans for new shares.
+func (r *run) own(ctx context.Context, step int64) (wish, error) {
 	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
-		save: r.requests() > r.answered}
+		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step)}
 	if r.change == nil {
 		return w, nil
 	}
@@ -38,7 +38,7 @@ func (r *run) wishes(ctx context.Context) wish {
 	if r.peers() != nil {
 		return r.asked
 	}
-	w, _ := r.own(ctx) // no error, because a single rank never changes shares
+	w, _ := r.own(ctx, r.step) // no error, because a single rank never changes shares
 	return w
 }
 
@@ -46,7 +46,7 @@ func (r *run) wishes(ctx context.Context) wish {
 func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) error {
 	told := *own // values that are not known yet are replaced by those of the previous step
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
-	want, err := r.own(ctx)
+	want, err := r.own(ctx, r.step+1)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, e
 		r.alone[0].Sums, r.alone[0].Replaced = own.Sums, own.Replaced
 		return r.alone[:], nil
 	}
-	want, err := r.own(ctx)
+	want, err := r.own(ctx, r.step)
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// CompareSteps is the number of steps between two comparisons of parameter hashes between ranks. Each comparison reads
-// all weights once.
-const CompareSteps = 100
+// Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of steps
+// finds a difference earlier, and leaves fewer steps uncompared when a rank is lost. CompareShare limits the fraction of
+// the time that these comparisons may take.
+const (
+	CompareSteps = 100
+	CompareShare = 0.005
+)
 
 // findAssignment determines the rank of this process and the world size, or that this process must start the ranks of its
 // machine.

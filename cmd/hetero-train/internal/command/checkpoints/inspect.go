@@ -40,8 +40,12 @@ type Inspection struct {
 	Path     string            `json:"path"`
 	State    *checkpoint.State `json:"state,omitempty"` // state of the checkpoint; nil for a file outside a checkpoint
 	Model    *modelSummary     `json:"model,omitempty"`
-	Moments  []string          `json:"moments,omitempty"` // names of the optimizer's moments, sorted
-	Averaged bool              `json:"averaged"`          // true if the checkpoint contains averaged weights
+	Moments  []string          `json:"moments,omitempty"`  // names of the optimizer's moments, sorted
+	Averaged bool              `json:"averaged"`           // true if the checkpoint contains averaged weights
+	Compared string            `json:"compared,omitempty"` // comparisons of the ranks that cover the state
+
+	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"` // checkpoints of the same run that must not be used
+
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
 }
@@ -98,8 +102,9 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 	} else {
 		out.Model = &modelSummary{Name: cfg.Model.Name, Classes: classesOf(c.Model, cfg)}
 	}
-	out.Moments, out.Averaged = moments(c), c.Averaged()
-	return out, nil
+	out.Moments, out.Averaged, out.Compared = moments(c), c.Averaged(), c.State.DescribeCompared()
+	out.Quarantined, err = quarantined(filepath.Dir(c.Path))
+	return out, err
 }
 
 // classesOf returns the number of outputs of the classifier in a file, or 0 if there is no classifier.
@@ -195,6 +200,12 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 	row("optimizer", "%s: %s", show.Foreign(state.Optimizer.Name), keeps)
 	if s.Averaged {
 		row("averages", "of weights and statistics, NAME.ema")
+	}
+	if s.Compared != "" {
+		row("ranks", "%s", show.Foreign(s.Compared))
+	}
+	for _, q := range s.Quarantined {
+		row("quarantined", "%s (%s): %s", show.Foreign(q.Path), strings.Join(show.Foreigners(q.Checkpoints), ", "), show.Foreign(q.Reason))
 	}
 	row("seed", "%d", state.Seed)
 	for _, name := range slices.Sorted(maps.Keys(state.Counters)) {

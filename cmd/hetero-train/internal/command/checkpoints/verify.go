@@ -23,6 +23,10 @@ const verifyLong = `Read and check every byte of a checkpoint, of all checkpoint
 For a checkpoint, the command compares the size and SHA-256 of each file and the CRC-32C of each tensor with the manifest. It also
 compares the headers with the data. A .safetensors file outside a checkpoint has no checksums.
 
+The hashes prove that the bytes are those that were saved. With several ranks, the output also states whether the ranks had equal
+states when the checkpoint was saved, and which steps no comparison of the ranks covers. Checkpoints that a run quarantined are
+listed with the reason; they are faults only if PATH names one of them.
+
 NaN and infinite values are faults. The command lists every fault with its position, and exits with code 3 if there are any.`
 
 const verifyExample = `  hetero-train checkpoint verify experiments/run                      all checkpoints of the run
@@ -41,6 +45,8 @@ type Verification struct {
 	Sound   bool               `json:"sound"`
 	Checked []checked          `json:"checked"`
 	Faults  []checkpoint.Fault `json:"faults"`
+
+	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"`
 }
 
 // checked is one verified checkpoint or file.
@@ -50,6 +56,8 @@ type checked struct {
 	Tensors int    `json:"tensors"`
 	Bytes   int64  `json:"bytes"`
 	Faults  int    `json:"faults"`
+
+	Compared string `json:"compared,omitempty"` // comparisons of the ranks that cover the state
 }
 
 func verifyPath(a *cli.App, path string, asJSON bool) error {
@@ -60,6 +68,9 @@ func verifyPath(a *cli.App, path string, asJSON bool) error {
 		return checkpoint.Verify(p)
 	})
 	if err != nil {
+		return err
+	}
+	if all.Quarantined, err = quarantined(path); err != nil {
 		return err
 	}
 	if err := all.show(a, asJSON); err != nil {
@@ -100,7 +111,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 			if err != nil {
 				return all, err
 			}
-			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults)})
+			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults), Compared: v.Compared})
 			all.Faults = append(all.Faults, v.Faults...)
 		}
 		if all.Sound = len(all.Faults) == 0; len(all.Checked) > 0 {
@@ -108,6 +119,15 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 		}
 	}
 	return Verification{}, exit.Usagef("checkpoint verify: training removed or replaced all checkpoints during each of %d attempts to read them: stop the run, or raise its checkpoint.keep", most)
+}
+
+// quarantined lists the checkpoints in quarantine of the run or the folder of checkpoints that path names.
+func quarantined(path string) ([]checkpoint.Quarantine, error) {
+	dir := experiment.CheckpointsIn(path)
+	if !parts.IsFolder(dir) || experiment.IsCheckpoint(dir) {
+		return nil, nil
+	}
+	return checkpoint.Quarantined(dir)
 }
 
 // toVerify returns the checkpoints, or the file, that path names.
@@ -152,6 +172,12 @@ func (v Verification) show(a *cli.App, asJSON bool) error {
 			verdict = fmt.Sprintf("%d faults", c.Faults)
 		}
 		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors, show.Bytes(c.Bytes))
+		if c.Compared != "" {
+			fmt.Fprintf(&b, "  %s\n", show.Foreign(c.Compared))
+		}
+	}
+	for _, q := range v.Quarantined {
+		fmt.Fprintf(&b, "%s: quarantined (%s)\n  %s\n", show.Foreign(q.Path), strings.Join(show.Foreigners(q.Checkpoints), ", "), show.Foreign(q.Reason))
 	}
 	for _, f := range v.Faults {
 		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(fmt.Sprint(f), "\n", "\n    "))

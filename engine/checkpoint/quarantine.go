@@ -1,0 +1,108 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	quarantinePrefix = "quarantined-"
+	reasonFile       = "reason.txt"
+	mostReasonBytes  = 64 << 10
+)
+
+// Quarantine is a folder of checkpoints that must not be used, although their bytes are those that were saved.
+type Quarantine struct {
+	Path        string   `json:"path"`
+	Reason      string   `json:"reason"`
+	Checkpoints []string `json:"checkpoints"` // names of the checkpoints, newest first
+}
+
+// Quarantine hides all checkpoints of steps after step from Latest, because they may contain wrong values. It moves them
+// into a new folder quarantined-1, quarantined-2, …, with the reason in a file, and returns their names. The folder is
+// never removed. Load and Verify refuse its checkpoints with the reason. If `best` names one of them, Quarantine removes
+// `best`.
+func (s *Store) Quarantine(step int64, reason string) (moved []string, err error) {
+	return s.moveAfter(step, quarantinePrefix, reason)
+}
+
+// Quarantined lists the folders of checkpoints in dir that Store.Quarantine made. Error: *IOError.
+func Quarantined(dir string) ([]Quarantine, error) {
+	fsys, err := openFolder(dir)
+	if err != nil {
+		return nil, ioError("open checkpoints", dir, err)
+	}
+	defer fsys.root.Close()
+	names, err := fsys.ReadDir(".")
+	if err != nil {
+		return nil, ioError("list checkpoints", dir, err)
+	}
+	slices.Sort(names)
+	var all []Quarantine
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if !strings.HasPrefix(name, quarantinePrefix) {
+			continue
+		}
+		reason, err := reasonIn(fsys, name)
+		if err != nil {
+			return nil, ioError("read the reason in", path, err)
+		}
+		checkpoints, err := List(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Quarantine{Path: path, Reason: reason, Checkpoints: checkpoints})
+	}
+	return all, nil
+}
+
+// reasonIn returns the reason in the quarantine folder name, or "unknown reason" if its file is missing.
+func reasonIn(fsys fileSystem, name string) (string, error) {
+	file, err := fsys.Open(name + "/" + reasonFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "unknown reason", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return "", err
+	}
+	text := make([]byte, min(size, mostReasonBytes))
+	err = readFull(file, text, 0)
+	return strings.TrimSpace(string(text)), err
+}
+
+// refuseQuarantined returns a CorruptError if path is a quarantine folder, or a checkpoint in one.
+func refuseQuarantined(path string) error {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil // the caller reports that it cannot open the path
+	}
+	for _, dir := range []string{absolute, filepath.Dir(absolute)} {
+		if !strings.HasPrefix(filepath.Base(dir), quarantinePrefix) {
+			continue
+		}
+		fsys, err := openFolder(dir)
+		if err != nil {
+			return nil
+		}
+		defer fsys.root.Close()
+		exists, err := fsys.Exists(reasonFile)
+		if err != nil || !exists {
+			return nil // a folder of the user
+		}
+		reason, err := reasonIn(fsys, ".")
+		if err != nil {
+			return ioError("read the reason in", dir, err)
+		}
+		return corrupt(path, "it is quarantined, because its values may be wrong: %s", reason)
+	}
+	return nil
+}
