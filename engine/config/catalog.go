@@ -1,13 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // Catalog contains the models, data sets and policies of the program.
@@ -24,6 +22,8 @@ type Kind struct {
 	// Options returns a new struct with the keys that only this kind has. Options is nil if the kind has none.
 	Options func() Options
 	Data    DataTraits // traits, for a data set only
+	// Defaults are defaults of common keys of any table while this kind is chosen.
+	Defaults []DefaultValue
 	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
 	// with the same type.
 	Samples Samples
@@ -102,7 +102,7 @@ func defaultsOf(kinds []Kind, name string) Options {
 // contain, and keys that already exist in a table.
 func (cat Catalog) Check() error {
 	var errs []error
-	common := map[string][]string{}
+	common, keys := map[string][]string{}, new(Config).keys()
 	for _, t := range new(Config).tables() {
 		for _, k := range t.keys {
 			common[t.name] = append(common[t.name], k.name)
@@ -118,6 +118,11 @@ func (cat Catalog) Check() error {
 				errs = append(errs, fmt.Errorf("%s %q: this name is used twice; choose another name for yours", list.what, kind.Name))
 			}
 			seen[kind.Name] = true
+			for _, d := range kind.Defaults {
+				if err := d.check(keys); err != nil {
+					errs = append(errs, fmt.Errorf("%s %q: %w", list.what, kind.Name, err))
+				}
+			}
 			o := kind.options()
 			if o == nil {
 				continue
@@ -153,60 +158,23 @@ func names(kinds []Kind) []string {
 }
 
 // tables returns the tables of a configuration with this catalog. It restricts each key that selects a kind to the
-// names in the catalog, and documents the defaults that depend on the data set.
+// names in the catalog, and documents the defaults that depend on other keys.
 func (cat Catalog) tables(c *Config) []table {
 	ts := c.tables()
 	for _, t := range ts {
 		for i, k := range t.keys {
 			key := &t.keys[i]
-			switch name := t.name + "." + k.name; name {
+			name := t.name + "." + k.name
+			key.varies = cat.varies(name, k)
+			switch name {
 			case choosers[t.name]:
 				key.enum = names(cat.kinds(t.name))
 			case "data.fallback":
 				key.enum = append([]string{""}, names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.Computed || k.Samples != Images }))...)
-			case "data.image_size":
-				key.varies = cat.varies(32, "", func(d DataTraits) any { return cmp.Or(d.ImageSize, 32) })
-			case "data.crop_padding":
-				key.varies = cat.varies(0, "", func(d DataTraits) any { return d.CropPadding })
-			case "data.random_resized_crop":
-				key.varies = cat.varies(false, " unless `crop_padding` is given", func(d DataTraits) any { return d.RandomResizedCrop })
-			case "data.flip":
-				key.varies = cat.varies(false, "", func(d DataTraits) any { return d.Flip })
 			}
 		}
 	}
 	return ts
-}
-
-// varies returns the documentation of a default that depends on the data set: "224 for `images` and `webdataset`, else
-// 32". It returns "" if all data sets have the same default.
-func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) string {
-	var values []any
-	owners := map[any][]string{}
-	for _, kind := range cat.DataSets {
-		v := trait(kind.Data)
-		if v == usual {
-			continue
-		}
-		if owners[v] == nil {
-			values = append(values, v)
-		}
-		owners[v] = append(owners[v], "`"+kind.Name+"`")
-	}
-	var text strings.Builder
-	for _, v := range values {
-		list := owners[v]
-		last := len(list) - 1
-		said := list[last]
-		if last > 0 {
-			said = strings.Join(list[:last], ", ") + " and " + said
-		}
-		fmt.Fprintf(&text, "%v for %s%s, ", v, said, unless)
-	}
-	if text.Len() == 0 {
-		return ""
-	}
-	return text.String() + fmt.Sprint("else ", usual)
 }
 
 // kinds returns the models for table [model], the data sets for [data], the policies for [balance], and nil for other

@@ -25,6 +25,7 @@ type Config struct {
 
 	origins    map[string]origin // origins of the keys that were set, by full dotted key
 	superseded []Superseded
+	usual      map[string]string // sources of defaults that differ from the usual ones, by full dotted key
 }
 
 // Origin returns the source of a value: "FILE:LINE", or Override.Origin. It returns "" if the key has its default.
@@ -97,31 +98,6 @@ func Default() *Config {
 			k.setDefault()
 		}
 	}
-	c.fillDependentDefaults(func(string) bool { return false })
+	c.fillDefaults(func(string) bool { return false })
 	return c
-}
-
-// fillDependentDefaults sets the keys whose default depends on another key. It skips keys for which given returns true.
-func (c *Config) fillDependentDefaults(given func(key string) bool) {
-	if c.Optimizer.Name == "adamw" {
-		if !given("optimizer.lr") {
-			c.Optimizer.LR = 0.001
-		}
-		if !given("optimizer.weight_decay") {
-			c.Optimizer.WeightDecay = 0.01
-		}
-	}
-	usual := c.Data.traits
-	if !given("data.image_size") && usual.ImageSize > 0 {
-		c.Data.ImageSize = usual.ImageSize
-	}
-	if !given("data.crop_padding") {
-		c.Data.CropPadding = usual.CropPadding
-	}
-	if !given("data.random_resized_crop") && c.Data.CropPadding == 0 {
-		c.Data.RandomResizedCrop = usual.RandomResizedCrop
-	}
-	if !given("data.flip") {
-		c.Data.Flip = usual.Flip
-	}
 }

@@ -14,7 +14,7 @@ type Key struct {
 	def    any    // default, in the type that field points to
 	doc    string
 	unit   string
-	varies string                   // documentation of a default that depends on another key
+	varies string                   // documentation of a default that depends on another key; set by Catalog.tables
 	enum   []string                 // allowed values of a string key; empty: any value
 	meant  func(text string) string // set by Meant
 	min    float64                  // bounds of a number, or of each element of a list
@@ -26,8 +26,9 @@ type Key struct {
 	shapes bool // shapes or names of parameters depend on the key, so another value means another model
 	effect effect
 
-	needs        []Need // set by Only
-	overriddenBy string // set by OverriddenBy
+	defaults     []DefaultValue // set by If; DefaultValue.Key is empty
+	needs        []Need         // set by Only
+	overriddenBy string         // set by OverriddenBy
 }
 
 // effect states whether a run may resume after a change of a key.
@@ -144,9 +145,6 @@ func (k Key) Length(n int) Key { k.length = n; return k }
 
 // NotEmpty refuses an empty list.
 func (k Key) NotEmpty() Key { k.filled = true; return k }
-
-// Varies sets the documentation of a default that depends on other keys.
-func (k Key) Varies(text string) Key { k.varies = text; return k }
 
 // Meant sets a function for values that are not allowed. The function returns the quoted value that the user probably
 // meant, or "" to suggest the most similar value.

@@ -84,7 +84,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	for _, o := range overrides {
 		l.override(o)
 	}
-	l.config.fillDependentDefaults(func(key string) bool { return l.origins[key] != origin{} })
+	l.config.fillDefaults(func(key string) bool { return l.origins[key] != origin{} }, l.kinds...)
 	l.checkRules()
 	l.checkSamples()
 	l.checkLater()
@@ -130,6 +130,7 @@ type loader struct {
 	origins   map[string]origin // origins of the keys that were set
 	bad       map[string]bool   // keys with an invalid value, which the rules do not check
 	overrides int
+	kinds     []Kind                 // chosen model, data set and policy
 	last      map[string]*Superseded // by key: its last override so far
 	faults    []Fault
 }
@@ -161,8 +162,9 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 			}
 		}
 	}
-	for table, chooser := range choosers {
-		if kind, found := find(l.catalog.kinds(table), chosen[chooser]); found {
+	for _, table := range []string{"model", "data", "balance"} {
+		if kind, found := find(l.catalog.kinds(table), chosen[choosers[table]]); found {
+			l.kinds = append(l.kinds, kind)
 			*l.config.ownOptions(table) = kind.options()
 			switch table {
 			case "data":

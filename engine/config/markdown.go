@@ -36,6 +36,9 @@ func Markdown(cat Catalog) []byte {
 		fmt.Fprintf(&b, "\n## [%s]\n\n%s\n\n", t.name, t.doc+onlyWith(t.needs))
 		writeKeys(&b, t.keys)
 		writeKinds(&b, t.name, cat.kinds(t.name))
+		if t.name == "model" {
+			cat.writeDefaults(&b, cat.Models)
+		}
 	}
 	writeLater(&b)
 	return []byte(b.String())

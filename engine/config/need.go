@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,8 @@ type Need struct {
 	key  string // full dotted key
 	not  bool   // true: the key must have none of the values in want; false: one of them
 	want []any  // values in the types of Key.field
+	// If want is nil: the bounds of a number.
+	least, most float64
 }
 
 // Is returns a need that is met if a key has one of the values. key is a full dotted name.
@@ -20,6 +23,9 @@ func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
 // IsNot returns a need that is met if a key has none of the values. key is a full dotted name.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
+
+// Between returns a need that is met if a number is at least least and at most most. key is a full dotted name.
+func Between(key string, least, most float64) Need { return Need{key: key, least: least, most: most} }
 
 // Any returns a need that is met if at least one of needs is met.
 func Any(needs ...Need) Need { return Need{any: needs} }
@@ -51,6 +57,9 @@ func (n Need) text(mark string) string {
 	for _, value := range n.want {
 		parts = append(parts, mark+formatValue(value)+mark)
 	}
+	if n.want == nil {
+		parts = []string{mark + formatBound(n.least) + "…" + formatBound(n.most) + mark}
+	}
 	relation, last := " = ", " or "
 	if n.not {
 		relation, last = " other than ", " and "
@@ -65,6 +74,10 @@ func (n Need) text(mark string) string {
 func (n Need) met(values map[string]string) bool {
 	if n.any != nil {
 		return slices.ContainsFunc(n.any, func(one Need) bool { return one.met(values) })
+	}
+	if n.want == nil {
+		x, err := strconv.ParseFloat(values[n.key], 64)
+		return err == nil && x >= n.least && x <= n.most
 	}
 	return n.not != slices.ContainsFunc(n.want, func(value any) bool { return values[n.key] == formatValue(value) })
 }

@@ -19,14 +19,14 @@ func (o *Optimizer) Keys() []Key {
 		Choice(&o.Name, "name", "sgd", "sgd", "adamw").
 			Doc("`sgd`: stochastic gradient descent with momentum. `adamw`: Adam with decoupled weight decay."),
 		Float(&o.LR, "lr", 0.05).
-			Varies("0.05 for `sgd`, 0.001 for `adamw`").
+			If(0.001, Is("optimizer.name", "adamw")).
 			Doc("Learning rate at the end of the warm-up."),
 		Float(&o.Momentum, "momentum", 0.9).Below(1).Only(Is("optimizer.name", "sgd")).
 			Doc("Fraction of the previous update that is added to the next one. 0: no momentum."),
 		Bool(&o.Nesterov, "nesterov", false).Only(Is("optimizer.name", "sgd")).
 			Doc("Uses Nesterov momentum."),
 		Float(&o.WeightDecay, "weight_decay", 0.0005).
-			Varies("0.0005 for `sgd`, 0.01 for `adamw`").
+			If(0.01, Is("optimizer.name", "adamw")).
 			Doc("Weight decay. `sgd` adds `weight_decay * weight` to the gradient. `adamw` subtracts `lr * weight_decay * weight` from the weight."),
 		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).Only(IsNot("optimizer.weight_decay", 0.0)).
 			Doc("Applies weight decay to biases and to the weights of normalisation layers too, as PyTorch's optimizers do by default."),

@@ -94,7 +94,7 @@ func (o *oddOptions) Keys() []Key {
 func TestMarkdown(t *testing.T) {
 	text := string(Markdown(town))
 	for _, want := range []string{
-		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |", "| `lr` | number ≥ 0 |  | 0.05 for `sgd`, 0.001 for `adamw` | another run |",
+		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |", "| `lr` | number ≥ 0 |  | `0.001` if `optimizer.name` is `\"adamw\"`, else `0.05` | another run |",
 		"- `tall`: two keys", "Keys of [model] only for `tall`, `taller`:", "| `height` | integer ≥ 1 | floors | `3` | another run | Floors. |",
 		"| `parallel.wire_dtype` | `\"fp16\"` | gradients in fp16", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
 	} {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
@@ -282,6 +284,37 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 			if out.code != exit.Data || !strings.Contains(out.stderr, "train-000000.bin") || !strings.Contains(out.stderr, c.want) {
 				t.Errorf("%s, %s: exit %d: %s", model, name, out.code, out.stderr)
 			}
+		}
+	}
+}
+
+// Flags alone must give a recipe with which a model of text learns. With SGD, the default of models of images, the loss
+// of this run stays above 2 nats.
+func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
+	output := t.TempDir()
+	args := []string{"train", "--model", "gpt2", "--dataset", "synthetic_text", "--device", "reference", "--output-dir", output, "--experiment-name", "run",
+		"--batch-size", "8", "--num-samples", "256", "--epochs", "8"}
+	for _, s := range []string{"model.layers=1", "model.heads=2", "model.embedding_size=16", "model.dropout=0.0", "data.vocabulary=16", "data.sequence_length=12"} {
+		args = append(args, "--set", s)
+	}
+	train := func(more ...string) (int, string) {
+		var out bytes.Buffer
+		code := runLine(t.Context(), append(args[:len(args):len(args)], more...), session.Environment{Stdout: &out, Stderr: &out, Train: run.Train})
+		return code, out.String()
+	}
+	code, text := train()
+	if want := "optimizer adamw, lr 0.003, weight decay 0.1, warm-up 100 steps, clip 1, schedule cosine (defaults of gpt2)"; code != exit.Done || !strings.Contains(text, want) {
+		t.Fatalf("got exit code %d and\n%s\nwant %s", code, text, want)
+	}
+	got := resultOf(t, filepath.Join(output, "run"))
+	if loss := got.loss(t); got.Steps != 256 || !(loss > 0.7 && loss < 1.5) {
+		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
+	}
+	// The checkpoint of a run with the defaults of another version is refused with the names of the keys.
+	code, text = train("--resume", "auto", "--optimizer", "sgd")
+	for _, key := range []string{"optimizer.name", "optimizer.lr", "optimizer.weight_decay", "optimizer.betas"} {
+		if code != exit.Usage || !strings.Contains(text, key) {
+			t.Errorf("another optimizer: got exit code %d and\n%s\nwant 2 and %s", code, text, key)
 		}
 	}
 }

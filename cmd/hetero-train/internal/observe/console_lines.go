@@ -30,6 +30,7 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	c.sayDevice()
 	c.sayModel(resume)
 	c.sayData()
+	c.sayRecipe()
 	c.note()
 	if resume != nil {
 		c.Say(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", a.Folder.Checkpoint.Path)

@@ -12,7 +12,7 @@ import (
 
 func bertModel(name, size string) LanguageModel {
 	return LanguageModel{name, "BERT as Google published it, " + size + " with its 30,522 tokens and 512 positions",
-		func() LanguageOptions { return &bertOptions{size: bert.Family[name]} }}
+		func() LanguageOptions { return &bertOptions{size: bert.Family[name]} }, bertRecipe.defaults(true)}
 }
 
 // bertOptions are the keys of the BERT family. A key with value 0 selects the size of the published model.

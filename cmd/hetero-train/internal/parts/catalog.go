@@ -15,7 +15,7 @@ import (
 // Builtin lists the models, data sets and policies of this program. Another program adds its own components through
 // [Main].
 var Builtin = append([]Part{
-	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }},
+	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }, nil},
 	resnetModel("resnet18", "11.7 million parameters"),
 	resnetModel("resnet34", "21.8 million parameters"),
 	resnetModel("resnet50", "25.6 million parameters"),
@@ -54,7 +54,7 @@ var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCro
 
 func resnetModel(name, size string) Model {
 	return Model{name, "torchvision's ResNet, " + size + " with 1,000 classes",
-		func() ModelOptions { return &resnetOptions{depth: resnet.Family[name]} }}
+		func() ModelOptions { return &resnetOptions{depth: resnet.Family[name]} }, nil}
 }
 
 func cifarSet(doc string, set cifarImages) DataSet {

@@ -23,6 +23,8 @@ type Model struct {
 	Name string
 	Doc  string // phrase that describes the component in `config docs`
 	New  func() ModelOptions
+	// Defaults are the defaults of common keys for this model, such as the learning rate.
+	Defaults []config.DefaultValue
 }
 
 // ModelOptions are the keys of table [model] that only one model has. The program sets the keys and then calls Build.
@@ -84,7 +86,7 @@ type NoKeys struct{}
 func (NoKeys) Keys() []config.Key { return nil }
 
 func (m Model) addTo(c *config.Catalog) error {
-	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc}, m.New)
+	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Defaults: m.Defaults}, m.New)
 }
 
 func (d DataSet) addTo(c *config.Catalog) error {

@@ -11,7 +11,7 @@ import (
 
 func gpt2Model(name, published, size string) LanguageModel {
 	return LanguageModel{name, "GPT-2 as OpenAI published it, " + size + " with its 50,257 tokens and 1,024 positions",
-		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} }}
+		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} }, gpt2Recipes[published].defaults(true)}
 }
 
 // gpt2Options are the keys of the GPT-2 family. A key with value 0 selects the size of the published model.

@@ -18,6 +18,9 @@ type LanguageModel struct {
 	Name string
 	Doc  string // phrase that describes the component in `config docs`
 	New  func() LanguageOptions
+	// Defaults are the defaults of common keys for this model, such as the learning rate. nil: AdamW with a warm-up,
+	// clipping and a falling learning rate.
+	Defaults []config.DefaultValue
 }
 
 // LanguageOptions are the keys of table [model] that only one language model has.
@@ -85,7 +88,10 @@ type TokenSplits struct {
 }
 
 func (m LanguageModel) addTo(c *config.Catalog) error {
-	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Samples: config.Tokens}, m.New)
+	if m.Defaults == nil {
+		m.Defaults = otherRecipe.defaults(false)
+	}
+	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Samples: config.Tokens, Defaults: m.Defaults}, m.New)
 }
 
 func (d TokenData) addTo(c *config.Catalog) error {
