@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compares the speed of `hetero-train bench train` with PyTorch on this machine. Each round runs hetero-train, PyTorch
-# eager and PyTorch compiled, one after another.
+# eager and PyTorch compiled, one after another. All do the same work: the script fails if model, precision, batch,
+# sequence or image size, classes, dropout, optimizer or threads differ between two runs.
 #
 #   make
 #   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; also: apt-get install libtcmalloc-minimal4
@@ -25,12 +26,14 @@ usage() {
 		  --batch-size SAMPLES                                         (128)
 		  --precision LIST     of f32, bf16, fp16 (on a GPU)           (f32,bf16)
 		  --device NAME        cpu or cuda, for both programs           (cpu)
-		  --classes N          outputs of the model                    (1000)
+		  --classes N          outputs of a model of images            (1000)
+		  --optimizer NAME     of both programs: auto, sgd or adamw; auto: adamw for text, else sgd  (auto)
 		  --rounds N                                                   (5)
 		  --steps N            timed steps of each run                 (20)
 		  --warmup N           steps before the timed ones              (3)
 		  --threads N          for both programs                        (all CPUs, or the CPU quota)
 		  --ranks N            processes that share the batch; in PyTorch, DistributedDataParallel over Gloo  (1)
+		  --skip-slower        after round 1, omit a PyTorch mode that took over 1.15 times as long as the other one
 		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
 		  --binary PATH        the program                             (./hetero-train)
 		  --output FILE        JSON file with all timings              (build/compare_pytorch/DEVICE-MODEL-SIZE-BATCH-RANKS.json)
@@ -68,12 +71,13 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 peer=scripts/peers/pytorch_step.py
 model=resnet50 image=32 length=256 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
-modes=eager,compile binary=./hetero-train output= ranks=1 device=cpu
+modes=eager,compile binary=./hetero-train output= ranks=1 device=cpu optimizer=auto skip=no
 
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--model | --image-size | --seq-len | --batch-size | --precision | --device | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
+	--skip-slower) skip=yes && shift && continue ;;
+	--model | --image-size | --seq-len | --batch-size | --precision | --device | --classes | --optimizer | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
 		(($# > 1)) || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
@@ -85,6 +89,7 @@ while (($#)); do
 	--precision) members "$1" "$2" "f32 bf16 fp16" && precisions=$2 ;;
 	--device) members "$1" "$2" "cpu cuda" && device=$2 ;;
 	--classes) number "$1" "$2" && classes=$2 ;;
+	--optimizer) members "$1" "$2" "auto sgd adamw" && optimizer=$2 ;;
 	--rounds) number "$1" "$2" && rounds=$2 ;;
 	--steps) number "$1" "$2" && steps=$2 ;;
 	--warmup) number "$1" "$2" && warmup=$2 ;;
@@ -129,6 +134,16 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 records=$scratch/records.jsonl
 
+# slower PRECISION MODE succeeds if MODE took over 1.15 times as long as another mode of PyTorch in round 1.
+slower() {
+	"$PYTHON" - "$records" "$1" "$2" <<-'PY'
+		import json, sys
+		runs = [r for r in map(json.loads, open(sys.argv[1])) if r["precision"] == sys.argv[2] and r["round"] == 1 and r["who"] != "ours"]
+		seconds = {r["who"]: r["result"]["step_seconds_median"] for r in runs}
+		sys.exit(not seconds[sys.argv[3]] > 1.15 * min(seconds.values()))
+	PY
+}
+
 # record WHO PRECISION ROUND COMMAND... runs the command and stores the last line of its output, which is JSON.
 record() {
 	local who=$1 precision=$2 round=$3 line
@@ -144,7 +159,7 @@ record() {
 	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
 }
 
-settings=(--model "$model" "${sample[@]}" --batch-size "$batch" --steps "$steps" --warmup "$warmup" --threads "$threads" --device "$device")
+settings=(--model "$model" "${sample[@]}" --batch-size "$batch" --steps "$steps" --warmup "$warmup" --threads "$threads" --device "$device" --optimizer "$optimizer")
 ours=("$binary" bench train)
 if ((ranks > 1)); then
 	ours=("$PYTHON" scripts/peers/ranks_step.py --binary "$binary" --ranks "$ranks")
@@ -154,6 +169,7 @@ for precision in ${precisions//,/ }; do
 		echo "$model $size, batch $batch, $precision: round $round of $rounds" >&2
 		record ours "$precision" "$round" "${ours[@]}" "${settings[@]}" "${ours_only[@]}" --precision "$precision" --json
 		for mode in ${modes//,/ }; do
+			[[ $skip == no || $round == 1 ]] || ! slower "$precision" "$mode" || continue
 			flags=()
 			[[ $mode == eager ]] || flags=(--compile)
 			record "$mode" "$precision" "$round" "$PYTHON" "$peer" --ranks "$ranks" "${settings[@]}" --precision "$precision" "${flags[@]}"

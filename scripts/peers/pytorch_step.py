@@ -6,11 +6,13 @@
 
 The last line on stdout is a JSON object. Fields that `bench train --json` also has have the same names.
 
-A step consists of forward, loss, backward, the optimizer with weight decay, and the release of gradients. The optimizer is SGD
-with momentum for images, AdamW for text. The script makes the batch once, so the time contains no loading.
+A step consists of forward, loss, backward, the optimizer with weight decay (not of biases and normalisation layers), and the
+release of gradients. The optimizer is SGD with momentum for images, AdamW for text, as in `bench train`; --optimizer selects
+another one. The script makes the batch once, so the time contains no loading.
 
 The models of text are those of the library transformers, with scaled_dot_product_attention and without dropout, which would
-prevent PyTorch's fast attention on a CPU. BERT predicts 15 % of the tokens.
+prevent PyTorch's fast attention on a CPU. BERT predicts 15 % of the tokens, and computes the logits of these tokens only, as
+hetero-train does. BertForMaskedLM of transformers computes the logits of all tokens, which takes longer.
 
 On a CPU, PyTorch gets its best known settings: channels_last, the fused optimizer, autocast for bf16 (weights stay f32),
 torch.compile on request, and tcmalloc. glibc's allocator returns large blocks to the system and page-faults them at each step,
@@ -21,8 +23,9 @@ On a GPU (--device cuda) it gets channels_last, cuDNN's search for the fastest a
 scaled loss for fp16), and torch.compile on request. f32 is f32 without TF32, as in hetero-train. A GPU runs asynchronously to
 the host, so the script times ten steps together.
 
---ranks N starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them. The result is that
-of rank 0, with the samples of all ranks. Each rank normalises over its own samples, because PyTorch on a CPU supports nothing else.
+--ranks N starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them. They use
+gradient_as_bucket_view, static_graph, and the fastest of several sizes of buckets (--bucket-cap-mb 0). The result is that of
+rank 0, with the samples of all ranks. Each rank normalises over its own samples, because PyTorch on a CPU supports nothing else.
 """
 
 import argparse
@@ -40,6 +43,7 @@ import time
 sys.dont_write_bytecode = True
 
 RESTARTED = "HETERO_PEER_RESTARTED"
+BUCKETS = (5, 25, 100)  # MiB
 
 
 def find_tcmalloc():
@@ -76,6 +80,8 @@ def parse_arguments():
     p.add_argument("--classes", type=int, default=1000, help="outputs (default 1000)")
     p.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="f32", help="(default f32; fp16 on a GPU only)")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default cpu)")
+    p.add_argument("--optimizer", choices=["auto", "sgd", "adamw"], default="auto", help="auto: adamw for text, sgd for images (default auto)")
+    p.add_argument("--bucket-cap-mb", type=int, default=0, help="size of DistributedDataParallel's buckets, MiB; 0: the fastest of %s (default 0)" % (BUCKETS,))
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
     p.add_argument("--warmup", type=int, default=3, help="steps before the timed ones (default 3)")
@@ -88,10 +94,34 @@ def parse_arguments():
         p.error("--precision fp16 needs --device cuda")
     if a.device == "cuda" and a.ranks > 1:
         p.error("--ranks: this script cannot time several ranks with --device cuda")
+    if a.optimizer == "auto":
+        a.optimizer = "adamw" if a.model in TEXT else "sgd"
     return a
 
 
 TEXT = ("gpt2", "bert_base")
+
+
+def make_optimizer(a, model):
+    """The update rule of `bench train`: the same rates, momenta and weight decay, of the same parameters."""
+    import torch
+
+    weights = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim <= 1]  # biases and normalisation layers
+    if a.optimizer == "adamw":
+        groups = [{"params": weights, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.999), eps=1e-8, fused=True)
+    groups = [{"params": weights, "weight_decay": 1e-4}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.SGD(groups, lr=0.01, momentum=0.9, fused=True)
+
+
+def describe_optimizer(optimizer):
+    """The fields of `optimizer` in the output of bench train."""
+    weights, others = optimizer.param_groups
+    about = {"weight_decay": weights["weight_decay"], "decay_norms_and_biases": others["weight_decay"] != 0, "clip_norm": 0.0}
+    if "betas" in weights:
+        return {"name": "adamw", "betas": list(weights["betas"]), "eps": weights["eps"]} | about
+    return {"name": "sgd", "momentum": weights["momentum"], "nesterov": weights["nesterov"]} | about
 
 
 def make_model(a):
@@ -108,14 +138,32 @@ def make_model(a):
 
 
 def make_images(a):
-    """The model, its optimizer, a function that calls the model with the batch, and one that computes the loss of its output."""
+    """The model, a function that calls the model with the batch, and one that computes the loss of its output."""
     import torch
 
     model = make_model(a).to(a.device, memory_format=torch.channels_last).train()
     images = torch.randn(a.batch_size, 3, a.image_size, a.image_size).to(a.device, memory_format=torch.channels_last)
     labels = torch.randint(0, a.classes, (a.batch_size,)).to(a.device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
-    return model, optimizer, lambda run: run(images), lambda logits: torch.nn.functional.cross_entropy(logits.float(), labels)
+    return model, lambda run: run(images), lambda logits: torch.nn.functional.cross_entropy(logits.float(), labels)
+
+
+def make_masked_model(config, tokens):
+    """BERT with its masked tokens. forward returns the mean loss of these tokens."""
+    import torch
+    import transformers
+
+    masked = (torch.rand(tokens.numel(), device=tokens.device) < 0.15).nonzero().flatten()
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = transformers.BertForMaskedLM(config)
+
+        def forward(self, tokens):
+            hidden = self.net.bert(tokens).last_hidden_state.flatten(0, 1)[masked]
+            return torch.nn.functional.cross_entropy(self.net.cls(hidden).float(), tokens.flatten()[masked])
+
+    return Masked()
 
 
 def make_text(a):
@@ -125,36 +173,31 @@ def make_text(a):
 
     if a.model == "gpt2":
         config = transformers.GPT2Config(attn_implementation="sdpa", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
-        model = transformers.GPT2LMHeadModel(config)
     else:
         config = transformers.BertConfig(attn_implementation="sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-        model = transformers.BertForMaskedLM(config)
-    model = model.to(a.device).train()
+    a.vocabulary = config.vocab_size
     tokens = torch.randint(0, config.vocab_size, (a.batch_size, a.seq_len)).to(a.device)
-    labels = tokens.clone()
-    if a.model == "bert_base":
-        labels[torch.rand(labels.shape).to(a.device) > 0.15] = -100
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
-    return model, optimizer, lambda run: run(input_ids=tokens, labels=labels), lambda output: output.loss
+    if a.model == "gpt2":
+        model = transformers.GPT2LMHeadModel(config).to(a.device).train()
+        return model, lambda run: run(input_ids=tokens, labels=tokens), lambda output: output.loss
+    return make_masked_model(config, tokens).to(a.device).train(), lambda run: run(tokens), lambda loss: loss
 
 
 def make_step(a):
-    """A function that does one training step and returns its loss."""
+    """A function that does one training step and returns its loss, and the optimizer."""
     import torch
 
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    model, optimizer, call, compute_loss = (make_text if a.model in TEXT else make_images)(a)
+    model, call, compute_loss = (make_text if a.model in TEXT else make_images)(a)
+    optimizer = make_optimizer(a, model)
     run = torch.compile(model) if a.compile else model
-    if a.ranks > 1:
-        run = torch.nn.parallel.DistributedDataParallel(run, gradient_as_bucket_view=True, broadcast_buffers=False)
-
     scaler = torch.amp.GradScaler(a.device, enabled=a.precision == "fp16")
     narrow = {"f32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[a.precision]
 
-    def step():
+    def step(run=run):
         with torch.autocast(a.device, dtype=narrow, enabled=a.precision != "f32"):
             output = call(run)
         loss = compute_loss(output)
@@ -164,7 +207,33 @@ def make_step(a):
         optimizer.zero_grad(set_to_none=True)
         return loss
 
-    return step
+    if a.ranks > 1:
+        replicas = fastest_buckets(a, run, step)
+        return lambda: step(replicas), optimizer
+    return step, optimizer
+
+
+def fastest_buckets(a, model, step):
+    """The model in DistributedDataParallel, with the size of buckets whose steps are fastest on rank 0."""
+    import torch
+
+    def wrapped(cap):
+        return torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True, static_graph=True, broadcast_buffers=False)
+
+    if not a.bucket_cap_mb:
+        seconds = []
+        for cap in BUCKETS:
+            replicas, times = wrapped(cap), []
+            for _ in range(4):
+                start = time.perf_counter()
+                step(replicas)
+                times.append(time.perf_counter() - start)
+            seconds.append(min(times[2:]))
+            del replicas
+        best = torch.tensor(seconds.index(min(seconds)))
+        torch.distributed.broadcast(best, 0)
+        a.bucket_cap_mb = BUCKETS[best]
+    return wrapped(a.bucket_cap_mb)
 
 
 def start_ranks(ranks):
@@ -196,7 +265,7 @@ def main():
     if a.check:
         print(json.dumps(identity))
         return
-    step = make_step(a)
+    step, optimizer = make_step(a)
     together, wait = (10, torch.cuda.synchronize) if a.device == "cuda" else (1, lambda: None)
     for _ in range(a.warmup * together):
         step()
@@ -215,10 +284,12 @@ def main():
         "device": a.device,
         "device_name": torch.cuda.get_device_name() if a.device == "cuda" else "",
         "precision": a.precision,
-        **({"sequence_length": a.seq_len} if a.model in TEXT else {"image_size": a.image_size}),
+        **({"sequence_length": a.seq_len, "vocabulary": a.vocabulary, "dropout": 0.0} if a.model in TEXT else {"image_size": a.image_size, "classes": a.classes}),
         "batch_size": samples,
+        "grad_accumulation": 1,
+        "optimizer": describe_optimizer(optimizer),
         "ranks": a.ranks,
-        "classes": a.classes,
+        **({"bucket_cap_mb": a.bucket_cap_mb, "batch_norm": "local"} if a.ranks > 1 else {}),
         "compile": a.compile,
         "threads": torch.get_num_threads(),
         "steps": len(seconds) * together,

@@ -25,26 +25,41 @@ def machine():
     return name
 
 
+# The fields that describe the work of a step. A program prints those that its model has.
+WORK = ("model", "device", "precision", "image_size", "classes", "sequence_length", "vocabulary", "dropout", "batch_size", "grad_accumulation", "optimizer", "batch_norm", "threads", "ranks")
+
+
+def work(result):
+    """The work of a run, by field. Programs without a field for the number of ranks have one rank."""
+    about = {key: result[key] for key in WORK if key in result} | {"ranks": result.get("ranks", 1)}
+    about["precision"] = "fp16" if about["precision"] == "f16" else about["precision"]  # bench train names the type of the elements
+    about["device"] = about["device"].split(":")[0]  # bench train adds the number of the device
+    if about["device"] == "cuda":
+        about["threads"] = None  # steps of a GPU do not depend on threads of the host
+    return about
+
+
 def check(record, first):
-    """Exits if a run has other settings than requested, or if a field of ours is missing."""
+    """Exits if the run did other work than the first run of this precision, or if a field of ours is missing."""
     result = record["result"]
+    who = f"summary: {record['who']}, round {record['round']}"
     if record["who"] == "ours":
         missing = [key for key in OURS if key not in result]
         if missing:
-            raise SystemExit(f"summary: bench train --json lacks {', '.join(missing)}")
-    for key, want in (("precision", record["precision"]), ("model", first["model"]), ("batch_size", first["batch_size"])):
-        if result[key] != want:
-            raise SystemExit(f"summary: {record['who']}, round {record['round']}: {key}: got {result[key]!r}, want {want!r}")
+            raise SystemExit(f"{who}: bench train --json lacks {', '.join(missing)}")
+    got, want = work(result), work(first) | {"precision": record["precision"]}
+    for key in dict.fromkeys([*want, *got]):
+        if key not in got or key not in want or got[key] != want[key]:
+            raise SystemExit(f"{who}: {key}: got {got.get(key)!r}, want {want.get(key)!r}: the programs did unequal work, so their times cannot be compared")
 
 
 def compare(records):
     """The comparison in one precision."""
-    seconds = {}  # median seconds of a step in each round, by program
+    seconds, rounds = {}, {}  # median seconds of a step: of each program in all rounds, and of each round's programs
     for r in sorted(records, key=lambda r: r["round"]):
         seconds.setdefault(r["who"], []).append(r["result"]["step_seconds_median"])
-    ours = seconds["ours"]
-    peers = {who: s for who, s in seconds.items() if who != "ours"}
-    ratios = [min(times) / mine for mine, *times in zip(ours, *peers.values(), strict=True)]
+        rounds.setdefault(r["round"], {})[r["who"]] = r["result"]["step_seconds_median"]
+    ratios = [min(s for who, s in times.items() if who != "ours") / times["ours"] for times in rounds.values()]
     results = [r["result"] for r in records if r["who"] == "ours"]
     batch = results[0]["batch_size"]
     return {
@@ -55,6 +70,7 @@ def compare(records):
         "ratios": ratios,
         "samples_per_second": {who: batch / statistics.median(s) for who, s in seconds.items()},
         "share_of_peak": None if results[0]["share_of_peak"] is None else statistics.median(r["share_of_peak"] for r in results),
+        "optimizer": results[0]["optimizer"],
         "peak_memory_bytes": {
             who: max(r["result"]["peak_memory_bytes"] for r in records if r["who"] == who) for who in seconds
         },

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -82,12 +83,23 @@ func biasGELUCases() []valueCase {
 		x, bias := floats(Uniform(-4, 4), s...), params(symmetric, s[len(s)-1])
 		for _, f := range []device.UnaryFunc{device.GELU, device.GELUTanh} {
 			cases = append(cases,
-				valueCase{name: fmt.Sprintf("bias_gelu %v %v", f, s), inputs: []input{x, bias}, run: one(device.BiasGELU{Func: f}), tolerance: functions},
+				valueCase{name: fmt.Sprintf("bias_gelu %v %v", f, s), inputs: []input{x, bias}, run: one(device.BiasGELU{Func: f}), tolerance: functions,
+					terms: func(in []Tensor, _ int) float64 { return norm(plusBias(in[0].Values, in[1].Values), nil) }},
 				valueCase{name: fmt.Sprintf("bias_gelu_diff %v %v", f, s), inputs: []input{floats(symmetric, s...), x, bias},
-					run: one(device.BiasGELUDiff{Func: f}), tolerance: functions})
+					run: one(device.BiasGELUDiff{Func: f}), tolerance: functions,
+					terms: func(in []Tensor, _ int) float64 { return norm(in[0].Values, nil) }})
 		}
 	}
 	return cases
+}
+
+// plusBias returns x + bias; bias belongs to the last axis.
+func plusBias(x, bias []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = v + bias[i%len(bias)]
+	}
+	return out
 }
 
 func attentionCases() []valueCase {
@@ -133,6 +145,7 @@ func attentionCases() []valueCase {
 		cases = append(cases,
 			valueCase{name: "attention" + name, inputs: inputs, run: one(op), tolerance: probabilities, large: large},
 			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)), tolerance: scores, chain: true, large: large,
+				terms: singleKeyTerms(op, s.t, s.d),
 				run: func(r *Runner, in []Operand) []Operand {
 					last := len(in) - 1
 					saved := r.Do(op, in[:last]...)
@@ -140,6 +153,31 @@ func attentionCases() []valueCase {
 				}})
 	}
 	return cases
+}
+
+// singleKeyTerms returns the terms of the gradients of q and k for samples of one token, without dropout; nil for other
+// samples. A token that attends to itself alone has probability 1, so the gradient of its score is diff·v - diff·dst =
+// 0. The two dot products have equal terms, but a device may add them in different orders, in f32. Their difference is
+// then as large as a rounding error of the products. It is multiplied by k or q, and by the scale of the scores.
+func singleKeyTerms(op device.Attention, t, d int) func(in []Tensor, i int) float64 {
+	if t != 1 || op.P > 0 || op.Packed {
+		return nil
+	}
+	return func(in []Tensor, i int) float64 {
+		q, k, v, diff := in[0].Values, in[1].Values, in[2].Values, in[len(in)-1].Values
+		if i == 2 {
+			return 0 // the gradient of v is a plain product
+		}
+		other, sum := [][]float64{k, q}[i], 0.0
+		for head := 0; head < len(v); head += d {
+			products := 0.0
+			for j := head; j < head+d; j++ {
+				products += math.Abs(diff[j] * v[j])
+			}
+			sum += math.Pow(2*products*norm(other[head:head+d], nil), 2) / float64(d)
+		}
+		return math.Sqrt(sum)
+	}
 }
 
 func attentionStepCases() []valueCase {

@@ -25,11 +25,13 @@
 // plain is its output in f32. got is the output of the tested device. ‖·‖ is the Euclidean norm over a tensor, and u =
 // 2⁻²⁴:
 //
-//	f32 output:         ‖got - truth‖ ≤ 3·‖plain - truth‖ + floor·u·‖truth‖                    =: d
+//	f32 output:         ‖got - truth‖ ≤ 3·‖plain - truth‖ + floor·u·max(‖truth‖, ‖terms‖)      =: d
 //	bf16 or f16 output: ‖got - truth‖ ≤ (1 + inner)·‖round(truth) - truth‖ + 2·d
 //	f64 output:         ‖got - truth‖ ≤ 2⁻⁴⁰·‖truth‖
 //
 // The floor is needed because plain results may be exact by chance. Each kind of case states its floor with the reason.
+// terms are the terms whose sum is the output, for ops in which they cancel. GELU adds 1 to a function that approaches -1, and a
+// token with a single key subtracts two equal sums. Such a result has the rounding errors of its terms, however small it is.
 // The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result differs from the truth by
 // at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the truth, or the truth is within
 // δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in between are instead compared with

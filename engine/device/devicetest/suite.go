@@ -91,7 +91,10 @@ type valueCase struct {
 	types     []tensor.DType // types that the case runs with; nil: every type
 	chain     bool           // tensors of type Types.Float are stored between ops
 	nan       bool           // inputs hold NaN
-	large     bool           // runs only under policy Free, to save time; smaller cases of the op run under every policy
+	// terms returns the norm of the terms whose sum is output i, if they can cancel: a sum that is smaller than its terms has
+	// the rounding errors of the terms. nil: no cancellation.
+	terms func(in []Tensor, i int) float64
+	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }
 
 // one returns the computation of a single op that is the same for all types.
@@ -181,7 +184,11 @@ func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, 
 			t.Fatalf("layouts %v: got %d outputs, want %d", policy, len(got), len(truth))
 		}
 		for i := range got {
-			if err := c.tolerance.judge(got[i], same[i], plain[i], truth[i], c.chain); err != nil {
+			terms := 0.0
+			if c.terms != nil {
+				terms = c.terms(values, i)
+			}
+			if err := c.tolerance.judge(got[i], same[i], plain[i], truth[i], c.chain, terms); err != nil {
 				t.Errorf("layouts %v: output %d: %v", policy, i, err)
 			}
 		}

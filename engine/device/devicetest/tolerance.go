@@ -30,8 +30,9 @@ var (
 )
 
 // judge compares an output with the truth. same is the reference device's output with the types under test, and plain
-// is its output with f32. For a chain, judge uses same instead of plain.
-func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
+// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms that the op adds
+// to the output; 0 if they do not cancel.
+func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms float64) error {
 	if got.Spec.DType == tensor.Opaque {
 		return nil // the suite cannot read opaque tensors; cases of the ops that read them test their content
 	}
@@ -48,7 +49,8 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 		}
 	}
 	size := norm(truth.Values, nil)
-	limit := 3*norm(plain.Values, truth.Values) + tol.floor*roundoff*size
+	floor := tol.floor * roundoff * max(size, terms)
+	limit := 3*norm(plain.Values, truth.Values) + floor
 	switch dt := got.Spec.DType; {
 	case dt == tensor.F64:
 		limit = math.Ldexp(size, -40)
@@ -56,16 +58,19 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 		rounded := reference.Decode(dt, reference.Encode(dt, truth.Values))
 		if chain {
 			limit = 3*norm(same.Values, truth.Values) + norm(rounded, truth.Values)
+			if terms > 0 {
+				limit += 2 * floor
+			}
 		} else {
 			limit = (1+tol.inner)*norm(rounded, truth.Values) + 2*limit
 		}
 	case chain:
-		limit = 3*norm(same.Values, truth.Values) + tol.floor*roundoff*size
+		limit = 3*norm(same.Values, truth.Values) + floor
 	}
 	if err := norm(got.Values, truth.Values); !(err <= limit) {
 		i := farthest(got.Values, truth.Values)
-		return fmt.Errorf("%v: error %.3g, want at most %.3g (norm of the truth %.3g, error of the plain run %.3g; %s); farthest: element %d: got %.9g, want %.9g",
-			got.Spec, err, limit, size, norm(plain.Values, truth.Values), tol.reason, i, got.Values[i], truth.Values[i])
+		return fmt.Errorf("%v: error %.3g, want at most %.3g (norm of the truth %.3g, of its terms %.3g, error of the plain run %.3g; %s); farthest: element %d: got %.9g, want %.9g",
+			got.Spec, err, limit, size, terms, norm(plain.Values, truth.Values), tol.reason, i, got.Values[i], truth.Values[i])
 	}
 	return nil
 }

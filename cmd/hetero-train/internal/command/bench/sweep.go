@@ -33,7 +33,7 @@ const (
 	kneeFraction = 0.95 // fraction of the best throughput that the knee must reach
 
 	// Sizes double until this many sizes in a row are not faster than the best one by more than gainOfADoubling. With
-	// fewer sizes, one disturbed measurement ends the sweep. With more, it measures sizes that nobody needs.
+	// fewer sizes, one disturbed measurement ends the sweep. With more, it measures more sizes than needed.
 	sizesWithoutGain = 2
 	gainOfADoubling  = 0.02
 
@@ -261,7 +261,7 @@ func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err
 			begun = time.Now() // the first step includes page faults
 		}
 		from := time.Now()
-		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
+		if _, err := b.replica.Step(ctx, b.loader, b.config.Optimizer.LR); err != nil {
 			return exit.With(exit.Device, fmt.Errorf("bench sweep: batch %d: %w", p.Batch, err))
 		}
 		if ctx.Err() != nil {

@@ -73,7 +73,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
-		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
+		if _, err := b.replica.Step(ctx, b.loader, b.config.Optimizer.LR); err != nil {
 			return exit.With(exit.Device, err)
 		}
 		each(time.Since(begun))

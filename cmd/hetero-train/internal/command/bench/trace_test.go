@@ -43,7 +43,7 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 // A recording must end exactly once, even after an error. Steps that capture their graphs again must count neither as
 // traced nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
-	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
+	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, optimizer: "auto", precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
 	b, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)

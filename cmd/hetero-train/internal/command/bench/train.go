@@ -39,6 +39,7 @@ type modelFlags struct {
 	dropout    float64
 	changed    func(flag string) bool // reports whether a flag was given; nil if no flag was given
 	batch      int
+	optimizer  string // "auto", "sgd" or "adamw"
 	precision  string
 	steps      int
 	warmup     int
@@ -65,12 +66,14 @@ func (f *modelFlags) addModel(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "vocabulary size of a language model; 0: that of the published model")
 	cmd.Flags().Float64Var(&f.dropout, "dropout", 0.1, "dropout of a language model, 0 to 1")
 	f.changed = cmd.Flags().Changed
+	cmd.Flags().StringVar(&f.optimizer, "optimizer", "auto", "update rule; auto: adamw for language models, sgd with momentum for other models: `auto|sgd|adamw`")
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
 // benchmark is an open model with its data.
 type benchmark struct {
 	flags     *modelFlags
+	config    *config.Config
 	precision tensor.DType
 	device    device.Device
 	replica   *train.Replica
@@ -116,6 +119,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err != nil {
 		return nil, err
 	}
+	b.config = cfg
 	a := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
 	a.Device = b.device
 	if a.Data, err = f.samples(ctx, cfg); err != nil {
@@ -156,6 +160,11 @@ func (f *modelFlags) settings() (*config.Config, error) {
 		{"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)}}
 	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--image-size", "data.image_size", strconv.Itoa(f.image)}}
 	others := []string{"seq-len", "vocabulary", "dropout"}
+	optimizer, err := f.update()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, optimizer...)
 	if f.text() {
 		vocabulary, positions, err := f.published()
 		if err != nil {
@@ -193,6 +202,22 @@ func (f *modelFlags) published() (vocabulary, positions int, err error) {
 	return 0, 0, exit.Usagef("model %s has no published sizes: set --seq-len and --vocabulary", f.model)
 }
 
+// update returns the settings of the optimizer: those of scripts/peers/pytorch_step.py, so that both programs do equal
+// work. The learning rate changes no time; AdamW has a lower one because 0.01 makes the loss of a transformer NaN.
+func (f *modelFlags) update() ([][3]string, error) {
+	name := f.optimizer
+	if name == "auto" {
+		name = map[bool]string{true: "adamw", false: "sgd"}[f.text()]
+	}
+	switch name {
+	case "adamw":
+		return [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "optimizer.lr", "0.0001"}, {"--optimizer", "optimizer.weight_decay", "0.1"}}, nil
+	case "sgd":
+		return [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "optimizer.lr", "0.01"}, {"--optimizer", "optimizer.weight_decay", "0.0001"}}, nil
+	}
+	return nil, exit.Usagef("--optimizer: got %q, want auto, sgd or adamw", f.optimizer)
+}
+
 // text reports whether the model reads tokens.
 func (f *modelFlags) text() bool { return f.env.Catalog.SamplesOf(f.model) == config.Tokens }
 
@@ -222,7 +247,28 @@ func (f *modelFlags) describeSamples(out map[string]any) {
 		out["sequence_length"], out["vocabulary"], out["dropout"] = f.length, f.vocabulary, f.dropout
 		return
 	}
-	out["image_size"] = f.image
+	out["image_size"], out["classes"] = f.image, f.classes
+}
+
+// describeUpdate returns the optimizer for the JSON output. Two programs do equal work only if these fields are equal.
+func describeUpdate(cfg *config.Config) map[string]any {
+	o := &cfg.Optimizer
+	out := map[string]any{"name": o.Name, "weight_decay": o.WeightDecay, "decay_norms_and_biases": o.DecayNormsAndBias, "clip_norm": cfg.Train.ClipNorm}
+	if o.Name == "adamw" {
+		out["betas"], out["eps"] = o.Betas, o.Eps
+	} else {
+		out["momentum"], out["nesterov"] = o.Momentum, o.Nesterov
+	}
+	return out
+}
+
+// updateText describes the optimizer: "adamw, betas 0.9 and 0.999, weight decay 0.1".
+func updateText(o *config.Optimizer) string {
+	how := fmt.Sprintf("betas %g and %g", o.Betas[0], o.Betas[1])
+	if o.Name == "sgd" {
+		how = fmt.Sprintf("momentum %g", o.Momentum)
+	}
+	return fmt.Sprintf("%s, %s, weight decay %g", o.Name, how, o.WeightDecay)
 }
 
 // run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
@@ -232,7 +278,7 @@ func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, to
 	defer runtime.UnlockOSThread()
 	for i := range b.flags.warmup + b.flags.steps {
 		begun := time.Now()
-		r, err := b.replica.Step(ctx, b.loader, 0.01)
+		r, err := b.replica.Step(ctx, b.loader, b.config.Optimizer.LR)
 		if err != nil {
 			return first, err
 		}
@@ -341,7 +387,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
 	out := deviceFacts(b.device.Info())
 	for key, v := range map[string]any{
-		"model": b.flags.model, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
+		"model": b.flags.model, "precision": b.precision.String(), "batch_size": b.flags.batch, "grad_accumulation": b.flags.accumulate, "optimizer": describeUpdate(b.config), "steps": len(steps),
 		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
 		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
 		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
@@ -377,7 +423,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		return show.JSON(a.Env.Stdout, out)
 	}
 	var lines strings.Builder
-	fmt.Fprintf(&lines, "%s, %s, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.shape(), b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "%s, %s, batch %d, %v, %s on %s (%s, %d threads)\n", b.flags.model, b.flags.shape(), b.flags.batch, b.precision, updateText(&b.config.Optimizer), out["device"], out["isa"], out["threads"])
 	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s%s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], rate, out["achieved_gflops"])
 	switch {
 	case known:

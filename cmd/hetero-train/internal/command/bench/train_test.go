@@ -25,7 +25,7 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		{"resnet51", "", "", "model.name"},
 	} {
 		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10, length: 96, vocabulary: 500,
-			batch: 4, precision: "f32", accumulate: 1, changed: func(flag string) bool { return flag == c.given }}
+			batch: 4, optimizer: "auto", precision: "f32", accumulate: 1, changed: func(flag string) bool { return flag == c.given }}
 		cfg, err := f.settings()
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage {
@@ -46,6 +46,34 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		}
 		if err := set.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestEachModelHasTheOptimizerOfItsPeer(t *testing.T) {
+	for _, c := range []struct{ model, flag, text, want string }{
+		{"gpt2", "auto", "adamw, betas 0.9 and 0.999, weight decay 0.1", ""},
+		{"bert_base", "auto", "adamw, betas 0.9 and 0.999, weight decay 0.1", ""},
+		{"gpt2", "sgd", "sgd, momentum 0.9, weight decay 0.0001", ""},
+		{"resnet50", "auto", "sgd, momentum 0.9, weight decay 0.0001", ""},
+		{"resnet50", "adamw", "adamw, betas 0.9 and 0.999, weight decay 0.1", ""},
+		{"resnet50", "adam", "", `--optimizer: got "adam", want auto, sgd or adamw`},
+	} {
+		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10,
+			batch: 4, optimizer: c.flag, precision: "f32", accumulate: 1}
+		cfg, err := f.settings()
+		if c.want != "" {
+			if err == nil || err.Error() != c.want || exit.Code(err) != exit.Usage {
+				t.Errorf("%s with %s: got %v, want %q", c.model, c.flag, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s with %s: %v", c.model, c.flag, err)
+			continue
+		}
+		if got := updateText(&cfg.Optimizer); got != c.text {
+			t.Errorf("%s with %s: got %q, want %q", c.model, c.flag, got, c.text)
 		}
 	}
 }
