@@ -9,6 +9,9 @@
 #   HETERO_ONEDNN=off            build without oneDNN: with plain, slow kernels
 #   PREFIX=/usr/local DESTDIR=   folders of make install
 #   HETERO_INSTALL=off           never install system packages, even as root
+#   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
+#   RECORD=FILE                  keep the results of tests in this file
+#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz (default: all)
 
 SANITIZE ?= off
 CUDA     ?= auto
@@ -41,9 +44,10 @@ CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda
 
 # Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
-TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
+TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
+# .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
 # One package more than cores is tested at a time, because many tests wait for other processes.
-GO_TEST  := go test -count=1 -timeout 30m -p $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
+GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -timeout 30m -p $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
 ifeq ($(SANITIZE),address)
 # The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
 # loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function
@@ -59,7 +63,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-long test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
 	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o hetero-train ./cmd/hetero-train
@@ -104,6 +108,9 @@ test: build native-test ## Build, then run every test; tests fail if the CPU lib
 
 test-kernels: native-test # tests only the GPU kernels, compiled for the host, without f16
 	@set -x; $(TEST_ENV) $(GO_TEST) -short ./cuda
+
+test-long: build native-test ## Run the long tests, which take hours; PARTS="large fuzz" runs some (CONTRIBUTING.md)
+	@$(CUDA_ENV) $(TEST_ENV) .ci/long $(PARTS)
 
 test-race: build native-test ## Run every test under Go's race detector
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race ./...

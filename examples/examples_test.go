@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // mostLines is the largest number of lines of an example.
@@ -23,9 +24,7 @@ var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.c
 	"train.eval_interval=0", "optimizer.lr=0.05", "schedule.name=constant", "experiment.name=run"}
 
 func TestExamplesTrain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs programs, which takes seconds")
-	}
+	needtest.NotShort(t, "builds and runs programs, which takes seconds")
 	ranks := 2
 	if _, err := nativelib.Find("libhetero_shm.so"); err != nil {
 		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
@@ -79,9 +78,7 @@ func TestExamplesTrain(t *testing.T) {
 }
 
 func TestOpExamplePassesItsOwnTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles a test, which takes seconds")
-	}
+	needtest.NotShort(t, "compiles a test, which takes seconds")
 	run(t, "op", nil, "go", "test", "-count=1", ".")
 }
 

@@ -5,7 +5,6 @@ package nccl
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 	"unsafe"
@@ -18,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // shimLibrary holds the sources of src/, compiled for the host.
@@ -108,8 +108,8 @@ func (r *ranks) joined(t conformance.TB) []*Communicator {
 func TestConformance(t *testing.T) {
 	lib := shim(t)
 	suite := conformance.Go(t)
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		suite = conformance.Brief(suite)
+	if !needtest.Hostile.On() {
+		suite = conformance.Brief(suite, needtest.Hostile.Why("takes seconds"))
 	}
 	collectivetest.Run(suite, func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()

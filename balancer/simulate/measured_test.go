@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,21 +12,16 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT) measured on K80, P100 and V100, by network
 // and type. They are no part of this project.
 func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
 	t.Helper()
-	dir := os.Getenv("HETERO_DATA")
-	if dir == "" {
-		dir = "../../../shared/data"
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "gavel", "simulation_throughputs.json"))
-	if err != nil && strings.Contains(os.Getenv("HETERO_REQUIRE"), "data") {
+	text, err := os.ReadFile(needtest.Data(t, "gavel", "simulation_throughputs.json"))
+	if err != nil {
 		t.Fatal(err)
-	} else if err != nil {
-		t.Skip("measured GPUs: ", err)
 	}
 	var types map[string]map[string]map[string]any // type, "('NETWORK (batch size N)', GPUS)", "null": steps/s alone
 	if err := json.Unmarshal(text, &types); err != nil {

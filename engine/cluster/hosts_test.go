@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // twoHosts connects two network namespaces by a cable, runs the program in each as one of two ranks, and then runs $1,
@@ -37,7 +38,9 @@ func onTwoHosts(t *testing.T, action string, steps, timeout int, tokens [2]rende
 	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps), fmt.Sprintf("%s=%d", timeoutVariable, timeout))
 	out, err := command.CombinedOutput()
 	if !strings.Contains(string(out), "cable\n") {
-		t.Skipf("cannot make network namespaces (needs root, unshare and ip): %v: %s", err, out)
+		needtest.Programs(t, "tools", "unshare")
+		needtest.Programs(t, "iproute2", "ip")
+		needtest.Missing(t, "namespaces", fmt.Sprintf("network namespaces: %v: %s", err, out))
 	}
 	return string(out)
 }

@@ -46,19 +46,22 @@ type goTest struct {
 // Run implements T.
 func (t goTest) Run(name string, f func(T)) bool { return t.run(name, f) }
 
-// Brief returns t without the checks that call Long.
-func Brief(t T) T { return brief{t} }
+// Brief returns t without the checks that call Long; why is the reason with which they skip.
+func Brief(t T, why string) T { return brief{t, why} }
 
-type brief struct{ T }
+type brief struct {
+	T
+	why string
+}
 
 // Run implements T.
-func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub T) { f(brief{sub}) }) }
+func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub T) { f(brief{sub, t.why}) }) }
 
 // Long marks a check that takes seconds. The check must call it first. Long skips the check with Options.Short or
 // Brief.
 func Long(t TB) {
-	if _, ok := t.(brief); ok {
-		t.Skip("skipped by --short, because it takes several seconds")
+	if b, ok := t.(brief); ok {
+		t.Skip(b.why)
 	}
 	if n, ok := t.(*node); ok && n.Short {
 		t.Skip("skipped by --short, because it takes several seconds")

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // picture returns the synthetic image of testdata/pillow_resize.py.
@@ -113,7 +114,7 @@ func BenchmarkResample(b *testing.B) {
 // at every edge.
 func TestNativeResamplingEqualsGo(t *testing.T) {
 	if !jpeg.InUse().Native {
-		t.Skip("no native library: ", jpeg.InUse().Reason)
+		needtest.Missing(t, "jpeg", jpeg.InUse().Reason)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w, h := rapid.IntRange(1, 60).Draw(t, "width"), rapid.IntRange(1, 40).Draw(t, "height")

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestHeldByDoesNotKnowOtherContainers: the number of a process means nothing in another PID namespace, even if both
@@ -27,7 +29,7 @@ func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
 	defer root.Close()
 	here := self(host)
 	if here.Boot == "" || here.Namespace == "" {
-		t.Skip("the system does not tell the boot or the PID namespace")
+		needtest.Missing(t, "system", "the system does not tell the boot or the PID namespace")
 	}
 	boot, namespace, old := here, here, here
 	boot.Boot, namespace.Namespace = "another", "pid:[1]"
@@ -67,7 +69,7 @@ func TestHeldByInAnotherNamespace(t *testing.T) {
 		return
 	}
 	if err := exec.Command("unshare", "-pf", "true").Run(); err != nil {
-		t.Skipf("this process cannot create a PID namespace: unshare -pf: %v", err)
+		needtest.Missing(t, "namespaces", fmt.Errorf("unshare -pf: %w", err))
 	}
 	dir := t.TempDir()
 	cmd := exec.Command("unshare", "-pf", "--mount-proc", os.Args[0], "-test.run", "^TestHeldByInAnotherNamespace$")

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -73,7 +74,7 @@ func connectShared(t testing.TB, size int) []collective.Communicator {
 func TestGradientsOverSharedMemoryAreThoseOfOneDevice(t *testing.T) {
 	open := openCPU(t)
 	if err := shm.Available(); err != nil {
-		t.Skip(err)
+		needtest.Missing(t, "shm", err)
 	}
 	for seed := range uint64(12) {
 		c := draw(2000 + seed)

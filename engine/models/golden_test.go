@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -399,9 +400,7 @@ func openCPU(t *testing.T) device.Device {
 // TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
 // several minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains networks")
-	}
+	needtest.NotShort(t, "trains networks")
 	for name, g := range goldens(t) {
 		large := g.Config.Channels > 100
 		if !large {
@@ -409,8 +408,8 @@ func TestTransformersFollowPyTorch(t *testing.T) {
 		}
 		for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 			t.Run(fmt.Sprintf("%s/cpu %v", name, compute), func(t *testing.T) {
-				if large && os.Getenv("HETERO_LARGE") == "" {
-					t.Skip("a network of the published size: set HETERO_LARGE=1")
+				if large {
+					needtest.Large.Need(t, "a network of the published size")
 				}
 				g.follow(t, openCPU(t), compute, g.Config.Steps)
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // openBehind opens a device with asynchronous streams: the GPU kernels, compiled for the host.
@@ -107,9 +108,7 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 // convolutions in different orders, and batch normalisation over few values amplifies the difference. Losses
 // therefore agree only to 1e-4. A single wrong gradient would change them by 1e-2 or more.
 func TestResNetOnTheGPUsKernels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains a large network")
-	}
+	needtest.NotShort(t, "trains a large network")
 	o := testOptions()
 	use(&o, resnet.Build(resnet.Family["resnet18"], resnet.Options{CIFARStem: true}))
 	o.BatchSize = 4

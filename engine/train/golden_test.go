@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -136,10 +137,7 @@ func openCPU(t *testing.T) device.Device {
 	t.Helper()
 	dev, err := cpu.Driver{}.Open(0, device.Options{}) // nativetest.Need sets a variable, which ranks must not do at once
 	if err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Missing(t, "cpu", err)
 	}
 	t.Cleanup(func() { dev.Close() })
 	return dev
@@ -167,9 +165,7 @@ func loadGolden(t *testing.T, path string) *golden {
 }
 
 func TestRunsFollowPyTorch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains a large network")
-	}
+	needtest.NotShort(t, "trains a large network")
 	files, err := filepath.Glob("../models/testdata/*_*.json")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("got %d golden files (%v), want at least 4", len(files), err)
@@ -374,9 +370,7 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 var addressSanitizer bool
 
 func TestStepsAllocateNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains a large network")
-	}
+	needtest.NotShort(t, "trains a large network")
 	if addressSanitizer {
 		t.Skip("the address sanitizer allocates on the Go heap")
 	}
@@ -402,12 +396,10 @@ func TestStepsAllocateNothing(t *testing.T) {
 
 // The first step touches all memory. Later steps must not allocate more, in Go, C++ or oneDNN.
 func TestResidentMemoryStopsGrowing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains a large network")
-	}
+	needtest.NotShort(t, "trains a large network")
 	statm, err := os.Open("/proc/self/statm")
 	if err != nil {
-		t.Skip("no /proc: ", err)
+		needtest.Missing(t, "system", err)
 	}
 	defer statm.Close()
 	resident := func() int {
@@ -465,9 +457,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 }
 
 func TestSameSeedGivesBitEqualLosses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains a large network")
-	}
+	needtest.NotShort(t, "trains a large network")
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var first [2]float64
 		for i := range 2 {

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // mortal is a communicator whose rank fails after a number of operations. From then on, it only returns errKilled.
@@ -93,7 +94,7 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 				}
 			}
 			trials, survived := 10, 0
-			if os.Getenv("HETERO_HOSTILE") != "" {
+			if needtest.Hostile.On() {
 				trials = 100
 			}
 			for trial := range trials {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // bench runs scripts/run_benchmark.sh with a fake program and a fake testbed.
@@ -19,11 +21,7 @@ type bench struct{ output, program, lab, calls, fails string }
 // file fails contains the name of a run and a code, the program exits with this code.
 func newBench(t *testing.T) bench {
 	t.Helper()
-	for _, tool := range []string{"bash", "awk", "sed", "diff"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("no " + tool)
-		}
-	}
+	needtest.Programs(t, "tools", "bash", "awk", "sed", "diff")
 	dir := t.TempDir()
 	b := bench{output: filepath.Join(dir, "runs"), program: filepath.Join(dir, "program"), lab: filepath.Join(dir, "lab"), calls: filepath.Join(dir, "calls"), fails: filepath.Join(dir, "fails")}
 	executable(t, b.program, `#!/usr/bin/env bash

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
@@ -76,9 +77,7 @@ func getJSON(t *testing.T, address string, into any) (took time.Duration) {
 
 // TestLongAndWideRuns reads runs of a million steps and of a thousand ranks, and logs times and memory.
 func TestLongAndWideRuns(t *testing.T) {
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		t.Skip("writes 1.5 GB; set HETERO_HOSTILE=1")
-	}
+	needtest.Hostile.Need(t, "writes 1.5 GB")
 	const columns = "/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,utilization,memory,temperature,power,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange"
 	for _, c := range []struct {
 		ranks int
@@ -131,12 +130,12 @@ func TestLongAndWideRuns(t *testing.T) {
 // TestManyStreams: each client gets the last change, although others never read.
 func TestManyStreams(t *testing.T) {
 	clients, deaf := 100, 20
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		clients, deaf = 1000, 500
 	}
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < uint64(3*(clients+deaf)) {
-		t.Skipf("the limit of open files is %d, want %d (ulimit -n)", files.Cur, 3*(clients+deaf))
+		needtest.Missing(t, "files", fmt.Sprintf("the limit of open files is %d, want %d", files.Cur, 3*(clients+deaf)))
 	}
 	dir := t.TempDir()
 	largeRun(t, filepath.Join(dir, "a"), 1, 5)

@@ -2,6 +2,7 @@ package mlflow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,23 +22,14 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // mlflowProgram returns the program mlflow of the Python package, from $HETERO_MLFLOW or the path.
 func mlflowProgram(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts an MLflow server, which takes half a minute")
-	}
-	name := os.Getenv("HETERO_MLFLOW")
-	if name == "" {
-		name = "mlflow"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skip("MLflow is missing: pip install mlflow, and set HETERO_MLFLOW to its program")
-	}
-	return path
+	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
+	return needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
 }
 
 // startMLflow starts an MLflow server, and returns a function that kills it.

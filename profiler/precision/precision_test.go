@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/null"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
@@ -39,8 +40,8 @@ func TestTheFirstFormatIsTakenUnlessAnotherOneIsClearlyFaster(t *testing.T) {
 
 func TestFormatsAreTimedOnTheCPU(t *testing.T) {
 	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
-	if errors.Is(err, device.ErrUnavailable) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skip(err)
+	if errors.Is(err, device.ErrUnavailable) {
+		needtest.Missing(t, "cpu", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -18,10 +19,7 @@ const deploy = "../../deploy"
 
 func promtool(t *testing.T, arguments ...string) {
 	t.Helper()
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is missing (Debian package prometheus)")
-	}
+	tool := needtest.Program(t, "prometheus", "promtool")
 	if out, err := exec.Command(tool, arguments...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", arguments, err, out)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -125,10 +126,7 @@ func TestOnlyRank0ReportsCheckpoints(t *testing.T) {
 }
 
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is missing (Debian package prometheus)")
-	}
+	tool := needtest.Program(t, "prometheus", "promtool")
 	cmd := exec.Command(tool, "check", "metrics")
 	cmd.Stdin = bytes.NewReader(full().Text())
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {

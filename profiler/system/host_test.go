@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // machine is a fake host. It maps file names to contents.
@@ -214,7 +216,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 
 func TestDetectThisMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has proc")
+		needtest.Missing(t, "system", "only Linux has /proc")
 	}
 	h, err := Detect()
 	if err != nil {

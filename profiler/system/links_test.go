@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -158,7 +159,7 @@ func send(t *testing.T, address string, bytes int) {
 
 func TestTrafficOfTheLoopback(t *testing.T) {
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {
-		t.Skip("this system does not count the traffic of lo: ", err)
+		needtest.Missing(t, "system", err)
 	}
 	got := trafficOf(t, "lo", func() { send(t, "127.0.0.1:9", 1_000_000) })
 	if !(got.SentBytes >= 500_000) || !(got.Sent > 0) || !(got.ReceivedBytes >= 500_000) {
@@ -169,7 +170,8 @@ func TestTrafficOfTheLoopback(t *testing.T) {
 func TestTrafficOfAVirtualPair(t *testing.T) {
 	run := func(args ...string) {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			t.Skipf("ip %v: %v: %s", args, err, out)
+			needtest.Programs(t, "iproute2", "ip")
+			needtest.Missing(t, "namespaces", fmt.Sprintf("ip %v: %v: %s", args, err, out))
 		}
 	}
 	run("link", "add", "htveth0", "type", "veth", "peer", "name", "htveth1")

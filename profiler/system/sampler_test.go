@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // fakeProcess is a source with values that a test sets.
@@ -131,7 +133,7 @@ func TestWhatCannotBeMeasuredIsNaN(t *testing.T) {
 
 func TestThisProcessIsMeasured(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has proc")
+		needtest.Missing(t, "system", "only Linux has /proc")
 	}
 	s := NewSampler(Limits{})
 	defer s.Close()

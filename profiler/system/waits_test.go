@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // fakeThreads is a source with values that a test sets.
@@ -131,7 +133,7 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 
 func TestThisProcessWaits(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); runtime.GOOS != "linux" || err != nil {
-		t.Skip("this kernel does not count the waits of threads")
+		needtest.Missing(t, "system", "this kernel does not count the waits of threads")
 	}
 	w := NewWaitSampler()
 	defer w.Close()

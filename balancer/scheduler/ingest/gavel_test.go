@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 const gavelText = `{
@@ -158,13 +158,9 @@ func TestGavelTraceNamesAllFaults(t *testing.T) {
 // dataFile opens a file of the public data, or skips the test.
 func dataFile(t *testing.T, path ...string) *os.File {
 	t.Helper()
-	dir := os.Getenv("HETERO_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(append([]string{dir}, path...)...))
+	f, err := os.Open(needtest.Data(t, path...))
 	if err != nil {
-		t.Skipf("needs public data: set HETERO_DATA (docs/benchmarks/scheduling.md): %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return f

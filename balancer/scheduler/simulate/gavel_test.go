@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/ingest"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // gavelRun is a result of scripts/gavel_reference.py.
@@ -82,7 +83,7 @@ var names = map[string]string{"fifo": "fcfs", "max_min_fairness_perf": "maxmin"}
 func TestGavel(t *testing.T) {
 	folder := os.Getenv("HETERO_GAVEL")
 	if folder == "" {
-		t.Skip("HETERO_GAVEL is not set: want a folder with results of scripts/gavel_reference.py")
+		needtest.Missing(t, "gavel", "HETERO_GAVEL is not set")
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) == 0 {
@@ -164,9 +165,7 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 // TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data state no times to save and load checkpoints, so
 // stops cost nothing, which favours maxmin.
 func TestPoliciesOnGavelsTraces(t *testing.T) {
-	if os.Getenv("HETERO_LARGE") == "" {
-		t.Skip("HETERO_LARGE is not set: this test takes a minute")
-	}
+	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
 	g := gavelSpeeds(t, filepath.Join(data, "simulation_throughputs.json"))
 	for _, trace := range []string{"6c71a0-seed0", "6c71a0-seed1", "ee9e8c-seed0", "ee9e8c-seed1"} {
@@ -204,9 +203,7 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 // TestShortPlansOnGavelsTraces compares gang with plans of at most 64 jobs, first without shared GPUs, then with all speeds of
 // Gavel, as schedule compare --speeds has them: jobs share GPUs, and use GPUs of several types.
 func TestShortPlansOnGavelsTraces(t *testing.T) {
-	if os.Getenv("HETERO_LARGE") == "" {
-		t.Skip("HETERO_LARGE is not set: this test takes a minute")
-	}
+	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
 	path := filepath.Join(data, "simulation_throughputs.json")
 	for _, shared := range []bool{false, true} {
@@ -268,7 +265,7 @@ func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
-		t.Skip(err)
+		needtest.Missing(t, "data", err)
 	}
 	defer f.Close()
 	g, err := ingest.ReadGavel(path, f)

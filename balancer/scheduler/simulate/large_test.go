@@ -2,13 +2,13 @@ package simulate_test
 
 import (
 	"math"
-	"os"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // manyGPUs is a cluster of fast and slow GPUs in machines of 4, with jobs of one kind and one GPU.
@@ -37,7 +37,7 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 // jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
 func TestManyGPUs(t *testing.T) {
 	machines, jobs, load := 10, 800, 2.0 // machines of each type
-	if os.Getenv("HETERO_LARGE") != "" {
+	if needtest.Large.On() {
 		machines, jobs, load = 25, 5000, 1.3 // the table of docs/benchmarks/scheduling.md
 	}
 	setup, w := manyGPUs(t, machines, jobs, load)

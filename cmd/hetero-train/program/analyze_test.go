@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -244,13 +245,8 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 
 // Command analyze --compare must read what training sends to a real MLflow server.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an MLflow server, which takes half a minute")
-	}
-	tool, err := exec.LookPath(cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
-	if err != nil {
-		t.Skip("MLflow is missing: pip install mlflow, and set HETERO_MLFLOW to its program")
-	}
+	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
+	tool := needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
 	p, root := buildProgram(t), t.TempDir()
 	address := fmt.Sprintf("http://127.0.0.1:%d", porttest.Free(t))
 	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"), "--artifacts-destination", filepath.Join(root, "files"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // curvesOfTwo contains the curves of two ranks. Rank 1 is three times as fast as rank 0.
@@ -72,7 +73,7 @@ func TestSimulateWithScores(t *testing.T) {
 func TestSimulateReadsANamedPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "curves")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip("named pipes: ", err)
+		needtest.Missing(t, "system", err)
 	}
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte(curvesOfTwo), 0o600) }()

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -30,7 +31,7 @@ func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string
 	lead := finish(t, asRank(p.command(output, set...), 0, 2, port), 0)
 	code := exitOf(t, slow.Wait())
 	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
-		t.Skip("no CPU device was built")
+		needtest.Missing(t, "cpu", "no CPU device was built")
 	}
 	lead.check(t, exit.Done, "")
 	if code != exit.Done {

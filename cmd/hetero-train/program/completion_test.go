@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // completed returns the words that a shell offers for the last argument, without descriptions.
@@ -69,10 +70,7 @@ func TestCompletionOffersValues(t *testing.T) {
 
 // In bash a word ends at =, so the completion must contain only the value.
 func TestBashCompletesBehindTheEqualsSign(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash on this machine")
-	}
+	bash := needtest.Program(t, "bash", "bash")
 	script := execute([]string{"completion", "bash"})
 	if script.code != exit.Done {
 		t.Fatal(script.stderr)

@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // jpegShard returns a tar of n samples with JPEG images in 3 classes.
@@ -55,7 +56,7 @@ func jpegShard(t *testing.T, n int) []byte {
 // faulty data. With data.corrupt = "skip", training must finish, or refuse the shard with the same exit code.
 func TestDamagedShards(t *testing.T) {
 	trials := 60
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		trials = 1000
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -26,6 +26,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -70,7 +71,7 @@ func browser(t *testing.T) context.Context {
 		t.Fatal(err)
 	}
 	if shared == nil {
-		t.Skip("no Chromium is installed (Debian: apt-get install chromium)")
+		needtest.Missing(t, "chromium", "no Chromium is in PATH")
 	}
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	ctx, stop := context.WithTimeout(ctx, 10*time.Minute)
@@ -227,7 +228,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		select {
 		case err := <-ended:
 			if exitOf(t, err) == exit.Usage && strings.Contains(messages.String(), "libhetero_cpu.so") {
-				t.Skip("no CPU device was built")
+				needtest.Missing(t, "cpu", "no CPU device was built")
 			}
 			t.Fatalf("the run did not start: %s", &messages)
 		case <-time.After(50 * time.Millisecond):
@@ -674,9 +675,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 // TestDashboardPaintsALongRun opens the page of a run with a million steps. It logs the time until the page shows the run,
 // and the memory of the server.
 func TestDashboardPaintsALongRun(t *testing.T) {
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		t.Skip("writes 1 GB; set HETERO_HOSTILE=1")
-	}
+	needtest.Hostile.Need(t, "writes 1 GB")
 	const steps = 1_000_000
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	add, done := recordsOf(t, filepath.Join(dir, "run"), 1)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // shard writes a shard of n samples in 3 classes. The samples with the given numbers are damaged. It returns the path.
@@ -138,7 +139,7 @@ func hugeShard(t *testing.T) string {
 	t.Helper()
 	path := shard(t, t.TempDir(), "huge.tar", 1)
 	if err := os.Truncate(path, 64<<30); err != nil {
-		t.Skipf("needs a file system with sparse files: %v", err)
+		needtest.Missing(t, "system", fmt.Errorf("sparse files: %w", err))
 	}
 	return path
 }

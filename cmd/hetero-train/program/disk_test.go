@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -197,10 +198,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 // strace makes system calls of the program fail with EIO for a while (row D6):
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	p := buildProgram(t)
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("needs strace, which makes system calls fail")
-	}
+	strace := needtest.Program(t, "strace", "strace")
 	for _, call := range []string{"fsync", "/^renameat", "mkdirat"} {
 		t.Run(strings.Trim(call, "/^"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -221,7 +219,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 				if fault.ProcessState != nil || time.Since(begun) > patience/4 {
 					fault.Process.Kill()
 					fault.Wait()
-					t.Skipf("strace may not look at other processes: %s", said.String())
+					needtest.Missing(t, "ptrace", "strace may not trace other processes: "+said.String())
 				}
 			}
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
@@ -303,9 +301,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 
 // The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
-	}
+	needtest.Root(t, "to become another user")
 	p := buildProgram(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // extremes are texts of extreme numbers.
@@ -29,9 +29,7 @@ var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308",
 // Each numeric flag of each command must accept each extreme, or refuse it with the exit code of a usage error. An
 // accepted value may request years of work, so the command must end soon after its context, without a crash.
 func TestExtremeNumbersOfFlags(t *testing.T) {
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		t.Skip("each of some hundred commands runs for a moment: HETERO_HOSTILE=1 asks for them")
-	}
+	needtest.Hostile.Need(t, "runs some hundred commands for a moment each")
 	tested := 0
 	var walk func(cmd *cobra.Command, path []string)
 	walk = func(cmd *cobra.Command, path []string) {
@@ -78,9 +76,7 @@ func path0(path []string) string {
 
 // Each numeric key must accept each extreme or refuse it. A run of one step with an accepted value must end.
 func TestExtremeNumbersOfKeys(t *testing.T) {
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		t.Skip("a thousand runs: HETERO_HOSTILE=1 asks for them")
-	}
+	needtest.Hostile.Need(t, "a thousand runs")
 	var schema struct{ Properties map[string]any }
 	if err := json.Unmarshal(config.Schema(parts.BuiltinCatalog), &schema); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -46,10 +47,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 		}
 	}
 	if shim == "" {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Fatalf("no libhetero_cuda_shim.so in %s", built)
-		}
-		t.Skipf("no libhetero_cuda_shim.so in %s: run make native-test first", built)
+		needtest.Missing(t, "cpu", "no libhetero_cuda_shim.so in "+built)
 	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 const labScript = "../../../scripts/lab.sh"
@@ -35,19 +36,15 @@ func labCommand(t *testing.T, options, text string) *exec.Cmd {
 // which the script creates its groups.
 func needControlGroups(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs the lab's script, which takes a second")
-	}
-	if _, err := exec.LookPath("taskset"); err != nil {
-		t.Skip(err)
-	}
+	needtest.NotShort(t, "runs the lab's script, which takes a second")
+	needtest.Programs(t, "tools", "taskset")
 	out, err := labCommand(t, "--cpu 0.5", `echo "group=$HETERO_LAB_CGROUP"`).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	_, group, _ := strings.Cut(string(out), "group=")
 	if group = strings.TrimSpace(group); group == "" {
-		t.Skipf("no control groups here: %s", out)
+		needtest.Missing(t, "cgroups", string(out))
 	}
 	return filepath.Dir(filepath.Dir(group))
 }
@@ -159,9 +156,7 @@ func TestTheLabRemovesWhatAKilledOneLeft(t *testing.T) {
 }
 
 func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
-	if _, err := exec.LookPath("taskset"); err != nil {
-		t.Skip(err)
-	}
+	needtest.Programs(t, "tools", "taskset")
 	for _, c := range []struct{ options, want string }{
 		{"", "--cpu: want a quota for each rank"},
 		{"--cpu 0.5,x", "--cpu: got 'x', want a number of CPUs"},
@@ -195,7 +190,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 		}
 		got := finish(t, cmd, 0)
 		if got.code == exit.Usage && strings.Contains(got.stderr, "libhetero_cpu.so") {
-			t.Skip("no CPU device was built")
+			needtest.Missing(t, "cpu", "no CPU device was built")
 		}
 		got.check(t, exit.Done, "")
 		if files = append(files, clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16), "model.safetensors"))); !with {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 const (
@@ -41,7 +44,7 @@ func inOwnMounts(t *testing.T) bool {
 	case errors.As(err, &ended):
 		t.Errorf("in its own mount namespace:\n%s", out)
 	case err != nil:
-		t.Skipf("needs a mount namespace of its own: %v", err)
+		needtest.Missing(t, "namespaces", err)
 	case strings.Contains(string(out), "--- SKIP"):
 		t.Skipf("%s", out)
 	default:
@@ -58,7 +61,7 @@ func smallDisk(t *testing.T, options string) string {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("needs to mount a tmpfs: %v", err)
+		needtest.Missing(t, "namespaces", fmt.Errorf("mount a tmpfs: %w", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

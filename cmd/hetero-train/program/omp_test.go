@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // If OMP_NUM_THREADS cannot be parsed, the error must not contain the reasons why other devices were skipped.
@@ -28,7 +29,7 @@ func TestTheStartNamesWhatLimitsTheThreads(t *testing.T) {
 	p := buildRanks(t)
 	hasFastBF16(t)
 	if runtime.NumCPU() < 2 {
-		t.Skip("one CPU: OMP_NUM_THREADS cannot lower the number of threads")
+		needtest.Missing(t, "cpus", "OMP_NUM_THREADS cannot lower the number of threads of one CPU")
 	}
 	const note = "1 threads (OMP_NUM_THREADS=1)"
 	run := func(set ...string) string {

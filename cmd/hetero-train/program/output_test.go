@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
@@ -121,7 +122,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
+		needtest.Missing(t, "system", err)
 	}
 	t.Cleanup(func() { master.Close() })
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
@@ -136,7 +137,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	}
 	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
+		needtest.Missing(t, "system", err)
 	}
 	return master, slave
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -121,7 +122,7 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "CPUs" && !fast {
-				t.Skip("this CPU has no bf16 instructions, so there are no unlike CPU ranks")
+				needtest.Missing(t, "bf16", "there are no unlike CPU ranks")
 			}
 			output := filepath.Join(dir, c.name)
 			set := append(slices.Clone(mixedRun), "model.batch_norm=sync")
@@ -152,10 +153,7 @@ func hasFastBF16(t *testing.T) bool {
 	t.Helper()
 	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
 	if err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Missing(t, "cpu", err)
 	}
 	defer dev.Close()
 	return dev.Info().FastBF16
@@ -202,7 +200,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 func TestAResumedRunKeepsItsType(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	if !hasFastBF16(t) {
-		t.Skip("this CPU has no bf16 instructions, so there is one type to choose from")
+		needtest.Missing(t, "bf16", "there is one type to choose from")
 	}
 	run := func(name, cache, says string, set ...string) (precision string) {
 		t.Helper()

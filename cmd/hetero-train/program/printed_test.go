@@ -12,13 +12,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // A command that cannot write its results to standard output must fail, unless the reader has closed the pipe.
 func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skipf("no /dev/full: %v", err)
+		needtest.Missing(t, "system", err)
 	}
 	defer full.Close()
 	for _, args := range [][]string{
@@ -38,7 +39,7 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 func TestAResultBehindAnOutlet(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skipf("no /dev/full: %v", err)
+		needtest.Missing(t, "system", err)
 	}
 	defer full.Close()
 	var messages bytes.Buffer

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
@@ -48,9 +49,7 @@ type program struct{ path, config string }
 // buildProgram builds the program for a test.
 func buildProgram(t *testing.T) program {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs the real program, which takes seconds")
-	}
+	needtest.NotShort(t, "runs the real program, which takes seconds")
 	path, err := builtProgram()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // endless is a run of 2 ranks that ends by a signal.
@@ -54,10 +55,7 @@ func eventually(t *testing.T, what string, is func() bool) bool {
 
 // A Prometheus server scrapes a run of two ranks.
 func TestPrometheusScrapesARun(t *testing.T) {
-	server, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Skip("prometheus is missing (Debian package prometheus)")
-	}
+	server := needtest.Program(t, "prometheus", "prometheus")
 	p, dir := buildRanks(t), t.TempDir()
 	port, own := porttest.Free(t), porttest.Free(t)
 	target := "127.0.0.1:" + strconv.Itoa(port)

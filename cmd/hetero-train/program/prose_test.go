@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // mostWords is the largest number of words in a sentence of the documentation. Numbers, names of files, code, tables and
@@ -187,7 +189,7 @@ func textFiles(t *testing.T, patterns ...string) []string {
 	command := exec.Command("git", append([]string{"-C", root, "ls-files", "-z", "--"}, patterns...)...)
 	out, err := command.Output()
 	if err != nil {
-		t.Skipf("needs git and the checkout: %v", err)
+		needtest.Missing(t, "git", err)
 	}
 	var files []string
 	for _, name := range strings.Split(strings.Trim(string(out), "\x00"), "\x00") {

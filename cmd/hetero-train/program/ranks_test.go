@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -26,10 +27,7 @@ import (
 func buildRanks(t *testing.T) program {
 	t.Helper()
 	if err := shm.Available(); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Missing(t, "shm", err)
 	}
 	return buildProgram(t)
 }
@@ -95,7 +93,7 @@ func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	lead := finish(t, asRank(p.command(dir, set...), 0, 2, port), 0)
 	code := exitOf(t, other.Wait())
 	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
-		t.Skip("no CPU device was built")
+		needtest.Missing(t, "cpu", "no CPU device was built")
 	}
 	lead.check(t, exit.Done, "")
 	if code != exit.Done {
@@ -193,10 +191,7 @@ func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
 func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	if err := gloo.Available(); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "gloo") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Missing(t, "gloo", err)
 	}
 	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exit.Done, "")
 	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exit.Done, "")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
@@ -54,7 +55,7 @@ func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
 	p := buildRanks(t)
 	if !hasFastBF16(t) {
-		t.Skip("this CPU may have no more than AVX2: there are no unlike CPUs")
+		needtest.Missing(t, "bf16", "this CPU may have no more than AVX2, so there are no unlike CPUs")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	recent, old := rankOn{kind: "cpu"}, rankOn{"cpu", []string{"HETERO_CPU_ISA=avx2"}}

@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // unnamed is the configuration of a small run without a name, with 10 steps per epoch.
@@ -312,7 +313,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 // The test kills processes that have changed settings, at moments near the rename of the old run.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	trials := 6
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		trials = 200
 	}
 	s := newSweep(t, "--set", "train.steps=3")
@@ -385,9 +386,7 @@ func exitOfRun(err error) int {
 
 // The old run must remain unchanged, and the error must state how to continue.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
-	}
+	needtest.Root(t, "to become another user")
 	s := newSweep(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -59,7 +60,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // the frozen rank is detected after seconds
 			if strings.Contains(c.name, "network") && gloo.Available() != nil {
-				t.Skip(gloo.Available())
+				needtest.Missing(t, "gloo", gloo.Available())
 			}
 			dir := t.TempDir()
 			set := append(slices.Clone(c.set), "parallel.ranks=2", "balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "checkpoint.interval_steps=0")
@@ -102,7 +103,7 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 		t.Run("shared memory "+memory, func(t *testing.T) {
 			t.Parallel() // each pause takes seconds
 			if memory == "off" && gloo.Available() != nil {
-				t.Skip(gloo.Available())
+				needtest.Missing(t, "gloo", gloo.Available())
 			}
 			const most = 3
 			for attempt := 1; attempt <= most; attempt++ {

@@ -12,19 +12,15 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // asSomebody returns a command that executes a line of shell and then the program with two ranks. The command runs as a
 // user without other processes. runs is the folder of the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user: RLIMIT_NPROC does not bind root")
-	}
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("needs bash, whose ulimit knows processes: ", err)
-	}
+	needtest.Root(t, "to become another user: RLIMIT_NPROC does not bind root")
+	bash := needtest.Program(t, "bash", "bash") // its ulimit knows processes
 	p := buildRanks(t)
 	dir, err := os.MkdirTemp("", "hetero-train-threads-")
 	if err != nil {
@@ -81,7 +77,7 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 		}
 	}
 	if group == "" {
-		t.Skip("cannot make a control group with a limit of processes: needs root and the pids controller")
+		needtest.Missing(t, "cgroups", "no control group with a limit of processes can be made")
 	}
 	run := p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2")
 	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)

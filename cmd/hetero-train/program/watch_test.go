@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestProfileWatch: the traffic of the loopback of this machine is shown until Ctrl-C.
 func TestProfileWatch(t *testing.T) {
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {
-		t.Skip("this system does not count the traffic of lo: ", err)
+		needtest.Missing(t, "system", err)
 	}
 	p := buildProgram(t)
 	cmd := exec.Command(p.path, "profile", "--watch", "--json")

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestReadsTheCountsOfKilledProcesses(t *testing.T) {
@@ -94,7 +96,7 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 			return filepath.Join(folder, "cgroup.procs")
 		}
 	}
-	t.Skip("cannot make a control group with a limit of memory: needs root and the memory controller")
+	needtest.Missing(t, "cgroups", "no control group with a limit of memory can be made")
 	return ""
 }
 

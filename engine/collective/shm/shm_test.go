@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // need skips the test if the library was not built.
@@ -51,9 +52,7 @@ func TestConformance(t *testing.T) {
 
 // The stages are so small that every buffer takes many turns.
 func TestConformanceInManyTurns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short")
-	}
+	needtest.NotShort(t, "sends every buffer in many turns")
 	need(t)
 	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()

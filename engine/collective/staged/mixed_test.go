@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -77,7 +78,7 @@ func joined[C collective.Communicator](t *testing.T, connect func(ctx context.Co
 
 func overSharedMemory(t *testing.T) []collective.Communicator {
 	if err := shm.Available(); err != nil {
-		t.Skip(err)
+		needtest.Missing(t, "shm", err)
 	}
 	address := shm.NewAddress()
 	return joined(t, func(ctx context.Context, r int) (*shm.Communicator, error) {
@@ -87,7 +88,7 @@ func overSharedMemory(t *testing.T) []collective.Communicator {
 
 func overGloo(t *testing.T) []collective.Communicator {
 	if err := gloo.Available(); err != nil {
-		t.Skip(err)
+		needtest.Missing(t, "gloo", err)
 	}
 	board := collectivetest.NewBoard()
 	return joined(t, func(ctx context.Context, r int) (*gloo.Communicator, error) {

@@ -2,7 +2,6 @@ package staged
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -63,8 +63,8 @@ func (d flawed) NewStream() (device.Stream, error) {
 // take seconds.
 func TestConformance(t *testing.T) {
 	suite := conformance.Go(t)
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		suite = conformance.Brief(suite)
+	if !needtest.Hostile.On() {
+		suite = conformance.Brief(suite, needtest.Hostile.Why("takes seconds"))
 	}
 	collectivetest.Run(suite, func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()

@@ -5,11 +5,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // endless is a tar that repeats one entry.
@@ -48,7 +49,7 @@ func allocated(do func()) uint64 {
 // The test has 20,000 entries; with HETERO_HOSTILE=1 it has a million (row S7).
 func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	times := int64(20_000)
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		times = 1_000_000
 	}
 	source := endless{rawHeader("a/empty.jpg", '0', "00000000000\x00", ""), times}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
@@ -197,7 +198,7 @@ func TestReadingFromATarAllocatesNothing(t *testing.T) {
 	}
 	defer r.Close()
 	if !jpeg.InUse().Native {
-		t.Skip("image/jpeg allocates for each image")
+		needtest.Missing(t, "jpeg", "image/jpeg allocates for each image")
 	}
 	var img data.Image
 	if n := testing.AllocsPerRun(50, func() {

@@ -2,34 +2,19 @@ package images
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // realData returns the path of a file of real data, or skips the test.
 func realData(t testing.TB, name string) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: real data are not read")
-	}
-	dir := os.Getenv("HETERO_DATA")
-	if dir == "" {
-		dir = "../../../../shared/data"
-	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "data") {
-			t.Fatal(err)
-		}
-		t.Skip("real data: ", err)
-	}
-	return path
+	needtest.NotShort(t, "reads real data")
+	return needtest.Data(t, name)
 }
 
 // TestRealCIFAR10 reads all of CIFAR-10, re-encoded as JPEG, through the loader. The first epoch decodes the images;

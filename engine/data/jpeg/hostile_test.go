@@ -3,10 +3,11 @@ package jpeg
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // segment is a marker with its length and contents.
@@ -64,9 +65,7 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 
 // With HETERO_HOSTILE=1, this test prints decoding times for docs/reliability.md.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
-	if os.Getenv("HETERO_HOSTILE") == "" {
-		t.Skip("takes seconds and half a GiB; HETERO_HOSTILE=1 runs it")
-	}
+	needtest.Hostile.Need(t, "takes seconds and half a GiB")
 	for name, d := range decoders(t) {
 		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64}, {1448, 1448, 500}, {500, 375, 500}} {
 			contents := progressive(c.width, c.height, c.scans)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestMain sets the path of the library that `make` built.
@@ -37,7 +39,7 @@ func decoders(t testing.TB) map[string]*Decoder {
 		}
 		t.Cleanup(d.Close)
 		all["libturbojpeg"] = d
-	} else if strings.Contains(os.Getenv("HETERO_REQUIRE"), "jpeg") {
+	} else if needtest.Required(t, "jpeg") {
 		t.Fatalf("libturbojpeg is required, but %s", c.Reason)
 	}
 	return all
@@ -48,7 +50,7 @@ func nativeDecoder(t testing.TB) *Decoder {
 	t.Helper()
 	d, ok := decoders(t)["libturbojpeg"]
 	if !ok {
-		t.Skip("libturbojpeg: " + InUse().Reason)
+		needtest.Missing(t, "jpeg", InUse().Reason)
 	}
 	return d
 }
@@ -180,7 +182,7 @@ func TestImagesWithFourInksAreDecoded(t *testing.T) {
 	dir := filepath.Join(build.Default.GOROOT, "src", "image", "testdata")
 	contents, err := os.ReadFile(filepath.Join(dir, "video-001.cmyk.jpeg"))
 	if err != nil {
-		t.Skip("the Go installation comes without its test images: ", err)
+		needtest.Missing(t, "goroot", err)
 	}
 	plain, err := os.ReadFile(filepath.Join(dir, "video-001.jpeg"))
 	if err != nil {

@@ -3,6 +3,8 @@ package pixels
 import (
 	"math"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // plainHSV and plainRGB are simple versions of Pillow's conversions, written without regard for speed.
@@ -56,9 +58,7 @@ func plainRGB(h, s, v byte) (r, g, b byte) {
 
 // TestHueOfEveryColour covers all 16.7 million colours, in both directions.
 func TestHueOfEveryColour(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	needtest.NotShort(t, "takes seconds")
 	faults := 0
 	for c := range 1 << 24 {
 		x, y, z := byte(c>>16), byte(c>>8), byte(c)

@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 const end = int32(256) // end of a document in the byte tokenizer
@@ -226,10 +227,7 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 // TestShakespeareIsDividedAsByNanoGPT compares with the numbers that nanoGPT's data/shakespeare/prepare.py prints. In
 // addition, each part ends with one end-of-text token.
 func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
-	path := filepath.Join(cmpOr(os.Getenv("HETERO_DATA"), filepath.Join("..", "..", "..", "..", "shared", "data")), "tinyshakespeare.txt")
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no %s: set HETERO_DATA to its folder", path)
-	}
+	path := needtest.Data(t, "tinyshakespeare.txt")
 	out := filepath.Join(t.TempDir(), "out")
 	r, err := Tokenize(t.Context(), Options{Inputs: []string{path}, Folder: out, Tokenizer: tokenizer.GPT2(), EvalFraction: 0.1})
 	if err != nil {
@@ -238,13 +236,6 @@ func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
 	if Tokens(r.Train) != 301_966+1 || Tokens(r.Eval) != 36_059+1 {
 		t.Errorf("got %d and %d tokens, want 301967 and 36060", Tokens(r.Train), Tokens(r.Eval))
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func TestDocumentsAreDividedAtRandom(t *testing.T) {

@@ -6,15 +6,14 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // Images above 16 MiB exceed the caches, so the kernels read and write them in other ways than the smaller images of
 // devicetest. Every sample must have the same bits as in a small batch.
 func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("images of 18 MiB")
-	}
+	needtest.NotShort(t, "images of 18 MiB")
 	const channels, height, width, few = 32, 96, 96, 2
 	for dt, samples := range map[tensor.DType]int{tensor.F32: 16, tensor.BF16: 32} {
 		t.Run(dt.String(), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -74,10 +75,7 @@ func TestBitsDoNotDependOnLoad(t *testing.T) {
 // The number of active threads must adapt to the CPU time that the threads get. A table replaces the machine: CPUs in
 // use for each number of threads.
 func TestCrewSettlesAtTheFasterCount(t *testing.T) {
-	compiler, err := exec.LookPath("c++")
-	if err != nil {
-		t.Skip("no C++ compiler: ", err)
-	}
+	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "crew")
 	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-Isrc", "-o", program, "testdata/crew_main.cc", "src/crew.cc").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -108,10 +106,7 @@ func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 
 // A Meter makes regions read the CPU time of their threads. If an exception ends the metered code, the Meter must stop.
 func TestAMeterEndsWithItsScope(t *testing.T) {
-	compiler, err := exec.LookPath("c++")
-	if err != nil {
-		t.Skip("no C++ compiler: ", err)
-	}
+	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "meter")
 	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-fopenmp", "-DHT_OWN_TEAM=1", "-Isrc", "-I../native", "-I../native/src", "-rdynamic", "-o", program,
 		"testdata/meter_main.cc", "src/team.cc", "src/crew.cc", "-ldl", "-lpthread").CombinedOutput(); err != nil {

@@ -14,14 +14,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // CUDAShim is the library with the sources of the GPU device, compiled for the host.
 const CUDAShim = "libhetero_cuda_shim.so"
-
-// requireVariable lists the libraries that must exist, separated by commas: "cpu,shm". Tests of other missing libraries
-// skip.
-const requireVariable = "HETERO_REQUIRE"
 
 // cpuKernels selects the kernels of the CPU device (package cpu). Need sets it to "guess", unless it is set: the device
 // then chooses kernels without timing, so results do not depend on the load of the machine.
@@ -29,8 +26,8 @@ const cpuKernels = "HETERO_CPU_KERNELS"
 
 // Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
 // sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
-// to the folder. If a file is missing, the test skips, or fails if HETERO_REQUIRE contains group ("cpu", "gloo"). It
-// always fails if group is "".
+// to the folder. If a file is missing, part group ("cpu", "gloo") of package needtest is missing. If group is "", the test
+// fails.
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
@@ -44,8 +41,8 @@ func Need(t testing.TB, group string, files ...string) string {
 	for _, file := range files {
 		path := filepath.Join(dir, file)
 		_, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv(requireVariable), group) {
-			t.Skipf("no %s: run make, or make native-test for what only tests need", path)
+		if errors.Is(err, fs.ErrNotExist) && group != "" {
+			needtest.Missing(t, group, "there is no "+path)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +76,7 @@ func Open(t testing.TB, group, file string) device.Device {
 // source describes the variables that it reads. It skips the test if there is no C compiler.
 func RefuseThreads(t testing.TB) string {
 	t.Helper()
-	root, err := moduleRoot()
+	root, err := needtest.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +87,7 @@ func RefuseThreads(t testing.TB) string {
 // compiler.
 func Preload(t testing.TB, source string) string {
 	t.Helper()
-	compiler, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
+	compiler := needtest.Program(t, "compiler", "cc")
 	if os.Getenv("LD_PRELOAD") != "" {
 		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
 	}
@@ -109,22 +103,6 @@ func folder() (string, error) {
 	if dir := os.Getenv(nativelib.DirVariable); dir != "" {
 		return filepath.Abs(dir)
 	}
-	root, err := moduleRoot()
+	root, err := needtest.ModuleRoot()
 	return filepath.Join(root, "build", "lib"), err
-}
-
-// moduleRoot returns the folder of go.mod above the working directory, which is the folder of the tested package.
-func moduleRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod above " + start)
-		}
-	}
 }

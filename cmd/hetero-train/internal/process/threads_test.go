@@ -7,11 +7,12 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestTheNeedOfThreadsFollowsOMPNumThreads(t *testing.T) {
 	if runtime.NumCPU() < 2 {
-		t.Skip("needs two CPUs")
+		needtest.Missing(t, "cpus", "this machine has one CPU")
 	}
 	need := func(threads int, environ ...string) int {
 		cfg := &config.Config{}

@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -80,10 +81,7 @@ func (s spoiling) WaitHost(limit time.Duration) error {
 func crew(t *testing.T, role string) *processes.Crew {
 	t.Helper()
 	if err := shm.Available(); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Missing(t, "shm", err)
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -116,7 +114,7 @@ var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
 // A communicator that is driven from another process must pass the same suite as in this process.
 func TestConformance(t *testing.T) {
 	c := crew(t, "right")
-	collectivetest.RunWith(conformance.Brief(conformance.Go(t)), c.Open, few)
+	collectivetest.RunWith(conformance.Brief(conformance.Go(t), "a long check, which the communicators of packages shm and gloo pass"), c.Open, few)
 }
 
 // The suite must find a fault of one of the ranks.

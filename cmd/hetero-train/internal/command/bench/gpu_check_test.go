@@ -8,15 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // The script must refuse an invalid timeline, which a fake program writes.
 func TestGPUCheckJudgesATimeline(t *testing.T) {
-	for _, tool := range []string{"bash", "timeout", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
+	needtest.Programs(t, "tools", "bash", "timeout")
+	needtest.Programs(t, "python3", "python3")
 	used := func(change func(*GPUUse)) *tracedSteps {
 		g := &GPUUse{Steps: 5, Kernels: []GPUKernel{{Name: "adamw", Count: 1}}, Waits: []gpuWait{{Call: "cudaStreamSynchronize", Count: 1}}}
 		change(g)
@@ -70,11 +69,8 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 // Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums. It does not
 // read the user's cache, and fails if the run stores none of these choices.
 func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
-	for _, tool := range []string{"bash", "timeout", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
+	needtest.Programs(t, "tools", "bash", "timeout")
+	needtest.Programs(t, "python3", "python3")
 	dir := t.TempDir()
 	program, cache := filepath.Join(dir, "program"), filepath.Join(dir, "cache")
 	result := `{"peak_gflops": 1000, "ops": [{"op": "attention", "flops": 1e9, "seconds": 0.002}, {"op": "attention_diff", "flops": 2e9, "seconds": 0.004}, {"op": "linear", "flops": 1e9, "seconds": 0.004}]}`

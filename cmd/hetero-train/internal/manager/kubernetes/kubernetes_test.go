@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 const (
@@ -91,9 +91,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start connects the real kubectl with a server of the test.
 func start(t *testing.T) *server {
 	t.Helper()
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		t.Skip("kubectl is not in PATH; the tests with recorded answers still run")
-	}
+	needtest.Program(t, "kubectl", "kubectl")
 	s := new(server)
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
