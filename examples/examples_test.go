@@ -27,7 +27,7 @@ func TestExamplesTrain(t *testing.T) {
 	needtest.NotShort(t, "builds and runs programs, which takes seconds")
 	ranks := 2
 	if _, err := nativelib.Find("libhetero_shm.so"); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
+		if needtest.Required(t, "shm") {
 			t.Fatal(err)
 		}
 		ranks = 1 // ranks of one machine communicate through shared memory

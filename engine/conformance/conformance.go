@@ -55,7 +55,9 @@ type brief struct {
 }
 
 // Run implements T.
-func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub T) { f(brief{sub, t.why}) }) }
+func (t brief) Run(name string, f func(T)) bool {
+	return t.T.Run(name, func(sub T) { f(brief{sub, t.why}) })
+}
 
 // Long marks a check that takes seconds. The check must call it first. Long skips the check with Options.Short or
 // Brief.

@@ -30,6 +30,7 @@ var remedies = map[string]string{
 	"jpeg": "apt-get install libturbojpeg0-dev, then make",
 
 	// Programs.
+	"axe":        "run scripts/dashboard_ui.sh --check",
 	"bash":       "apt-get install bash",
 	"chromium":   "apt-get install chromium",
 	"compiler":   "apt-get install g++",

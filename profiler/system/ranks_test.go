@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -70,7 +71,7 @@ func beBusy(group string) {
 func busyRanks(t *testing.T, groups []string, good func(figure) bool, want string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has proc")
+		needtest.Missing(t, "system", "only Linux has /proc")
 	}
 	lines := make([]*bufio.Scanner, len(groups))
 	for i, group := range groups {
@@ -118,12 +119,12 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 	var groups []string
 	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
 	if len(folders) == 0 {
-		t.Skip("this system has no control group of the CPU")
+		needtest.Missing(t, "cgroups", "this system has no control group of the CPU")
 	}
 	for i := range 2 {
 		group := filepath.Join("/", folders[0], fmt.Sprintf("hetero-test-%d-%d", os.Getpid(), i))
 		if err := os.Mkdir(group, 0o755); err != nil {
-			t.Skipf("a control group needs root: %v", err)
+			needtest.Missing(t, "cgroups", err)
 		}
 		t.Cleanup(func() {
 			for limit := time.Now().Add(time.Minute); os.Remove(group) != nil && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
@@ -134,7 +135,7 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 			file, text = cpuQuotaV1, "20000" // the usual period is 100 ms
 		}
 		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
-			t.Skipf("set a CPU quota: %v", err)
+			needtest.Missing(t, "cgroups", err)
 		}
 		groups = append(groups, group)
 	}
@@ -152,7 +153,8 @@ func TestTrafficOfANetworkNamespace(t *testing.T) {
 	run := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			t.Skipf("a network namespace needs root: ip %v: %v: %s", args, err, out)
+			needtest.Programs(t, "iproute2", "ip")
+			needtest.Missing(t, "namespaces", fmt.Sprintf("ip %v: %v: %s", args, err, out))
 		}
 	}
 	run("netns", "add", name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,14 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md: the trained network next to all other policies,
 // on workloads that it was never trained on.
 func TestHoldOutTables(t *testing.T) {
-	if os.Getenv("HETERO_LARGE") == "" {
-		t.Skip("set HETERO_LARGE=1: minutes")
-	}
+	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
 	var gone, failing []simulate.Change
 	for gpu := 4; gpu < 8; gpu++ {

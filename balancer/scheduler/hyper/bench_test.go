@@ -3,9 +3,10 @@ package hyper
 import (
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func BenchmarkBind(b *testing.B) {
@@ -96,9 +97,7 @@ func BenchmarkObserve(b *testing.B) {
 
 // TestCapacityTable prints the table of docs/benchmarks/scheduling.md. HETERO_LARGE=1 runs it.
 func TestCapacityTable(t *testing.T) {
-	if os.Getenv("HETERO_LARGE") == "" {
-		t.Skip("prints a table in about a minute: set HETERO_LARGE=1")
-	}
+	needtest.Large.Need(t, "takes a minute")
 	for _, d := range []int{1000, 2000, Dimension} {
 		mean, deviation := noise(space(t, d), 20000)
 		fmt.Printf("%d components: similarity of unrelated vectors: mean %.5f, deviation %.5f; theory 0, %.5f\n", d, mean, deviation, 1/math.Sqrt(float64(d)))

@@ -120,11 +120,12 @@ func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
 }
 
 // await waits until a JavaScript expression is true. An expression that ends with its page, because the browser loads
-// another one, is evaluated again.
+// another one, is evaluated again. The limit is for a machine that is very busy: the browser, the server and the ranks of a
+// test share its CPUs.
 func await(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	action := chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAsValue, chromedp.EvalAwaitPromise)
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for limit := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		switch done, err := chromedp.Run(ctx, action); {
 		case err != nil && !strings.Contains(err.Error(), "Inspected target navigated"):
 			t.Fatalf("%s: %v", expression, err)
@@ -190,23 +191,25 @@ func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]floa
 }
 
 // accessible fails for serious findings of axe, a program that checks pages for people who use a keyboard or a screen
-// reader. Axe is there after scripts/dashboard_ui.sh.
+// reader. Axe is there after scripts/dashboard_ui.sh. Without axe, only this subtest skips.
 func accessible(t *testing.T, ctx context.Context) {
 	t.Helper()
-	axe, err := os.ReadFile(filepath.Join("..", "..", "..", "profiler", "dashboard", "ui", "node_modules", "axe-core", "axe.min.js"))
-	if err != nil {
-		t.Logf("accessibility is not checked: %v: run scripts/dashboard_ui.sh --check", err)
-		return
-	}
-	evaluate[int](t, ctx, string(axe)+";0")
-	found := evaluate[string](t, ctx, `axe.run().then(r => r.violations.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' ')).join('\n'))`)
-	if found != "" {
-		t.Errorf("serious findings of axe: %s", found)
-	}
+	t.Run("accessible", func(t *testing.T) {
+		axe, err := os.ReadFile(filepath.Join("..", "..", "..", "profiler", "dashboard", "ui", "node_modules", "axe-core", "axe.min.js"))
+		if err != nil {
+			needtest.Missing(t, "axe", err)
+		}
+		evaluate[int](t, ctx, string(axe)+";0")
+		found := evaluate[string](t, ctx, `axe.run().then(r => r.violations.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' ')).join('\n'))`)
+		if found != "" {
+			t.Errorf("serious findings of axe: %s", found)
+		}
+	})
 }
 
 // TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser.
 func TestDashboardShowsTheRecords(t *testing.T) {
+	const compared = 40 // steps whose figures are compared with the records
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	port := porttest.Free(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
@@ -244,13 +247,14 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
 	// Readers know the conditions of the run from its start on.
 	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x1/x3"))`)
-	// The page moves, without another load.
+	// The page moves, without another load. A busy machine may make few steps in this time, so the test waits for all steps
+	// that it compares below.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
-	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20`, step))
+	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20 && Number(document.querySelector('main.run').dataset.step) > %d`, step, compared))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
 	// The values of all ranks at one step, and the reason of a decision.
-	evaluate[bool](t, ctx, `(() => { const over = document.querySelector('#shares .u-over'), box = over.getBoundingClientRect(), event = name => over.dispatchEvent(new MouseEvent(name, { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true })); event('mouseenter'); event('mousemove'); return true })()`)
-	await(t, ctx, `!document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
+	// The pointer moves again while the test waits: the step below it may lack the record of a rank.
+	await(t, ctx, `(() => { const over = document.querySelector('#shares .u-over'), box = over.getBoundingClientRect(), event = name => over.dispatchEvent(new MouseEvent(name, { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true })); event('mouseenter'); event('mousemove'); return true })() && !document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
 	screenshot(t, ctx, "run-light")
 	accessible(t, ctx)
 	// A link to a view shows this view.
@@ -274,7 +278,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, fmt.Sprintf(`document.querySelector('main.run').dataset.step === '%d'`, last.Iteration))
 
 	// Charts of the first steps have the exact values of each record.
-	visit(t, ctx, address+"?run=run&from=2&to=40")
+	visit(t, ctx, address+fmt.Sprintf("?run=run&from=2&to=%d", compared))
 	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
 	for _, c := range []struct {
 		chart, column string
@@ -292,8 +296,8 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		{"communication", "rank 1 hidden", 1, func(r *runtime.Record) float64 { return 1000 * r.CommunicationHidden.Seconds() }},
 	} {
 		got := valuesOf(t, ctx, c.chart)
-		if len(got[c.column]) != 39 {
-			t.Fatalf("chart %s: got %d values of %q, want 39 steps; columns %v", c.chart, len(got[c.column]), c.column, len(got))
+		if len(got[c.column]) != compared-1 {
+			t.Fatalf("chart %s: got %d values of %q, want %d steps; columns %v", c.chart, len(got[c.column]), c.column, compared-1, len(got))
 		}
 		for i, step := range got["step"] {
 			r := &records[c.rank][int(step)-1]

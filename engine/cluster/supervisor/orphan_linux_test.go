@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestRanksDieWithTheirSupervisor(t *testing.T) {
@@ -31,7 +34,7 @@ func TestRanksHaveAHigherOOMAdjustment(t *testing.T) {
 	own := adjustmentOf(t, os.Getpid())
 	want := min(own+rankAdjustment, highestAdjustment)
 	if own == exempt || want == own {
-		t.Skipf("this process has oom_score_adj %d, so ranks cannot have a higher one", own)
+		needtest.Missing(t, "system", fmt.Sprintf("this process has oom_score_adj %d, so ranks cannot have a higher one", own))
 	}
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), superviseVariable+"=wait;wait")
