@@ -51,7 +51,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 		}
 	}
 	near("chosen", lossesOf(t, filepath.Join(dir, "auto"), 2))
-	run("again", "an earlier run timed", auto...)
+	run("again", "timed_earlier=", auto...)
 	near("from the cache", lossesOf(t, filepath.Join(dir, "again"), 2))
 	for _, n := range []string{"2", "3", "6"} { // every number that the program can choose
 		run("fixed"+n, "", "train.grad_accumulation="+n)

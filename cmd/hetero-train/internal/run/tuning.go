@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -39,7 +40,7 @@ func (tr *training) tune(ctx context.Context) error {
 		return err
 	}
 	if t.known {
-		t.say("an earlier run timed")
+		t.say("timed_earlier")
 		return t.apply()
 	}
 	if err := t.time(ctx); err != nil {
@@ -172,7 +173,11 @@ func (t *tuner) say(how string) {
 	c := t.choice
 	if t.micro {
 		n := c.MicroBatches
-		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %d micro-batches of %d samples", n, t.tr.Cfg.Data.BatchSize/n), how, list(c.Micro))
+		of := "1 micro-batch"
+		if n > 1 {
+			of = fmt.Sprintf("%d micro-batches", n)
+		}
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of, show.Count(t.tr.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
 	}
 	if t.buckets {
 		t.log.Info("parallel.bucket_cap_mb = 0 selects "+capName(c.CapBytes), how, list(c.Buckets))
@@ -186,7 +191,7 @@ func list(timed []tuning.Timed) string {
 	}
 	var texts []string
 	for _, c := range timed {
-		text := fmt.Sprintf("%s: %.1f ms", c.Name, 1e3*c.Seconds)
+		text := fmt.Sprintf("%s: %.3g ms", c.Name, 1e3*c.Seconds)
 		if c.Seconds == 0 {
 			text = c.Name + ": does not fit"
 		}

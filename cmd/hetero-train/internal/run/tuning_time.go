@@ -63,22 +63,24 @@ func (t *tuner) timeBuckets(ctx context.Context) error {
 		}
 		t.choice.Buckets = append(t.choice.Buckets, tuning.Timed{Name: capName(bytes), Seconds: slices.Max(times[i])})
 	}
-	best, err := confirmed(times, measure)
+	best, err := confirmed(times, measure, &t.choice.Buckets)
 	t.choice.CapBytes = caps[best]
 	return err
 }
 
 // confirmed returns the index of the fastest candidate. If it is not the first one, both are timed again, because one
-// disturbance of the machine must not choose.
-func confirmed(times [][]float64, measure func(i int) error) (int, error) {
+// disturbance of the machine must not choose. It adds the times to shown, whose last entries are those of times.
+func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
 	best := tuning.Fastest(times)
 	if best == 0 {
 		return 0, nil
 	}
+	skip := len(*shown) - len(times) // candidates that do not fit
 	for _, i := range []int{0, best} {
 		if err := measure(i); err != nil {
 			return 0, err
 		}
+		*shown = append(*shown, tuning.Timed{Name: (*shown)[skip+i].Name + " again", Seconds: slices.Max(times[i])})
 	}
 	if tuning.Fastest([][]float64{times[0], times[best]}) == 0 {
 		return 0, nil
@@ -113,7 +115,7 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	best, err := confirmed(times, func(i int) (err error) {
 		times[i], err = t.step(ctx, timed[i], capBytes)
 		return err
-	})
+	}, &t.choice.Micro)
 	t.choice.MicroBatches = timed[best]
 	return err
 }
