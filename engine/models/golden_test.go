@@ -397,8 +397,8 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// TestTransformersFollowPyTorch trains the published sizes, 20 steps each, only with HETERO_LARGE=1. They need 4 GB of
-// memory and several minutes.
+// TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
+// several minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
 	needtest.NotShort(t, "trains networks")
 	for name, g := range goldens(t) {
