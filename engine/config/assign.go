@@ -25,6 +25,8 @@ func (k Key) assign(value any) (Fault, bool) {
 			return f, false
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			return fault("contains a control character")
+		case k.place != nil && k.place(text) != nil:
+			return Fault{Message: k.place(text).Error()}, false
 		}
 		*field = text
 	case *bool:

@@ -24,7 +24,7 @@ func (p *Profile) Keys() []Key {
 			Doc("First step of the timeline `logs/trace.json` for ui.perfetto.dev: every launch, copy, wait and all-reduce of all ranks (docs/reports.md). 0: no timeline."),
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).Only(IsNot("profile.trace_step", 0)).
 			Doc("Number of steps of the timeline."),
-		String(&p.GPUProfiles, "gpu_profiles", "").
+		String(&p.GPUProfiles, "gpu_profiles", "").Path().
 			Doc("A `gpu_profiles.json` file that `hetero-train profile` wrote. Balancing starts with its scores, or, with `balance.policy = \"hybrid\"`, with its step times of this model. Empty: see `at_start`."),
 		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").OverriddenBy("profile.gpu_profiles").
 			Doc("Source of the compute scores for several ranks without `gpu_profiles`. `auto`: the scores in the user's cache folder. If there are none, the ranks measure after rank discovery, for at most about 2 s. `measure`: always a measurement. `off`: no scores. Rank 0 decides for all ranks."),

@@ -16,7 +16,7 @@ func (d *Dashboard) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&d.Enabled, "enabled", false).
 			Doc("Starts the dashboard with the training, and ends it with the training. It shows all runs of `experiment.output_dir`. `hetero-train dashboard` shows the same page at any time."),
-		String(&d.Address, "address", "127.0.0.1").
+		String(&d.Address, "address", "127.0.0.1").Host("dashboard.port").
 			Doc("Address to listen on. To admit clients on other machines, set an address of this machine or `0.0.0.0`, and a token."),
 		Int(&d.Port, "port", 8501).AtMost(65535).
 			Doc("TCP port. 0: any free port."),
@@ -24,7 +24,7 @@ func (d *Dashboard) Keys() []Key {
 			Doc("Time between two updates of the page. 0: the page is updated as soon as a run changes."),
 		Strings(&d.Hosts, "hosts").
 			Doc("Further host names under which browsers reach the server, for example that of a proxy. Requests for other names are refused."),
-		String(&d.TokenFile, "token_file", "").
+		String(&d.TokenFile, "token_file", "").Path().
 			Doc("File with the secret that a browser must send. Only its owner may have access to it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
 		Bool(&d.Insecure, "insecure", false).
 			Doc("Lets other machines read without a token."),

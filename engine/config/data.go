@@ -43,7 +43,7 @@ func (d *Data) Keys() []Key {
 	return append([]Key{
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().
 			Doc("The data set. See the list of data sets below."),
-		String(&d.Path, "path", "").Operational().
+		String(&d.Path, "path", "").Path().Operational().
 			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. If the folder or archive contains `train/` and either `val/` or `test/`, these are the training and evaluation parts; otherwise `val_fraction` splits the samples. `webdataset` (required): shards, given as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `text` (required): a token file, a pattern such as `shards/train-*.bin`, or a folder with files named `*train*.bin` and `*val*.bin`. `synthetic_image`, `synthetic_text`: empty."),
 		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
 			Doc("Synthetic data set to use if the download of `dataset` fails. The run then warns at its start and in every summary. Empty: a failed download is an error (exit 3). A missing path and damaged data are always errors."),
@@ -51,7 +51,7 @@ func (d *Data) Keys() []Key {
 			Doc("Maximum number of epochs on the `fallback` data. The learning rate schedule ends there too. 0: `train.epochs`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().OverriddenBy("data.path").
 			Doc("`auto`: download a missing data set, check its SHA-256 and keep it. `never`: a missing data set is an error."),
-		String(&d.CacheDir, "cache_dir", "").Operational().
+		String(&d.CacheDir, "cache_dir", "").Path().Operational().
 			Doc("Folder for downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
 			Doc("Fraction of the samples to hold out for evaluation if the data set has no evaluation part."),

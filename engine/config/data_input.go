@@ -15,9 +15,9 @@ type DataInput struct {
 // Keys returns these keys.
 func (d *DataInput) Keys() []Key {
 	return []Key{
-		String(&d.ValPath, "val_path", "").Operational().
+		String(&d.ValPath, "val_path", "").Path().Operational().
 			Doc("`webdataset`: the evaluation shards, written in the same ways as `path`. Empty: shards with matching names (`val-*.tar`, `val/`); without such shards, `val_fraction` of the samples. `labelled_text`: the evaluation file. Empty: `val_fraction` of the samples."),
-		String(&d.ClassNames, "class_names", "").Operational().
+		String(&d.ClassNames, "class_names", "").Path().Operational().
 			Doc("File with one class name per line. The file can be `synset_words.txt` or `LOC_synset_mapping.txt` (lines such as `n01440764 tench, …`, class folder first), or a plain list in the order of the numeric labels. Empty: the program uses such a file next to the data; without one, class names are folder names or numbers."),
 		Int(&d.MaxClasses, "max_classes", 0).Unit("classes").Learnt().
 			Doc("Number of classes to use in training and evaluation, in the order of the data set. 0: all."),

@@ -17,6 +17,8 @@ type Key struct {
 	varies string                   // documentation of a default that depends on another key; set by Catalog.tables
 	enum   []string                 // allowed values of a string key; empty: any value
 	meant  func(text string) string // set by Meant
+	place  place                    // check of a text that names a place; nil: none
+	isPath bool                     // set by Path
 	min    float64                  // bounds of a number, or of each element of a list
 	max    float64
 	above  bool // min is excluded

@@ -8,7 +8,7 @@ type Lab struct {
 // Keys implements [Options].
 func (l *Lab) Keys() []Key {
 	return each(Key.Operational, []Key{
-		String(&l.Weather, "weather", "").
+		String(&l.Weather, "weather", "").Path().
 			Doc("File with a scenario of changes during training: slower ranks, noisy neighbours, slow links (docs/lab.md). Every rank reads the file, and all copies must be equal. Empty: no changes."),
 	})
 }

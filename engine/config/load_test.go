@@ -235,6 +235,9 @@ func randomize(k Key, random *rand.Rand) {
 		if len(k.enum) > 0 {
 			*field = k.enum[random.IntN(len(k.enum))]
 		}
+		if k.place != nil && k.place(*field) != nil {
+			*field = "localhost.example"
+		}
 	case *bool:
 		*field = random.IntN(2) == 0
 	case *int:

@@ -16,7 +16,7 @@ func (m *Metrics) Keys() []Key {
 			Doc("Address on which the run serves `/metrics` for Prometheus, such as `127.0.0.1:9464`. Port 0: any free port, which the log names. To admit other machines, set an address of this machine or `0.0.0.0`, and a token. Empty: no metrics."),
 		Choice(&m.Ranks, "ranks", "first", "first", "all").Only(on).
 			Doc("`first`: rank 0 serves the metrics of all ranks. `all`: each rank serves its own metrics, on the port of `address` plus its local rank."),
-		String(&m.TokenFile, "token_file", "").Only(on).
+		String(&m.TokenFile, "token_file", "").Path().Only(on).
 			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only its owner may have access to it. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
 		Bool(&m.Insecure, "insecure", false).Only(on).
 			Doc("Lets other machines read the metrics without a token. Every start logs a warning."),

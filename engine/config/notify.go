@@ -20,7 +20,7 @@ func (n *Notify) Keys() []Key {
 			Doc("Program to start for each event, with its arguments. It gets the event as JSON on standard input. No shell interprets the command."),
 		String(&n.Webhook, "webhook", "").
 			Doc("Address that receives each event as JSON with POST. If the address contains a secret, use `webhook_file`, because logs and checkpoints contain the settings."),
-		String(&n.WebhookFile, "webhook_file", "").OverriddenBy("notify.webhook").
+		String(&n.WebhookFile, "webhook_file", "").Path().OverriddenBy("notify.webhook").
 			Doc("File with the address of the webhook. Only its owner may have access to it. Empty: the environment variable `HETERO_NOTIFY_WEBHOOK_SECRET`."),
 		Strings(&n.Events, "events", NotifyEvents...).
 			Doc("Events to report: `finished`; `failed`, an end with an error; `straggler`, a rank became slower than usual for its device; `diverged`, the loss is not finite (exit code 4); `stalled`, no progress for `stalled_seconds`."),

@@ -37,7 +37,7 @@ func (p *Parallel) Keys() []Key {
 			Doc("true: ranks send each bucket during the backward pass. false: they send all buckets after the pass."),
 		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").Learnt().
 			Doc("Number format of gradients between ranks. `auto`: f32, so a run with several ranks gives the same result as a run with one rank, up to rounding. `bf16`: ranks send half the bytes; sums are computed in f32 and rounded once, and all ranks get the same bits."),
-		String(&p.MasterAddr, "master_addr", "127.0.0.1").Operational().
+		String(&p.MasterAddr, "master_addr", "127.0.0.1").Host("parallel.master_port").Operational().
 			Doc("Host name or address of rank 0, for rank discovery."),
 		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).Operational().
 			Doc("TCP port of rank 0, for rank discovery."),
@@ -47,7 +47,7 @@ func (p *Parallel) Keys() []Key {
 			Doc("Time that ranks wait for each other at the start."),
 		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().
 			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network, for comparison."),
-		String(&p.TokenFile, "token_file", "").Operational().
+		String(&p.TokenFile, "token_file", "").Path().Operational().
 			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it. Empty: the environment variable `HETERO_TOKEN`."),
 		Bool(&p.Insecure, "insecure", false).Operational().
 			Doc("Accepts ranks of other machines without a secret. Every start logs a warning."),

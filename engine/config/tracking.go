@@ -12,7 +12,7 @@ type Tracking struct {
 func (t *Tracking) Keys() []Key {
 	on := IsNot("tracking.mlflow", "")
 	return each(Key.Operational, []Key{
-		String(&t.MLflow, "mlflow", "").
+		String(&t.MLflow, "mlflow", "").PathOrServer("http://127.0.0.1:5000").
 			Doc("Address of an MLflow server, such as `http://127.0.0.1:5000`, or a folder in the format of MLflow's file store. Rank 0 sends parameters, metrics, tags and files of the run. Empty: none."),
 		String(&t.Experiment, "experiment", "hetero-train").Only(on).
 			Doc("Name of the experiment in MLflow."),

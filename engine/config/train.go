@@ -69,7 +69,7 @@ func (t *Train) Keys() []Key {
 			Doc("Metric of early stopping. Images: `top1`, `top5` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1` or `loss`."),
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
-		String(&t.Resume, "resume", "auto").Operational().
+		String(&t.Resume, "resume", "auto").Path().Operational().
 			Doc("`auto`: resume from the newest valid checkpoint of the run; without a checkpoint, start the run. `none`: rename the folder of the old run and start again. Other values: the folder of the checkpoint to resume from."),
 	}
 }

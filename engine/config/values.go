@@ -46,8 +46,7 @@ func (k Key) values(table string) Values {
 	case *bool:
 		v.Allowed = []string{"true", "false"}
 	case *string:
-		v.Path = len(k.enum) == 0 && (k.name == "path" || k.name == "init_from" || k.name == "weather" || strings.HasSuffix(k.name, "_dir") ||
-			strings.HasSuffix(k.name, "_file") || strings.HasSuffix(k.name, "_profiles"))
+		v.Path = k.isPath
 	}
 	return v
 }

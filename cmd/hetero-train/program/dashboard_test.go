@@ -123,7 +123,7 @@ func TestDashboardRefusesBadInput(t *testing.T) {
 		{[]string{"--input-dir", dir, "--port", fmt.Sprint(used.Addr().(*net.TCPAddr).Port)}, nil, "address already in use"},
 		{[]string{"--input-dir", dir, "--server.port", "70000"}, nil, "dashboard.port"},
 		{[]string{"--input-dir", dir, "--refresh", "31"}, nil, "dashboard.refresh_seconds"},
-		{[]string{"--input-dir", dir, "--address", "not an address"}, nil, "set another --address"},
+		{[]string{"--input-dir", dir, "--address", "not an address"}, nil, "is not a host"},
 		{[]string{"--input-dir", dir, "--token-file", readable}, nil, "want 0600"},
 		{[]string{"--input-dir", dir}, []string{"HETERO_DASHBOARD_TOKEN=short"}, "want at least 16"},
 		{[]string{"--input-dir", dir, "run"}, nil, "takes no arguments"},

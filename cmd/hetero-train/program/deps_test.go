@@ -188,7 +188,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/analyze", imports("engine/task", "engine/experiment", "profiler/analysis",
 		"profiler/analysis/figures", "profiler/runtime", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit",
 		"cmd/hetero-train/internal/observe", "cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/show")},
-	{"cmd/hetero-train/internal/command/tracking", imports("profiler/mlflow", "cmd/hetero-train/internal/cli",
+	{"cmd/hetero-train/internal/command/tracking", imports("engine/config", "profiler/mlflow", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs")},
 	{"cmd/hetero-train/internal/command/train", imports("cuda", "engine/cluster/discovery", "engine/config", "nccl",
 		"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit",

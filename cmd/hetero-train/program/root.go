@@ -82,6 +82,9 @@ func newRoot(a *cli.App) *cobra.Command {
 					return err
 				}
 			}
+			if err := cli.CheckPaths(cmd); err != nil {
+				return err
+			}
 			a.Started = true
 			for _, w := range a.Env.UnknownVariables() {
 				a.WarnOf(w)

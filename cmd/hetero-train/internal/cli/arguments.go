@@ -102,6 +102,20 @@ func (a *App) RefuseConfig(cmd *cobra.Command, why string) error {
 	return exit.Usagef("%s: %s cannot be used with this command: %s", cmd.CommandPath(), strings.Join(given, ", "), why)
 }
 
+// CheckPaths returns an error if the value of a flag that names a file or folder is a URL or begins with ~. A shell
+// does not replace ~ in --flag=~/folder.
+func CheckPaths(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		kind, _ := pflag.UnquoteUsage(f)
+		if kind = strings.ToLower(kind); err == nil && (kind == "folder" || kind == "file" || kind == "path") {
+			if fault := config.CheckPath(f.Value.String()); fault != nil {
+				err = exit.Usagef("--%s: %w", f.Name, fault)
+			}
+		}
+	})
+	return err
+}
+
 // HideRefused hides the flags -c and --set from the help of a command that reads no configuration.
 func HideRefused(cmd *cobra.Command) {
 	if Unconfigured(cmd) == "" {

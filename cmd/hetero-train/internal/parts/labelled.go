@@ -56,7 +56,7 @@ func (s *labelledText) Keys() []config.Key {
 			Doc("Column or field that contains the second text of a pair. Empty: single texts."),
 		config.String(&s.Label, "label_column", "label").Learnt().
 			Doc("Column or field that contains the class."),
-		config.String(&s.VocabFile, "vocab_file", "").Operational().
+		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary: the `vocab.txt` of the BERT model. Required."),
 		config.Bool(&s.Cased, "cased", false).Learnt().
 			Doc("Keeps capital letters and accents, as the vocabulary of a cased model needs."),

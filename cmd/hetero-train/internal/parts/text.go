@@ -113,7 +113,7 @@ func (s *textFiles) Keys() []config.Key {
 		sequenceLength(&s.Length),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
 			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
-		config.String(&s.VocabFile, "vocab_file", "").Operational().
+		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
 		maskFraction(&s.MaskFraction),
 		groupByLength(&s.Group),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
@@ -50,7 +51,11 @@ func newSync(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&logDir, "log-dir", "", "`folder` of the logs, if the logs of the run were moved")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if target != "" {
-			if err := mlflow.CheckTarget(target); err != nil {
+			err := config.CheckPathOrServer(target, "http://127.0.0.1:5000")
+			if err == nil {
+				err = mlflow.CheckTarget(target)
+			}
+			if err != nil {
 				return exit.Usagef("--mlflow: %w", err)
 			}
 		}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+)
+
+// place is the meaning of a text key that names a place.
+type place func(text string) error
+
+// Path marks a key whose value is the path of a file or folder.
+func (k Key) Path() Key { k.place, k.isPath = CheckPath, true; return k }
+
+// PathOrServer marks a key whose value is a folder or the URL of a server. example is the URL of a usual server.
+func (k Key) PathOrServer(example string) Key {
+	k.place = func(text string) error { return CheckPathOrServer(text, example) }
+	return k
+}
+
+// Host marks a key whose value is a host name or an IP address. portKey is the full name of the key with the port.
+func (k Key) Host(portKey string) Key {
+	k.place = func(text string) error { return checkHost(text, portKey) }
+	return k
+}
+
+// CheckPath returns an error if text is a URL, or begins with ~, which only a shell expands. Such a text would name a
+// folder "s3:" or "~" in the working folder. Several paths may be joined by "::".
+func CheckPath(text string) error {
+	for part := range strings.SplitSeq(text, "::") {
+		scheme, rest, isURL := strings.Cut(part, "://")
+		switch {
+		case isURL && scheme == "file":
+			return fmt.Errorf("a path cannot be a URL (got %s, want %s)", quote(part), quote(rest))
+		case isURL && scheme != "":
+			return fmt.Errorf("a path cannot be a URL (got %s, want a path on this machine: mount the storage, or copy the files)", quote(part))
+		case strings.HasPrefix(part, "~"):
+			return fmt.Errorf("only a shell replaces ~ (got %s, want the full path, or %s for a folder of this name)", quote(part), quote("./"+part))
+		}
+	}
+	return nil
+}
+
+// hostAndPort matches a host with a port and no scheme: localhost:5000, [::1]:5000, host.example:80/path.
+var hostAndPort = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}(/.*)?$`)
+
+// CheckPathOrServer returns an error if text is neither a path nor a URL with scheme http or https. It refuses an
+// address without a scheme, because the address could also be the name of a folder.
+func CheckPathOrServer(text, example string) error {
+	scheme, _, isURL := strings.Cut(text, "://")
+	switch bare := strings.Trim(text, "[]"); {
+	case isURL && (scheme == "http" || scheme == "https"):
+		return nil
+	case isURL:
+		return fmt.Errorf("got %s, want the address of a server such as %s, or a folder", quote(shorten(text)), example)
+	case hostAndPort.MatchString(text) || text == "localhost" || net.ParseIP(bare) != nil:
+		return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)", quote(text), quote("http://"+text), quote("./"+text))
+	}
+	return CheckPath(text)
+}
+
+func checkHost(text, portKey string) error {
+	host := text
+	if _, rest, isURL := strings.Cut(text, "://"); isURL {
+		host = strings.TrimRight(rest, "/")
+	}
+	name, port, err := net.SplitHostPort(host)
+	switch {
+	case err == nil && port != "":
+		return fmt.Errorf("contains a port (got %s, want %s here and %s in %s)", quote(text), quote(name), port, portKey)
+	case host != text:
+		return fmt.Errorf("is a URL (got %s, want %s)", quote(text), quote(host))
+	case strings.ContainsAny(text, "/ "):
+		return fmt.Errorf("is not a host (got %s, want a host name or an IP address)", quote(text))
+	}
+	return nil
+}
