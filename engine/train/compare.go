@@ -44,7 +44,7 @@ func (r *run) compare(ctx context.Context, copying bool) error {
 	}
 	c.ended, c.took = time.Now(), time.Since(begun)
 	r.compared, r.lineage.Step = c, r.step
-	return nil
+	return r.compareData(ctx, false)
 }
 
 // copies reports whether this rank writes checkpoints in the background.

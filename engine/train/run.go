@@ -290,7 +290,6 @@ func (r *run) compareData(ctx context.Context, whole bool) error {
 	if r.CompareData == nil {
 		return nil
 	}
-	defer r.pause()()
 	if err := r.CompareData(ctx, whole); err != nil {
 		return fmt.Errorf("step %d: %w", r.step, err)
 	}
@@ -344,9 +343,6 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.changed = false
 	if r.asked.compare {
 		if err := r.compare(whole, false); err != nil {
-			return false, err
-		}
-		if err := r.compareData(whole, false); err != nil {
 			return false, err
 		}
 	}

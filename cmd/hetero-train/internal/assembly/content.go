@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/content"
 )
@@ -53,7 +55,13 @@ func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	if r.ledger == nil {
 		return nil
 	}
-	return r.ledger.Compare
+	return func(ctx context.Context, whole bool) error {
+		err := r.ledger.Compare(ctx, whole)
+		if errors.As(err, new(*rendezvous.LostError)) {
+			return nil // the next exchange of gradients reports the lost rank, and rank 0 then saves the last complete step
+		}
+		return err
+	}
 }
 
 // placeOf identifies the files that a rank reads: by the machine, the file system and the folder of the process, the
