@@ -20,6 +20,7 @@
 //	  configs/version.txt    the program version that wrote the settings
 //	  logs/train.log         log of all processes of the run; each process appends
 //	  checkpoints/           see package checkpoint
+//	  .start                 the process that began to train last; see Start
 //	  results/result.json    see Result; replaced atomically
 //
 // # How a run begins

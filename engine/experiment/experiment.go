@@ -75,6 +75,8 @@ type Run struct {
 	own     bool // Checkpoint belongs to this run
 	moves   bool // Begin moves the old run
 	begun   bool
+	start   string // ID of the Start of this process; "" before Begin
+	ended   bool   // this process has written its result
 	logDir  string
 	root    *os.Root // nil while the folder does not exist
 	lock    *os.File
@@ -144,7 +146,7 @@ func (r *Run) take(output *os.Root) (err error) {
 }
 
 // Begin prepares the folder of the run for training. It moves the old run if Open decided so, and creates missing
-// subfolders. If Begin fails, the old run remains complete, under its old name or under MovedTo.
+// subfolders, and from then on the folder states that this process trains the run. If Begin fails, the old run remains complete, under its old name or under MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
 	for _, dir := range []string{o.LogDir, o.OutputDir} { // find unusable folders before anything is moved
@@ -171,7 +173,10 @@ func (r *Run) Begin() error {
 		}
 	}
 	r.begun = true
-	return r.makeFolders()
+	if err := r.makeFolders(); err != nil {
+		return err
+	}
+	return r.writeStart()
 }
 
 // takeNew creates and locks a folder that did not exist during Open.

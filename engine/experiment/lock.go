@@ -67,7 +67,7 @@ func isStill(output *os.Root, name string, lock *os.File) bool {
 
 // self returns the identity of this process.
 func self(host string) Holder {
-	h := Holder{PID: os.Getpid(), Host: host, Since: time.Now().Truncate(time.Second)}
+	h := Holder{PID: os.Getpid(), Host: host, Since: time.Now().Round(0)}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		h.Boot = strings.TrimSpace(string(boot))
 	}

@@ -159,7 +159,7 @@ func holdsFiles(root *os.Root, name string) (bool, error) {
 	}
 	for _, entry := range entries {
 		switch {
-		case entry.Name() == lockFile:
+		case entry.Name() == lockFile, entry.Name() == startFile, entry.Name() == startFile+temporarySuffix:
 		case !entry.IsDir():
 			return true, nil
 		default:

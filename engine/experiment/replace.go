@@ -54,8 +54,11 @@ func (r *Run) replace(name string, text []byte) error {
 	return folderError("write", filepath.Join(r.Dir, name), err)
 }
 
+// temporarySuffix ends the name of a file that replaces another one when it is complete.
+const temporarySuffix = ".tmp"
+
 func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err error) {
-	temporary := name + ".tmp"
+	temporary := name + temporarySuffix
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, removeIfThere(root, temporary))

@@ -30,7 +30,8 @@ type Result struct {
 	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
 	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
 
-	Program      string    `json:"program"` // version of the program
+	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" in results of earlier versions
+	Program      string    `json:"program"`         // version of the program
 	Model        string    `json:"model"`
 	Dataset      string    `json:"dataset"` // data set that was used, also after a fallback
 	Device       string    `json:"device"`
@@ -47,6 +48,9 @@ type Result struct {
 	Notes        []string  `json:"notes"`      // remarks about the figures, for example about a fallback
 
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
+
+	// Superseded means that a later process began to train the run and has not written its result. Only ReadResult sets it.
+	Superseded bool `json:"-"`
 }
 
 // Number is a float64 that is null in JSON if it is NaN or infinite.
@@ -74,13 +78,19 @@ func (r *Run) WriteResult(result Result) error {
 	if result.Notes == nil {
 		result.Notes = []string{}
 	}
+	result.Start = r.start
 	path := filepath.Join(resultsFolder, resultFile)
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return folderError("write", filepath.Join(r.Dir, path), err)
 	}
-	return r.replace(path, append(text, '\n'))
+	err = r.replace(path, append(text, '\n'))
+	r.ended = err == nil
+	return err
 }
+
+// Owes reports whether this process began to train and has not written a result. Without one, the run counts as crashed.
+func (r *Run) Owes() bool { return r.start != "" && !r.ended }
 
 // WriteTable writes results/results.md, the result as Markdown.
 func (r *Run) WriteTable(markdown string) error {
@@ -98,6 +108,9 @@ func ReadResult(dir string) (Result, error) {
 	result, err := readResult(root, dir)
 	if err != nil {
 		return Result{}, fmt.Errorf("read the result of %s: %w", dir, err)
+	}
+	if start, err := ReadStart(root); err == nil {
+		result.Superseded = start.ID != result.Start
 	}
 	return result, nil
 }

@@ -109,6 +109,9 @@ func Load(dir string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if run.Result.Superseded {
+		return nil, fmt.Errorf("not finished: its result is of an earlier process, which ended after step %d", run.Result.Steps)
+	}
 	if run.Result.Exit != 0 {
 		return nil, fmt.Errorf("ended with exit code %d: %s", run.Result.Exit, run.Result.Error)
 	}

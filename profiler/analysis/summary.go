@@ -270,8 +270,8 @@ func LogDir(dir string) string {
 	return filepath.Join(dir, "logs")
 }
 
-// addResult sets the status of the run. If there are records after the result was written, the result belongs to an
-// earlier process.
+// addResult sets the status of the run. If a later process began, or there are records after the result was written, the
+// result belongs to an earlier process.
 func (s *Summary) addResult(dir string) error {
 	s.Status = "killed_or_running"
 	r, err := experiment.ReadResult(dir)
@@ -283,7 +283,7 @@ func (s *Summary) addResult(dir string) error {
 	}
 	s.Program, s.Model, s.Dataset, s.Device, s.Precision = r.Program, r.Model, r.Dataset, r.Device, r.Precision
 	s.BestEval, s.BestEvalMetric, s.BestEvalStep = r.BestEval, r.BestEvalMetric, r.BestEvalStep
-	if r.Steps < s.Steps {
+	if r.Steps < s.Steps || r.Superseded {
 		return nil
 	}
 	s.FinalTrainLoss = r.FinalTrainLoss

@@ -5,10 +5,13 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -27,6 +30,8 @@ const (
 	balanceFile    = "balance.jsonl"
 	curvesFile     = "curves.csv"
 	metricsOfRank0 = "rank_0_metrics.json"
+
+	checkpointsFolder = "checkpoints"
 )
 
 // Limits of files that are read completely.
@@ -36,6 +41,8 @@ const (
 	mostResult   = 1 << 20
 	mostProfiles = 8 << 20 // the profile of a thousand ranks has about 2 MB
 	mostCurves   = 4 << 20
+	mostReason   = 64 << 10
+	mostNames    = 4096 // entries of the folder of checkpoints
 )
 
 // Settings contains the settings that programs show.
@@ -117,6 +124,33 @@ func readResult(root *os.Root) (*experiment.Result, error) {
 		return nil, errDamaged
 	}
 	return r, nil
+}
+
+// quarantined returns a note for each folder of checkpoints that the run quarantined, with the reason.
+func quarantined(root *os.Root) (notes []string) {
+	if info, err := root.Stat(checkpointsFolder); err != nil || !info.IsDir() {
+		return nil
+	}
+	dir, err := root.Open(checkpointsFolder)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close() // read only
+	names, err := dir.Readdirnames(mostNames)
+	if err != nil {
+		return nil // an empty folder
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !strings.HasPrefix(name, "quarantined-") {
+			continue
+		}
+		path := checkpointsFolder + "/" + name
+		if reason, err := regular.ReadIn(root, path+"/reason.txt", mostReason); err == nil {
+			notes = append(notes, fmt.Sprintf("checkpoints that may be wrong are in %s: %s", path, strings.TrimSpace(string(reason))))
+		}
+	}
+	return notes
 }
 
 // readLast finds the last line that decode accepts. It searches the last bytesBack bytes of the file.

@@ -512,6 +512,7 @@ func (r *Run) precision() string {
 func (r *Run) notes() []string {
 	_, start := r.happened.newestStart()
 	notes := append([]string{}, start.Notes...)
+	notes = append(notes, quarantined(r.root)...)
 	if r.evidence.ended() {
 		for _, note := range r.evidence.result.Notes {
 			if !slices.Contains(notes, note) {

@@ -77,6 +77,17 @@ func (f *fakeRun) steps(from, to int64) {
 	}
 }
 
+// fresh adds a record of the present time.
+func (f *fakeRun) fresh(step int64) {
+	f.t.Helper()
+	r := record(0, step)
+	r.Timestamp = time.Now()
+	f.writers[0].Append(&r)
+	if err := f.writers[0].Flush(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // open opens a run and reads all records.
 func open(t *testing.T, parent, name string) *Run {
 	t.Helper()
@@ -338,10 +349,14 @@ func TestStatesOfRuns(t *testing.T) {
 		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "No metrics found: the process ended before its first step"},
 		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "No metrics found: the run writes no metrics, because profile.enabled is false"},
 		{"elsewhere", 20, map[string]string{lockFile: lock("another-host", 1)}, Running, ""},
+		{"elsewhere-copied", 20, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"}, // recent files with old records
 		{"elsewhere-empty", 0, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
 	} {
 		f := newFakeRun(t, dir, c.name, 1)
 		f.steps(1, c.steps)
+		if c.name == "elsewhere" {
+			f.fresh(c.steps + 1)
+		}
 		for name, text := range c.files {
 			f.write(name, text)
 		}
@@ -356,7 +371,7 @@ func TestStatesOfRuns(t *testing.T) {
 	}
 	defer folder.Close()
 	list, err := folder.List()
-	if err != nil || len(list.Runs) != 10 {
+	if err != nil || len(list.Runs) != 11 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {

@@ -37,46 +37,72 @@ const (
 	recentMinimum = 2 * time.Minute
 )
 
+// exitUnsaved is the exit code of a process that SIGTERM ended and that saved nothing.
+const exitUnsaved = 143
+
 // evidence contains what the files of a run tell about its state.
 type evidence struct {
 	settings Settings
 	result   *experiment.Result
-	logsErr  error // error of opening the folder of logs
-	holder   experiment.Holder
-	held     *bool  // result of experiment.HeldBy
-	locked   bool   // the lock file exists
-	lacking  string // describes the ranks without records
+	logsErr  error             // error of opening the folder of logs
+	start    *experiment.Start // newest process that began to train; nil if unknown
+	holder   experiment.Holder // process that locked the folder last; any command may have locked it
+	held     *bool             // result of experiment.HeldBy
+	locked   bool              // the lock file exists
+	lacking  string            // describes the ranks without records
 
 	resultErr error // error of reading the result
 
 	steps    int64         // iteration of the newest record; 0 if there are no records
-	age      time.Duration // time since the newest record was written
+	age      time.Duration // time since the newest record, by the time of its file or by its own, whichever is longer
 	stepTime time.Duration
 }
 
-// judge determines the state.
+// judge determines the state. Only the process that trains writes the records of its start and of its result, so later
+// commands in the folder do not change the state.
 func (e evidence) judge() State {
 	switch {
-	case e.held != nil && *e.held:
+	case e.training():
 		return State{Running, e.whyEmpty()}
-	case e.held == nil && e.locked && !e.ended():
+	case e.ended():
+		return e.outcome()
+	case e.elsewhere():
 		patience := max(recentMinimum, recentSteps*e.stepTime)
 		if e.steps > 0 && e.age < patience {
 			return State{Running, ""}
 		}
-		return State{Unknown, fmt.Sprintf("process %d on %s has written nothing for %v; this machine cannot check whether the process still runs", e.holder.PID, e.holder.Host, e.age.Round(time.Second))}
-	case !e.ended() && e.steps == 0:
+		last := e.holder
+		if e.start != nil {
+			last = e.start.Holder
+		}
+		return State{Unknown, fmt.Sprintf("process %d on %s has written nothing for %v; this machine cannot check whether the process still runs", last.PID, last.Host, e.age.Round(time.Second))}
+	case e.steps == 0:
 		return State{Crashed, e.whyEmpty()}
-	case !e.ended():
-		return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; the same command resumes from the newest checkpoint; logs/train.log has its last messages", e.steps)}
 	}
-	return e.outcome()
+	return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; the same command resumes from the newest checkpoint; logs/train.log has its last messages", e.steps)}
 }
 
-// ended reports whether the result was written by the newest process. An earlier process of a resumed run may have
-// left an older result.
+// training reports whether the process that began last still holds the lock of the folder.
+func (e evidence) training() bool {
+	return e.held != nil && *e.held && (e.start == nil || e.start.Is(e.holder))
+}
+
+// elsewhere reports whether this machine cannot know if the process that began last still runs. If a later command has
+// locked the folder, the process has ended.
+func (e evidence) elsewhere() bool {
+	return e.locked && e.held == nil && (e.start == nil || e.start.Is(e.holder))
+}
+
+// ended reports whether the newest process has written the result. An earlier process of a resumed run may have left an
+// older result. An earlier version of the program recorded no start; its result is older if there are later records.
 func (e evidence) ended() bool {
-	return e.result != nil && e.result.Steps >= e.steps && !e.result.Ended.Before(e.holder.Since)
+	switch {
+	case e.result == nil:
+		return false
+	case e.start == nil:
+		return e.result.Steps >= e.steps
+	}
+	return e.result.Start == e.start.ID
 }
 
 // outcome determines the state of a run that has ended.
@@ -88,6 +114,8 @@ func (e evidence) outcome() State {
 		return State{Finished, r.GaveUp}
 	case r.Exit == 0:
 		return State{Finished, e.whyEmpty()}
+	case r.Exit == exitUnsaved:
+		return State{Stopped, "SIGTERM ended the run, and nothing was saved; the same command continues from the newest checkpoint, if there is one"}
 	case r.Exit == 75 || r.Exit == 130:
 		return State{Stopped, fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes", r.Steps)}
 	default:
@@ -151,6 +179,9 @@ func summarize(name string, root *os.Root) Summary {
 	if info, err := root.Stat("."); err == nil {
 		s.Updated = info.ModTime().UnixMilli()
 	}
+	if e.start != nil { // later commands change the time of the folder
+		s.Updated = e.start.Since.UnixMilli()
+	}
 	logs, err := openLogs(root, settings)
 	if err != nil {
 		e.logsErr = err
@@ -196,6 +227,9 @@ func cutFile(logs *os.Root, ranks int) string {
 func gather(root *os.Root, settings Settings) evidence {
 	e := evidence{settings: settings}
 	e.result, e.resultErr = readResult(root)
+	if start, err := experiment.ReadStart(root); err == nil {
+		e.start = &start
+	}
 	holder, held, err := experiment.HeldBy(root)
 	e.holder, e.held, e.locked = holder, held, err == nil
 	return e
@@ -220,6 +254,9 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 		return
 	}
 	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
+	if !r.Timestamp.IsZero() { // a copy of the folder has other times of files
+		s.Updated = r.Timestamp.UnixMilli()
+	}
 	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" { // rank 0 alone does not show the throughput of all ranks
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
@@ -232,4 +269,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 func (e *evidence) noteRecord(r *runtime.Record, modified int64) {
 	e.steps, e.stepTime = r.Iteration, r.Took()
 	e.age = time.Since(time.UnixMilli(modified))
+	if !r.Timestamp.IsZero() { // the files of a copied folder are recent, but their records are not
+		e.age = max(e.age, time.Since(r.Timestamp).Abs())
+	}
 }

@@ -41,6 +41,20 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 	return a.Folder.WriteResult(out)
 }
 
+// settleResult writes a result for a run that failed after it had begun and before its first step.
+func (tr *training) settleResult(err error) {
+	if err == nil || tr.Folder == nil || !tr.Folder.Owes() {
+		return
+	}
+	var result train.Result
+	if c := tr.Folder.Checkpoint; c != nil {
+		result.Steps, result.SamplesSeen, result.Best = c.State.Step, c.State.SamplesSeen, c.State.Best
+	}
+	if writeErr := writeResult(&tr.Run, result, err); writeErr != nil {
+		tr.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
+	}
+}
+
 // newest returns the path of the newest checkpoint of the run, or of the checkpoint from which the run resumed. It
 // returns "" if there is none.
 func newest(a *assembly.Run, r train.Result) string {

@@ -88,6 +88,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 				err = exit.With(s.Saved(), s) // whichever operation the signal interrupted
 			}
 			err = exit.Classify(ctx, err)
+			tr.settleResult(err)
 			tr.reportEnd(err)
 			return tr.tellLog(err)
 		}
@@ -99,6 +100,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	defer end(nil)
 	tr.balancing.EndBy(end)
 	err = exit.Classify(ctx, tr.train(ctx))
+	tr.settleResult(err)
 	tr.reportEnd(err)
 	if err != nil && !errors.As(err, new(exit.Stopped)) { // after a signal, all ranks stop together
 		tr.Team.Abort(err)
