@@ -123,16 +123,8 @@ func (e evidence) outcome() State {
 	}
 }
 
-// whyEmpty returns why a run has no records, or "" if it has records.
+// whyEmpty returns the reason why a run has no records, or "" if it has records.
 func (e evidence) whyEmpty() string {
-	if reason := e.missing(); reason != "" {
-		return "No metrics found: " + reason // the words that users search for
-	}
-	return ""
-}
-
-// missing returns the reason why a run has no records, or "" if it has records.
-func (e evidence) missing() string {
 	running := e.held != nil && *e.held
 	switch {
 	case e.steps > 0, e.lacking != "":
@@ -142,7 +134,7 @@ func (e evidence) missing() string {
 	case e.logsErr != nil && e.settings.Experiment.LogDir != "":
 		return fmt.Sprintf("the folder of logs (experiment.log_dir) cannot be read: %v", e.logsErr)
 	case running:
-		return "the run has started, and its first step is not complete yet; wait"
+		return "the run has started, and its first step is not complete"
 	case e.result == nil:
 		return "the process ended before its first step was complete; logs/train.log has the reason"
 	}

@@ -1,0 +1,91 @@
+"""The table of BENCHMARKS.md: its rows, and the check that they are not stale."""
+
+import re
+import subprocess
+
+from parts import PARTS
+
+PAGE = "BENCHMARKS.md"
+BEGIN, END = "<!-- headlines: scripts/headlines.sh writes these rows -->", "<!-- end of headlines -->"
+HEADER = "| Measurement | Ours | Peer | Ratio (spread) | Fraction of the peak | Part | Measured |\n|---|---|---|---|---|---|---|\n"
+CHANGED = "code changed since"
+ON = "Machine of the rows that name none: "
+ROW = re.compile(r"\|.*\| `(?P<part>\w+)` \| measured at (?P<commit>[0-9a-f]{7,40})(?P<rest>[^|]*)\|$")
+
+
+def git(*args):
+    return subprocess.run(["git", *args], capture_output=True, text=True)
+
+
+def code(paths):
+    """Pathspecs of the code in paths: without tests and pages."""
+    return [*paths, ":(exclude,glob)**/*_test.go", ":(exclude,glob)**/testdata/**", ":(exclude,glob)**/*.md", ":(exclude,glob)**/doc.go"]
+
+
+def line(row, name, result):
+    """A line of the table."""
+    ratio = "" if row["ratio"] is None else f"**{row['ratio']:.2f}** "
+    if row["low"] is not None:
+        ratio += f"({row['low']:,.2f} to {row['high']:,.2f})" if row["ratio"] is not None else f"({row['low']:,.0f} to {row['high']:,.0f})"
+    share = "" if row["share"] is None else f"{100 * row['share']:.0f} %"
+    quiet = ", **a trial of one round**" if result["trial"] else "" if result["quiet"] else f", **not quiet** (other processes: {result['load']:.2f} CPUs)"
+    cells = [row["what"], row["ours"], row["peer"], ratio, share, f"`{name}`", f"measured at {result['commit']}, {result['date']}{quiet}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def split(text):
+    """The text before the rows, the rows, the machine of the rows that name none, and the text behind them."""
+    head, begin, rest = text.partition(BEGIN + "\n")
+    body, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"headlines: {PAGE} has no lines {BEGIN!r} and {END!r}")
+    lines = body.splitlines()
+    rows = [text for text in lines if text.startswith("| ") and not text.startswith("| Measurement")]
+    machine = next((text.removeprefix(ON).removesuffix(".") for text in lines if text.startswith(ON)), "")
+    return head + begin, rows, machine, end + tail
+
+
+def faults(mark=False):
+    """What is wrong with the rows, one text each. mark: writes into stale rows that their code has changed."""
+    with open(PAGE) as f:
+        head, rows, machine, tail = split(f.read())
+    paths = {p.name: p.paths for p in PARTS}
+    out = []
+    for i, text in enumerate(rows):
+        found, what = ROW.match(text), text.split("|")[1].strip()
+        if not found or found["part"] not in paths:
+            out.append(f"{what}: the row names no part and no commit: want `PART` | measured at COMMIT")
+            continue
+        commit = found["commit"]
+        if git("merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
+            out.append(f"{what}: commit {commit} is not an ancestor of HEAD: measure again with scripts/headlines.sh --parts {found['part']} --write")
+        elif CHANGED not in found["rest"]:
+            changed = git("diff", "--name-only", commit, "--", *code(paths[found["part"]])).stdout.split()
+            if changed and mark:
+                rows[i] = text.replace(f"measured at {commit}", f"measured at {commit}, {CHANGED}", 1)
+            elif changed:
+                out.append(f"{what}: stale: {len(changed)} files changed since {commit}, such as {changed[0]}: run scripts/headlines.sh --mark, or measure part {found['part']} again")
+    if mark:
+        write(head, rows, machine, tail)
+    return out
+
+
+def write(head, rows, machine, tail):
+    about = f"{ON}{machine}.\n\n" if machine else ""
+    with open(PAGE, "w") as f:
+        f.write(head + "\n" + HEADER + "".join(text + "\n" for text in rows) + "\n" + about + tail)
+
+
+def replace(new, machine):
+    """Replaces the rows of the measured parts. new has the lines of each part, by name."""
+    with open(PAGE) as f:
+        head, rows, before, tail = split(f.read())
+    old = {}
+    for text in rows:
+        found = ROW.match(text)
+        old.setdefault(found["part"] if found else "", []).append(text)
+    ordered = [text for p in PARTS for text in new.get(p.name, old.get(p.name, []))]
+    kept = [name for name, of in old.items() if name not in new and any(", machine " not in text for text in of)]
+    if before and before.split(";")[0] != machine.split(";")[0] and kept:  # measured limits follow the semicolon
+        raise SystemExit(f"headlines: the rows of {', '.join(kept)} were measured on another machine ({before}): measure these parts, too")
+    write(head, ordered, machine, tail)
