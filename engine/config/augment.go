@@ -65,7 +65,7 @@ func (a *Augment) Keys() []Key {
 // mixedPairs returns a rule: with mixing in pairs, a micro-batch must have an even number of samples.
 func mixedPairs(key string, alpha func(*Augment) float64) rule {
 	return rule{key: key, with: []string{"data.batch_size", "train.grad_accumulation"}, check: func(c *Config) *Fault {
-		part := c.Data.BatchSize / c.Train.GradAccumulation
+		part := c.Data.BatchSize / c.Train.MicroBatches()
 		return unless(alpha(&c.Augment) == 0 || part%2 == 0, "samples are mixed in pairs",
 			fmt.Sprintf("micro-batches of %d samples", part), "data.batch_size / train.grad_accumulation even, or 0")
 	}}

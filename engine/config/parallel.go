@@ -32,7 +32,7 @@ func (p *Parallel) Keys() []Key {
 		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("Number of ranks of this machine that compute on the CPU although the machine has GPUs. They have the highest rank numbers. With `ranks = 0` they start in addition to one rank per GPU. Gradients then travel through host memory (`gloo`)."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).Operational().
-			Doc("Maximum size of a gradient bucket. The first and the last bucket are smaller. Ranks send buckets during the backward pass. 0: at the start, the program times some backward passes and some all-reduces, and chooses the sizes for which the last bucket finishes earliest. Results are bit-equal for all values."),
+			Doc("Maximum size of a gradient bucket. The first and the last bucket are smaller. Ranks send buckets during the backward pass. 0: at the start, the program times steps with several sizes, among them sizes fitted to the times of single gradients, and uses the fastest (docs/training.md). Results are bit-equal for all values."),
 		Bool(&p.Overlap, "overlap", true).Operational().
 			Doc("true: ranks send each bucket during the backward pass. false: they send all buckets after the pass."),
 		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").Learnt().

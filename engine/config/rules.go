@@ -67,8 +67,8 @@ var rules = []rule{
 			fmt.Sprintf("%d of parallel.ranks = %d", c.Parallel.CPURanks, c.Parallel.Ranks), `fewer than parallel.ranks, or device.kind = "cpu"`)
 	}},
 	{key: "train.grad_accumulation", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
-		return unless(c.Data.BatchSize%c.Train.GradAccumulation == 0, "does not divide the global batch",
-			fmt.Sprint(c.Train.GradAccumulation), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))
+		return unless(c.Data.BatchSize%c.Train.MicroBatches() == 0, "does not divide the global batch",
+			fmt.Sprint(c.Train.MicroBatches()), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))
 	}},
 	mixedPairs("augment.mixup", func(a *Augment) float64 { return a.Mixup }),
 	mixedPairs("augment.cutmix", func(a *Augment) float64 { return a.Cutmix }),
@@ -182,7 +182,7 @@ func fallback(c *Config) *Fault {
 }
 
 func ghostGroup(c *Config) *Fault {
-	group, micro := c.Model.GhostGroup, c.Data.BatchSize/c.Train.GradAccumulation
+	group, micro := c.Model.GhostGroup, c.Data.BatchSize/c.Train.MicroBatches()
 	if c.Model.BatchNorm != "ghost" {
 		return unless(group == 0, `only model.batch_norm = "ghost" uses this key`, fmt.Sprint(group), "0")
 	}

@@ -7,7 +7,7 @@ type Train struct {
 	MaxSeconds        float64
 	Precision         string // "auto", "f32", "bf16" or "fp16"
 	Recompute         string // auto, off or all: activation recomputation
-	GradAccumulation  int    // micro-batches per optimizer step
+	GradAccumulation  int    // micro-batches per optimizer step; 0: chosen at the start, see MicroBatches
 	EvalInterval      int    // epochs; 0: evaluation at the end only
 	LogInterval       int    // steps
 	NormsInterval     int    // steps; 0: never
@@ -19,6 +19,19 @@ type Train struct {
 	EarlyStopMetric   string // "top1", "top5" or "loss"
 	EarlyStopMinDelta float64
 	Resume            string // "auto", "none", or the path of a checkpoint
+
+	chosen int // number of micro-batches that SetMicroBatches set; 0: none yet
+}
+
+// MicroBatches returns the number of micro-batches of an optimizer step. If the program chooses it (GradAccumulation 0),
+// it is 1 until SetMicroBatches is called.
+func (t *Train) MicroBatches() int { return max(t.GradAccumulation, t.chosen, 1) }
+
+// SetMicroBatches sets the number of micro-batches that the program chose for GradAccumulation 0.
+func (t *Train) SetMicroBatches(n int) {
+	if t.GradAccumulation == 0 {
+		t.chosen = n
+	}
 }
 
 // Keys implements [Options].
@@ -32,8 +45,8 @@ func (t *Train) Keys() []Key {
 			Doc("Maximum time of the run. After this time, the run saves and ends. 0: no limit."),
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").Learnt().
 			Doc("Number format of activations and of the working copies of the weights. Master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device, so the formats of ranks can differ. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32. On a CPU with AVX512_BF16 or AMX, the program measures bf16 and f32 at its first start and uses the faster one (docs/training.md). Other values apply to all ranks. `fp16` needs a GPU."),
-		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).Learnt().
-			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`."),
+		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtMost(1 << 20).Learnt().
+			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`. 0: at the start, the program times steps with several numbers that fit in the memory, and chooses the fastest (docs/training.md). With BatchNorm, 0 means 1, because another number would change the result."),
 		Choice(&t.Recompute, "recompute", "auto", "auto", "off", "all").Operational().
 			Doc("Activation recomputation (activation checkpointing): the backward pass computes activations again instead of keeping them in memory. `auto`: only if the memory of the device is too small, and for as few layers as possible. `off`: never. `all`: for all layers but the last. The result is the same in every bit; each step takes up to a third longer."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").Operational().

@@ -67,6 +67,22 @@ func (o ReplicaOptions) Check() error {
 	return o.Freeze.Check(g)
 }
 
+// BatchStatistics returns the name of a value that the model computes over the samples of a micro-batch and keeps, such
+// as a running mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend on
+// Accumulation. It does not need a device.
+func (o ReplicaOptions) BatchStatistics() (string, error) {
+	g, err := o.graph(true, o.microBatch(), 0, 0)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range g.States {
+		if !s.Frozen {
+			return s.Name, nil
+		}
+	}
+	return "", nil
+}
+
 // Replica is one model on one device. During training, one goroutine that is locked to its OS thread uses it.
 type Replica struct {
 	opts   ReplicaOptions

@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // expectation is the ratio to the baseline that a policy should reach with four unequal workers.
@@ -13,70 +14,135 @@ type expectation struct {
 	below        bool // a lower ratio is better
 }
 
-// expectations are ratios to the baseline. They come from these values for the baseline, proportional and dynamic:
-// throughput 450, 600 and 650 samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85; load
-// imbalance 35, 18 and 12 %. Only ratios are used, because absolute values depend on the machine. The policy hybrid
-// has the expectations of dynamic.
-var expectations = []expectation{
-	{"proportional", "throughput", "throughput", 600. / 450, false},
-	{"dynamic", "throughput", "throughput", 650. / 450, false},
-	{"hybrid", "throughput", "throughput", 650. / 450, false},
-	{"proportional", "GPU utilization", "utilization", 80. / 65, false},
-	{"dynamic", "GPU utilization", "utilization", 85. / 65, false},
-	{"hybrid", "GPU utilization", "utilization", 85. / 65, false},
-	{"proportional", "scaling efficiency", "efficiency", 0.78 / 0.65, false},
-	{"dynamic", "scaling efficiency", "efficiency", 0.85 / 0.65, false},
-	{"hybrid", "scaling efficiency", "efficiency", 0.85 / 0.65, false},
-	{"proportional", "load imbalance", "imbalance", 18. / 35, true},
-	{"dynamic", "load imbalance", "imbalance", 12. / 35, true},
-	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
+// expectations are ratios to the baseline. Only ratios are used, because absolute values depend on the machine.
+var expectations = ratiosOf(expected)
+
+// ratiosOf returns the ratios of the expected values of all policies to those of the baseline.
+func ratiosOf(values map[string]expectedValues) (list []expectation) {
+	base := values[baseline]
+	for _, figure := range []struct {
+		what, key string
+		of        func(e expectedValues) float64
+		below     bool
+	}{
+		{"throughput", "throughput", func(e expectedValues) float64 { return e.throughput }, false},
+		{"GPU utilization", "utilization", func(e expectedValues) float64 { return e.utilization }, false},
+		{"scaling efficiency", "efficiency", func(e expectedValues) float64 { return e.efficiency }, false},
+		{"load imbalance", "imbalance", func(e expectedValues) float64 { return e.imbalance }, true},
+	} {
+		for _, policy := range []string{"proportional", "dynamic", "hybrid"} {
+			list = append(list, expectation{policy, figure.what, figure.key, figure.of(values[policy]) / figure.of(base), figure.below})
+		}
+	}
+	return list
 }
 
-// expectedRanges contains the values that a policy should reach with four unequal workers, as text.
-type expectedRanges struct{ throughput, utilization, efficiency, imbalance, straggler string }
+// expectedValues contains the values that a policy should reach with four unequal workers: one value of each figure, and
+// its range as text.
+type expectedValues struct {
+	throughput  float64 // samples/s on one reference machine; only its ratio to the baseline counts elsewhere
+	utilization float64 // %
+	efficiency  float64
+	imbalance   float64 // %
+	straggler   string
 
-// rangesOf contains the expected ranges of each policy. The policy hybrid has the ranges of dynamic. Absolute
-// throughput depends on the machine, so only its ratio to the baseline is relevant.
-var rangesOf = map[string]expectedRanges{
-	"none":         {"1.00x (450)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
-	"proportional": {"1.33x (600)", "75–85 %", "0.75–0.85", "15–20 %", "medium"},
-	"dynamic":      {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
-	"hybrid":       {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
+	utilizationRange, efficiencyRange, imbalanceRange string
 }
 
-// fiveFigures returns the table of the five main metrics. It has one row for each metric and policy, with the
-// measured value and the expected range.
+// expected contains the expected values of each policy. The policy hybrid has those of dynamic.
+var expected = map[string]expectedValues{
+	"none":         {450, 65, 0.65, 35, "high", "60–70", "0.60–0.70", "30–40"},
+	"proportional": {600, 80, 0.78, 18, "medium", "75–85", "0.75–0.85", "15–20"},
+	"dynamic":      {650, 85, 0.85, 12, "low", "80–90", "0.80–0.90", "10–15"},
+	"hybrid":       {650, 85, 0.85, 12, "low", "80–90", "0.80–0.90", "10–15"},
+}
+
+// fiveFigures returns the table of the five main metrics. It has one row for each metric. Each policy has the measured
+// value with its ratio to the baseline, and the expected value with its range and ratio.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
 	for _, p := range c.Policies {
-		if _, ok := rangesOf[p.Policy]; ok {
+		if _, ok := expected[p.Policy]; ok {
 			known = append(known, p)
 			columns = append(columns, p.Policy, "expected")
 		}
 	}
+	base := expected[baseline]
+	ratio := func(p *PolicyResult, key string) string {
+		if p.Policy == baseline {
+			return ", 1.00x"
+		}
+		if r := p.Ratios[key]; r.Known() {
+			return fmt.Sprintf(", %.2fx", r.Value)
+		}
+		return ""
+	}
 	for _, figure := range []struct {
 		name     string
 		measured func(p *PolicyResult) string
-		expected func(f expectedRanges) string
+		expected func(e expectedValues) string
 	}{
 		{"throughput", func(p *PolicyResult) string {
-			return value(p.Throughput.Value, 1, "%.0f", " samples/s, ") + value(p.Speedup.Value, 1, "%.2f", "x")
-		}, func(f expectedRanges) string { return f.throughput }},
-		{"average utilization", func(p *PolicyResult) string { return value(p.Utilization.Value, 1, "%.0f", " %") }, func(f expectedRanges) string { return f.utilization }},
-		{"scaling efficiency", func(p *PolicyResult) string { return value(p.Efficiency.Value, 1, "%.2f", "") }, func(f expectedRanges) string { return f.efficiency }},
-		{"load imbalance", func(p *PolicyResult) string { return value(p.Imbalance.Value, 100, "%.1f", " %") }, func(f expectedRanges) string { return f.imbalance }},
+			return value(p.Throughput.Value, 1, "%.0f", " samples/s") + ratio(p, "throughput")
+		}, func(e expectedValues) string {
+			return fmt.Sprintf("%.0f samples/s, %.2fx", e.throughput, e.throughput/base.throughput)
+		}},
+		{"average utilization", func(p *PolicyResult) string {
+			return value(p.Utilization.Value, 1, "%.0f", " %") + ratio(p, "utilization")
+		}, func(e expectedValues) string {
+			return fmt.Sprintf("%.0f %% (%s), %.2fx", e.utilization, e.utilizationRange, e.utilization/base.utilization)
+		}},
+		{"scaling efficiency", func(p *PolicyResult) string {
+			if !p.Efficiency.Known() {
+				return noValue
+			}
+			return value(p.Efficiency.Value, 1, "%.2f", "") + ratio(p, "efficiency")
+		}, func(e expectedValues) string {
+			return fmt.Sprintf("%.2f (%s), %.2fx", e.efficiency, e.efficiencyRange, e.efficiency/base.efficiency)
+		}},
+		{"load imbalance", func(p *PolicyResult) string {
+			return value(p.Imbalance.Value, 100, "%.1f", " %") + ratio(p, "imbalance")
+		}, func(e expectedValues) string {
+			return fmt.Sprintf("%.0f %% (%s), %.2fx", e.imbalance, e.imbalanceRange, e.imbalance/base.imbalance)
+		}},
 		{"straggler impact", func(p *PolicyResult) string {
 			return fmt.Sprintf("%s (%s)", stragglerImpact(p.Waiting), value(p.Waiting.Value, 100, "%.1f", " % waiting"))
-		}, func(f expectedRanges) string { return f.straggler }},
+		}, func(e expectedValues) string { return e.straggler }},
 	} {
 		row := []string{figure.name}
 		for _, p := range known {
-			row = append(row, figure.measured(p), figure.expected(rangesOf[p.Policy]))
+			row = append(row, figure.measured(p), figure.expected(expected[p.Policy]))
 		}
 		rows = append(rows, row)
 	}
 	return columns, rows
+}
+
+// FiveFigures returns the tables of the five main metrics of all comparisons with four unequal ranks, as Markdown with
+// one line about each comparison. It returns "" if there is no such comparison.
+func (s *Study) FiveFigures() string {
+	var b strings.Builder
+	for _, c := range s.Comparisons {
+		if !c.expects() {
+			continue
+		}
+		runs := 0
+		for _, p := range c.Policies {
+			runs = max(runs, len(p.Runs))
+		}
+		fmt.Fprintf(&b, "%s on %s, scenario %s, global batch %d, at most %d runs of each policy%s.\n", c.Model, c.Dataset, c.Scenario, c.BatchSize, runs, onMachine(c.Machine))
+		fmt.Fprintf(&b, "A figure followed by `x` is the ratio to policy `none`; the largest possible ratio of throughput is %.2f.\n\n", c.possible())
+		b.WriteString(markdown(c.fiveFigures()) + "\n")
+	}
+	return b.String()
+}
+
+func onMachine(name string) string {
+	if name == "" {
+		return ""
+	}
+	return ", on " + name
 }
 
 // expects reports whether the expectations apply, which requires four unequal ranks.

@@ -95,7 +95,7 @@ func (s *Study) Print(w io.Writer) error {
 			return err
 		}
 		if c.expects() {
-			fmt.Fprintln(w, "\n  The five figures of each policy, measured and expected for four unequal workers (throughput as a ratio to none):")
+			fmt.Fprintln(w, "\n  The five figures of each policy, measured and expected for four unequal workers (x: ratio to none):")
 			columns, rows := c.fiveFigures()
 			for _, row := range append([][]string{columns}, rows...) {
 				fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))

@@ -102,7 +102,11 @@ func lackText(missing []int, ranks int) string {
 	if left := len(missing) - most; left > 0 {
 		which += fmt.Sprintf(" and %d more", left)
 	}
-	return fmt.Sprintf("no records of %s of %d (%s): copy the whole folder of logs from rank 0, which has the records of all ranks", which, ranks, file)
+	only := ""
+	if len(missing) == ranks-1 && missing[0] == 1 {
+		only = ", so only rank 0 shown" // the words that users search for
+	}
+	return fmt.Sprintf("no records of %s of %d (%s)%s: copy the whole folder of logs from rank 0, which has the records of all ranks", which, ranks, file, only)
 }
 
 // Lacking describes the ranks of the run in dir that have no records, and the cure. It returns "" if all ranks have

@@ -346,8 +346,8 @@ func TestStatesOfRuns(t *testing.T) {
 		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
 		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed, "after step 20"},
 		{"crashed-later", 30, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Crashed, "after step 30"},
-		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "before its first step"},
-		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "profile.enabled is false"},
+		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "No metrics found: the process ended before its first step"},
+		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "No metrics found: the run writes no metrics, because profile.enabled is false"},
 		{"elsewhere", 20, map[string]string{lockFile: lock("another-host", 1)}, Running, ""},
 		{"elsewhere-copied", 20, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"}, // recent files with old records
 		{"elsewhere-empty", 0, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},

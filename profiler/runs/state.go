@@ -123,8 +123,16 @@ func (e evidence) outcome() State {
 	}
 }
 
-// whyEmpty returns the reason why a run has no records, or "" if it has records.
+// whyEmpty returns why a run has no records, or "" if it has records.
 func (e evidence) whyEmpty() string {
+	if reason := e.missing(); reason != "" {
+		return "No metrics found: " + reason // the words that users search for
+	}
+	return ""
+}
+
+// missing returns the reason why a run has no records, or "" if it has records.
+func (e evidence) missing() string {
 	running := e.held != nil && *e.held
 	switch {
 	case e.steps > 0, e.lacking != "":
@@ -134,7 +142,7 @@ func (e evidence) whyEmpty() string {
 	case e.logsErr != nil && e.settings.Experiment.LogDir != "":
 		return fmt.Sprintf("the folder of logs (experiment.log_dir) cannot be read: %v", e.logsErr)
 	case running:
-		return "the run has started, and its first step is not complete"
+		return "the run has started, and its first step is not complete yet; wait"
 	case e.result == nil:
 		return "the process ended before its first step was complete; logs/train.log has the reason"
 	}

@@ -55,7 +55,7 @@ func decisions(t *testing.T, output string) (all []rebalance.DecisionLine) {
 func TestHybridGivesASlowRankLess(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
 	stderr := p.unequalRun(t, output, "8", "train.steps=120", "balance.interval=5", "profile.at_start=off")
-	for _, want := range []string{"Registered 2 nodes", "Node 1: Compute score unknown (profile.at_start is off), Memory ", "Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", "New batch sizes: {0: "} {
+	for _, want := range []string{"Registered 2 nodes", "Node 1: Compute score unknown (profile.at_start is off), Memory ", "Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", `reason="performance variance detected: `, "New batch sizes: {0: "} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("the log lacks %q:\n%s", want, stderr)
 		}

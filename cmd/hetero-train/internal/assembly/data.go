@@ -37,13 +37,13 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		r.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
 	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Cfg.Experiment.Seed,
-		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.GradAccumulation, Workers: r.Cfg.Data.Workers,
+		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.MicroBatches(), Workers: r.Cfg.Data.Workers,
 		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
 		return loaderError(err)
 	}
-	r.StepsPer = int64(batches / r.Cfg.Train.GradAccumulation)
+	r.StepsPer = int64(batches / r.Cfg.Train.MicroBatches())
 	r.Steps = int64(r.Cfg.Train.Steps)
 	if r.Steps == 0 {
 		r.Steps = int64(r.Epochs) * r.StepsPer
@@ -101,7 +101,7 @@ func (r *Run) trainSamples() data.Samples {
 
 // Evaluating returns the loader options for one pass over all evaluation samples.
 func (r *Run) Evaluating() data.Options {
-	o := data.Options{Seed: r.Cfg.Experiment.Seed, BatchSize: r.Cfg.Data.BatchSize / r.Cfg.Train.GradAccumulation, Evaluate: true, Workers: r.Cfg.Data.Workers}
+	o := data.Options{Seed: r.Cfg.Experiment.Seed, BatchSize: r.Cfg.Data.BatchSize / r.Cfg.Train.MicroBatches(), Evaluate: true, Workers: r.Cfg.Data.Workers}
 	if t := r.Data.Tokens; t != nil {
 		o.Samples = t.Eval
 		return o

@@ -116,7 +116,22 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	if err != nil {
 		panic(err) // unreachable: strings can always be encoded
 	}
-	return map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
+	all := map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
+	if r.Cfg.Train.GradAccumulation == 0 {
+		all[microKey] = json.RawMessage(strconv.Itoa(r.Cfg.Train.MicroBatches()))
+	}
+	return all
+}
+
+// microKey is the key under which a checkpoint stores the number of micro-batches that the program chose.
+const microKey = "micro_batches"
+
+// MicroBatchesOf returns the number of micro-batches that the program chose for the run of a checkpoint, or 0.
+func MicroBatchesOf(state *checkpoint.State) (n int) {
+	if json.Unmarshal(state.Extra[microKey], &n) != nil || n < 1 {
+		return 0
+	}
+	return n
 }
 
 // totalOf returns the planned number of steps that a checkpoint contains. It returns "" if the learning rate did not

@@ -64,7 +64,7 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	}
 	o := train.ReplicaOptions{
 		Task:    learns,
-		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		Recompute: recomputes[c.Train.Recompute],
 		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
@@ -117,5 +117,5 @@ func CurveSetting(c *config.Config, element string) string {
 			size = "texts of " + s.Value + " tokens"
 		}
 	}
-	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size, c.Train.GradAccumulation, c.Optimizer.Name)
+	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size, c.Train.MicroBatches(), c.Optimizer.Name)
 }

@@ -38,7 +38,7 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 		if err != nil {
 			return err
 		}
-		words, err := k.Team.Group.Gather(ctx, "precision", word)
+		words, err := k.Team.Gather(ctx, "precision", word)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {
 	s := runtime.BottleneckSettings{DataWorkers: c.Data.Workers, CPUs: cpus, Policy: c.Balance.Policy, WireDType: c.Parallel.WireDType, Overlap: c.Parallel.Overlap,
-		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision, Accumulation: c.Train.GradAccumulation}
+		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision, Accumulation: c.Train.MicroBatches()}
 	if s.DataWorkers == 0 {
 		s.DataWorkers = cpus
 	}

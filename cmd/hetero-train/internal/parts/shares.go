@@ -11,7 +11,7 @@ import (
 // BatchOf returns the batch that a policy divides among ranks: one micro-batch, in multiples of the group size of ghost
 // batch normalization.
 func BatchOf(c *config.Config) balancer.Batch {
-	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.GradAccumulation}
+	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.MicroBatches()}
 	if c.Model.BatchNorm == "ghost" {
 		b.Unit = c.Model.GhostGroup
 	}
@@ -38,7 +38,7 @@ func Divide(c *config.Config, ranks int) ([]int, error) {
 	if err != nil {
 		return nil, exit.Usagef("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
 	}
-	if len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
+	if len(fixed) > 0 && c.Train.MicroBatches() == 1 && !slices.Equal(fixed, shares) {
 		return nil, exit.Usagef("balance.fixed_shares: got %v, want multiples of model.ghost_group = %d samples, with the remainder on the last rank, for example %v", fixed, b.Unit, shares)
 	}
 	return shares, nil

@@ -173,8 +173,20 @@ func (t *Team) Ready(ctx context.Context) error {
 	return t.Group.Barrier(ctx, "ready")
 }
 
-// Tell sends a value of rank 0 to all ranks. On rank 0, it first calls set, which computes the value.
+// Gather exchanges one value of each rank and returns all values, by rank. In a run of one rank it returns own.
+func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, error) {
+	if t == nil {
+		return [][]byte{own}, nil
+	}
+	return t.Group.Gather(ctx, what, own)
+}
+
+// Tell sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes the
+// value.
 func (t *Team) Tell(ctx context.Context, what string, value any, set func() error) error {
+	if t == nil {
+		return set()
+	}
 	var word []byte
 	if t.Leads() {
 		if err := set(); err != nil {

@@ -84,7 +84,8 @@ type knownRank struct {
 	AtStart     string         `json:"at_start"`        // value of profile.at_start
 }
 
-// New gathers the properties of all ranks. All ranks must call New.
+// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the compute
+// score, for SaveProfile.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Cfg}
 	self := a.DescribeItself()
@@ -93,7 +94,7 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 		own.Kept = b.loadFigures(&self)
 	}
 	own.Profile = self
-	if b.learns() {
+	if b.learns() && a.Team != nil {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
 			b.log().Warn("the cached step-time curve of this device cannot be used; the balancer fits a new curve", "error", err)
@@ -103,7 +104,7 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := a.Team.Group.Gather(ctx, "properties of the ranks", word)
+	words, err := a.Team.Gather(ctx, "properties of the ranks", word)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (b *Balancer) log() *slog.Logger { return b.run.Opts.LogOf(logs.ComponentBa
 
 // sayRanks logs the device, memory and score of each rank, on rank 0.
 func (b *Balancer) sayRanks() {
-	if !b.run.Team.Leads() {
+	if b.run.Team == nil || !b.run.Team.Leads() {
 		return
 	}
 	log := b.log()
@@ -413,7 +414,7 @@ func stepsLeft(total, step int64) int { return int(min(max(total-step, 0), math.
 
 // take converts the reports of the ranks to the input of the policy.
 func (b *Balancer) take(ranks []train.RankStep) {
-	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
+	s, accumulation := &b.step, b.cfg.Train.MicroBatches()
 	exposed, exchanges := math.Inf(1), math.Inf(1)
 	s.Seconds = 0
 	for r := range ranks {

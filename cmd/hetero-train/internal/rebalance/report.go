@@ -105,7 +105,7 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []bal
 		return
 	}
 	log := r.balancing.log()
-	log.Info("Rebalancing triggered", "step", step, "reason", d.Reason)
+	log.Info("Rebalancing triggered", "step", step, "reason", "performance variance detected: "+d.Reason)
 	log.Info("New batch sizes: " + sizes(d.Next))
 	r.show(d)
 	r.writeCurves()
@@ -210,7 +210,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		total += n
 	}
 	var text strings.Builder
-	accumulation := float64(b.cfg.Train.GradAccumulation)
+	accumulation := float64(b.cfg.Train.MicroBatches())
 	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))

@@ -90,7 +90,10 @@ type typeFigures struct {
 // measurement is not possible.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
 	a, began := b.run, time.Now()
-	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Assignment.Rank)
+	t := compute.Turns{Count: 1}
+	if a.Team != nil {
+		t = compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Assignment.Rank)
+	}
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
 		return fmt.Sprintf("a machine has %d types of devices, too many to measure within %v", t.Count, startLimit), nil
@@ -107,8 +110,10 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 		}
 	}
 	// a rank that still prepares would disturb the measurement of another rank
-	if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil {
-		return "", err
+	if a.Team != nil {
+		if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil {
+			return "", err
+		}
 	}
 	if err := t.Take(ctx, a.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
 		own.Error = err.Error()
@@ -125,7 +130,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	if err != nil {
 		return "", err
 	}
-	words, err := a.Team.Group.Gather(ctx, "figures of device types", word)
+	words, err := a.Team.Gather(ctx, "figures of device types", word)
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +193,7 @@ type keptScore struct {
 
 // sayKept logs, on rank 0, each type of device that uses cached figures.
 func (b *Balancer) sayKept() {
-	if !b.run.Team.Leads() {
+	if b.run.Team == nil || !b.run.Team.Leads() {
 		return
 	}
 	said := map[string]bool{}

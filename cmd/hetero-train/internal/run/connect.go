@@ -21,12 +21,11 @@ func (tr *training) connect(ctx context.Context) error {
 		return err
 	}
 	if t == nil {
-		_, err := rebalance.LoadProfiles(tr.Cfg) // a run of one rank does not use the scores, but checks the file
-		return err
-	}
-	var err error
-	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
-		return err
+		var err error
+		if tr.scores, err = rebalance.New(ctx, &tr.Run); err != nil { // a run of one rank does not use its score, but records it
+			return err
+		}
+		return tr.tune(ctx)
 	}
 	whole, cancel := context.WithTimeout(ctx, session.Seconds(tr.Cfg.Parallel.RendezvousTimeoutSeconds))
 	defer cancel()
@@ -56,6 +55,14 @@ func (tr *training) connect(ctx context.Context) error {
 	if p.WireDType == "bf16" {
 		t.Peers.Wire = tensor.BF16
 	}
+	t.Running.Store(t.Peers)
+	if err := tr.tune(ctx); err != nil {
+		return err
+	}
+	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
+		return err
+	}
+	tr.scores = tr.balancing
 	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks with unequal shares may need unequal parts of a machine's memory
 		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
 			return err
@@ -66,7 +73,6 @@ func (tr *training) connect(ctx context.Context) error {
 	} else {
 		t.Peers.Divide, t.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
 	}
-	t.Running.Store(t.Peers)
 	if lost := t.Group.Err(); lost != nil {
 		return lost
 	}

@@ -21,13 +21,7 @@ func (tr *training) agreePrecision(ctx context.Context) error {
 			before, err = compute.TypesOf(&state)
 			return err
 		}
-		var err error
-		if tr.Team == nil {
-			err = find()
-		} else {
-			err = tr.Team.Tell(ctx, "types of the checkpoint", &before, find)
-		}
-		if err != nil {
+		if err := tr.Team.Tell(ctx, "types of the checkpoint", &before, find); err != nil {
 			return err
 		}
 	}

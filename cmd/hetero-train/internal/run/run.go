@@ -35,6 +35,7 @@ type training struct {
 	records   *observe.Records       // set on rank 0 only; nil on other ranks
 	tracing   *observe.Tracing       // nil if the configuration selects no steps
 	balancing *rebalance.Balancer    // nil in a run of one rank
+	scores    *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
 	tracking  *observe.Tracking      // nil if the run does not go to MLflow
 	exporter  *observe.Exporter      // nil if this rank serves no metrics
 	sender    *notify.Sender         // nil without a receiver of events
@@ -199,7 +200,7 @@ func (tr *training) train(ctx context.Context) error {
 	if err := tr.Folder.StoreConfig(string(stored.TOML()), version.Text()); err != nil {
 		return err
 	}
-	tr.balancing.SaveProfile()
+	tr.scores.SaveProfile()
 	screen := observe.NewConsole(&tr.Run, logFile)
 	defer screen.Close()
 	screen.Begin(resume)

@@ -33,6 +33,7 @@ Without a RUN, the command reads all runs below --input-dir, whether scripts/run
 compares runs that differ only in policy and seed, prints a table, and writes these files into --output-dir:
 
   report.md                  setup, tables, figures and method, ready for a paper
+  five_figures.md            four unequal ranks: the five figures of each policy, measured and expected
   summary.csv                every value with its confidence interval, one row per policy
   <comparison>/*.png, *.svg  throughput, speed-up, utilization, scaling efficiency, load imbalance, speed relative to the
                              oracle (the best shares), loss over steps and time, shares over time
@@ -176,6 +177,11 @@ func (f *analyzeFlags) write(study *analysis.Study) error {
 	}
 	if err := experiment.ReplaceText(filepath.Join(f.output, "summary.csv"), []byte(summary)); err != nil {
 		return err
+	}
+	if table := study.FiveFigures(); table != "" {
+		if err := experiment.ReplaceText(filepath.Join(f.output, "five_figures.md"), []byte(table)); err != nil {
+			return err
+		}
 	}
 	return experiment.ReplaceText(filepath.Join(f.output, "report.md"), []byte(study.Report(drawn, overview)))
 }

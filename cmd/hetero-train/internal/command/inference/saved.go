@@ -288,7 +288,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	if f.batch > 0 {
 		return f.batch
 	}
-	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.GradAccumulation, 1)
+	m.Cfg.Train.SetMicroBatches(assembly.MicroBatchesOf(&m.checkpoint.State))
+	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.MicroBatches(), 1)
 }
 
 // open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set; it

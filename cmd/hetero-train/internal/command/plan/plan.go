@@ -240,9 +240,9 @@ const gradsyncBucket = 25 << 20
 // report plans the share of every rank, and the given numbers of samples for the table.
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.Cfg, p.Device.Info()
-	micro := c.Data.BatchSize / c.Train.GradAccumulation
+	micro := c.Data.BatchSize / c.Train.MicroBatches()
 	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
-		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		MicroBatch: micro, Table: []train.Footprint{}}
 	if t := p.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0

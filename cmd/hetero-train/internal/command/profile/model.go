@@ -74,7 +74,7 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 
 // loader returns a loader of micro-batches.
 func (m *model) loader(samples int) (*data.Loader, error) {
-	accumulation := m.run.Cfg.Train.GradAccumulation
+	accumulation := m.run.Cfg.Train.MicroBatches()
 	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation, Accumulation: accumulation, Workers: 1})
 }
 
@@ -129,7 +129,7 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 // the steps are expected to take.
 func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
 	k, batch := p.rank, parts.BatchOf(p.rank.Cfg)
-	accumulation, unit := k.Cfg.Train.GradAccumulation, max(batch.Unit, 1)
+	accumulation, unit := k.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
 	shares := affordable(balancer.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
 		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample, curveTime)

@@ -1,0 +1,225 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/tuning"
+)
+
+// tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program. All
+// ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
+func (tr *training) tune(ctx context.Context) error {
+	o, err := tr.ReplicaOptions()
+	if err != nil {
+		return err
+	}
+	t := &tuner{tr: tr, log: tr.Opts.LogOf(logs.ComponentDevice)}
+	if t.peers = tr.Team.Joined(); t.peers != nil {
+		t.buckets = t.peers.CapBytes == 0
+	}
+	if tr.Cfg.Train.GradAccumulation == 0 {
+		if t.micro, err = t.free(o); err != nil {
+			return err
+		}
+	}
+	if !t.micro && !t.buckets {
+		return nil
+	}
+	if err := t.recall(ctx); err != nil {
+		return err
+	}
+	if t.known {
+		t.say("timed_earlier")
+		return t.apply()
+	}
+	if err := t.time(ctx); err != nil {
+		return fmt.Errorf("time micro-batches and buckets: %w", err)
+	}
+	t.say("timed")
+	t.keep()
+	return t.apply()
+}
+
+// tuner chooses sizes for a run.
+type tuner struct {
+	tr             *training
+	log            logger
+	peers          *train.Peers // nil in a run of one rank
+	micro, buckets bool         // what the program chooses
+	key            string       // of the cache
+	choice         tuning.Choice
+	gradients      int64 // bytes of all gradients
+	known          bool  // choice comes from a checkpoint or from the cache
+}
+
+// logger is the part of a log that the tuner uses.
+type logger interface {
+	Info(text string, args ...any)
+	Warn(text string, args ...any)
+}
+
+// free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a model
+// with them keeps one micro-batch.
+func (t *tuner) free(o train.ReplicaOptions) (bool, error) {
+	name, err := o.BatchStatistics()
+	if err != nil || name == "" {
+		return err == nil, err
+	}
+	if t.tr.Team.Leads() {
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects 1 micro-batch: %s and other statistics are computed over a micro-batch, so another number would change the result", name))
+	}
+	return false, nil
+}
+
+// recall looks for the choice of the checkpoint from which the run resumes, then for the choice of an earlier run.
+// Rank 0 decides.
+func (t *tuner) recall(ctx context.Context) error {
+	found := struct {
+		Known  bool          `json:"known"`
+		Choice tuning.Choice `json:"choice"`
+	}{}
+	find := func() error {
+		t.key = t.describe()
+		cache := tuningCache()
+		if cache != nil {
+			choice, known, err := cache.Load(t.key)
+			if err != nil {
+				t.log.Warn("the cached sizes of micro-batches and buckets cannot be used; the run times them again", "error", err)
+			}
+			found.Known, found.Choice = known, choice
+		}
+		state, err := experiment.Peek(t.tr.RunOptions())
+		if err != nil || !t.micro {
+			return nil // there is no checkpoint, or opening the run reports the error
+		}
+		if n := assembly.MicroBatchesOf(&state); slices.Contains(t.possible(), n) && n != found.Choice.MicroBatches {
+			found.Known, found.Choice = !t.buckets, tuning.Choice{MicroBatches: n}
+		}
+		return nil
+	}
+	err := t.tr.Team.Tell(ctx, "sizes of micro-batches and buckets", &found, find)
+	t.known, t.choice = found.Known, found.Choice
+	return err
+}
+
+// possible returns the numbers of micro-batches among which the program chooses.
+func (t *tuner) possible() []int {
+	c := t.tr.Cfg
+	if !t.micro {
+		return []int{c.Train.MicroBatches()}
+	}
+	return tuning.MicroBatches(c.Data.BatchSize, t.ranks(), parts.Mixing(c.Augment).Enabled())
+}
+
+func (t *tuner) ranks() int {
+	if t.peers == nil {
+		return 1
+	}
+	return t.peers.Grads.Size()
+}
+
+// describe returns all settings on which the times depend, as the key of the cache.
+func (t *tuner) describe() string {
+	c := t.tr.Cfg
+	text := []string{assembly.CurveSetting(c, t.tr.Precision.String()), fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation, t.tr.MemoryBytes()>>30)}
+	for rank, own := range t.tr.Types {
+		text = append(text, fmt.Sprintf("rank %d: %s %s", rank, own.Device, own.Type))
+	}
+	if t.peers != nil {
+		p := c.Parallel
+		text = append(text, fmt.Sprintf("machines %v, %s, shared memory %s, overlap %v, wire %s, buckets of %v MiB, shares %v", t.tr.Team.Hosts(), p.Backend, p.SharedMemory, p.Overlap, p.WireDType, p.BucketCapMB, c.Balance.FixedShares))
+	}
+	return strings.Join(append(text, version.Text()), "; ")
+}
+
+// tuningCache returns the cache of earlier choices, or nil if the user has no cache folder.
+func tuningCache() *tuning.Cache {
+	dir, err := parts.UserCache("tuning")
+	if err != nil {
+		return nil
+	}
+	return tuning.Open(dir)
+}
+
+// apply makes the run use the choice.
+func (t *tuner) apply() error {
+	c := t.tr.Cfg
+	if t.micro {
+		c.Train.SetMicroBatches(t.choice.MicroBatches)
+		t.tr.Loading.Accumulation = t.choice.MicroBatches
+	}
+	if t.buckets {
+		t.peers.CapBytes = t.choice.CapBytes
+	}
+	return nil
+}
+
+// say logs, on rank 0, the choice with the times of all candidates.
+func (t *tuner) say(how string) {
+	if !t.tr.Team.Leads() {
+		return
+	}
+	c := t.choice
+	if t.micro {
+		n := c.MicroBatches
+		of := "1 micro-batch"
+		if n > 1 {
+			of = fmt.Sprintf("%d micro-batches", n)
+		}
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of, show.Count(t.tr.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
+	}
+	if t.buckets {
+		t.log.Info("parallel.bucket_cap_mb = 0 selects "+capName(c.CapBytes), how, list(c.Buckets))
+	}
+}
+
+// list formats candidates as "1: 95.1 ms, 2: 88.0 ms".
+func list(timed []tuning.Timed) string {
+	if len(timed) == 0 {
+		return "by the run that it resumes"
+	}
+	var texts []string
+	for _, c := range timed {
+		text := fmt.Sprintf("%s: %.3g ms", c.Name, 1e3*c.Seconds)
+		if c.Seconds == 0 {
+			text = c.Name + ": does not fit"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func capName(bytes int64) string {
+	switch bytes {
+	case 0:
+		return "buckets of fitted sizes"
+	case noCap:
+		return "buckets without a limit"
+	}
+	return fmt.Sprintf("buckets of %d MiB", bytes>>20)
+}
+
+// keep caches the choice on rank 0.
+func (t *tuner) keep() {
+	if !t.tr.Team.Leads() {
+		return
+	}
+	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
+	if cache := tuningCache(); cache != nil {
+		err = cache.Store(t.key, t.choice)
+	}
+	if err != nil {
+		t.log.Warn("the choice of micro-batches and buckets is not cached, so each run times them again", "error", err)
+	}
+}

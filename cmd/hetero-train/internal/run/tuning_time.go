@@ -1,0 +1,227 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/tuning"
+)
+
+const (
+	// A candidate is timed for about tuningTime, with leastTimed to mostTimed steps; the fastest step counts.
+	tuningTime            = 500 * time.Millisecond
+	leastTimed, mostTimed = 3, 8
+
+	mostMicro = 4           // candidates for the number of micro-batches that are timed; each has at least twice as many as the one before
+	noCap     = 1 << 40     // bytes; more than all gradients
+	usualCap  = 5 * 1 << 20 // bytes; size of buckets while numbers of micro-batches are timed
+)
+
+// time times the candidates: first numbers of micro-batches, then sizes of buckets.
+func (t *tuner) time(ctx context.Context) error {
+	runtime.LockOSThread() // the threads of a device belong to the calling thread
+	defer runtime.UnlockOSThread()
+	fixed := int64(0)
+	if t.peers != nil {
+		fixed = t.peers.CapBytes
+	}
+	if t.choice.MicroBatches == 0 {
+		if err := t.timeMicro(ctx, cmp.Or(fixed, usualCap)); err != nil {
+			return err
+		}
+	}
+	t.choice.CapBytes = fixed
+	if !t.buckets {
+		return nil
+	}
+	return t.timeBuckets(ctx)
+}
+
+// timeBuckets times sizes of buckets. Sizes that contain all gradients differ only in the first bucket.
+func (t *tuner) timeBuckets(ctx context.Context) error {
+	caps := []int64{0, 1 << 20, 5 << 20, 25 << 20, noCap}
+	caps = slices.DeleteFunc(caps, func(bytes int64) bool { return bytes != noCap && bytes > t.gradients })
+	times := make([][]float64, len(caps))
+	measure := func(i int) (err error) {
+		times[i], err = t.step(ctx, t.choice.MicroBatches, caps[i])
+		return err
+	}
+	for i, bytes := range caps {
+		if err := measure(i); err != nil {
+			return err
+		}
+		t.choice.Buckets = append(t.choice.Buckets, tuning.Timed{Name: capName(bytes), Seconds: slices.Max(times[i])})
+	}
+	best, err := confirmed(times, measure, &t.choice.Buckets)
+	t.choice.CapBytes = caps[best]
+	return err
+}
+
+// confirmed returns the index of the fastest candidate. If it is not the first one, both are timed again, because one
+// disturbance of the machine must not choose. It adds the times to shown, whose last entries are those of times.
+func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
+	best := tuning.Fastest(times)
+	if best == 0 {
+		return 0, nil
+	}
+	skip := len(*shown) - len(times) // candidates that do not fit
+	for _, i := range []int{0, best} {
+		if err := measure(i); err != nil {
+			return 0, err
+		}
+		*shown = append(*shown, tuning.Timed{Name: (*shown)[skip+i].Name + " again", Seconds: slices.Max(times[i])})
+	}
+	if tuning.Fastest([][]float64{times[0], times[best]}) == 0 {
+		return 0, nil
+	}
+	return best, nil
+}
+
+// timeMicro times numbers of micro-batches: the smallest one that fits in the memory, and some larger ones.
+func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
+	var times [][]float64
+	var timed []int
+	var full error // why a smaller number does not fit
+	for _, n := range t.possible() {
+		if len(timed) == mostMicro || len(timed) > 0 && n < 2*timed[len(timed)-1] {
+			continue
+		}
+		took, err := t.step(ctx, n, capBytes)
+		if doesNotFit(err) && len(timed) == 0 {
+			full = err
+			t.choice.Micro = append(t.choice.Micro, tuning.Timed{Name: fmt.Sprint(n)})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		timed, times = append(timed, n), append(times, took)
+		t.choice.Micro = append(t.choice.Micro, tuning.Timed{Name: fmt.Sprint(n), Seconds: slices.Max(took)})
+	}
+	if len(timed) == 0 {
+		return full
+	}
+	best, err := confirmed(times, func(i int) (err error) {
+		times[i], err = t.step(ctx, timed[i], capBytes)
+		return err
+	}, &t.choice.Micro)
+	t.choice.MicroBatches = timed[best]
+	return err
+}
+
+// doesNotFit reports whether a replica was refused because a micro-batch is too large for the memory. In a run of
+// several ranks, each rank gets the same error.
+func doesNotFit(err error) bool {
+	return errors.As(err, new(*train.MemoryError)) || errors.Is(err, device.ErrOutOfMemory) || errors.Is(err, balancer.ErrInfeasible)
+}
+
+// step trains a replica with n micro-batches and buckets of capBytes for some steps. It returns the time of the fastest
+// step without the wait for data, s, by rank.
+func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64, err error) {
+	c := t.tr.Cfg
+	c.Train.SetMicroBatches(n)
+	o, err := t.tr.ReplicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Norms = false
+	reads := t.tr.Loading
+	reads.Accumulation = n
+	if t.peers != nil {
+		peers := *t.peers
+		peers.CapBytes, peers.MemoryBytes, peers.Shares = capBytes, t.tr.MemoryBytes(), nil
+		if len(c.Balance.FixedShares) > 0 {
+			if peers.Shares, err = parts.Divide(c, t.ranks()); err != nil {
+				return nil, err
+			}
+		} else {
+			peers.Divide = t.equal
+		}
+		o.Peers = &peers
+	}
+	replica, err := train.NewReplica(t.tr.Device, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, replica.Close()) }()
+	t.gradients = 4 * replica.ParamCount() // f32
+	if o.Peers != nil {
+		share, most := o.Peers.Reads()
+		reads.Share, reads.MaxCount = &share, most
+		if reads.Workers == 0 {
+			reads.Workers = t.tr.OwnCPUs()
+		}
+	}
+	loader, err := data.NewLoader(reads)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, loader.Close()) }()
+	return t.timeSteps(ctx, replica, loader)
+}
+
+// equal returns equal shares within the limits of the ranks. The shares of the run are not known yet.
+func (t *tuner) equal(limits []int) ([]int, error) {
+	b := parts.BatchOf(t.tr.Cfg)
+	b.Limits = limits
+	return b.Divide(slices.Repeat([]float64{1}, len(limits)))
+}
+
+// timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. Its
+// time determines the number of timed steps, which is equal on all ranks.
+func (t *tuner) timeSteps(ctx context.Context, replica *train.Replica, loader *data.Loader) ([]float64, error) {
+	one := func() (float64, error) {
+		r, err := replica.Step(ctx, loader, 1e-6)
+		return (r.Times.Total() - r.Times.Data).Seconds(), err
+	}
+	first, err := one()
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.gather(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	steps := min(max(int(tuningTime.Seconds()/slices.Max(all)), leastTimed), mostTimed)
+	least := 0.0
+	for i := range steps {
+		took, err := one()
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 || took < least {
+			least = took
+		}
+	}
+	return t.gather(ctx, least)
+}
+
+// gather returns a number of each rank, by rank.
+func (t *tuner) gather(ctx context.Context, own float64) ([]float64, error) {
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := t.tr.Team.Gather(ctx, "times of candidates", word)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]float64, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &all[rank]); err != nil {
+			return nil, fmt.Errorf("time of rank %d: %w", rank, err)
+		}
+	}
+	return all, nil
+}
