@@ -23,6 +23,11 @@ const (
 	settledAfter = 30 // decisions after which the margin applies; before, shares still change much
 )
 
+// Fraction of a rank's fastest time per sample that curves may reach. The rest is a margin for the noise of the fastest
+// step, and for tiles that other shares fill better. Smaller: shares follow levels that the rank never had. Larger: a rank
+// that becomes faster than ever gets its samples later.
+const reachable = 0.7
+
 // Noise of a rank, and how its level moves.
 const (
 	// Standard deviation of the log of a step's time, and of the change that all ranks have in common from window to

@@ -1,6 +1,6 @@
 // Package balancer decides how many samples of the global batch each rank gets.
 //
-// It is a set of pure functions over numbers. Of this module it imports only package telemetry; it imports neither
+// It is a set of pure functions over numbers. Of this module it imports only account and telemetry; it imports neither
 // time, os nor net. Package profiler measures, and engine/train applies the shares. A decision can therefore be replayed
 // from its numbers alone, and tests simulate thousands of steps in milliseconds ([simulate]).
 //
@@ -55,10 +55,9 @@
 //
 // # Explanations
 //
-// An [Explanation] divides the time of a step into its causes: the measured time is Oracle + Lost.Imbalance +
-// Lost.Noise. Oracle is the time of the step with the best shares. It includes communication, granularity, and the time
-// in which the slowest rank waits for data. A value that a policy cannot know is NaN. [Marginal] computes the value of a
-// rank for the group.
+// An [Explanation] divides the measured time of a step into useful work and lost time by cause (package account). Its
+// imbalance is what the fraction of the oracle states. [Explained] explains the decisions of a policy that fits no curves.
+// A value that cannot be known is NaN. [Marginal] computes the value of a rank for the group.
 //
 // # Stragglers
 //

@@ -209,7 +209,7 @@ func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l le
 	for r, e := range h.ranks {
 		if from[r] > 0 && e.shape != nil && e.shape.chances[tile] >= leastAdopt {
 			if c := e.shape.under(tile, sigmas, h.most[r]); c != nil {
-				l.curves[r], l.asked[r] = c.times(h.shrunk[r]), true
+				l.curves[r], l.asked[r] = h.fastest[r].bound(c.times(h.shrunk[r])), true
 				l.chance, ranks = l.chance+e.shape.chances[tile], ranks+1
 			}
 		}
@@ -342,7 +342,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 				off[i].Seconds = mean[i].Seconds
 			}
 		}
-		hoped[r] = off.times(h.shrunk[r])
+		hoped[r] = h.fastest[r].bound(off.times(h.shrunk[r]))
 	}
 	best := h.solved(batch, hoped, from)
 	if best == nil {

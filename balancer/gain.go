@@ -13,14 +13,21 @@ type gain struct {
 	reason   string
 }
 
-// gain compares shares with the shares in use, by the objective.
-func (h *hybrid) gain(now, next []int) gain {
-	before, slowest := Slowest(h.sure, now)
+// gain compares shares with the shares in use, by the objective. A step contains exposed communication, which shares do
+// not change.
+func (h *hybrid) gain(d *Decision, next []int) gain {
+	now, exposed := d.Shares, h.window.exposed.or(0)
+	busy, slowest := Slowest(h.sure, now)
 	after, _ := Slowest(h.sure, next)
-	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.sigma(slowest, now) / before,
+	before := busy + exposed
+	g := gain{fraction: (busy - after) / before, doubt: gainSigmas * h.sigma(slowest, now) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
-	if h.opts.Objective == Time || h.tooSlow(before, g.doubt) {
-		g.reason = fmt.Sprintf("rank %d is the slowest; the step should get %.1f %% shorter", slowest, 100*g.fraction)
+	if h.opts.Objective == Time || h.tooSlow(busy, gainSigmas*h.sigma(slowest, now)/busy) {
+		shorter := g.fraction // on the curves with a margin
+		if of := d.OfOracle.Value; h.opts.Objective == Time && of == of {
+			shorter = min(shorter, 1-of)
+		}
+		g.reason = fmt.Sprintf("rank %d is the slowest; without noise, the step should get %.1f %% shorter", slowest, 100*shorter)
 		return g
 	}
 	spent := h.spent(now)

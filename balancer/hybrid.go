@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
 // hybrid starts with shares by the scores, or on the curves of an earlier run. It decides on one probabilistic model of
@@ -24,6 +26,7 @@ type hybrid struct {
 	lenders [][]int // by rank: ranks of the same type whose measurements it uses
 	bends   belief  // belief in the bends of all curves
 
+	fastest []fastest // by rank
 	curves  []Curve   // expected times; a rank without measurements takes no time
 	sure    []Curve   // expected times plus a margin, for the choice of shares
 	shrunk  []float64 // by rank: factor of shrink on its curves,
@@ -48,7 +51,7 @@ type hybrid struct {
 
 func newHybrid(o Options) (Policy, error) {
 	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
-		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+		fastest: make([]fastest, o.Ranks), curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -179,6 +182,7 @@ func (h *hybrid) learn() {
 	logs := make([][]float64, len(h.ranks))
 	for r, seconds := range h.window.compute {
 		logs[r] = logsOf(seconds)
+		h.fastest[r].add(h.window.shares[r], seconds)
 	}
 	noise := make([]float64, len(h.ranks))
 	for r, e := range h.ranks {
@@ -319,6 +323,14 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 	}
 	h.shrink(d)
 	h.pool()
+	for r := range h.ranks {
+		one := &h.curves[r][0] == &h.sure[r][0]
+		if h.curves[r] = h.fastest[r].bound(h.curves[r]); one {
+			h.sure[r] = h.curves[r]
+		} else {
+			h.sure[r] = h.fastest[r].bound(h.sure[r])
+		}
+	}
 	return -1
 }
 
@@ -385,14 +397,15 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	missing := h.fit(d)
 	h.decisions++
 	if missing >= 0 {
-		return nil, fmt.Sprintf("the time of rank %d was not measured", missing)
+		d.Unknown = fmt.Sprintf("the time of rank %d was not measured", missing)
+		return nil, d.Unknown
 	}
 	batch := h.reach()
 	best, err := h.minimize(batch, h.sure)
 	if err != nil {
 		return nil, err.Error()
 	}
-	h.account(d, best)
+	h.explain(d, best)
 	if !h.opts.valid(d.Shares, h.start) {
 		return best, "the shares in use are not a valid division of the batch"
 	}
@@ -403,7 +416,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 		h.probing = true
 		return next, fmt.Sprintf("rank %d gets an earlier share again, to check whether its speed has changed", rank)
 	}
-	g := h.gain(d.Shares, best)
+	g := h.gain(d, best)
 	h.calm++
 	switch {
 	case slices.Equal(best, d.Shares):
@@ -461,8 +474,8 @@ func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 	return h.bench(batch, curves, best)
 }
 
-// account divides the time of a step into its causes.
-func (h *hybrid) account(d *Decision, best []int) {
+// explain adds to a decision how good the shares in use are, compared with the best shares.
+func (h *hybrid) explain(d *Decision, best []int) {
 	if h.opts.Objective != Time { // the oracle has the shortest step with every objective
 		if fastest, err := Solve(h.opts.Batch, h.curves); err == nil {
 			best = fastest
@@ -471,16 +484,16 @@ func (h *hybrid) account(d *Decision, best []int) {
 	now, _ := Slowest(h.curves, d.Shares)
 	then, _ := Slowest(h.curves, best)
 	then = min(then, now) // the margin of sure costs about a thousandth
-	e := &d.Explanation
-	e.Oracle = then + e.Lost.Communication
-	e.OfOracle = h.ofOracle(d, best, then)
-	e.Lost.Imbalance = max(min(now-then, e.Seconds-e.Oracle), 0)
-	e.Lost.Granularity = max(then-h.divisible(best), 0)
-	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
+	e, exposed := &d.Explanation, h.window.exposed.or(0)
+	e.Oracle = then + exposed
+	e.OfOracle, e.Unknown = h.ofOracle(d, best, then, exposed), ""
+	if h.window.account.Steps() > 0 {
+		e.Lost = h.window.account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: max(then-h.divisible(best), 0) / (now + exposed)}, account.Memory{})
+	}
 }
 
 // ofOracle estimates the fraction of the oracle from the posterior.
-func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
+func (h *hybrid) ofOracle(d *Decision, best []int, then, exposed float64) Fraction {
 	ranks := make([]prospect, len(h.ranks))
 	for r, s := range h.ranks {
 		p := prospectOf(h.curves[r], d.Shares[r], best[r])
@@ -507,7 +520,7 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 			list = append(list, unseen{chance / part, part})
 		}
 	}
-	return ofOracle(ranks, list, then, d.Lost.Communication, float64(max(h.opts.Unit, 1)))
+	return ofOracle(ranks, list, then, exposed, float64(max(h.opts.Unit, 1)))
 }
 
 // divisible returns the time of the slowest rank, in s, if samples were divisible: the time in which the ranks with

@@ -76,13 +76,23 @@ type Step struct {
 	Own, Update []float64
 	Data        []float64 // of Own, spent waiting for data; nil: unknown
 	Exposed     float64   // s of communication after the slowest rank's last gradient
-	Seconds     float64   // of the whole step
+	Seconds     float64   // of the whole step: the longest time that a rank reports
+	// Measured is the time from the end of the step before to the end of this step, in s, for explanations; 0: Seconds. It
+	// is shorter than Seconds if ranks report times of different steps.
+	Measured float64
 	// Utilization and Memory of each rank's device as fractions, 0…1; nil or NaN: unknown.
 	Utilization, Memory []float64
 	// Left is the number of remaining steps of the run; 0: unknown. A probe must pay before the end of the run.
 	Left int
 	// Settling marks steps during which ranks compile plans for a change. Policies ignore their times.
 	Settling bool
+}
+
+func (s *Step) measured() float64 {
+	if s.Measured > 0 {
+		return s.Measured
+	}
+	return s.Seconds
 }
 
 // Decision is the decision of a policy after an interval, with its reason. An Explanation without Ranks means that

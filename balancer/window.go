@@ -3,6 +3,8 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
 // window collects the steps between two decisions. It leaves out the first step after a change of shares, because this
@@ -18,11 +20,13 @@ type window struct {
 	data    []mean      // by rank: s
 	use     []mean      // by rank: utilization
 	memory  []mean      // by rank
-	waits   mean        // waits for data of the slowest rank, s
 	spread  mean        // (max - min) / max of own time
 	exposed mean        // s
 	seconds mean        // s
-	longest float64     // s: longest step
+
+	account *account.Window
+	step    []account.Rank // scratch memory of take
+	longest float64        // s: longest step
 }
 
 // mean is a running mean that ignores NaN.
@@ -55,7 +59,7 @@ func (m mean) or(otherwise float64) float64 {
 
 func newWindow(ranks, interval int) *window {
 	w := &window{interval: interval, compute: make([][]float64, ranks), own: make([][]float64, ranks),
-		data: make([]mean, ranks), use: make([]mean, ranks), memory: make([]mean, ranks)}
+		data: make([]mean, ranks), use: make([]mean, ranks), memory: make([]mean, ranks), account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
 	room := min(interval, 1024)
 	for r := range ranks {
 		w.compute[r], w.own[r] = make([]float64, 0, room), make([]float64, 0, room)
@@ -86,12 +90,11 @@ func (w *window) add(s *Step) (due bool) {
 }
 
 func (w *window) take(s *Step) {
-	slowest, waited := 0.0, math.NaN()
 	least, most := math.Inf(1), 0.0
 	for r := range w.compute {
-		own, compute := valid(at(s.Own, r)), math.NaN()
+		own := valid(at(s.Own, r))
 		if s.Shares[r] > 0 && !math.IsNaN(own) {
-			compute = own
+			compute := own
 			if u := valid(at(s.Update, r)); !math.IsNaN(u) {
 				compute += u
 			}
@@ -100,22 +103,33 @@ func (w *window) take(s *Step) {
 			least, most = min(least, own), max(most, own)
 		}
 		data := max(at(s.Data, r), 0)
+		w.step[r] = accountOf(s, r, own, data)
 		w.data[r].add(data)
 		w.use[r].add(at(s.Utilization, r))
 		w.memory[r].add(at(s.Memory, r))
-		if compute > slowest {
-			slowest, waited = compute, data
-		}
 	}
 	if most > 0 {
-		w.waits.add(waited)
 		w.spread.add((most - least) / most)
 	}
+	w.account.Add(valid(s.measured()), s.Exposed, w.step)
 	w.exposed.add(max(s.Exposed, 0))
 	w.seconds.add(valid(s.Seconds))
 	if seconds := valid(s.Seconds); seconds > w.longest {
 		w.longest = seconds
 	}
+}
+
+// accountOf returns the times of a rank whose own time is own, and its wait for data data, in s; NaN: unknown.
+func accountOf(s *Step, rank int, own, data float64) account.Rank {
+	r := account.Rank{Samples: s.Shares[rank], Passes: own}
+	if data > 0 {
+		r.Data = min(data, own)
+		r.Passes -= r.Data
+	}
+	if u := valid(at(s.Update, rank)); !math.IsNaN(u) {
+		r.Update = u
+	}
+	return r
 }
 
 func at(values []float64, rank int) float64 {
@@ -152,5 +166,6 @@ func (w *window) clear() {
 	clear(w.data)
 	clear(w.use)
 	clear(w.memory)
-	w.waits, w.spread, w.exposed, w.seconds, w.longest = mean{}, mean{}, mean{}, mean{}, 0
+	w.account.Reset()
+	w.spread, w.exposed, w.seconds, w.longest = mean{}, mean{}, mean{}, 0
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"path/filepath"
 
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -13,18 +14,22 @@ import (
 type BottleneckSummary struct {
 	Bound   string         `json:"bound"` // cause with the largest loss, if at least a tenth of the time; else "compute-bound"
 	Verdict string         `json:"verdict"`
-	Rank    *int           `json:"rank"`                  // rank that the verdict names; null if it names no single rank
-	Windows map[string]int `json:"windows"`               // number of windows for each verdict
-	Lost    LostTimes      `json:"lost_seconds_per_step"` // means over all steps
-	Step    Number         `json:"step_seconds"`          // mean step time of the slowest rank
+	Rank    *int           `json:"rank"`                   // rank that the verdict names; null if it names no single rank
+	Windows map[string]int `json:"windows"`                // number of windows for each verdict
+	Parts   Parts          `json:"parts_seconds_per_step"` // means over all steps; they sum to Step
+	Step    Number         `json:"step_seconds"`           // mean measured time of a step
+	Account string         `json:"-"`                      // the sum of the parts as text
 }
 
-// LostTimes contains the lost time of a step by cause, s.
-type LostTimes struct {
-	Data          Number `json:"data"`
+// Parts contains the parts of a step, s; see package account.
+type Parts struct {
+	Useful        Number `json:"useful"`
+	Imbalance     Number `json:"imbalance"`
 	Communication Number `json:"communication"`
-	Straggler     Number `json:"straggler"`
+	Data          Number `json:"data"`
 	Memory        Number `json:"memory"`
+	Noise         Number `json:"noise"`
+	Granularity   Number `json:"granularity"`
 }
 
 // verdicts adds up the results of windows.
@@ -39,9 +44,9 @@ func (v *verdicts) summary() *BottleneckSummary {
 		return nil
 	}
 	whole := v.total.Verdict()
-	lost := func(b runtime.Bound) Number { return Number(whole.Lost[b]) }
-	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count, Step: Number(whole.Step),
-		Lost: LostTimes{Data: lost(runtime.DataBound), Communication: lost(runtime.CommunicationBound), Straggler: lost(runtime.StragglerBound), Memory: lost(runtime.MemoryBound)}}
+	a := whole.Account
+	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count, Step: Number(a.Step), Account: a.String(),
+		Parts: Parts{Number(a.Useful), Number(a.Imbalance), Number(a.Communication), Number(a.Data), Number(a.Memory), Number(a.Noise), Number(a.Granularity)}}
 	if whole.Rank >= 0 {
 		out.Rank = &whole.Rank
 	}
@@ -56,8 +61,10 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	}
 }
 
-// bottleneck evaluates the records of all ranks in a segment, step by step.
-func bottleneck(logs string, ranks int, segment runtime.Segment) (*BottleneckSummary, error) {
+// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer tell how good the
+// shares were.
+func bottleneck(logs string, ranks int, segment runtime.Segment, decisions []Decision) (*BottleneckSummary, error) {
+	var spans runtime.StepTimes
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
 	next, failures := make([]func() (runtime.Record, bool), ranks), make([]error, ranks)
 	heads, more, times := make([]runtime.Record, ranks), make([]bool, ranks), make([]runtime.RankTimes, ranks)
@@ -69,9 +76,16 @@ func bottleneck(logs string, ranks int, segment runtime.Segment) (*BottleneckSum
 	}
 	for more[0] {
 		step := heads[0].Iteration
+		span := spans.Next(&heads[0], heads[0].IterationTime().Seconds())
 		if step <= segment.After {
 			heads[0], more[0] = next[0]()
 			continue
+		}
+		for len(decisions) > 0 && decisions[0].Step < step {
+			decisions = decisions[1:]
+		}
+		if len(decisions) > 0 { // a decision describes the steps before it
+			find.Balanced(1, decisions[0].split())
 		}
 		for rank := range ranks {
 			for more[rank] && heads[rank].Iteration < step {
@@ -83,7 +97,7 @@ func bottleneck(logs string, ranks int, segment runtime.Segment) (*BottleneckSum
 				heads[rank], more[rank] = next[rank]()
 			}
 		}
-		if find.Add(times); find.Full() {
+		if find.Add(span.Seconds, times); find.Full() {
 			v := find.Verdict()
 			out.total.Add(v)
 			out.count[v.Bound.String()]++
@@ -97,6 +111,15 @@ func bottleneck(logs string, ranks int, segment runtime.Segment) (*BottleneckSum
 		}
 	}
 	return out.summary(), errors.Join(failures...)
+}
+
+// split returns how good the shares before a decision were.
+func (d *Decision) split() account.Split {
+	s := account.Split{Oracle: d.ShareOfOracle, Granularity: unknown}
+	if granularity, known := d.Lost["granularity"]; known && d.StepSeconds > 0 {
+		s.Granularity = granularity / max(d.StepSeconds-d.Lost["noise"], granularity)
+	}
+	return s
 }
 
 func timesOf(m *runtime.Record) runtime.RankTimes {

@@ -217,6 +217,7 @@ const balanceFile = "balance.jsonl"
 // Decision is one decision of the balancer, a line of logs/balance.jsonl. Unknown values are NaN.
 type Decision struct {
 	Step          int64
+	StepSeconds   float64            // measured time of a step, s
 	ShareOfOracle float64            // throughput as a fraction of that with the best shares, 0…1
 	Lost          map[string]float64 // lost time of a step by cause, s
 
@@ -229,6 +230,7 @@ func (r *Run) readDecisions(path string) error {
 	err := regular.EachLine(path, func(text []byte) error {
 		var line struct {
 			Step          *int64              `json:"step"`
+			Seconds       *float64            `json:"step_seconds"`
 			ShareOfOracle *float64            `json:"share_of_oracle"`
 			Low           *float64            `json:"share_of_oracle_low"`
 			High          *float64            `json:"share_of_oracle_high"`
@@ -241,8 +243,8 @@ func (r *Run) readDecisions(path string) error {
 		if *line.Step <= r.segment.After {
 			return nil
 		}
-		d := Decision{Step: *line.Step, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, Lost: map[string]float64{}}
-		for to, from := range map[*float64]*float64{&d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High} {
+		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, Lost: map[string]float64{}}
+		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High} {
 			if from != nil {
 				*to = *from
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // SummaryVersion increases when a key of the summary is removed or changes its meaning.
-const SummaryVersion = 1
+const SummaryVersion = 2
 
 // Number is a float64 that is null in JSON if it is unknown.
 type Number = experiment.Number
@@ -183,9 +183,6 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
-	if s.Bottleneck, err = bottleneck(logs, found, segment); err != nil {
-		return nil, err
-	}
 	if err := s.addResult(dir); err != nil {
 		return nil, err
 	}
@@ -194,6 +191,9 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, err
 	}
 	s.addDecisions(run.Decisions)
+	if s.Bottleneck, err = bottleneck(logs, found, segment, run.Decisions); err != nil {
+		return nil, err
+	}
 	if n := len(start); n > 0 {
 		s.Unit, s.UnitsPerSample = start[n-1].Start.Unit, start[n-1].Start.Units
 	}

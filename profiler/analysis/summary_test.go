@@ -243,7 +243,7 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	// The speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms. With shares in proportion to the speeds,
 	// 32 samples would take 32 ms. The slowest rank takes 80 ms.
 	const lost = 0.080 - 0.032 // seconds
-	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Lost.Straggler, lost) || !near(b.Lost.Communication, 0.010) {
+	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Parts.Imbalance, lost) || !near(b.Parts.Communication, 0.010) {
 		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)
 	}
 	short := t.TempDir()
@@ -287,19 +287,19 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In the first window, a step takes 110 ms. Of these, the slowest rank computes for 80 ms, sums gradients for 20
-	// ms and exchanges statistics for 10 ms. With shares in proportion to the speeds, it would compute for 53.3 ms.
+	// A step takes 120 ms. In the first window, the slowest rank computes for 80 ms, sums gradients for 20
+	// ms and exchanges statistics for 10 ms. According to the decisions, 40 of these steps are at 80 % of the oracle, and 10 at 100 %.
 	// In the other 70 steps, 60 ms are for gradients and 10 ms for exchanges.
-	const communication, straggler = (50*0.030 + 70*0.070) / 120, 50 * (0.080 - 0.16/3) / 120
+	const communication, imbalance = (50*0.030 + 70*0.070) / 120, 40 * 0.2 * 0.110 / 120
 	b := s.Bottleneck
-	if b == nil || b.Bound != "communication-bound" || !near(b.Lost.Communication, communication) || !near(b.Lost.Straggler, straggler) || !near(b.Step, 0.110) {
-		t.Fatalf("got %+v, want communication-bound, losing %g s and %g s to the straggler", b, communication, straggler)
+	if b == nil || b.Bound != "communication-bound" || !near(b.Parts.Communication, communication) || !near(b.Parts.Imbalance, imbalance) || !near(b.Step, 0.120) {
+		t.Fatalf("got %+v, want communication-bound, losing %g s, and %g s to imbalance", b, communication, imbalance)
 	}
-	if want := "communication-bound: 53.3 of 110.0 ms per step (48 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: stragglers 11.1 ms"; b.Verdict != want {
+	if want := "communication-bound: 53.3 of 120.0 ms per step (44 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: imbalance 7.3 ms"; b.Verdict != want {
 		t.Errorf("got verdict %q, want %q", b.Verdict, want)
 	}
 	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps, which is a mean of 20 ms over the ranks.
-	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Lost.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
+	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Parts.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
 		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits, s.StepParts.Exchanges, 50*0.020/120)
 	}
 	if want := (2*0.5 + 40*0.8 + 80*1) / 122; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {

@@ -60,6 +60,7 @@ type State struct {
 	Oracle             float64   // step time with the best shares divided by the step time; NaN: unknown
 	Imbalance          float64
 	Lost               [len(Causes)]float64 // counters, s
+	Useful             float64              // counter, s: time of steps that is not lost
 	Ranks              []RankState          // in the order of Run.Ranks
 }
 
@@ -202,6 +203,7 @@ func (m *Metrics) writeResults(t *text, s *State) {
 			gauge("hetero_train_oracle_ratio", "Step time with the best shares divided by the step time, without noise, in the last window.", s.Oracle)
 		}
 		gauge("hetero_train_imbalance_ratio", "Difference between the slowest and the fastest rank, divided by the slowest, in the last window.", s.Imbalance)
+		counter("hetero_train_useful_seconds_total", "Time of steps that is not lost.", s.Useful)
 		t.family("hetero_train_lost_seconds_total", "counter", "Time that steps lost, by cause.")
 		for i, cause := range Causes {
 			t.sample(s.Lost[i], label{"cause", cause})

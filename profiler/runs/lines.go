@@ -30,7 +30,10 @@ type Decision struct {
 	OfOracle  *float64            `json:"share_of_oracle"` // fraction
 	Low       *float64            `json:"share_of_oracle_low"`
 	High      *float64            `json:"share_of_oracle_high"`
-	Imbalance *float64            `json:"imbalance"` // fraction
+	Unknown   string              `json:"share_of_oracle_unknown,omitempty"` // why OfOracle is unknown
+	Imbalance *float64            `json:"imbalance"`                         // fraction
+	Useful    *float64            `json:"useful_seconds"`                    // with Lost, the parts of Seconds
+	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	Lost      map[string]*float64 `json:"lost_seconds"`
 	Ranks     []DecisionRank      `json:"ranks,omitempty"`
 }

@@ -1,6 +1,10 @@
 package runtime
 
-import "math"
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/profiler/account"
+)
 
 // BottleneckWindow is the number of steps of a window. Each window gets one verdict.
 const BottleneckWindow = 50
@@ -27,9 +31,6 @@ const (
 	// The usual time per sample of a rank is compared only while its share differs from its usual share by at most
 	// this fraction.
 	shareTolerance = 0.10
-	// A rank is named as the straggler only if its mean time causes at least steadyFraction of the straggler loss.
-	// The rest of the loss is due to jitter.
-	steadyFraction = 0.5
 	// The advice mentions the optimizer if it takes more than this fraction of the step.
 	optimizerBig = 0.15
 )
@@ -41,15 +42,16 @@ const (
 	ComputeBound       Bound = iota // no cause costs LostFraction of a step
 	DataBound                       // the step waits for data
 	CommunicationBound              // the slowest rank waits for gradients and statistics
-	StragglerBound                  // ranks wait for ranks that have too many samples for their speed
+	StragglerBound                  // imbalance: ranks wait for a rank that has too many samples for its speed
 	MemoryBound                     // full memory keeps ranks from taking more samples, or slows them down
+	NoiseBound                      // ranks wait because their times vary from step to step
 
 	bounds
 )
 
 // String implements fmt.Stringer.
 func (b Bound) String() string {
-	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound"}[b]
+	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound", "noise-bound"}[b]
 }
 
 // RankTimes contains the measurements of one rank in one step, in seconds, as in its Record.
@@ -74,61 +76,55 @@ func (r *RankTimes) total() float64 {
 
 // Bottleneck is the verdict on a window. Times are means over the window, in seconds per step.
 type Bottleneck struct {
-	Bound    Bound
-	Lost     [bounds]float64 // time lost to each cause; 0 for compute
-	Rank     int             // rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single rank
-	Slowest  float64         // for a straggler: fraction of the steps in which Rank was the slowest
-	Ratio    float64         // for a straggler: compute time of Rank divided by the compute time with balanced shares
-	Step     float64         // time of the whole step
-	Compute  float64         // time of the forward and backward passes without losses
-	Update   float64         // time of the optimizer
-	Hidden   float64         // communication time during the backward pass
-	Exchange float64         // time of the exchanges of batch normalisation, part of the loss to communication
-	Memory   float64         // largest memory use of all ranks, in percent; NaN if unknown
-	Ranks    int             // number of ranks with samples
-	Steps    int
+	account.Account // parts of a step, which sum to Step
+	Bound           Bound
+	Rank            int     // rank with the longest wait for data, straggler, rank with the fullest memory, or rank with most noise; -1: no single rank
+	Slowest         float64 // for a straggler: fraction of the steps in which Rank was the slowest
+	Ratio           float64 // for a straggler: compute time of Rank divided by the compute time with balanced shares
+	Update          float64 // time of the optimizer, part of Useful
+	Hidden          float64 // communication time during the backward pass
+	Exchange        float64 // time of the exchanges of batch normalisation, part of Communication
+	FullMemory      float64 // largest memory use of all ranks, in percent; NaN if unknown
+	Ranks           int     // number of ranks with samples
+	Steps           int
+}
+
+// Lost returns the time lost to a cause in seconds per step, 0 for compute.
+func (v *Bottleneck) Lost(cause Bound) float64 {
+	return [bounds]float64{DataBound: v.Data, CommunicationBound: v.Communication, StragglerBound: v.Imbalance, MemoryBound: v.Memory, NoiseBound: v.Noise}[cause]
 }
 
 // Bottlenecks determines the cause that limits the speed of a run. It gives one verdict per window of steps.
 //
 //	b := runtime.NewBottlenecks(ranks)
-//	b.Add(times)         // once per step: no allocation
+//	b.Add(seconds, times)      // once per step: no allocation
+//	b.Balanced(steps, split)   // after each decision of the balancer
 //	if b.Full() {
 //		v := b.Verdict() // and starts the next window
 //	}
 //
 // # Lost time
 //
-// Every step is divided into parts that sum to it:
-//
-//	data           the longest time of any rank including its wait for data, minus the longest time of any rank without
-//	               this wait. If a rank would have to wait for other ranks anyway, its wait for data costs nothing. With
-//	               balanced shares, a step without waits for data might save more; the loss is then this saving
-//	communication  the minimum over ranks of exposed communication, plus the minimum over ranks of exchange time. This is
-//	               the wait of the slowest rank, for which all other ranks wait
-//	straggler      the compute time of the slowest rank, minus the compute time with samples in proportion to the speeds
-//	               of the ranks. A rank with full memory gets at most its current samples
-//	memory         the cost of the samples that ranks with full memory cannot take, plus the slowdown of these ranks
-//	               since their memory became full
-//	rest           the time of the optimizer and of computing, which is not lost
-//
-// The proportion assumes that the time per sample of a rank does not depend on its share. The loss to a straggler is
-// therefore slightly too high for small shares.
+// Package account divides every step into useful work and lost time by cause. Verdicts do not count granularity as a
+// bottleneck. In addition to package account, this type determines the cost of full memory: the cost of the samples that
+// ranks with full memory cannot take, plus the slowdown of these ranks since their memory became full.
 //
 // The verdict is the cause with the largest loss if this loss is at least a tenth of the step. Otherwise the run is
 // compute-bound. To suppress noise, the previous verdict stays as long as its loss is at least 7 % of the step and no
 // other loss exceeds it by more than 3 % of the step.
 type Bottlenecks struct {
-	warm, steps int
-	ranks       []rankWindow
-	lost        [bounds]float64 // sums over the window; only losses to communication, and to data with the current shares
-	slowest     float64         // sum of the slowest ranks' times, including waits for data
-	step        float64         // sums over the window of the fields with these names in Bottleneck
-	update      float64
-	exchange    float64
-	hidden      float64
-	last        Bound
-	speed       []float64 // speed of each rank in samples/s; scratch memory of Verdict
+	warm     int
+	account  *account.Window
+	step     []account.Rank // scratch memory of Add
+	split    account.Split  // sums over the steps of the decisions in this window
+	decided  float64        // number of these steps
+	newest   account.Split
+	ranks    []rankWindow
+	update   float64 // sums over the window of the fields with these names in Bottleneck
+	exchange float64
+	hidden   float64
+	last     Bound
+	speed    []float64 // speed of each rank in samples/s; scratch memory of Verdict
 }
 
 // rankWindow contains the sums of one rank over the window, and its usual speed before its memory was full.
@@ -141,18 +137,19 @@ type rankWindow struct {
 
 // NewBottlenecks returns a Bottlenecks for the given number of ranks.
 func NewBottlenecks(ranks int) *Bottlenecks {
-	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks)}
+	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks), account: account.NewWindow(ranks), step: make([]account.Rank, ranks), newest: account.Unknown()}
 }
 
-// Add adds a step with one entry per rank. It ignores the first steps of a run, and ranks with times that are not
-// finite.
-func (b *Bottlenecks) Add(step []RankTimes) {
+// Add adds a step with its measured time in s, and one entry per rank. It ignores the first steps of a run, and ranks with
+// times that are not finite.
+func (b *Bottlenecks) Add(seconds float64, step []RankTimes) {
 	if b.warm < WarmUpSteps {
 		b.warm++
 		return
 	}
-	slowest, own, withData, total, update, hidden := -1, 0.0, 0.0, 0.0, 0.0, 0.0
+	slowest, own, update, hidden := -1, 0.0, 0.0, 0.0
 	communication, exchanges := math.Inf(1), math.Inf(1)
+	clear(b.step)
 	for i := range min(len(step), len(b.ranks)) {
 		r := &step[i]
 		t := r.total()
@@ -163,7 +160,7 @@ func (b *Bottlenecks) Add(step []RankTimes) {
 		if slowest < 0 || o > own {
 			slowest, own = i, o
 		}
-		withData, total = max(withData, o+r.Data), max(total, t)
+		b.step[i] = account.Rank{Samples: r.Samples, Passes: o, Data: r.Data, Update: r.Optimizer}
 		update, hidden = max(update, r.Optimizer), max(hidden, r.Hidden)
 		communication, exchanges = min(communication, r.Communication), min(exchanges, r.Exchanges)
 		w := &b.ranks[i]
@@ -178,22 +175,43 @@ func (b *Bottlenecks) Add(step []RankTimes) {
 	if slowest < 0 {
 		return
 	}
-	b.steps++
+	b.account.Add(seconds, communication+exchanges, b.step)
 	b.ranks[slowest].slowest++
-	b.lost[DataBound] += withData - own
-	b.lost[CommunicationBound] += communication + exchanges
-	b.slowest += withData
-	b.step += total
 	b.update += update
 	b.exchange += exchanges
 	b.hidden += hidden
 }
 
+// Balanced takes how good the shares of the last steps were, according to the balancer. Without it, an account assumes
+// times in proportion to samples.
+func (b *Bottlenecks) Balanced(steps int, split account.Split) {
+	if b.warm < WarmUpSteps {
+		return
+	}
+	if b.newest = split; split.Oracle != split.Oracle {
+		return
+	}
+	n := float64(steps)
+	b.decided += n
+	b.split.Oracle += n * split.Oracle
+	if split.Granularity > 0 {
+		b.split.Granularity += n * split.Granularity
+	}
+}
+
+// splitOfWindow returns the mean of the decisions in the window, or the newest decision if there is none.
+func (b *Bottlenecks) splitOfWindow() account.Split {
+	if b.decided == 0 {
+		return b.newest
+	}
+	return account.Split{Oracle: b.split.Oracle / b.decided, Granularity: b.split.Granularity / b.decided}
+}
+
 // Steps returns the number of steps in the window.
-func (b *Bottlenecks) Steps() int { return b.steps }
+func (b *Bottlenecks) Steps() int { return b.account.Steps() }
 
 // Full reports whether a window is complete.
-func (b *Bottlenecks) Full() bool { return b.steps >= BottleneckWindow }
+func (b *Bottlenecks) Full() bool { return b.Steps() >= BottleneckWindow }
 
 // Reset discards the steps of the window, for example when a run rolls back to an earlier step.
 func (b *Bottlenecks) Reset() {
@@ -201,30 +219,25 @@ func (b *Bottlenecks) Reset() {
 		w := &b.ranks[i]
 		*w = rankWindow{usualShare: w.usualShare, usualTime: w.usualTime}
 	}
-	b.lost = [bounds]float64{}
-	b.steps, b.slowest, b.step, b.update, b.exchange, b.hidden = 0, 0, 0, 0, 0, 0
+	b.account.Reset()
+	b.split, b.decided = account.Split{}, 0
+	b.update, b.exchange, b.hidden = 0, 0, 0
 }
 
 // Verdict returns the verdict on the steps since the last verdict, and starts the next window. There must be at least
 // one step.
 func (b *Bottlenecks) Verdict() Bottleneck {
-	n := float64(b.steps)
-	v := Bottleneck{Rank: -1, Steps: b.steps, Step: b.step / n, Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, Memory: math.NaN()}
-	v.Lost[DataBound], v.Lost[CommunicationBound] = b.lost[DataBound]/n, b.lost[CommunicationBound]/n
+	n := float64(b.Steps())
+	usual, free, bounded := b.balanced()
+	v := Bottleneck{Rank: -1, Steps: b.Steps(), Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, FullMemory: math.NaN(),
+		Account: b.account.Account(b.splitOfWindow(), account.Memory{Kept: max(bounded-free, 0), Slowed: max(free-usual, 0)})}
 	for i := range b.ranks {
 		if b.ranks[i].steps > 0 {
 			v.Ranks++
 		}
 	}
-	usual, free, bounded, withData := b.balanced()
-	v.Compute = usual
-	all := max(0, b.slowest/n-usual) // all losses except communication
-	shares := b.slowest/n - withData // time that balanced shares would save at the current speeds
-	v.Lost[DataBound] = min(all, max(v.Lost[DataBound], withData-free-shares))
-	v.Lost[MemoryBound] = min(all-v.Lost[DataBound], max(0, bounded-usual))
-	v.Lost[StragglerBound] = all - v.Lost[DataBound] - v.Lost[MemoryBound]
 	v.Bound = b.choose(&v)
-	b.point(&v, free)
+	b.point(&v)
 	b.last = v.Bound
 	b.rememberUsual()
 	b.Reset()
@@ -236,14 +249,14 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	most := ComputeBound
 	for cause := range bounds {
-		if v.Lost[cause] > v.Lost[most] {
+		if v.Lost(cause) > v.Lost(most) {
 			most = cause
 		}
 	}
-	if last := v.Lost[b.last]; b.last != ComputeBound && last >= keptFraction*v.Step && v.Lost[most]-last <= changeFraction*v.Step {
+	if last := v.Lost(b.last); b.last != ComputeBound && last >= keptFraction*v.Step && v.Lost(most)-last <= changeFraction*v.Step {
 		return b.last
 	}
-	if v.Lost[most] < LostFraction*v.Step {
+	if v.Lost(most) < LostFraction*v.Step {
 		return ComputeBound
 	}
 	return most
@@ -251,12 +264,11 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 
 // balanced returns the compute time of a step with samples in proportion to the speeds of the ranks:
 //
-//	usual     with the speeds that the ranks had before their memory was full
-//	free      with the current speeds
-//	bounded   with the current speeds, and no additional samples for ranks with full memory
-//	withData  with the current speeds, including the wait for data
-func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
-	batch, speeds, usualSpeeds, speedsWithData := 0.0, 0.0, 0.0, 0.0
+//	usual    with the speeds that the ranks had before their memory was full
+//	free     with the current speeds
+//	bounded  with the current speeds, and no additional samples for ranks with full memory
+func (b *Bottlenecks) balanced() (usual, free, bounded float64) {
+	batch, speeds, usualSpeeds := 0.0, 0.0, 0.0
 	for i := range b.ranks {
 		w := &b.ranks[i]
 		b.speed[i] = 0
@@ -264,15 +276,14 @@ func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 			continue
 		}
 		b.speed[i] = w.samples / w.own
-		batch += w.samples / float64(b.steps)
+		batch += w.samples / float64(b.Steps())
 		speeds += b.speed[i]
 		usualSpeeds += max(b.speed[i], w.usualSpeed())
-		speedsWithData += w.samples / (w.own + w.data)
 	}
 	if speeds == 0 {
-		return 0, 0, 0, 0
+		return 0, 0, 0
 	}
-	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds), batch / speedsWithData
+	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds)
 }
 
 // bounded returns the compute time of a step in which ranks with full memory keep their current samples, and the
@@ -289,7 +300,7 @@ func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 			if b.speed[i] == 0 {
 				continue
 			}
-			share := w.samples / float64(b.steps)
+			share := w.samples / float64(b.Steps())
 			if !w.full() || b.speed[i]*seconds <= rounding*share {
 				left++
 				continue
@@ -332,14 +343,14 @@ func (b *Bottlenecks) rememberUsual() {
 }
 
 // point sets the rank that the verdict names, if a single rank causes the loss.
-func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
+func (b *Bottlenecks) point(v *Bottleneck) {
 	data, slowest, fullest := 0, 0, 0
 	for i := range b.ranks {
 		w := &b.ranks[i]
 		if w.data > b.ranks[data].data {
 			data = i
 		}
-		if w.own > b.ranks[slowest].own {
+		if w.own+w.data > b.ranks[slowest].own+b.ranks[slowest].data {
 			slowest = i
 		}
 		if w.memory > b.ranks[fullest].memory {
@@ -347,17 +358,17 @@ func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
 		}
 	}
 	if most := b.ranks[fullest].memory; most > 0 {
-		v.Memory = most
+		v.FullMemory = most
 	}
 	switch v.Bound {
 	case DataBound:
 		v.Rank = data
 	case MemoryBound:
 		v.Rank = fullest
+	case NoiseBound:
+		v.Rank = b.account.Blame()
 	case StragglerBound:
-		w := &b.ranks[slowest]
-		if mean := w.own / float64(w.steps); mean-balanced >= steadyFraction*v.Lost[StragglerBound] {
-			v.Rank, v.Ratio, v.Slowest = slowest, mean/balanced, float64(w.slowest)/float64(b.steps)
-		}
+		busy, _ := b.account.Steady()
+		v.Rank, v.Ratio, v.Slowest = slowest, busy/max(busy-v.Imbalance, 1e-12), float64(b.ranks[slowest].slowest)/float64(b.Steps())
 	}
 }

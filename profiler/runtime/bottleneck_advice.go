@@ -24,7 +24,7 @@ type BottleneckSettings struct {
 //	communication-bound: 120.0 of 400.0 ms per step (30 %) are lost waiting for gradients; another 40.0 ms are hidden behind the backward pass
 func (v Bottleneck) String() string {
 	text := fmt.Sprintf("%v: ", v.Bound)
-	lost := fmt.Sprintf("%s of %s ms per step (%.0f %%) are lost ", milliseconds(v.Lost[v.Bound]), milliseconds(v.Step), 100*v.Lost[v.Bound]/v.Step)
+	lost := fmt.Sprintf("%s of %s ms per step (%.0f %%) are lost ", milliseconds(v.Lost(v.Bound)), milliseconds(v.Step), 100*v.Lost(v.Bound)/v.Step)
 	switch v.Bound {
 	case DataBound:
 		text += lost + "waiting for data"
@@ -33,24 +33,29 @@ func (v Bottleneck) String() string {
 		}
 	case CommunicationBound:
 		text += lost + "waiting for gradients"
-		if v.Exchange > v.Lost[CommunicationBound]/2 {
+		if v.Exchange > v.Communication/2 {
 			text = fmt.Sprintf("%v: %swaiting for the exchanges of batch normalisation", v.Bound, lost)
 		}
 		text += fmt.Sprintf("; another %s ms are hidden behind the backward pass", milliseconds(v.Hidden))
 	case StragglerBound:
 		if v.Rank >= 0 {
-			text += lost + fmt.Sprintf("waiting for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times as long as with balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
+			text += lost + fmt.Sprintf("to imbalance, which the best split would save: the others wait for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times as long as with balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
 		} else {
-			text += lost + "waiting for the slowest rank, which differs from step to step"
+			text += lost + "to imbalance, which the best split would save: the others wait for the slowest rank, which changed during the run"
 		}
 	case MemoryBound:
-		text += lost + fmt.Sprintf("because memory is full (%.0f %%", v.Memory)
+		text += lost + fmt.Sprintf("because memory is full (%.0f %%", v.FullMemory)
 		if v.Rank >= 0 {
 			text += fmt.Sprintf(" on rank %d", v.Rank)
 		}
 		text += ")"
+	case NoiseBound:
+		text += lost + "to noise, which no split removes: the times of the ranks vary from step to step"
+		if v.Rank >= 0 {
+			text += fmt.Sprintf(", mostly those of rank %d", v.Rank)
+		}
 	default:
-		text += fmt.Sprintf("the forward and backward passes take %s of %s ms per step (%.0f %%), the optimizer takes %s ms", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
+		text += fmt.Sprintf("useful work takes %s of %s ms per step (%.0f %%), the optimizer %s ms of it", milliseconds(v.Useful), milliseconds(v.Step), 100*v.Useful/v.Step, milliseconds(v.Update))
 	}
 	return text + v.others()
 }
@@ -58,11 +63,11 @@ func (v Bottleneck) String() string {
 // others returns further losses of at least one hundredth of the step.
 func (v Bottleneck) others() string {
 	const worthNaming = 0.01
-	names := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "stragglers", MemoryBound: "memory"}
+	named := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance", MemoryBound: "memory", NoiseBound: "noise"}[v.Bound]
 	var texts []string
-	for cause := DataBound; cause < bounds; cause++ {
-		if cause != v.Bound && v.Lost[cause] >= worthNaming*v.Step {
-			texts = append(texts, fmt.Sprintf("%s %s ms", names[cause], milliseconds(v.Lost[cause])))
+	for _, p := range v.Parts()[1:] {
+		if p.Name != named && p.Seconds >= worthNaming*v.Step {
+			texts = append(texts, fmt.Sprintf("%s %s ms", p.Name, milliseconds(p.Seconds)))
 		}
 	}
 	if len(texts) == 0 {
@@ -84,6 +89,8 @@ func (v Bottleneck) Advice(s BottleneckSettings) string {
 		return v.stragglerAdvice(s)
 	case MemoryBound:
 		return v.memoryAdvice(s)
+	case NoiseBound:
+		return "other shares do not help: check whether other programs use the machines, or raise data.batch_size to average the noise"
 	}
 	return v.computeAdvice(s)
 }
@@ -97,7 +104,7 @@ func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
 
 func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 	var do []string
-	if v.Exchange > v.Lost[CommunicationBound]/2 {
+	if v.Exchange > v.Communication/2 {
 		if s.SyncNorm {
 			do = append(do, `set model.batch_norm = "ghost", which needs no communication`)
 		}
@@ -117,12 +124,13 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 
 func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	switch {
-	case v.Rank < 0:
-		return "the slowest rank differs from step to step, so other shares do not help: check whether other programs use the machines, or raise data.batch_size to average the jitter"
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
 	case s.Policy != "hybrid":
 		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank as many samples as it can process in the same time", s.Policy)
+	}
+	if v.Rank < 0 {
+		return "the speeds of the ranks changed: check their straggler verdicts, and whether other programs use the machines"
 	}
 	return fmt.Sprintf("rank %d is too slow for its share: check its straggler verdict, and whether other programs use its machine", v.Rank)
 }
@@ -143,7 +151,7 @@ func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 	if s.Precision == "f32" {
 		do = append(do, `set train.precision = "bf16", if the device is fast in bf16`)
 	}
-	if !(v.Memory >= fullPercent) {
+	if !(v.FullMemory >= fullPercent) {
 		do = append(do, "raise data.batch_size, because devices compute larger batches more efficiently")
 	}
 	return strings.Join(append(do, "add ranks"), "; or ")

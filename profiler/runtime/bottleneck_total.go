@@ -9,10 +9,10 @@ import "math"
 //	v := total.Verdict() // after at least one window
 //
 // Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
-// names the rank with the largest loss. It names a straggler only if the windows of this rank contain half of the
-// time lost to stragglers.
+// names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost to
+// the cause.
 type BottleneckTotal struct {
-	sum    Bottleneck // times and losses are sums over steps
+	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame
 }
 
@@ -26,18 +26,14 @@ func (t *BottleneckTotal) Steps() int { return t.sum.Steps }
 func (t *BottleneckTotal) Add(v Bottleneck) {
 	n, s := float64(v.Steps), &t.sum
 	if s.Steps == 0 {
-		s.Memory = math.NaN()
+		s.FullMemory = math.NaN()
 	}
-	for cause := range bounds {
-		s.Lost[cause] += n * v.Lost[cause]
-	}
-	s.Step += n * v.Step
-	s.Compute += n * v.Compute
+	s.Account.Add(&v.Account, n)
 	s.Update += n * v.Update
 	s.Hidden += n * v.Hidden
 	s.Exchange += n * v.Exchange
-	if math.IsNaN(s.Memory) || v.Memory > s.Memory {
-		s.Memory = v.Memory
+	if math.IsNaN(s.FullMemory) || v.FullMemory > s.FullMemory {
+		s.FullMemory = v.FullMemory
 	}
 	s.Ranks = max(s.Ranks, v.Ranks)
 	s.Steps += v.Steps
@@ -52,7 +48,7 @@ func (t *BottleneckTotal) Add(v Bottleneck) {
 		b = &blame{}
 		t.blamed[v.Bound][v.Rank] = b
 	}
-	b.lost += n * v.Lost[v.Bound]
+	b.lost += n * v.Lost(v.Bound)
 	b.steps += n
 	b.slowest += n * v.Slowest
 	b.ratio += n * v.Ratio
@@ -62,13 +58,11 @@ func (t *BottleneckTotal) Add(v Bottleneck) {
 // of the time.
 func (t *BottleneckTotal) Verdict() Bottleneck {
 	v, n := t.sum, float64(t.sum.Steps)
-	for cause := range bounds {
-		v.Lost[cause] /= n
-	}
-	v.Step, v.Compute, v.Update, v.Hidden, v.Exchange = v.Step/n, v.Compute/n, v.Update/n, v.Hidden/n, v.Exchange/n
+	v.Account = v.Account.Over(n)
+	v.Update, v.Hidden, v.Exchange = v.Update/n, v.Hidden/n, v.Exchange/n
 	v.Bound, v.Rank = ComputeBound, -1
 	for cause := range bounds {
-		if v.Lost[cause] >= LostFraction*v.Step && v.Lost[cause] > v.Lost[v.Bound] {
+		if v.Lost(cause) >= LostFraction*v.Step && v.Lost(cause) > v.Lost(v.Bound) {
 			v.Bound = cause
 		}
 	}
@@ -77,13 +71,14 @@ func (t *BottleneckTotal) Verdict() Bottleneck {
 			v.Rank = rank
 		}
 	}
-	if v.Bound != StragglerBound || v.Rank < 0 {
+	if v.Rank < 0 {
 		return v
 	}
-	if b := t.blamed[v.Bound][v.Rank]; b.lost >= steadyFraction*t.sum.Lost[StragglerBound] {
-		v.Slowest, v.Ratio = b.slowest/b.steps, b.ratio/b.steps
-	} else {
+	switch b := t.blamed[v.Bound][v.Rank]; {
+	case b.lost < t.sum.Lost(v.Bound)/2 && (v.Bound == StragglerBound || v.Bound == NoiseBound):
 		v.Rank = -1
+	case v.Bound == StragglerBound:
+		v.Slowest, v.Ratio = b.slowest/b.steps, b.ratio/b.steps
 	}
 	return v
 }

@@ -91,8 +91,8 @@
 // # Bottlenecks
 //
 // During the run, [Bottlenecks] analyses the step times of all ranks. Every 50 steps it reports what limits the speed
-// of the run, and how much time this costs. The limit is one of these: computing, waiting for data, communication, a
-// straggler, full memory.
+// of the run, and how much time this costs ([account.Account]). The limit is one of these: computing, waiting for data,
+// communication, a straggler, full memory, noise.
 //
 // # Partial writes
 //

@@ -66,7 +66,7 @@ type BottleneckEvent struct {
 	Text    string             `json:"text"`
 	Advice  string             `json:"advice"`
 	Seconds float64            `json:"step_seconds"`
-	Lost    map[string]float64 `json:"lost_seconds"` // lost time in s per step, by bound
+	Parts   map[string]float64 `json:"parts_seconds"` // parts of a step in s, by the names of package account; they sum to Seconds
 }
 
 // CheckpointEvent reports that a checkpoint was saved.
@@ -76,9 +76,9 @@ type CheckpointEvent struct {
 
 // Event converts the verdict to an event.
 func (v Bottleneck) Event(s BottleneckSettings) *BottleneckEvent {
-	e := &BottleneckEvent{Bound: v.Bound.String(), Rank: v.Rank, Text: v.String(), Advice: v.Advice(s), Seconds: v.Step, Lost: map[string]float64{}}
-	for bound := DataBound; bound < bounds; bound++ {
-		e.Lost[bound.String()] = v.Lost[bound]
+	e := &BottleneckEvent{Bound: v.Bound.String(), Rank: v.Rank, Text: v.String(), Advice: v.Advice(s), Seconds: v.Step, Parts: map[string]float64{}}
+	for _, p := range v.Parts() {
+		e.Parts[p.Name] = p.Seconds
 	}
 	return e
 }

@@ -25,7 +25,8 @@ var layers = []layer{
 	{"engine/spelling", nil},
 	{"engine/config", imports("engine/spelling")},
 	{"profiler/telemetry", nil},
-	{"balancer", imports("profiler/telemetry")},
+	{"profiler/account", nil},
+	{"balancer", imports("profiler/account", "profiler/telemetry")},
 	{"balancer/simulate", imports("balancer")},
 	{"balancer/scheduler", imports("balancer")},
 	{"balancer/scheduler/hyper", imports("balancer/scheduler")},
@@ -103,11 +104,11 @@ var layers = []layer{
 	{"profiler/precision", imports("engine/task/images", "profiler/cache", "engine/tensor", "engine/device", "engine/graph", "engine/nn", "engine/optim", "engine/data", "engine/train")},
 	{"profiler/system", imports("profiler/telemetry")},
 	{"profiler/spool", nil},
-	{"profiler/runtime", imports("engine/regular", "profiler/telemetry", "profiler/spool")},
+	{"profiler/runtime", imports("profiler/account", "engine/regular", "profiler/telemetry", "profiler/spool")},
 	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
 	{"profiler/runs", imports("engine/experiment", "engine/regular", "profiler/telemetry", "profiler/runtime")},
 	{"profiler/mlflow", imports("engine/experiment", "engine/regular", "profiler/spool")},
-	{"profiler/analysis", imports("balancer", "engine/regular", "profiler/telemetry", "engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
+	{"profiler/analysis", imports("balancer", "profiler/account", "engine/regular", "profiler/telemetry", "engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
 	{"profiler/drawing", imports("engine/experiment", "engine/regular")},
 	{"profiler/analysis/figures", imports("profiler/stats", "engine/experiment", "profiler/analysis", "profiler/drawing")},
 	{"profiler/httpguard", nil},
@@ -160,7 +161,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
 		"cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/session", "cmd/hetero-train/internal/testbed",
 		"cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/observe", imports("balancer", "cmd/hetero-train/internal/session", "profiler/mlflow", "profiler/prometheus", "engine/task", "engine/checkpoint", "engine/cluster/rendezvous", "engine/config",
+	{"cmd/hetero-train/internal/observe", imports("balancer", "profiler/account", "cmd/hetero-train/internal/session", "profiler/mlflow", "profiler/prometheus", "engine/task", "engine/checkpoint", "engine/cluster/rendezvous", "engine/config",
 		"engine/device", "engine/experiment", "engine/regular", "profiler/telemetry", "engine/timeline", "engine/train",
 		"profiler/analysis",
 		"profiler/analysis/figures", "profiler/runtime", "profiler/trace", "cmd/hetero-train/internal/assembly",
@@ -211,7 +212,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/dashboard", imports("engine/config", "profiler/dashboard", "profiler/runs",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
 		"cmd/hetero-train/internal/process", "cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/command/status", imports("profiler/analysis", "profiler/runs", "profiler/runtime", "profiler/telemetry", "cmd/hetero-train/internal/cli",
+	{"cmd/hetero-train/internal/command/status", imports("profiler/account", "profiler/analysis", "profiler/runs", "profiler/runtime", "profiler/telemetry", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/command/bench", imports("engine/config", "engine/data", "engine/data/jpeg",
 		"engine/device", "engine/experiment", "engine/lab", "engine/plan", "engine/tensor", "engine/timeline", "engine/train", "profiler/drawing", "profiler/stats", "profiler/trace",
@@ -287,9 +288,9 @@ var never = []layer{
 	{"engine/train", imports("engine/models", "engine/models/...", "engine/task/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
 }
 
-// vocabulary lists packages of tables and pure functions on words. They import no other package of this module, so a row
+// vocabulary lists packages of tables and pure functions. They import no other package of this module, so a row
 // of never that bans a folder does not ban them.
-var vocabulary = imports("profiler/telemetry", "engine/spelling")
+var vocabulary = imports("profiler/telemetry", "profiler/account", "engine/spelling")
 
 // layer is a rule: the imports of a package, or with "/..." of all packages below a folder.
 type layer struct {

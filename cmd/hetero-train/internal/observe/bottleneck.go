@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -11,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -92,7 +94,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 			Exchanges: t.Exchanges.Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
 			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Telemetry[telemetry.Memory]}
 	}
-	o.find.Add(o.times)
+	o.find.Add(r.Took.Seconds(), o.times)
 	if !o.find.Full() {
 		return
 	}
@@ -106,13 +108,19 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
+// Decided takes how good the shares of the last steps were from a decision of the balancer.
+func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []balancer.Verdict) {
+	o.find.Balanced(steps, account.Split{Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
+}
+
 // isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not
 // logged. A change of the straggler is logged, unless two ranks alternate for a short time.
 func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
 	if !o.told {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound
 	}
-	return v.Bound != o.last.Bound || v.Bound == runtime.StragglerBound && v.Rank >= 0 && v.Rank != o.last.Rank
+	named := v.Bound == runtime.StragglerBound || v.Bound == runtime.NoiseBound
+	return v.Bound != o.last.Bound || named && v.Rank >= 0 && v.Rank != o.last.Rank
 }
 
 // RolledBack implements train.Observer.

@@ -32,7 +32,7 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 		want    []string // expected parts of the log, one per line
 	}{
 		{"ranks that are balanced", [][]train.RankStep{equal, equal, equal}, []string{"compute-bound"}},
-		{"and then are not", [][]train.RankStep{equal, late, late, second, second, first}, []string{"compute-bound", "communication-bound", "straggler: 150.0 of 300.0 ms per step (50 %) are lost waiting for rank 1", "waiting for rank 0"}},
+		{"and then are not", [][]train.RankStep{equal, late, late, second, second, first}, []string{"compute-bound", "communication-bound", "straggler: 150.0 of 300.0 ms per step (50 %) are lost to imbalance, which the best split would save: the others wait for rank 1", "wait for rank 0"}},
 		{"one rank that computes", [][]train.RankStep{fed, fed}, nil},
 		{"one rank that waits for data", [][]train.RankStep{fed, hungry, hungry, fed, fed}, []string{"data-bound: 100.0 of 400.0 ms", "compute-bound"}},
 	} {

@@ -68,6 +68,7 @@ func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []balancer.
 			s.Changes++
 		}
 		s.Oracle, s.Imbalance = d.ShareOfOracle(), d.Imbalance
+		s.Useful += d.Lost.Useful * float64(steps)
 		for i, lost := range [...]float64{d.Lost.Imbalance, d.Lost.Communication, d.Lost.Data, d.Lost.Noise, d.Lost.Granularity} {
 			if lost > 0 && !math.IsInf(lost, 0) { // NaN: unknown
 				s.Lost[i] += lost * float64(steps)

@@ -158,14 +158,14 @@ func SummaryRows(s *analysis.Summary) []Row {
 		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		Row{"parts of a step", partsOf(s.StepParts)})
 	if s.Bottleneck != nil {
-		rows = append(rows, Row{"bottleneck", s.Bottleneck.Verdict})
+		rows = append(rows, Row{"time of a step", s.Bottleneck.Account}, Row{"bottleneck", s.Bottleneck.Verdict})
 	}
 	if s.Ranks > 1 {
 		rows = append(rows, Row{"communication", communication(s)})
-		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
+		balance := "fraction of the oracle unknown: the balancer made no decision on measured times; load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end, %s",
-				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle), show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), balance)
+			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end%s, load imbalance %s",
+				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle), show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s), show.Figure("%.1f %%", 100*s.Imbalance))
 		}
 		rows = append(rows, Row{"balance", balance})
 	}
@@ -173,6 +173,15 @@ func SummaryRows(s *analysis.Summary) []Row {
 		rows = append(rows, Row{"memory", show.Figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
 	}
 	return rows
+}
+
+// faster states what the best shares would gain at the end of the run. It returns "" for a small gain.
+func faster(s *analysis.Summary) string {
+	const worthNaming = 0.95 // fraction of the oracle
+	if of := float64(s.ShareOfOracle); of > 0 && of < worthNaming {
+		return fmt.Sprintf(": the best shares would make steps %.2f times faster", 1/of)
+	}
+	return ""
 }
 
 // communication returns the row of the time that ranks wait in communication. The row also states the part of this time
@@ -184,7 +193,7 @@ func communication(s *analysis.Summary) string {
 		text += fmt.Sprintf(", %s in exchanges of batch normalisation", ms(exchanges))
 	}
 	if s.Bottleneck != nil {
-		text += fmt.Sprintf(" (including %s waiting for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Lost.Communication)))
+		text += fmt.Sprintf(" (including %s waiting for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Parts.Communication)))
 	}
 	return fmt.Sprintf("%s; %s hidden behind the backward pass (overlap %s), bus bandwidth %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
 }

@@ -29,7 +29,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 		}
 	}
 	s.Ranks, s.StepParts = 2, analysis.StepParts{Forward: 0.06, Communication: 0.02, Exchanges: 0.02, Optimizer: 0.01, Between: 0.01}
-	s.Bottleneck = &analysis.BottleneckSummary{Lost: analysis.LostTimes{Communication: 0.035}}
+	s.Bottleneck = &analysis.BottleneckSummary{Parts: analysis.Parts{Communication: 0.035}}
 	if got, want := communication(s), "20 ms per step spent waiting for gradients, 20 ms in exchanges of batch normalisation (including 5 ms waiting for slower ranks); "; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q first", got, want)
 	}

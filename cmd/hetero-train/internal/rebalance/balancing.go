@@ -63,6 +63,17 @@ func (b *Balancer) Watch(w Watcher) {
 	}
 }
 
+// WatchedBy adds each observer that has a method Decided as a watcher.
+func (b *Balancer) WatchedBy(observers []train.Observer) {
+	for _, o := range observers {
+		if w, ok := o.(interface {
+			Decided(int, *balancer.Decision, []balancer.Verdict)
+		}); ok {
+			b.Watch(w.Decided)
+		}
+	}
+}
+
 // Kinds returns the kind of each rank's device, such as "cpu" or "cuda".
 func (b *Balancer) Kinds() []string {
 	kinds := make([]string, len(b.known))
@@ -267,6 +278,9 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	if b.Policy, err = parts.MakePolicy(b.run.Opts.Env.Catalog, &b.run.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
+	if b.Policy, err = balancer.Explained(b.Policy, b.options); err != nil {
+		return nil, exit.Usagef("balance: %w", err)
+	}
 	ranks := len(b.known)
 	b.step = balancer.Step{Shares: make([]int, ranks)}
 	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
@@ -416,7 +430,7 @@ func stepsLeft(total, step int64) int { return int(min(max(total-step, 0), math.
 func (b *Balancer) take(ranks []train.RankStep) {
 	s, accumulation := &b.step, b.cfg.Train.MicroBatches()
 	exposed, exchanges := math.Inf(1), math.Inf(1)
-	s.Seconds = 0
+	s.Seconds, s.Measured = 0, 0
 	for r := range ranks {
 		rank, t := &ranks[r], &ranks[r].Times
 		s.Shares[r] = rank.Samples / accumulation
@@ -424,7 +438,9 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		s.Own[r] = rank.Compute().Seconds() - s.Update[r]
 		s.Data[r] = t.Data.Seconds()
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
-		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
+		seconds := (t.Total() + rank.Other).Seconds()
+		s.Seconds = max(s.Seconds, seconds)
+		s.Measured += seconds / float64(len(ranks)) // a report has some times of the step before, so single steps differ
 		s.Utilization[r], s.Memory[r] = rank.Telemetry[telemetry.Utilization]/100, rank.Telemetry[telemetry.Memory]/100
 		b.health[r].Add(&rank.Telemetry)
 	}
@@ -447,6 +463,7 @@ func (b *Balancer) fullLength(ranks []train.RankStep) {
 		longer = max(longer, passes/positions-passes)
 	}
 	s.Seconds += longer
+	s.Measured += longer
 }
 
 // judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.

@@ -51,8 +51,11 @@ type DecisionLine struct {
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
 	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
 	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
+	Unknown       string            `json:"share_of_oracle_unknown,omitempty"` // why ShareOfOracle is unknown
 	Imbalance     experiment.Number `json:"imbalance"`
-	Lost          lostLine          `json:"lost_seconds"`
+	Useful        experiment.Number `json:"useful_seconds"`
+	Lost          lostLine          `json:"lost_seconds"` // with Useful, the parts of StepSeconds; see package account
+	Noisy         *int              `json:"noisy_rank"`   // rank that causes most of the noise; null if no single rank does
 	Ranks         []rankLine        `json:"ranks"`
 }
 
@@ -126,7 +129,11 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
 	line := DecisionLine{Step: step, Policy: r.balancing.cfg.Balance.Policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
 		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
-		Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
+		Unknown: d.Unknown, Useful: n(d.Lost.Useful), Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
+	if d.Noisy >= 0 {
+		noisy := d.Noisy // d is valid only until the next decision
+		line.Noisy = &noisy
+	}
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
 		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
@@ -212,10 +219,17 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.MicroBatches())
 	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
-	if !math.IsNaN(d.Oracle) {
+	known := !math.IsNaN(d.OfOracle.Value)
+	if known {
 		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
-		fmt.Fprintf(&text, " | time lost per step, ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f",
-			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
+	} else {
+		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
+	}
+	if d.Lost.Step > 0 {
+		fmt.Fprintf(&text, " | a step: %s", d.Lost.String())
+		if d.Noisy >= 0 && d.Lost.Noise >= 0.01*d.Lost.Step {
+			fmt.Fprintf(&text, " (mostly of rank %d)", d.Noisy)
+		}
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -231,12 +245,12 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	w.Flush()
 	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
-	if !math.IsNaN(d.Oracle) && !r.defined {
+	if known && !r.defined {
 		r.defined = true
 		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
 			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n" +
 			"samples/s: batch / busy ms; imbalance in %: difference between the longest and the shortest busy time of a step, of the longest, mean over the steps; " +
-			"imbalance in ms: time that the best shares would save\n")
+			"imbalance in ms: time that the best shares would save; noise: waits because times vary from step to step, which no shares remove\n")
 	}
 	return text.String()
 }

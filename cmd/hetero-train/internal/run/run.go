@@ -287,6 +287,7 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
 	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
+	tr.balancing.WatchedBy(all)
 	tracking, trackErr := observe.OpenTracking(&tr.Run, resume)
 	err = errors.Join(err, trackErr)
 	if tr.tracking = tracking; tracking != nil {

@@ -27,7 +27,7 @@ export type DecisionRank = {
 export type Decision = {
   step: number; policy: string; shares: number[]; next: number[]; changed: boolean; reason: string
   step_seconds: Maybe; oracle_step_seconds: Maybe; share_of_oracle: Maybe; share_of_oracle_low: Maybe; share_of_oracle_high: Maybe
-  imbalance: Maybe; lost_seconds: Record<string, Maybe> | null; ranks?: DecisionRank[]
+  share_of_oracle_unknown?: string; imbalance: Maybe; useful_seconds?: Maybe; lost_seconds: Record<string, Maybe> | null; noisy_rank?: Maybe; ranks?: DecisionRank[]
 }
 
 export type Profile = {
@@ -45,7 +45,7 @@ export type RunEvent = {
   checkpoint?: { seconds: number }
 }
 
-export type Verdict = { from: number; to: number; bound: string; rank: number; text: string; advice: string; step_seconds: number; lost_seconds: Record<string, number> }
+export type Verdict = { from: number; to: number; bound: string; rank: number; text: string; advice: string; step_seconds: number; parts_seconds?: Record<string, number> }
 export type Alert = { step: number; kind: string; rank: number; text: string; evidence: string }
 export type CurvePoint = { samples: number; seconds: number }
 export type ShareTimes = { samples: number; steps: number; mean: number; min: number; max: number }
@@ -56,7 +56,7 @@ export type Totals = { training_seconds: Maybe; step_seconds: Maybe; samples_per
 
 // common is the step of the records in ranks: the newest one that all ranks have.
 export type View = {
-  name: string; version: number; state: State; totals: Totals; common: number; progress: { read: number; bytes: number }; first: number; last: number
+  name: string; version: number; state: State; totals: Totals; common: number; segment_from?: number; progress: { read: number; bytes: number }; first: number; last: number
   settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
   precision: string; notes: string[] | null; lacking: string
   result: { error?: string; ranks?: number; final_train_loss?: Maybe; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null

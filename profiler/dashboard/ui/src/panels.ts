@@ -66,8 +66,8 @@ function evaluations(f: Figures, v: View, key: string, label: string, factor: nu
 }
 
 const causes: [string, string][] = [
-  ['imbalance', 'imbalance: the shares do not match the speeds of the ranks'], ['communication', 'exposed communication'], ['data', 'waiting for data'],
-  ['noise', 'noise: step times vary'], ['granularity', 'granularity: a share is a whole number of samples'],
+  ['imbalance', 'imbalance, which the best split would save'], ['communication', 'exposed communication'], ['data', 'waiting for data'],
+  ['noise', 'noise of the ranks\' times, which no split removes'], ['granularity', 'granularity: a share is a whole number of samples'],
 ]
 
 export const causeText = new Map(causes)
@@ -128,7 +128,7 @@ export const panels: Panel[] = [
   },
   {
     id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(([c]) => 'lost_' + c), zero: true, optional: true, format: ms,
-    explain: 'Lost time per step: imbalance of the shares, exposed communication, waiting for data, noise of step times, and granularity (a share is a whole number of samples).',
+    explain: 'Lost time per step. With the useful work, the causes sum to the measured step: imbalance (the best shares would save it), exposed communication, waiting for data, noise (times vary from step to step; no shares remove it), and granularity (a share is a whole number of samples).',
     series: f => causes.flatMap(([c], i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
   },
   {

@@ -253,6 +253,7 @@ export class RunPage {
     for (const [file, why] of Object.entries(v.damaged ?? {})) lines.push(`${file}: ${why}`)
     const starts = v.starts?.length ?? 0
     if (starts > 1) lines.push(`The run was resumed ${starts - 1 === 1 ? 'once' : starts - 1 + ' times'}, last at step ${count(v.starts?.at(-1)?.step)}.`)
+    if ((v.segment_from ?? 1) > 1) lines.push(`The number of ranks has changed: tables, verdicts and curves show the steps from ${count(v.segment_from)} on.`)
     for (const note of v.notes ?? []) lines.push(note)
     fill(this.problems, ...lines.map(l => h('p', { class: 'problem' }, l)))
   }
@@ -266,7 +267,7 @@ export class RunPage {
     const facts: [string, string][] = [
       ['Throughput' + of, rate === null ? '–' : unit], ['Step' + of, step === null ? '–' : `${figure(1000 * step)} ms`],
       ['Training time', duration(v.totals.training_seconds)], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
-      ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
+      ['Fraction of the oracle', v.decision && v.decision.share_of_oracle === null ? 'unknown' : percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
       ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks || v.result?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
       ['Precision', v.precision || '–'],

@@ -48,8 +48,15 @@ export function decision(d: Decision): HTMLElement {
   const lost = Object.entries(d.lost_seconds ?? {}).filter((e): e is [string, number] => e[1] !== null && e[1] !== undefined && e[1] > 0).sort((a, b) => b[1] - a[1])
   return h('div', {},
     h('p', {}, describe(d)),
-    h('p', {}, `Fraction of the oracle ${percent(d.share_of_oracle)} (90 % interval ${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)}), load imbalance ${percent(d.imbalance)}.`),
-    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} per step: ${causeText.get(cause) ?? cause}`))))
+    h('p', {}, `${oracle(d)}, load imbalance ${percent(d.imbalance)}.`),
+    d.step_seconds != null && d.useful_seconds != null && h('p', {}, `Of a step of ${milliseconds(d.step_seconds)}, ${milliseconds(d.useful_seconds)} are useful work.${lost.length ? ' Lost are:' : ''}`),
+    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} per step: ${causeText.get(cause) ?? cause}${cause === 'noise' && d.noisy_rank != null ? `, mostly of rank ${d.noisy_rank}` : ''}`))))
+}
+
+// oracle returns the fraction of the oracle, or why it is unknown.
+export function oracle(d: Decision): string {
+  if (d.share_of_oracle === null || d.share_of_oracle === undefined) return `Fraction of the oracle unknown${d.share_of_oracle_unknown ? ': ' + d.share_of_oracle_unknown : ''}`
+  return `Fraction of the oracle ${percent(d.share_of_oracle)} (90 % interval ${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)})`
 }
 
 const sharesOf = (list: number[]) => list.slice(0, 16).join(' / ') + (list.length > 16 ? ' / …' : '')

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -142,7 +143,7 @@ func tailOf(v runs.View) (lines []string) {
 	}
 	if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
-		lines = append(lines, fmt.Sprintf("bottleneck in steps %d to %d: %s", last.From, last.To, last.Text))
+		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, max(1, last.From), last.To))
 		if last.Bound != runtime.ComputeBound.String() {
 			lines = append(lines, "  advice: "+last.Advice)
 		}
@@ -193,20 +194,38 @@ func titleOf(v runs.View) string {
 	if d == nil {
 		return text
 	}
-	text += fmt.Sprintf(" | %s, decision at step %d: imbalance %s | %s of the oracle", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"), number(d.OfOracle, 100, "%.1f %%"))
+	text += fmt.Sprintf(" | %s, decision at step %d: imbalance %s", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"))
+	switch {
+	case d.OfOracle == nil && d.Unknown != "":
+		text += " | fraction of the oracle unknown: " + d.Unknown
+	default:
+		text += fmt.Sprintf(" | %s of the oracle", number(d.OfOracle, 100, "%.1f %%"))
+	}
 	if d.Low != nil && d.High != nil {
 		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 	}
-	var lost []string
-	for _, cause := range []string{"imbalance", "communication", "data", "noise", "granularity"} {
-		if p := d.Lost[cause]; p != nil {
-			lost = append(lost, fmt.Sprintf("%s %.1f", cause, 1e3**p))
+	if a := accountOf(d); a.Step > 0 {
+		text += " | a step: " + a.String()
+		if d.Noisy != nil && a.Noise >= 0.01*a.Step {
+			text += fmt.Sprintf(" (mostly of rank %d)", *d.Noisy)
 		}
 	}
-	if len(lost) > 0 {
-		text += " | time lost per step, ms: " + strings.Join(lost, ", ")
-	}
 	return text
+}
+
+// accountOf returns the parts of a step according to a decision. Decisions of earlier versions have no useful work; the
+// account is then empty.
+func accountOf(d *runs.Decision) (a account.Account) {
+	if d.Seconds == nil || d.Useful == nil {
+		return a
+	}
+	a.Step, a.Useful = *d.Seconds, *d.Useful
+	for cause, part := range map[string]*float64{"imbalance": &a.Imbalance, "communication": &a.Communication, "data": &a.Data, "noise": &a.Noise, "granularity": &a.Granularity} {
+		if p := d.Lost[cause]; p != nil {
+			*part = *p
+		}
+	}
+	return a
 }
 
 // rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text.

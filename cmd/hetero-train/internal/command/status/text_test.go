@@ -22,12 +22,12 @@ import (
 
 // viewOf returns a run with values of usual lengths.
 func viewOf(ranks int) runs.View {
-	half, oracle := 0.5, 0.987
+	half, oracle, useful, step := 0.5, 0.987, 0.1, 0.6
 	v := runs.View{Name: "a", Last: 51, Common: 50, Length: 200, State: runs.State{Kind: runs.Running}, Precision: "bf16"}
 	v.Totals = runs.Totals{Seconds: 12, StepSeconds: 0.24, SamplesPerSecond: experiment.Number(show.NaN)}
 	v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Balance.Policy = "resnet50", "cifar10", "hybrid"
 	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true, Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
-		Lost: map[string]*float64{"data": &half}}
+		Seconds: &step, Useful: &useful, Lost: map[string]*float64{"data": &half}}
 	v.Alerts = []runs.Alert{{Step: 40, Kind: "straggler", Text: "rank 1 is slower than usual"}}
 	for rank := range ranks {
 		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Loss: 1.25, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
@@ -63,7 +63,7 @@ func TestTextOfARun(t *testing.T) {
 	const want = `a: running, step 51 of 200 (26 %), about 30s left
 resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms | training time 12.0 s
 
-[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
+[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful + 500.0 data
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
      0     71         -     40      200.0    200.0      0.0  healthy
      1     71         -     24      120.0    200.0      0.0  slower than usual, cause: thermal throttling
@@ -79,7 +79,8 @@ resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms |
   training time 12.0 s
 
 [Load Balancer Status] step 50 | hybrid, decision at step 40:
-  imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
+  imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful
+  + 500.0 data
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
      0     71         -     40      200.0    200.0      0.0  healthy
      1     71         -     24      120.0    200.0      0.0  slower than usual,

@@ -1,0 +1,297 @@
+package account
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Rank contains the measured times of one rank in one step, in s. A rank without samples is ignored.
+type Rank struct {
+	Samples int
+	Passes  float64 // forward and backward passes, without waits for other ranks
+	Data    float64 // wait for data
+	Update  float64 // optimizer, and other work that does not depend on the samples of the rank
+}
+
+func (r *Rank) busy() float64 { return r.Passes + r.Update }
+
+// Split states how good the shares in use are.
+type Split struct {
+	// Oracle is the time of a step with the best shares divided by the time with the shares in use, both with exposed
+	// communication and without noise, 0…1. NaN: unknown.
+	Oracle float64
+	// Granularity is the time by which a step with divisible samples would be shorter, divided by the same time. NaN:
+	// unknown.
+	Granularity float64
+}
+
+// Unknown is the split of a window without curves.
+func Unknown() Split { return Split{math.NaN(), math.NaN()} }
+
+// Account contains the parts of a step, in s. They are at least 0 and sum to Step.
+type Account struct {
+	Step          float64 // measured time of a step
+	Useful        float64
+	Imbalance     float64 // the shares are not the best ones
+	Communication float64 // nothing hides it
+	Data          float64 // waits for data
+	Memory        float64 // full memory
+	Noise         float64 // the times of ranks vary from step to step
+	Granularity   float64 // samples, or groups of samples, cannot be divided
+}
+
+// Part is one part of a step.
+type Part struct {
+	Name    string
+	Seconds float64
+	Kind    string // what the time was lost to, or spent on; completes the sentence "… of the step are …"
+}
+
+// names are the parts in the order of Parts, and their kinds.
+var names = [...][2]string{
+	{"useful", "useful work"},
+	{"imbalance", "imbalance, which the best split would save"},
+	{"communication", "exposed communication"},
+	{"data", "waits for data"},
+	{"memory", "the cost of full memory"},
+	{"noise", "noise of the ranks' times, which no split removes"},
+	{"granularity", "granularity: samples cannot be divided further"},
+}
+
+// Parts returns the parts. The first one is useful work, and the others are losses.
+func (a *Account) Parts() []Part {
+	parts := make([]Part, len(names))
+	for i, seconds := range a.values() {
+		parts[i] = Part{names[i][0], *seconds, names[i][1]}
+	}
+	return parts
+}
+
+func (a *Account) values() [len(names)]*float64 {
+	return [...]*float64{&a.Useful, &a.Imbalance, &a.Communication, &a.Data, &a.Memory, &a.Noise, &a.Granularity}
+}
+
+// String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
+func (a *Account) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%.1f ms = %.1f useful", 1e3*a.Step, 1e3*a.Useful)
+	for _, p := range a.Parts()[1:] {
+		if p.Seconds >= 5e-5 {
+			fmt.Fprintf(&text, " + %.1f %s", 1e3*p.Seconds, p.Name)
+		}
+	}
+	return text.String()
+}
+
+// Add adds n steps with the means b to the sums a.
+func (a *Account) Add(b *Account, n float64) {
+	a.Step += n * b.Step
+	from := b.values()
+	for i, to := range a.values() {
+		*to += n * *from[i]
+	}
+}
+
+// Over returns the means of the sums a over n steps.
+func (a Account) Over(n float64) Account {
+	a.Step /= n
+	for _, part := range a.values() {
+		*part /= n
+	}
+	return a
+}
+
+// Window adds up steps.
+type Window struct {
+	n        int
+	seconds  float64 // sums over steps: measured time,
+	exposed  float64 // exposed communication,
+	slowest  float64 // longest busy time of a rank,
+	withData float64 // and the same with waits for data
+	ranks    []group
+	all      []total // sums over the window, by rank
+	steady   float64 // sum over these groups of steps · longest mean busy time, with waits for data
+	best     float64 // likewise, of the time with samples in proportion to speeds
+	free     float64 // likewise, of the time with samples in proportion to speeds without waits for data
+	steps    int     // of the current group
+	longest  []total // sums over the steps in which the rank has the longest busy time
+}
+
+// group contains the sums of a rank over successive steps with one share.
+type group struct {
+	share                         int
+	samples, passes, data, update float64
+}
+
+// total contains the sums of a rank over the window.
+type total struct {
+	busy float64 // with waits for data
+	n    int
+}
+
+// NewWindow returns an empty window for the given number of ranks.
+func NewWindow(ranks int) *Window {
+	return &Window{ranks: make([]group, ranks), all: make([]total, ranks), longest: make([]total, ranks)}
+}
+
+// Steps returns the number of steps in the window.
+func (w *Window) Steps() int { return w.n }
+
+// Reset removes all steps.
+func (w *Window) Reset() {
+	clear(w.ranks)
+	clear(w.all)
+	clear(w.longest)
+	*w = Window{ranks: w.ranks, all: w.all, longest: w.longest}
+}
+
+// Add adds a step. seconds is its measured time, and exposed its exposed communication, both in s. If seconds is NaN, the
+// step takes the longest busy time and the exposed communication. Add ignores a step without a rank with samples, and a
+// rank whose times are not finite.
+func (w *Window) Add(seconds, exposed float64, step []Rank) {
+	step = step[:min(len(step), len(w.ranks))]
+	slowest, withData, last := 0.0, 0.0, -1
+	for i := range step {
+		r := &step[i]
+		if !r.counts() {
+			continue
+		}
+		slowest = max(slowest, r.busy())
+		if t := r.busy() + r.Data; last < 0 || t > withData {
+			withData, last = t, i
+		}
+	}
+	if last < 0 {
+		return
+	}
+	if !(exposed > 0) || math.IsInf(exposed, 1) {
+		exposed = 0
+	}
+	if !(seconds > 0) || math.IsInf(seconds, 1) {
+		seconds = withData + exposed
+	}
+	for i := range step {
+		if step[i].counts() && step[i].Samples != w.ranks[i].share {
+			w.close()
+			break
+		}
+	}
+	for i := range step {
+		r, g := &step[i], &w.ranks[i]
+		if !r.counts() {
+			continue
+		}
+		g.share = r.Samples
+		g.samples, g.passes, g.data, g.update = g.samples+float64(r.Samples), g.passes+r.Passes, g.data+r.Data, g.update+r.Update
+		w.all[i].busy += r.busy() + r.Data
+		w.all[i].n++
+	}
+	w.longest[last].busy += withData
+	w.longest[last].n++
+	w.n, w.steps = w.n+1, w.steps+1
+	w.seconds, w.exposed, w.slowest, w.withData = w.seconds+seconds, w.exposed+exposed, w.slowest+slowest, w.withData+withData
+}
+
+func (r *Rank) counts() bool {
+	t := r.busy() + r.Data
+	return r.Samples > 0 && t > 0 && !math.IsInf(t, 1)
+}
+
+// close ends the group of steps with the current shares.
+func (w *Window) close() {
+	steady, best, free := w.group()
+	w.steady, w.best, w.free, w.steps = w.steady+steady, w.best+best, w.free+free, 0
+	clear(w.ranks)
+}
+
+// group returns the sums of the current group.
+func (w *Window) group() (steady, best, free float64) {
+	samples, speeds, freeSpeeds, update := 0.0, 0.0, 0.0, 0.0
+	for i := range w.ranks {
+		g := &w.ranks[i]
+		if g.samples == 0 {
+			continue
+		}
+		steady = max(steady, g.passes+g.data+g.update)
+		samples, update = samples+g.samples, max(update, g.update)
+		speeds += g.samples / max(g.passes+g.data, 1e-12)
+		freeSpeeds += g.samples / max(g.passes, 1e-12)
+	}
+	if samples == 0 {
+		return 0, 0, 0
+	}
+	return steady, min(samples/speeds+update, steady), min(samples/freeSpeeds+update, steady)
+}
+
+// Steady returns the mean time of a step without noise and without exposed communication, and the exposed communication.
+func (w *Window) Steady() (busy, exposed float64) {
+	steady, _, _ := w.group()
+	n := float64(max(w.n, 1))
+	return (w.steady + steady) / n, w.exposed / n
+}
+
+// Memory is the cost of full memory, in s per step.
+type Memory struct {
+	Kept   float64 // of samples that ranks with full memory cannot take
+	Slowed float64 // of the slowdown of ranks since their memory became full
+}
+
+// Account returns the means over the steps of the window, of which there must be at least one. The best shares of a known
+// split respect the limits of memory.
+func (w *Window) Account(split Split, memory Memory) Account {
+	steady, best, free := w.group()
+	n := float64(w.n)
+	steady, best, free = (w.steady+steady)/n, (w.best+best)/n, (w.free+free)/n
+	exposed, withData := w.exposed/n, w.withData/n
+	// A step without waits for data may save more with the shares that would then be the best ones. Both losses together
+	// are what the best shares without waits for data would save.
+	both := steady - free
+	data := min(max(withData-w.slowest/n, best-free), both)
+	saved := both - data - memory.Kept
+	if split.Oracle == split.Oracle {
+		saved = (1 - min(max(split.Oracle, 0), 1)) * (steady + exposed)
+		data = min(data, both-saved)
+	}
+	granularity := 0.0
+	if split.Granularity > 0 {
+		granularity = min(split.Granularity, 1) * (steady + exposed)
+	}
+	a := Account{Step: w.seconds / n}
+	left := a.Step
+	take := func(part *float64, want float64) {
+		*part = min(max(want, 0), left)
+		left -= *part
+	}
+	take(&a.Noise, withData-steady)
+	take(&a.Communication, exposed)
+	take(&a.Imbalance, saved)
+	take(&a.Memory, memory.Kept+memory.Slowed)
+	take(&a.Data, data)
+	take(&a.Granularity, granularity)
+	a.Useful = left
+	return a
+}
+
+// blamed is the least part of the noise that one rank must cause to be named. Two equal ranks cause a half each, up to
+// chance.
+const blamed = 0.85
+
+// Blame returns the rank that causes most of the noise: in the steps in which it is the slowest rank, it takes longer than
+// its mean. It returns -1 if no rank causes nearly all of it.
+func (w *Window) Blame() int {
+	sum, most, rank := 0.0, 0.0, -1
+	for i, l := range w.longest {
+		if l.n == 0 {
+			continue
+		}
+		excess := max(l.busy-float64(l.n)*w.all[i].busy/float64(w.all[i].n), 0)
+		if sum += excess; excess > most {
+			most, rank = excess, i
+		}
+	}
+	if most < blamed*sum {
+		return -1
+	}
+	return rank
+}
