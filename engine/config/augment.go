@@ -37,7 +37,7 @@ func (a *Augment) Keys() []Key {
 			Doc("Probability of cutmix instead of mixup."),
 		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").Only(mixes).
 			Doc("Which samples share one lambda and rectangle. `batch`: all samples of an optimizer step. `pair`: the two samples of a pair. `elem`: each sample has its own."),
-		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").Only(mixes).
+		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").SilentAtEnd("all its epochs mix").Only(mixes).
 			Doc("First epoch without mixing, counted from 0. 0: every epoch mixes."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
 			Doc("RandAugment: number of operations on each training image, from torchvision's fourteen. 0: off. Usual: 2."),

@@ -31,6 +31,8 @@ type Key struct {
 	defaults     []DefaultValue // set by If; DefaultValue.Key is empty
 	needs        []Need         // set by Only
 	overriddenBy string         // set by OverriddenBy
+	silent       string         // set by Silent
+	atEnd        bool           // set by SilentAtEnd
 }
 
 // effect states whether a run may resume after a change of a key.

@@ -24,7 +24,7 @@ func (n *Notify) Keys() []Key {
 			Doc("File with the address of the webhook. Only its owner may have access to it. Empty: the environment variable `HETERO_NOTIFY_WEBHOOK_SECRET`."),
 		Strings(&n.Events, "events", NotifyEvents...).
 			Doc("Events to report: `finished`; `failed`, an end with an error; `straggler`, a rank became slower than usual for its device; `diverged`, the loss is not finite (exit code 4); `stalled`, no progress for `stalled_seconds`."),
-		Float(&n.StalledSeconds, "stalled_seconds", 600).Unit("s").
+		Float(&n.StalledSeconds, "stalled_seconds", 600).Unit("s").SilentAtEnd("it never counts as stalled").
 			Doc("Time without a step, an evaluation or a checkpoint after which the run counts as stalled. 0: never."),
 		Float(&n.TimeoutSeconds, "timeout_seconds", 10).Unit("s").Above(0).AtMost(300).
 			Doc("Time limit of one try. At its end, the run waits at most this long for the last report."),

@@ -51,6 +51,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	if name := r.Cfg.Schedule.Name; r.Steps == 0 && (name == "cosine" || name == "linear") {
 		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
 	}
+	r.warnOfLength()
 	return exit.With(exit.Usage, r.Schedule().Check())
 }
 

@@ -24,6 +24,17 @@ func (r *Run) warnOfUnused() {
 	}
 }
 
+// warnOfLength warns, on rank 0, of spans that are longer than the run, such as a warm-up.
+func (r *Run) warnOfLength() {
+	if r.Opts.Assignment.Rank > 0 || r.Opts.Comparison != nil {
+		return
+	}
+	length := config.Length{Steps: r.Steps, StepsPerEpoch: r.StepsPer, Seconds: r.Cfg.Train.MaxSeconds, Ranks: r.Opts.Assignment.WorldSize}
+	for _, text := range r.Cfg.BeyondEnd(length) {
+		r.Opts.Log.Warn(text)
+	}
+}
+
 // actualSettings returns the values that "auto" selects, but only for settings that this rank can determine alone.
 func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
