@@ -3,6 +3,7 @@ package simulate_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -56,49 +57,56 @@ func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
 	return curves
 }
 
-// Clusters of real GPUs, whose curves bend, are flat for small batches, and in one case fall: a K80 takes less time for 32 images of ResNet-18 than for 16.
+// measuredBlind makes a cluster of measured GPUs whose types the policy does not know. Equal shares are a quarter to three
+// quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is flat before
+// it falls.
+func measuredBlind(gpus map[string]balancer.Curve, seed uint64, noise float64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, 3))
+	var cluster []balancer.Curve
+	capacity := 0.0
+	for range 2 + r.IntN(7) {
+		c := gpus[[]string{"k80", "p100", "v100"}[r.IntN(3)]]
+		cluster, capacity = append(cluster, c), capacity+c[len(c)-1].Samples
+	}
+	return simulate.Options{Policy: "hybrid", Total: int(capacity * (0.25 + 0.5*r.Float64())), Curves: cluster, Noise: noise, Steps: 200, Interval: 10, Seed: seed}
+}
+
+// Clusters of real GPUs, whose curves bend, are flat for small batches, and in one case fall: a K80 takes less time for 32
+// images of ResNet-18 than for 16. There, a policy that starts with a large share cannot know that the curve falls, so the
+// worst run of this network has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
-	kinds, seeds := []string{"k80", "p100", "v100"}, uint64(40)
+	seeds := 40
 	if *full {
 		seeds = 400
 	}
-	names := make([]string, 0, len(curves))
-	for name := range curves {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		var shares []float64
-		low, worst := 0, ""
-		for seed := range seeds {
-			r := rand.New(rand.NewPCG(seed, 3))
-			var types []string
-			var cluster []balancer.Curve
-			capacity := 0.0
-			for range 2 + r.IntN(7) {
-				kind := kinds[r.IntN(len(kinds))]
-				c := curves[name][kind]
-				types, cluster, capacity = append(types, kind), append(cluster, c), capacity+c[len(c)-1].Samples
+	for _, noise := range []float64{0.05, 0.2} {
+		var known, blind endings
+		for _, network := range slices.Sorted(maps.Keys(curves)) {
+			p := promise{median: 0.99, worst: 0.9, low: 0.05, worse: 0.02, deepest: 0.03}
+			if noise > 0.1 { // 200 steps with this noise tell a rank's times to 2 to 3 %
+				p = promise{median: 0.97, worst: 0.9, low: 0.35, worse: 0.1, deepest: 0.05}
 			}
-			// Equal shares of a quarter to three quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is flat before it falls.
-			total := int(capacity * (0.25 + 0.5*r.Float64()))
-			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: cluster, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
-			if err != nil {
-				t.Fatal(err)
+			if network == "ResNet-18" {
+				p.worst, p.deepest = 0, 0.15
 			}
-			share := lastQuarter(res)
-			if len(shares) == 0 || share < slices.Min(shares) {
-				worst = fmt.Sprintf("%v, batch %d, shares %v", types, total, res.Shares)
-			}
-			if shares = append(shares, share); share < 0.98 {
-				low++
-			}
+			name := fmt.Sprintf("%s on measured GPUs, %.0f %% noise", network, 100*noise)
+			e := playAll(t, seeds, func(seed uint64) simulate.Options {
+				o := measuredCluster(curves[network], seed)
+				o.Noise = noise
+				return o
+			})
+			e.check(t, name+", types known", p)
+			known.add(e)
+			e = playAll(t, seeds, func(seed uint64) simulate.Options { return measuredBlind(curves[network], seed, noise) })
+			e.check(t, name+", types unknown", p)
+			blind.add(e)
 		}
-		slices.Sort(shares)
-		t.Logf("%s: %d clusters: median %.4f, %d below 0.98, worst %.4f (%s)", name, len(shares), shares[len(shares)/2], low, shares[0], worst)
-		if shares[len(shares)/2] < 0.99 || 5*low > len(shares) {
-			t.Errorf("%s: want a median of at least 0.99, and at most a fifth below 0.98", name)
+		all := promise{median: 0.99, low: 0.05, worse: 0.02, deepest: 0.15}
+		if noise > 0.1 {
+			all.low, all.worse = 0.25, 0.06
 		}
+		known.check(t, fmt.Sprintf("all networks, %.0f %% noise, types known", 100*noise), all)
+		blind.check(t, fmt.Sprintf("all networks, %.0f %% noise, types unknown", 100*noise), all)
 	}
 }

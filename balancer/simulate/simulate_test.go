@@ -19,6 +19,14 @@ var (
 	most = flag.Int("simulate.seeds", 20, "most seeds of a case of the table")
 )
 
+// onlyFull skips the test unless -simulate.full is set.
+func onlyFull(t *testing.T) {
+	t.Helper()
+	if !*full {
+		t.Skip("long: hundreds of clusters; -simulate.full runs it")
+	}
+}
+
 // families make the curves of ranks, each of which could hold the whole batch.
 var families = []struct {
 	name  string
@@ -131,11 +139,17 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 			}
 			o := play(t, f, c.ranks, seeds, c.noise, steps, drift)
 			n := len(o.shares)
+			// Samples cannot be divided, and the slowest of 1,000 ranks is three standard errors above the mean.
+			median, worst := 0.99, 0.975
+			if c.ranks == 1000 {
+				median = 0.985
+			}
 			if *full {
 				fmt.Printf("| %d | %.0f %% | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", c.ranks, 100*c.noise, 100*c.drift, family.name, steps,
 					o.shares[n/2], o.shares[0], o.rebalances[n/2], o.rebalances[n-1], o.settled[n/2], o.settled[n-1])
-			} else if o.shares[n/2] < 0.99 || o.shares[0] < 0.98 {
-				t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want 0.99 and 0.98", c.ranks, c.noise, family.name, o.shares[n/2], o.shares[0])
+			}
+			if o.shares[n/2] < median || o.shares[0] < worst {
+				t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want %v and %v", c.ranks, c.noise, family.name, o.shares[n/2], o.shares[0], median, worst)
 			}
 		}
 	}
@@ -160,36 +174,22 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 // Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A rank that takes one sample more may take twice as
 // long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
-	leastEach, seeds := 32, uint64(6)
+	leastEach, seeds := 32, 6
 	if *full {
 		leastEach, seeds = 16, 10
 	}
-	var shares []float64
-	low, worse := 0, 0
+	var e endings
 	for _, ranks := range []int{2, 3, 4, 8} {
 		for _, tile := range []int{8, 16, 32, 64} {
 			for each := leastEach; each <= 64; each *= 2 {
-				for seed := range seeds {
-					res, err := simulate.Run(tiled(ranks, tile, each, seed))
-					if err != nil {
-						t.Fatal(err)
-					}
-					mean := lastQuarter(res)
-					if shares = append(shares, mean); mean < 0.95 {
-						low++
-					}
-					if mean < res.Track[0]-0.01 { // with equal shares
-						worse++
-					}
-				}
+				e.add(playAll(t, seeds, func(seed uint64) simulate.Options { return tiled(ranks, tile, each, seed) }))
 			}
 		}
 	}
-	slices.Sort(shares)
-	t.Logf("%d clusters: median %.4f, %d below 0.95, %d worse than equal shares, worst %.4f", len(shares), shares[len(shares)/2], low, worse, shares[0])
-	if shares[len(shares)/2] < 0.995 || 50*low > len(shares) || 50*worse > len(shares) {
-		t.Error("want a median of at least 0.995, and at most 2 % below 0.95 or worse than equal shares")
+	if low := below(e.shares, 0.95); 50*low > len(e.shares) {
+		t.Errorf("got %d of %d runs below 0.95 of the oracle, want at most 2 %%", low, len(e.shares))
 	}
+	e.check(t, "tiles", promise{median: 0.995, worst: 0.9, low: 0.1, worse: 0.01, deepest: 0.05})
 }
 
 // One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small batches): a policy that took every curve for a

@@ -138,12 +138,19 @@ func TestManyRanksInOneProcess(t *testing.T) {
 		return Options{Ends: slices.Clone(ends), FirstBytes: 1}
 	})
 	for range steps {
-		for i, err := range each(ranks, func(r *rank) error {
-			_, err := r.modelStep(2)
+		times := make([]Times, size)
+		for i, err := range each(ranks, func(r *rank) (err error) {
+			times[r.number], err = r.modelStep(2)
 			return err
 		}) {
 			if err != nil {
 				t.Fatalf("rank %d: %v", i, err)
+			}
+		}
+		for i, got := range times {
+			checkReductions(t, ranks[i].sync, got)
+			if got.Bytes != times[0].Bytes {
+				t.Errorf("rank %d: got all-reduces of %d bytes, rank 0 has %d", i, got.Bytes, times[0].Bytes)
 			}
 		}
 	}

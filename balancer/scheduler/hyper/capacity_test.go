@@ -106,17 +106,23 @@ func TestCapacityEqualsTheory(t *testing.T) {
 	for _, c := range []struct{ d, n, others int }{
 		{256, 5, 20}, {256, 15, 20}, {256, 64, 20}, {512, 31, 50}, {1000, 51, 30}, {1000, 200, 30},
 	} {
-		s := space(t, c.d)
-		got, agreed := retrieve(s, c.n, c.others, queries, uint64(c.d*c.n))
-		want := capacity(c.d, c.n, c.others)
-		// Four standard errors of a fraction of all queries; at least 1 query.
-		if limit := 4*math.Sqrt(want*(1-want)/queries) + 1.0/queries; math.Abs(got-want) > limit {
-			t.Errorf("%d components, %d members, %d other items: got %.3f correct, want %.3f +- %.3f", c.d, c.n, c.others, got, want, limit)
-		}
-		if want, limit := agreement(c.n), 4*0.5/math.Sqrt(float64(queries*c.d)); math.Abs(agreed-want) > limit {
-			t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", c.d, c.n, agreed, want, limit)
-		}
+		measureCapacity(t, c.d, c.n, c.others, queries, uint64(c.d*c.n))
 	}
+}
+
+// measureCapacity checks that the measured fractions of correct queries and of equal components follow the theory.
+func measureCapacity(t *testing.T, d, n, others, queries int, seed uint64) (correct, agreed float64) {
+	t.Helper()
+	correct, agreed = retrieve(space(t, d), n, others, queries, seed)
+	// Four standard errors of a fraction of all queries; at least 1 query.
+	all := float64(queries)
+	if want := capacity(d, n, others); math.Abs(correct-want) > 4*math.Sqrt(want*(1-want)/all)+1/all {
+		t.Errorf("%d components, %d members, %d other items: got %.3f correct of %d queries, want %.3f", d, n, others, correct, queries, want)
+	}
+	if want, limit := agreement(n), 4*0.5/math.Sqrt(float64(queries*d)); math.Abs(agreed-want) > limit {
+		t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", d, n, agreed, want, limit)
+	}
+	return correct, agreed
 }
 
 func TestCapacityIsAProbabilityThatFallsWithMembers(t *testing.T) {
@@ -151,11 +157,18 @@ func noise(s *Space, pairs int) (mean, deviation float64) {
 func TestNoiseOfUnrelatedVectorsEqualsTheory(t *testing.T) {
 	const pairs = 2000
 	for _, d := range []int{100, 1000, Dimension} {
-		mean, deviation := noise(space(t, d), pairs)
-		want := 1 / math.Sqrt(float64(d))
-		// Four standard errors: of the mean want/sqrt(pairs), of the deviation want/sqrt(2 pairs).
-		if math.Abs(mean) > 4*want/math.Sqrt(pairs) || math.Abs(deviation-want) > 4*want/math.Sqrt(2*pairs) {
-			t.Errorf("%d components: got mean %.5f and deviation %.5f, want 0 and %.5f", d, mean, deviation, want)
-		}
+		measureNoise(t, d, pairs)
 	}
+}
+
+// measureNoise checks that the similarities of unrelated vectors have the mean and the deviation of the theory.
+func measureNoise(t *testing.T, d, pairs int) (mean, deviation float64) {
+	t.Helper()
+	mean, deviation = noise(space(t, d), pairs)
+	want, all := 1/math.Sqrt(float64(d)), float64(pairs)
+	// Four standard errors: of the mean want/sqrt(pairs), of the deviation want/sqrt(2 pairs).
+	if math.Abs(mean) > 4*want/math.Sqrt(all) || math.Abs(deviation-want) > 4*want/math.Sqrt(2*all) {
+		t.Errorf("%d components: got mean %.5f and deviation %.5f, want 0 and %.5f", d, mean, deviation, want)
+	}
+	return mean, deviation
 }
