@@ -2,7 +2,8 @@ package config
 
 // DataInput contains the keys of table [data] that select samples and describe their files.
 type DataInput struct {
-	ValPath         string // evaluation shards of webdataset; "": shards found by name, or else samples split off
+	ValPath         string // evaluation samples; "": those of Path, found by name, or else split off
+	FollowLinks     bool   // follow links that leave a folder of data
 	ClassNames      string // file of class names; "": names in the data or next to it
 	MaxClasses      int    // 0: all
 	SamplesPerClass int    // 0: all
@@ -16,7 +17,9 @@ type DataInput struct {
 func (d *DataInput) Keys() []Key {
 	return []Key{
 		String(&d.ValPath, "val_path", "").Path().Operational().
-			Doc("`webdataset`: the evaluation shards, written in the same ways as `path`. Empty: shards with matching names (`val-*.tar`, `val/`); without such shards, `val_fraction` of the samples. `labelled_text`: the evaluation file. Empty: `val_fraction` of the samples."),
+			Doc("Evaluation samples of `images`, `webdataset`, `text` and `labelled_text`, written in the same ways as `path`. All of them evaluate. Empty: the evaluation part of `path`; without such a part, `val_fraction` of the samples (`text`: none)."),
+		Bool(&d.FollowLinks, "follow_links", true).Operational().
+			Doc("Follow symbolic links that leave a folder of data. `false`, for folders of unknown origin: such a link is an error (exit 3). A link to a folder that contains the link is always an error."),
 		String(&d.ClassNames, "class_names", "").Path().Operational().
 			Doc("File with one class name per line. The file can be `synset_words.txt` or `LOC_synset_mapping.txt` (lines such as `n01440764 tench, …`, class folder first), or a plain list in the order of the numeric labels. Empty: the program uses such a file next to the data; without one, class names are folder names or numbers."),
 		Int(&d.MaxClasses, "max_classes", 0).Unit("classes").Learnt().

@@ -16,6 +16,9 @@ type rule struct {
 
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
+// withValPath are the data sets of files whose evaluation samples may have another path.
+var withValPath = []string{"images", "webdataset", "text", "labelled_text"}
+
 // rules are the conditions that the bounds of a single key cannot express.
 var rules = []rule{
 	{key: "experiment.name", check: func(c *Config) *Fault {
@@ -27,7 +30,7 @@ var rules = []rule{
 	{key: "train.resume", check: notEmpty("train.resume")},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset" || c.Data.Dataset == "labelled_text", "only data sets webdataset and labelled_text have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || slices.Contains(withValPath, c.Data.Dataset), "only the data sets "+strings.Join(withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {

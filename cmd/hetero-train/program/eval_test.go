@@ -50,7 +50,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 			t.Errorf("%s: got %+v, want the figures of the run, which said\n%s", path, got, printed)
 		}
 	}
-	if o := execute([]string{"eval", dir, "--split", "train"}); o.code != exit.Done || !strings.Contains(o.stdout, "synthetic_image, train: 80 samples") {
+	if o := execute([]string{"eval", dir, "--split", "train"}); o.code != exit.Done || !strings.Contains(o.stdout, "synthetic_image, train: 80 of 96 images") {
 		t.Errorf("--split train: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute([]string{"eval", dir, "--best"}); o.code != exit.Done {
@@ -91,7 +91,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir + "x"}, exit.Usage, "no checkpoint"},
 		{[]string{filepath.Dir(dir)}, exit.Usage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
 		{[]string{dir, newest}, exit.Usage, "takes one argument"},
-		{[]string{dir, "--split", "test"}, exit.Usage, "want val or train"},
+		{[]string{dir, "--split", "test"}, exit.Usage, "want auto, val, train or all"},
 		{[]string{dir, "--batch-size", "-1"}, exit.Usage, "--batch-size: got -1"},
 		{[]string{dir, "--device", "nosuch"}, exit.Usage, "configuration\n  --device: device.kind: unknown value"},
 		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the settings of the checkpoint do not fit --set model.name"},

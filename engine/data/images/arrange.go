@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 )
 
 // file is an image in a source.
@@ -24,8 +26,6 @@ type listing struct {
 	files   []file
 	folders []string
 	ignored int // number of files that are neither images nor hidden
-	// brokenLinks adds broken links to files. Otherwise a broken link is an error.
-	brokenLinks bool
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
 	// nil if no list was found.
 	heldClasses map[string]string
@@ -33,7 +33,7 @@ type listing struct {
 
 // add adds a file.
 func (l *listing) add(f file) {
-	if hidden(f.name) {
+	if layout.System(f.name) {
 		return
 	}
 	switch strings.ToLower(path.Ext(f.name)) {
@@ -46,19 +46,9 @@ func (l *listing) add(f file) {
 
 // addFolder adds a folder.
 func (l *listing) addFolder(name string) {
-	if !hidden(name) {
+	if !layout.System(name) {
 		l.folders = append(l.folders, name)
 	}
-}
-
-// hidden reports whether a file is ignored because of its name. macOS adds files such as ._0001.jpg to archives.
-func hidden(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part[0] == '.' || part == "__MACOSX" {
-			return true
-		}
-	}
-	return false
 }
 
 // sample is a file with its class.
@@ -71,88 +61,98 @@ type sample struct {
 type arrangement struct {
 	classes     []string
 	train, eval []sample
-	ownEval     bool     // eval comes from val/ or test/
+	same        bool     // train and eval are the same samples
+	evalFrom    string   // origin of eval, see data.Splits.EvalFrom
+	unused      string   // folder of the test part, if another part evaluates
 	notes       []string // messages about ignored files, for the log
 }
 
-var splitNames = []string{"train", "val", "test"}
-
 // arrange determines the layout of the data set, as described in the package comment.
 func arrange(l listing, valFraction float64) (arrangement, error) {
-	var a arrangement
-	if len(l.files) == 0 {
-		return a, errors.New("no .jpg, .jpeg or .png files")
+	a, p, err := arrangeTraining(l)
+	if err != nil {
+		return a, err
 	}
-	if len(l.files) > math.MaxInt32 {
-		return a, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
-	}
-	if l.ignored > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d files that are not .jpg, .jpeg or .png were skipped", l.ignored))
-	}
-	around := wrapper(l.files)
-	parts, others := byFirst(l.files, around)
-	if !deep(l.files, parts["train"], around+"train/") {
-		for _, name := range splitNames[1:] {
-			if deep(l.files, parts[name], around+name+"/") {
-				return a, fmt.Errorf("the folder contains %s/ but no train/ with class folders", name)
-			}
-		}
-		train := classify(l, around, all(len(l.files)), &a)
-		if err := a.name(l, around, train); err != nil {
-			return a, err
-		}
+	part, eval := p.evaluation()
+	if part == layout.None {
 		a.hold(l, valFraction)
 		return a, nil
 	}
-	if others > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d images outside train/, val/ and test/ were skipped", others))
+	a.evalFrom = from(part, eval)
+	if test, both := p.folders[layout.Test]; both && part != layout.Test {
+		a.unused = test.prefix
 	}
-	train := classify(l, around+"train/", parts["train"], &a)
-	if err := a.name(l, around+"train/", train); err != nil {
+	return a, a.evaluateOn(l, eval.prefix, eval.members)
+}
+
+// arrangeTraining sets the training part: all samples, or those of the folder that names it.
+func arrangeTraining(l listing) (a arrangement, p partFolders, err error) {
+	if p, err = findParts(&l, &a); err != nil {
+		return a, p, err
+	}
+	train := folder{prefix: p.around, members: all(len(l.files)), deep: true}
+	if p.folders != nil {
+		train = p.folders[layout.Train]
+	}
+	if !train.deep {
+		return a, p, fmt.Errorf("the folder contains %s, but no folder with classes that names the training part", p.list())
+	}
+	return a, p, a.trainOn(l, train.prefix, train.members)
+}
+
+// arrangeWith takes the training part from l, and all images of held as the evaluation part.
+func arrangeWith(l, held listing) (arrangement, error) {
+	a, p, err := arrangeTraining(l)
+	if err != nil {
 		return a, err
 	}
-	for _, name := range splitNames[1:] {
-		if len(parts[name]) > 0 {
-			a.ownEval = true
-			return a, a.evaluateOn(l, around+name+"/", parts[name])
-		}
+	if _, eval := p.evaluation(); eval.prefix != "" {
+		a.unused = eval.prefix
 	}
-	a.hold(l, valFraction)
-	return a, nil
+	own, err := findParts(&held, &a)
+	if err == nil && own.folders != nil {
+		err = fmt.Errorf("data.val_path: the folder has parts, %s: want one of them", own.list())
+	}
+	if err != nil {
+		return a, err
+	}
+	return a, a.evaluateOn(held, own.around, all(len(held.files)))
 }
 
-// wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class. Otherwise it returns "".
-func wrapper(files []file) string {
-	first, _, _ := strings.Cut(files[0].name, "/")
-	if slices.Contains(splitNames, first) {
-		return ""
+// arrangeAll arranges a data set for evaluation only: all samples if it has no parts, otherwise those of the evaluation
+// part. Without an evaluation part, they are those of the training part.
+func arrangeAll(l listing) (a arrangement, err error) {
+	p, err := findParts(&l, &a)
+	if err != nil {
+		return a, err
 	}
-	for _, f := range files {
-		if !strings.HasPrefix(f.name, first+"/") || strings.Count(f.name, "/") < 2 {
-			return ""
+	whole, part := folder{prefix: p.around, members: all(len(l.files)), deep: true}, layout.None
+	if p.folders != nil {
+		part, whole = p.evaluation()
+	}
+	train, trains := p.folders[layout.Train]
+	if part == layout.None && trains {
+		part, whole = layout.Train, train
+	}
+	if !trains || part == layout.Train {
+		if !whole.deep {
+			return a, fmt.Errorf("%.200s has no class folders", whole.prefix)
 		}
+		err = a.trainOn(l, whole.prefix, whole.members)
+		a.eval, a.same = a.train, true
+	} else if err = a.trainOn(l, train.prefix, train.members); err == nil { // its folders number the classes
+		err = a.evaluateOn(l, whole.prefix, whole.members)
 	}
-	return first + "/"
+	a.evalFrom = "all samples"
+	if part != layout.None {
+		a.evalFrom = from(part, whole)
+	}
+	return a, err
 }
 
-// byFirst groups files by their first folder after prefix if this folder is a part. It counts the other files.
-func byFirst(files []file, prefix string) (parts map[string][]int32, others int) {
-	parts = map[string][]int32{}
-	for i, f := range files {
-		name, _, inFolder := strings.Cut(strings.TrimPrefix(f.name, prefix), "/")
-		if inFolder && slices.Contains(splitNames, name) {
-			parts[name] = append(parts[name], int32(i))
-		} else {
-			others++
-		}
-	}
-	return parts, others
-}
-
-// deep reports whether a member is in a folder within prefix. If so, prefix is a part; otherwise it is a class with
-// the name of a part.
-func deep(files []file, members []int32, prefix string) bool {
-	return slices.ContainsFunc(members, func(i int32) bool { return strings.Contains(files[i].name[len(prefix):], "/") })
+// trainOn sets the class names and the training part.
+func (a *arrangement) trainOn(l listing, prefix string, members []int32) error {
+	return a.name(l, prefix, classify(l, prefix, members, a))
 }
 
 func all(n int) []int32 {
@@ -212,14 +212,14 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
-			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s", prefix, len(members), strings.Join(valLabels, ", "))
+			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s", cmp.Or(prefix, "the folder"), len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
 	}
 	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)
 		if !ok {
-			return fmt.Errorf("class folder %.200q is not in train/", prefix+class)
+			return fmt.Errorf("class folder %.200q is not in the training part", prefix+class)
 		}
 		for _, i := range files {
 			a.eval = append(a.eval, sample{i, int32(label)})
@@ -241,7 +241,7 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 			label, ok = n, true
 		}
 		if !ok {
-			return fmt.Errorf("class %.100q of validation image %.200q is not in train/", class, name)
+			return fmt.Errorf("class %.100q of validation image %.200q is not in the training part", class, name)
 		}
 		a.eval = append(a.eval, sample{i, int32(label)})
 	}

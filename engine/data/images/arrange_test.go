@@ -38,7 +38,19 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, "1 images outside class folders"},
 		{"images outside of the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
-			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images outside train/, val/ and test/"},
+			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images outside the parts (train/, val/)"},
+		{"words of any case", []string{"Training/a/1.png", "Testing/a/2.png", "Training/b/1.png"}, []string{"a", "b"},
+			[]string{"Training/a/1.png", "Training/b/1.png"}, []string{"Testing/a/2.png"}, ""},
+		{"valid goes before test", []string{"train/a/1.png", "test/a/2.png", "valid/a/3.png"}, []string{"a"},
+			[]string{"train/a/1.png"}, []string{"valid/a/3.png"}, ""},
+		{"words anywhere", []string{"flowers_train/a/1.png", "flowers-DEV/a/2.png"}, []string{"a"},
+			[]string{"flowers_train/a/1.png"}, []string{"flowers-DEV/a/2.png"}, ""},
+		{"a digit ends a word", []string{"train2017/a/1.png", "val2017/a/2.png"}, []string{"a"},
+			[]string{"train2017/a/1.png"}, []string{"val2017/a/2.png"}, ""},
+		{"classes with words of parts", []string{"bullet train/1.png", "valid/1.png", "invalid/1.png"}, []string{"bullet train", "invalid", "valid"},
+			[]string{"bullet train/1.png", "invalid/1.png", "valid/1.png"}, nil, ""},
+		{"folders of storage systems", []string{"a/1.png", "a/@eaDir/1.png/thumb.png", "b/1.png", "lost+found/1.png", "b/.ipynb_checkpoints/1.png", "#recycle/c/1.png"}, []string{"a", "b"},
+			[]string{"a/1.png", "b/1.png"}, nil, ""},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
 			t.Run(c.name+" in a "+kind, func(t *testing.T) {
@@ -71,10 +83,15 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 	}{
 		{"nothing", []string{"a/"}, "no .jpg, .jpeg or .png files"},
 		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
-		{"no train", []string{"val/a/1.png"}, "contains val/ but no train/"},
+		{"no train", []string{"val/a/1.png"}, "contains val/, but no folder with classes that names the training part"},
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},
 		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" has no image`},
-		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in train/`},
+		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in the training part`},
+		{"two folders of one part", []string{"train/a/1.png", "val/a/1.png", "validation/a/1.png"}, `"val" and "validation" both name part validation`},
+		{"two parts in one name", []string{"train/a/1.png", "val_test/a/1.png"}, `"val_test" has words of two parts`},
+		{"parts without classes", []string{"train/1.png", "test/1.png"}, `"test" names a part, but has no class folders`},
+		{"parts without classes next to a folder", []string{"train/1.png", "test/1.png", "samples/1.png"}, "names a part, but has no class folders"},
+		{"a part or a class", []string{"bullet train/fast/1.png", "car/red/1.png"}, `the folder "bullet train" may be a part or a class`},
 		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images, but neither class folders nor a list of classes"},
 		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images, but neither class folders nor a list of classes"},
 		{"flat val next to a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images, but neither class folders nor a list of classes"},
@@ -84,6 +101,80 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 			var fault *data.Fault
 			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) || fault.Advice != layoutAdvice {
 				t.Errorf("%s in a %s: got %v, want a Fault with %q and the layouts", c.name, kind, err, c.want)
+			}
+		}
+	}
+}
+
+func TestTheOriginOfTheEvaluationPart(t *testing.T) {
+	for _, c := range []struct{ files, from, unused string }{
+		{"a/1.png a/2.png b/1.png", "", ""},
+		{"train/a/1.png val/a/1.png", "part validation, val/", ""},
+		{"set/Training/a/1.png set/Testing/a/1.png", "part test, set/Testing/", ""},
+		{"train/a/1.png valid/a/1.png test/a/1.png", "part validation, valid/", "test/"},
+	} {
+		s, _, err := open(t, Options{Path: named(t, strings.Fields(c.files)...).folder(t), ValFraction: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.EvalFrom != c.from || s.Unused != c.unused || s.OwnEval != (c.from != "") {
+			t.Errorf("%s: got %q, %q, %v, want %q, %q", c.files, s.EvalFrom, s.Unused, s.OwnEval, c.from, c.unused)
+		}
+	}
+}
+
+// With All, a folder without parts is evaluated as a whole.
+func TestAFolderForEvaluationOnly(t *testing.T) {
+	for _, c := range []struct{ files, eval, from string }{
+		{"a/1.png a/2.png b/1.png", "a/1.png a/2.png b/1.png", "all samples"},
+		{"set/a/1.png set/b/2.png", "set/a/1.png set/b/2.png", "all samples"},
+		{"train/a/1.png train/b/1.png val/b/2.png test/a/3.png", "val/b/2.png", "part validation, val/"},
+		{"train/a/1.png train/b/1.png test/a/3.png", "test/a/3.png", "part test, test/"},
+		{"train/a/1.png train/b/1.png", "train/a/1.png train/b/1.png", "part train, train/"},
+		{"test/a/1.png test/b/1.png", "test/a/1.png test/b/1.png", "part test, test/"},
+		{"test/1.png", "", `"test" names a part, but has no class folders`},
+	} {
+		s, _, err := open(t, Options{Path: named(t, strings.Fields(c.files)...).folder(t), ValFraction: 0.5, All: true})
+		if c.eval == "" {
+			if err == nil || !strings.Contains(err.Error(), c.from) {
+				t.Errorf("%s: got %v, want %q", c.files, err, c.from)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := list(t, s.Eval), wanted([]string{"a", "b"}, strings.Fields(c.eval)...); !slices.Equal(got, want) || s.EvalFrom != c.from {
+			t.Errorf("%s: got %q from %q, want %q from %q", c.files, got, s.EvalFrom, want, c.from)
+		}
+	}
+}
+
+func TestValPathHasTheEvaluationPart(t *testing.T) {
+	for _, c := range []struct{ path, val, train, eval, want string }{
+		{"a/1.png b/1.png", "a/7.png", "a/1.png b/1.png", "a/7.png", ""},
+		{"train/a/1.png train/b/1.png val/a/2.png", "set/b/7.png", "train/a/1.png train/b/1.png", "set/b/7.png", ""},
+		{"a/1.png b/1.png", "val/a/7.png", "", "", "data.val_path: the folder has parts, val/"},
+		{"a/1.png b/1.png", "c/7.png", "", "", `class folder "c" is not in the training part`},
+		{"a/1.png b/1.png", "7.png", "", "", "neither class folders nor a list of classes"},
+	} {
+		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
+			s, _, err := open(t, Options{Path: make(named(t, strings.Fields(c.path)...), t), ValPath: make(named(t, strings.Fields(c.val)...), t), ValFraction: 0.5})
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s and %s: got %v, want %q", c.path, c.val, err, c.want)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			classes := []string{"a", "b"}
+			if got, want := list(t, s.Train), wanted(classes, strings.Fields(c.train)...); !slices.Equal(got, want) {
+				t.Errorf("%s, %s: train: got %q, want %q", kind, c.path, got, want)
+			}
+			if got, want := list(t, s.Eval), wanted(classes, strings.Fields(c.eval)...); !slices.Equal(got, want) || !s.OwnEval {
+				t.Errorf("%s, %s: eval: got %q, want %q", kind, c.path, got, want)
 			}
 		}
 	}

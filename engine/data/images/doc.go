@@ -6,6 +6,9 @@
 //	CLASS/…/FILE          Open holds out Options.ValFraction of each class for evaluation
 //	train/CLASS/…/FILE    evaluation uses val/CLASS/…/FILE, else test/CLASS/…/FILE, else a part of train as above
 //
+// Package layout has the rule for the names of parts, and for links. A folder with the name of a part, but without
+// subfolders, is a class if other folders are classes.
+//
 // Package images also reads the distributed forms of ImageNet:
 //
 //   - a folder with ILSVRC2012_img_train.tar, which contains one tar per class, and optionally ILSVRC2012_img_val.tar
@@ -17,12 +20,12 @@
 // folder contains the names of the classes.
 //
 // Classes are the folder names in byte order. Samples are sorted by class, then by name. A folder and a tar of this
-// folder are therefore the same data set. Names that start with a dot, and __MACOSX, are ignored. Other files that
+// folder are therefore the same data set. Files of storage systems (package layout) are ignored. Other files that
 // are not .jpg, .jpeg or .png are counted and logged.
 //
 // Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
 // Options.CacheDir. It never unpacks a tar into separate files. Package archive documents the members that are
-// refused. A folder is read through os.Root, so a link to a target outside the folder is an error.
+// refused. A link to a target outside a folder is an error unless Options.FollowLinks is set.
 //
 // The contents of a file determine whether it is JPEG or PNG. Grey images become RGB. Transparency is dropped; the
 // stored colours remain. 16-bit channels lose the lower 8 bits. JPEGs with four inks (CMYK, YCCK) are decoded by

@@ -14,13 +14,12 @@ import (
 	"unicode"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // File names of ImageNet, as distributed by its authors and by Kaggle.
 var (
-	trainTars  = []string{"ILSVRC2012_img_train.tar", "train.tar"}
-	valTars    = []string{"ILSVRC2012_img_val.tar", "val.tar"}
 	valLabels  = []string{"LOC_val_solution.csv", "val.txt", "ILSVRC2012_val.txt"}
 	classNames = []string{"LOC_synset_mapping.txt", "synset_words.txt", "classnames.txt"}
 )
@@ -45,6 +44,34 @@ func firstOf(names []string, dirs ...string) string {
 		}
 	}
 	return ""
+}
+
+// officialTars returns the paths of ImageNet's archives in a folder: the tar of the training part, which contains one tar
+// per class, and the tar of the validation part. The paths are "" if there is none.
+func officialTars(dir string) (train, val string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", "", err
+	}
+	found := map[layout.Part]string{}
+	for _, e := range entries {
+		if e.IsDir() || layout.System(e.Name()) || !strings.EqualFold(filepath.Ext(e.Name()), ".tar") {
+			continue
+		}
+		part, err := layout.PartOf(e.Name())
+		path := filepath.Join(dir, e.Name())
+		if err != nil || part == layout.None || part == layout.Train && !isTarOfTars(path) {
+			continue
+		}
+		if other := found[part]; other != "" && (part == layout.Train || part == layout.Validation) {
+			return "", "", fmt.Errorf("%.200q and %.200q both name part %s: rename one of them", filepath.Base(other), e.Name(), part)
+		}
+		found[part] = path
+	}
+	if found[layout.Train] == "" {
+		return "", "", nil
+	}
+	return found[layout.Train], found[layout.Validation], nil
 }
 
 // tars is a sequence of plain tars that are read in place. Their bytes have consecutive offsets, one tar after
@@ -114,7 +141,7 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 	outer.MemberBytes = maxClassTar
 	members := 0
 	err = archive.Index(r, size, outer, func(m archive.Member) error {
-		if err := ctx.Err(); err != nil || m.Folder || hidden(m.Name) {
+		if err := ctx.Err(); err != nil || m.Folder || layout.System(m.Name) {
 			return err
 		}
 		class, isTar := strings.CutSuffix(path.Base(m.Name), ".tar")

@@ -100,6 +100,44 @@ func TestTheTrainTarAloneIsCut(t *testing.T) {
 	}
 }
 
+func TestArchivesOfImageNetAreFoundByTheRuleForNames(t *testing.T) {
+	dir, _ := official(t)
+	rename(t, filepath.Join(dir, "ILSVRC2012_img_train.tar"), filepath.Join(dir, "imagenet-Training.tar"))
+	rename(t, filepath.Join(dir, "ILSVRC2012_img_val.tar"), filepath.Join(dir, "imagenet-validation.tar"))
+	writeText(t, filepath.Join(dir, "LOC_val_solution.csv"), solution)
+	s, _, err := open(t, Options{Path: dir})
+	if err != nil || s.Train.Len() != 12 || s.Eval.Len() != 3 {
+		t.Fatalf("got %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "imagenet-validation.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, filepath.Join(dir, "val.tar"), string(text))
+	if _, _, err := open(t, Options{Path: dir}); err == nil || !strings.Contains(err.Error(), `"imagenet-validation.tar" and "val.tar" both name part validation`) {
+		t.Errorf("two archives of a part: got %v", err)
+	}
+}
+
+// The tar of class folders that was unpacked next to it is not an archive of ImageNet.
+func TestATarNextToItsFoldersIsIgnored(t *testing.T) {
+	tr := named(t, "train/a/1.png", "val/a/1.png")
+	dir := tr.folder(t)
+	rename(t, tr.tar(t), filepath.Join(dir, "train.tar"))
+	if s, _, err := open(t, Options{Path: dir}); err != nil || s.Train.Len() != 1 || s.Eval.Len() != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAListNextToValidationImagesIsFound(t *testing.T) {
+	dir := named(t, "Train/n01/a.png", "Train/n02/b.png", "Valid/x.png", "Valid/y.png").folder(t)
+	writeText(t, filepath.Join(dir, "Valid", "val.txt"), "x.png n02\ny.png 0\n")
+	s, _, err := open(t, Options{Path: dir})
+	if err != nil || s.Train.Len() != 2 || s.Eval.Len() != 2 || s.EvalFrom != "part validation, Valid/" {
+		t.Errorf("got %q, %v", s.EvalFrom, err)
+	}
+}
+
 func TestKagglesFolderIsRead(t *testing.T) {
 	tr := named(t, "ILSVRC/Data/CLS-LOC/train/n01440764/a.JPEG", "ILSVRC/Data/CLS-LOC/train/n01443537/b.JPEG", "ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_2.JPEG",
 		"ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_3.JPEG")

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -27,10 +30,17 @@ const (
 // Options describes where the images are, and sets limits.
 type Options struct {
 	Path string // a folder, a tar, a tar.gz, a tar.zst, or ImageNet's official archives: see the package comment
+	// ValPath has all images for evaluation, in one of the forms of Path, without parts. "": the parts of Path.
+	ValPath string
+	// All opens Path for evaluation only: Train and Eval are both all its images, or, if it has parts, those of the part that
+	// evaluates; see package layout.
+	All bool
+	// FollowLinks follows links that leave a folder.
+	FollowLinks bool
 	// ClassNames is a file with one class name per line; each line starts with the folder of the class. If ClassNames
 	// is "", Open uses such a file next to the data, if there is one.
 	ClassNames string
-	// ValFraction is the fraction of each class that is held out if there is no val/ or test/; 0 … 0.9. Each class
+	// ValFraction is the fraction of each class that is held out if no part is for evaluation; 0 … 0.9. Each class
 	// keeps at least one training sample. If ValFraction exceeds 0, each class of two or more samples has at least
 	// one sample held out.
 	ValFraction float64
@@ -71,30 +81,98 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Limits.MemberBytes < 0 || o.Limits.MemberBytes > math.MaxInt32 {
 		return data.Splits{}, fmt.Errorf("images: largest file is %d bytes, want 0 (64 MiB) to %d", o.Limits.MemberBytes, math.MaxInt32)
 	}
-	src, list, err := openSource(ctx, o)
+	splits, err := o.open(ctx)
 	if ctx.Err() != nil {
-		if src != nil {
-			src.Close() // read only
+		if err == nil {
+			splits.Close() // read only
 		}
 		return data.Splits{}, ctx.Err()
 	}
-	fault := &data.Fault{Op: "open images", Path: o.Path, Index: -1}
-	var cache *archive.CacheError
-	switch {
-	case err == nil:
-		var splits data.Splits
-		if splits, err = o.arrangeSamples(src, list); err == nil {
-			return splits, nil
+	return splits, err
+}
+
+// open opens both sources and arranges their images.
+func (o Options) open(ctx context.Context) (_ data.Splits, err error) {
+	s, err := o.openOne(ctx, o.Path)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	opened := sources{s.source}
+	defer func() {
+		if err != nil {
+			opened.Close() // read only
 		}
-		fault.Advice = layoutAdvice
-	case errors.As(err, &cache):
-		fault.Advice = archive.CacheAdvice
+	}()
+	eval := s
+	var a arrangement
+	switch {
+	case o.All:
+		a, err = arrangeAll(s.list)
+	case o.ValPath == "":
+		a, err = arrange(s.list, o.ValFraction)
+	default:
+		if eval, err = o.openOne(ctx, o.ValPath); err != nil {
+			return data.Splits{}, err
+		}
+		opened = append(opened, eval.source)
+		a, err = arrangeWith(s.list, eval.list)
+		a.evalFrom = "all samples of " + o.ValPath
+	}
+	if err != nil {
+		return data.Splits{}, arrangeFault(o.Path, err)
+	}
+	if err := o.readNames(&a); err != nil {
+		return data.Splits{}, arrangeFault(o.Path, err)
+	}
+	for _, note := range a.notes {
+		o.Logger.Warn("images: "+note, "path", o.Path)
+	}
+	SayDecoder(o.Logger)
+	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: opened, OwnEval: a.evalFrom != "", EvalFrom: a.evalFrom, Same: a.same, Unused: a.unused}
+	splits.Train = newDataset(s.source, s.list, a.train, a.classes, o.DecodeOptions)
+	if len(a.eval) > 0 {
+		splits.Eval = newDataset(eval.source, eval.list, a.eval, a.classes, o.DecodeOptions)
+	}
+	return splits, nil
+}
+
+func arrangeFault(path string, err error) error {
+	return &data.Fault{Op: "open images", Path: path, Index: -1, Err: err, Advice: layoutAdvice}
+}
+
+// listed is an open source with the list of its files.
+type listed struct {
+	source
+	list listing
+}
+
+// openOne opens the source at a path.
+func (o Options) openOne(ctx context.Context, path string) (listed, error) {
+	o.Path = path
+	src, list, err := openSource(ctx, o)
+	if err == nil {
+		return listed{src, list}, nil
 	}
 	if src != nil {
 		src.Close() // read only
 	}
-	fault.Err = err
-	return data.Splits{}, fault
+	fault := &data.Fault{Op: "open images", Path: path, Index: -1, Err: err}
+	if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
+		fault.Advice = archive.CacheAdvice
+	}
+	return listed{}, fault
+}
+
+// sources are the open sources of a data set.
+type sources []source
+
+// Close implements [io.Closer].
+func (s sources) Close() error {
+	var errs []error
+	for _, one := range s {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // openSource opens the folder or archive and lists its files.
@@ -130,18 +208,38 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 // openDir opens a folder of images or one of ImageNet's archives.
 func (o Options) openDir(ctx context.Context) (src source, list listing, err error) {
 	dir := o.Path
-	if train := firstOf(trainTars, dir); train != "" {
-		src, list, err = openOfficial(ctx, train, firstOf(valTars, dir), o.Limits)
-	} else {
+	train, val, err := officialTars(dir)
+	switch {
+	case err != nil:
+	case train != "":
+		if err = errors.Join(layout.Check(train, o.FollowLinks), layout.Check(cmp.Or(val, train), o.FollowLinks)); err == nil {
+			src, list, err = openOfficial(ctx, train, val, o.Limits)
+		}
+	default:
 		if inner := filepath.Join(dir, kaggleImages); isDir(inner) {
 			dir = inner
 		}
-		src, list, err = openFolder(ctx, dir, o.Limits.MemberBytes)
+		src, list, err = openFolder(ctx, dir, o.Limits.MemberBytes, o.FollowLinks)
 	}
-	if labels := firstOf(valLabels, o.Path, dir, filepath.Join(dir, "val")); err == nil && labels != "" {
-		list.heldClasses, err = readValLabels(labels)
+	if err != nil {
+		return src, list, err
+	}
+	if labels := firstOf(valLabels, append([]string{o.Path, dir}, list.evaluationFolders(dir)...)...); labels != "" {
+		if err = layout.Check(labels, o.FollowLinks); err == nil {
+			list.heldClasses, err = readValLabels(labels)
+		}
 	}
 	return src, list, err
+}
+
+// evaluationFolders returns the paths of the folders at the top of dir that name a part for evaluation.
+func (l *listing) evaluationFolders(dir string) (paths []string) {
+	for _, name := range l.folders {
+		if part, err := layout.PartOf(name); err == nil && !strings.Contains(name, "/") && (part == layout.Validation || part == layout.Test) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	return paths
 }
 
 func isDir(path string) bool {
@@ -156,6 +254,9 @@ func (o Options) readNames(a *arrangement) error {
 	if file == "" {
 		if file = FindClassNames(o.Path, filepath.Dir(o.Path)); file == "" {
 			return nil
+		}
+		if err := layout.Check(file, o.FollowLinks); err != nil {
+			return err
 		}
 	}
 	names, err := ReadClassNames(file)
@@ -180,25 +281,4 @@ func (o Options) readNames(a *arrangement) error {
 	}
 	a.classes = named
 	return nil
-}
-
-// arrangeSamples splits the listing into the training and evaluation parts.
-func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
-	a, err := arrange(list, o.ValFraction)
-	if err != nil {
-		return data.Splits{}, err
-	}
-	if err := o.readNames(&a); err != nil {
-		return data.Splits{}, err
-	}
-	for _, note := range a.notes {
-		o.Logger.Warn("images: "+note, "path", o.Path)
-	}
-	SayDecoder(o.Logger)
-	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: src, OwnEval: a.ownEval}
-	splits.Train = newDataset(src, list, a.train, a.classes, o.DecodeOptions)
-	if len(a.eval) > 0 {
-		splits.Eval = newDataset(src, list, a.eval, a.classes, o.DecodeOptions)
-	}
-	return splits, nil
 }

@@ -255,35 +255,58 @@ func TestTarAttacksAreFaultsAtOpen(t *testing.T) {
 	}
 }
 
-func TestLinksAreFollowedWithinTheFolderOnly(t *testing.T) {
-	dir := named(t, "a/1.png", "b/1.png").folder(t)
-	link := func(target, name string) {
-		t.Helper()
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+func TestLinksInFolders(t *testing.T) {
+	big := named(t, "train/a/1.png", "train/a/2.png", "train/b/1.png", "one.png").folder(t)
+	for _, c := range []struct {
+		name, link, target string
+		samples            int    // with links that leave the folder
+		kept               int    // without
+		want               string // error; with kept = 0 and samples > 0, without such links only
+	}{
+		{"within the folder", "c", "a", 3, 3, ""},
+		{"a file within the folder", "b/2.png", "1.png", 3, 3, ""},
+		{"a file outside", "a/3.png", filepath.Join(big, "one.png"), 3, 0, `the link "a/3.png" leads out of the folder`},
+		{"a class outside", "c", filepath.Join(big, "train/a"), 4, 0, "set data.follow_links = true"},
+		{"a loop", "a/loop", "..", 0, 0, `the link "a/loop" leads to folder ".", which contains it`},
+		{"broken", "a/3.png", "/nothing", 0, 0, `the link "a/3.png" is broken`},
+	} {
+		dir := named(t, "a/1.png", "b/1.png").folder(t)
+		if err := os.Symlink(c.target, filepath.Join(dir, c.link)); err != nil {
 			t.Fatal(err)
 		}
+		for follow, want := range map[bool]int{true: c.samples, false: c.kept} {
+			s, _, err := open(t, Options{Path: dir, FollowLinks: follow})
+			if want == 0 {
+				if err == nil || follow && !strings.Contains(err.Error(), c.want) || c.samples > 0 && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s, follow = %v: got %v, want %q", c.name, follow, err, c.want)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s, follow = %v: %v", c.name, follow, err)
+				continue
+			}
+			if got := list(t, s.Train); len(got) != want {
+				t.Errorf("%s, follow = %v: got %d samples, want %d", c.name, follow, len(got), want)
+			}
+		}
 	}
-	link("a", "c")
-	link("1.png", "b/2.png")
-	s, _, err := open(t, Options{Path: dir})
-	if err != nil {
+}
+
+func TestListsOfImageNetMustNotBeLinksOutOfAFolderOfAStranger(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "names")
+	if err := os.WriteFile(outside, []byte("a tench\nb goldfish\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Train.Len(); got != 4 {
-		t.Errorf("%d samples, want 4", got)
-	}
-	outside := filepath.Join(t.TempDir(), "secret.png")
-	if err := os.WriteFile(outside, []byte(pngOf(t, plain(1, 1, color.White))), 0o644); err != nil {
+	dir := named(t, "a/1.png", "b/1.png").folder(t)
+	if err := os.Symlink(outside, filepath.Join(dir, "classnames.txt")); err != nil {
 		t.Fatal(err)
 	}
-	link(outside, "a/2.png")
-	if _, _, err := open(t, Options{Path: dir}); err == nil || !strings.Contains(err.Error(), "links out of the folder") {
-		t.Errorf("a link to %s: got %v", outside, err)
+	if s, _, err := open(t, Options{Path: dir, FollowLinks: true}); err != nil || s.Train.Classes()[0] != "a tench" {
+		t.Errorf("got %v", err)
 	}
-	os.Remove(filepath.Join(dir, "a/2.png"))
-	link("..", "a/loop")
-	if _, _, err := open(t, Options{Path: dir}); err == nil {
-		t.Error("a loop of links is followed without an error")
+	if _, _, err := open(t, Options{Path: dir}); err == nil || !strings.Contains(err.Error(), "data.follow_links") {
+		t.Errorf("got %v", err)
 	}
 }
 

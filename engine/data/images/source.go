@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -55,75 +52,37 @@ func (s tarSource) Close() error { return s.f.Close() }
 
 // folderSource reads files below a folder.
 type folderSource struct {
-	root    *os.Root
+	folder  *layout.Folder
 	maxSize int64 // largest size of a file in bytes
 }
 
-// maxDepth limits the depth of nested folders, and thus ends cycles of links.
-const maxDepth = 32
-
-func openFolder(ctx context.Context, name string, maxSize int64) (source, listing, error) {
-	root, err := os.OpenRoot(name)
+func openFolder(ctx context.Context, name string, maxSize int64, follow bool) (source, listing, error) {
+	folder, err := layout.OpenFolder(name, follow)
 	if err != nil {
 		return nil, listing{}, err
 	}
-	var l listing
-	err = walkFolder(ctx, root, ".", 0, &l)
-	return folderSource{root, maxSize}, l, err
+	l, err := listFolder(ctx, folder)
+	return folderSource{folder, maxSize}, l, err
 }
 
-// walkFolder lists dir and its subfolders. It follows links whose targets are within root.
-func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *listing) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if depth > maxDepth {
-		return fmt.Errorf("folder %.200q is more than %d levels deep", dir, maxDepth)
-	}
-	d, err := root.Open(dir)
-	if err != nil {
-		return err
-	}
-	entries, err := d.ReadDir(-1)
-	d.Close() // read only
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		if hidden(name) {
-			continue
-		}
-		mode := e.Type()
-		if mode&fs.ModeSymlink != 0 {
-			info, err := root.Stat(name)
-			if err != nil && l.brokenLinks {
-				l.add(file{name: name})
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("follow a link (links out of the folder are not allowed): %w", err)
-			}
-			mode = info.Mode().Type()
-		}
+// listFolder lists the files and folders below a folder.
+func listFolder(ctx context.Context, folder *layout.Folder) (l listing, err error) {
+	err = folder.Walk(ctx, func(e layout.Entry) error {
 		switch {
-		case mode.IsDir():
-			l.addFolder(name)
-			if err := walkFolder(ctx, root, name, depth+1, l); err != nil {
-				return err
-			}
-		case mode.IsRegular():
-			l.add(file{name: name})
+		case e.Mode.IsDir():
+			l.addFolder(e.Name)
+		case e.Mode.IsRegular():
+			l.add(file{name: e.Name})
 		default:
 			l.ignored++
 		}
-	}
-	return nil
+		return nil
+	})
+	return l, err
 }
 
 func (s folderSource) read(f file, buf []byte) (_ []byte, err error) {
-	in, info, err := regular.OpenIn(s.root, f.name)
+	in, info, err := s.folder.Open(f.name)
 	if err != nil {
 		return buf, err
 	}
@@ -136,7 +95,7 @@ func (s folderSource) read(f file, buf []byte) (_ []byte, err error) {
 	return buf, err
 }
 
-func (s folderSource) Close() error { return s.root.Close() }
+func (s folderSource) Close() error { return s.folder.Close() }
 
 func grow(buf []byte, n int) []byte {
 	if cap(buf) < n {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -60,21 +60,23 @@ func (inputSource) Close() error { return nil }
 // MaxFileBytes is the largest permitted size of an image file, in bytes.
 const MaxFileBytes = 64 << 20
 
-// List returns the images in a folder and its subfolders, sorted. It ignores hidden files, and files that are not
-// .jpg, .jpeg or .png. Broken links are included, so that reading them reports the cause.
-func List(ctx context.Context, folder string) ([]string, error) {
-	l := listing{brokenLinks: true}
-	root, err := os.OpenRoot(folder)
+// List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files that are
+// not .jpg, .jpeg or .png. Broken links are included, so that reading them reports the cause. follow allows links that
+// leave the folder.
+func List(ctx context.Context, name string, follow bool) ([]string, error) {
+	var l listing
+	folder, err := layout.OpenFolder(name, follow)
 	if err == nil {
-		err = walkFolder(ctx, root, ".", 0, &l)
-		root.Close() // read only
+		folder.Broken = true
+		l, err = listFolder(ctx, folder)
+		folder.Close() // read only
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list images in %s: %w", folder, err)
+		return nil, fmt.Errorf("list images in %s: %w", name, err)
 	}
 	names := make([]string, len(l.files))
 	for i, f := range l.files {
-		names[i] = path.Join(folder, f.name)
+		names[i] = path.Join(name, f.name)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -51,6 +51,7 @@ type chunk struct {
 
 	train, eval []int32
 	empty       int64 // number of JSON documents without text
+	unknown     int64 // number of unknown tokens
 	err         error
 	done        chan struct{}
 }
@@ -192,7 +193,7 @@ func (k *cutter) cut(c *chunk) int {
 // evaluation.
 func (k *cutter) cutPlain(c *chunk) int {
 	n, ends := len(k.buf), k.end
-	eval := k.tail >= 0 && k.at.Offset >= k.tail
+	eval := k.source().Eval || k.tail >= 0 && k.at.Offset >= k.tail
 	if k.tail > k.at.Offset && k.tail-k.at.Offset < int64(n) {
 		n, ends = int(k.tail-k.at.Offset), true
 		for n < len(k.buf) && !utf8.RuneStart(k.buf[n]) {
@@ -226,13 +227,14 @@ func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	}
 }
 
-// evaluates reports whether a document is for evaluation. The choice is a function of the document number.
-func (o *Options) evaluates(document int64) bool {
-	if o.EvalFraction == 0 {
-		return false
+// evaluates reports whether the current document is for evaluation. Without an evaluation part, the choice is a function of
+// the document number.
+func (k *cutter) evaluates() bool {
+	if k.o.EvalFraction == 0 {
+		return k.source().Eval
 	}
-	r := data.NewRandom(0, 0, int(document), data.ForDocuments)
-	return r.Float64() < o.EvalFraction
+	r := data.NewRandom(0, 0, int(k.at.Document), data.ForDocuments)
+	return r.Float64() < k.o.EvalFraction
 }
 
 // cutSeparated splits the complete lines of the buffer into documents.
@@ -247,14 +249,14 @@ func (k *cutter) cutSeparated(c *chunk) int {
 		}
 		whole := bytes.TrimRight(k.buf[line:next], "\r\n")
 		if !(line == 0 && k.at.MidLine) && bytes.Equal(whole, k.o.Separator) {
-			k.add(c, start, line, true, k.o.evaluates(k.at.Document))
+			k.add(c, start, line, true, k.evaluates())
 			start = next
 		}
 		line = next
 	}
 	switch {
 	case k.end:
-		k.add(c, start, len(k.buf), true, k.o.evaluates(k.at.Document))
+		k.add(c, start, len(k.buf), true, k.evaluates())
 		return len(k.buf)
 	case start > 0:
 		k.at.MidLine = false
@@ -266,7 +268,7 @@ func (k *cutter) cutSeparated(c *chunk) int {
 		n = len(k.buf) - incomplete(k.buf)
 	}
 	if n = tokenizer.Cut(k.buf[:n]); n > 0 {
-		k.add(c, 0, n, false, k.o.evaluates(k.at.Document))
+		k.add(c, 0, n, false, k.evaluates())
 		k.at.MidLine = true // Cut ends the chunk within a line
 	}
 	return n
@@ -284,7 +286,7 @@ func (k *cutter) cutLines(c *chunk) int {
 		}
 		k.at.Line++
 		if len(bytes.TrimSpace(k.buf[at:next])) > 0 {
-			c.pieces = append(c.pieces, piece{from: at, to: next, ends: true, eval: k.o.evaluates(k.at.Document), line: k.at.Line})
+			c.pieces = append(c.pieces, piece{from: at, to: next, ends: true, eval: k.evaluates(), line: k.at.Line})
 			k.at.Document++
 		}
 		at = next
@@ -294,7 +296,8 @@ func (k *cutter) cutLines(c *chunk) int {
 
 // encode computes the tokens of a chunk.
 func (c *chunk) encode(e tokenizer.Encoder, o *Options) {
-	c.train, c.eval, c.empty, c.err = c.train[:0], c.eval[:0], 0, nil
+	c.train, c.eval, c.empty, c.unknown, c.err = c.train[:0], c.eval[:0], 0, 0, nil
+	defer c.countUnknown(o.Tokenizer)
 	for _, p := range c.pieces {
 		text := c.text[p.from:p.to]
 		if c.source.Lines {
@@ -315,6 +318,21 @@ func (c *chunk) encode(e tokenizer.Encoder, o *Options) {
 		*to = e.Append(*to, text)
 		if p.ends {
 			*to = append(*to, o.Tokenizer.EndOfText())
+		}
+	}
+}
+
+// countUnknown counts the unknown tokens. Only WordPiece has such a token.
+func (c *chunk) countUnknown(t tokenizer.Tokenizer) {
+	w, ok := t.(*tokenizer.WordPiece)
+	if !ok {
+		return
+	}
+	for _, list := range [][]int32{c.train, c.eval} {
+		for _, token := range list {
+			if token == w.Specials.Unknown {
+				c.unknown++
+			}
 		}
 	}
 }

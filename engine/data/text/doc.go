@@ -13,6 +13,8 @@
 // file is one document, unless Options.Separator splits it. Documents that contain only white space are left out. A byte
 // order mark at the start of a file is not part of its text.
 //
+// The names of the inputs may state that a document is for training or for evaluation; see package layout.
+//
 // # Interruptions
 //
 // After every 64 MiB of input, Tokenize makes the shards durable and records its position in a journal. A later call

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -28,6 +29,7 @@ type Source struct {
 	Bytes   int64  `json:"bytes"`   // size of the file in bytes, as stored
 	Content string `json:"content"` // SHA-256 of the first and last 64 KiB of the file
 	Lines   bool   `json:"json_lines"`
+	Eval    bool   `json:"val,omitempty"` // the name states that the file is for evaluation
 }
 
 // mostWindow is the largest permitted window of a zstd frame, in bytes. It is the limit of the zstd tool with --long.
@@ -36,37 +38,101 @@ const mostWindow = 128 << 20
 // suffixes of the text files in a folder, without the suffix of a compression
 var suffixes = []string{".txt", ".jsonl", ".ndjson"}
 
-// FindSources lists the input files of paths. A folder contributes its text files and those of its subfolders, sorted
-// by name.
-func FindSources(paths []string, format Lines) ([]Source, error) {
-	var list []Source
-	for _, path := range paths {
-		files := []string{path}
-		info, err := os.Stat(path)
-		if err == nil && info.IsDir() {
-			files, err = within(path)
-		}
-		if err != nil {
-			return nil, data.FileFault("find text", path, err)
-		}
-		for _, file := range files {
-			s, err := identify(file, format)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, s)
-		}
-	}
-	return list, nil
+// Sources are the input files of a conversion.
+type Sources struct {
+	List     []Source
+	EvalFrom string   // part and names of the sources for evaluation; "" if the names state none
+	Unused   []string // paths of the files of the test part, if there is a validation part
+	Skipped  []string // paths of the files of folders that have other endings
 }
 
-func within(folder string) ([]string, error) {
-	var files []string
-	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && slices.Contains(suffixes, filepath.Ext(uncompressed(path))) {
-			files = append(files, path)
+// FindSources lists the input files of Options.Inputs. A folder contributes its text files and those of its subfolders, sorted
+// by name. The names determine the parts, unless Options.IgnoreNames is set; see package layout.
+func (o *Options) FindSources(ctx context.Context) (Sources, error) {
+	var s Sources
+	var files, names []string
+	for _, path := range o.Inputs {
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.IsDir():
+			var found []string
+			if found, err = o.within(ctx, path, &s); err == nil {
+				files = append(files, found...)
+				for _, file := range found {
+					names = append(names, filepath.ToSlash(strings.TrimPrefix(file, filepath.Clean(path)+string(filepath.Separator))))
+				}
+			}
+		case err == nil:
+			files, names = append(files, path), append(names, filepath.Base(path))
 		}
-		return err
+		if err != nil {
+			return Sources{}, data.FileFault("find text", path, err)
+		}
+	}
+	d, err := o.divide(names)
+	if err != nil {
+		f := data.FileFault("find text", o.Inputs[0], err)
+		f.Advice = "leave the file out, or let names have no meaning (--names off)"
+		return Sources{}, f
+	}
+	if d.Part != layout.None {
+		s.EvalFrom = fmt.Sprintf("part %s, %s", d.Part, names[d.Eval[0]])
+		if n := len(d.Eval); n > 1 {
+			s.EvalFrom += fmt.Sprintf(" and %d other files", n-1)
+		}
+	}
+	eval, unused := make([]bool, len(files)), make([]bool, len(files))
+	for _, i := range d.Eval {
+		eval[i] = true
+	}
+	for _, i := range d.Unused {
+		unused[i] = true
+	}
+	for i, file := range files {
+		if unused[i] {
+			s.Unused = append(s.Unused, file)
+			continue
+		}
+		source, err := identify(file, o.Lines)
+		if err != nil {
+			return Sources{}, err
+		}
+		source.Eval = eval[i]
+		s.List = append(s.List, source)
+	}
+	return s, nil
+}
+
+// divide divides the inputs by their names. Inputs of a single part are not divided.
+func (o *Options) divide(names []string) (layout.Division, error) {
+	if o.IgnoreNames || len(names) == 1 {
+		return layout.Division{}, nil
+	}
+	d, err := layout.Divide(names)
+	if err == nil && len(d.Train) == 0 {
+		if len(d.Unused) > 0 {
+			return d, fmt.Errorf("%q names part %s and %q names part %s, but no file names the training part", names[d.Eval[0]], layout.Validation, names[d.Unused[0]], layout.Test)
+		}
+		return layout.Division{}, nil
+	}
+	return d, err
+}
+
+func (o *Options) within(ctx context.Context, path string, s *Sources) (files []string, err error) {
+	folder, err := layout.OpenFolder(path, o.FollowLinks)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close() // read only
+	err = folder.Walk(ctx, func(e layout.Entry) error {
+		switch {
+		case e.Mode.IsDir():
+		case e.Mode.IsRegular() && slices.Contains(suffixes, filepath.Ext(uncompressed(e.Name))):
+			files = append(files, folder.Path(e.Name))
+		default:
+			s.Skipped = append(s.Skipped, folder.Path(e.Name))
+		}
+		return nil
 	})
 	if err == nil && files == nil {
 		err = fmt.Errorf("the folder has no text files, want files that end in %s, uncompressed or with the additional ending .gz or .zst", strings.Join(suffixes, ", "))

@@ -41,6 +41,9 @@ type Options struct {
 	// VocabularyFile is copied to Folder. It is "" if the tokenizer has no vocabulary file.
 	VocabularyFile string
 
+	FollowLinks bool // follow links that leave a folder
+	IgnoreNames bool // names state no parts: all inputs are for training, except for EvalFraction
+
 	Lines     Lines
 	Field     string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
 	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain text
@@ -107,6 +110,7 @@ type Manifest struct {
 	Empty     int64    `json:"documents_left_out"` // number of documents that contain only white space
 	Train     []Shard  `json:"train"`
 	Eval      []Shard  `json:"val"`
+	Unknown   int64    `json:"unknown_tokens,omitempty"` // number of tokens that are the unknown token of the vocabulary
 }
 
 // Tokens returns the total number of tokens of shards.
@@ -120,8 +124,9 @@ func Tokens(shards []Shard) (n int64) {
 // Result describes what Tokenize did.
 type Result struct {
 	Manifest
-	Already bool // the folder was already complete before the call
-	Resumed bool // an earlier call had done a part of the work
+	Already bool    // the folder was already complete before the call
+	Resumed bool    // an earlier call had done a part of the work
+	Sources Sources // the inputs, without those that the conversion of an earlier call may have had
 }
 
 // journal is the state at which a later call continues.
@@ -131,6 +136,7 @@ type journal struct {
 	At       position  `json:"at"`
 	Empty    int64     `json:"empty_lines"`
 	Parts    [2]splits `json:"parts"` // training and evaluation
+	Unknown  int64     `json:"unknown_tokens,omitempty"`
 }
 
 // splits is the state of the shards of one part.
@@ -142,7 +148,14 @@ type splits struct {
 
 // Tokenize converts text to token shards. It continues the work of an earlier call with the same settings.
 func Tokenize(ctx context.Context, o Options) (Result, error) {
-	s, err := o.settings()
+	if err := o.check(); err != nil {
+		return Result{}, err
+	}
+	sources, err := o.FindSources(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	s, err := o.settings(sources)
 	if err != nil {
 		return Result{}, err
 	}
@@ -162,7 +175,7 @@ func Tokenize(ctx context.Context, o Options) (Result, error) {
 		if err := os.Remove(filepath.Join(o.Folder, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Result{}, fmt.Errorf("%w: %w", ErrWrite, err)
 		}
-		return Result{Manifest: done, Already: true}, done.Settings.differs(s)
+		return Result{Manifest: done, Already: true, Sources: sources}, done.Settings.differs(s)
 	}
 	j := journal{Version: formatVersion, Settings: s}
 	resumed, err := load(filepath.Join(o.Folder, journalName), &j)
@@ -178,17 +191,13 @@ func Tokenize(ctx context.Context, o Options) (Result, error) {
 	}
 	r := &run{o: &o, j: &j, sources: s.Sources}
 	m, err := r.run(ctx)
-	return Result{Manifest: m, Resumed: resumed}, err
+	return Result{Manifest: m, Resumed: resumed, Sources: sources}, err
 }
 
-// settings checks the options, sets defaults, and identifies the input files.
-func (o *Options) settings() (Settings, error) {
+// check checks the options and sets defaults.
+func (o *Options) check() error {
 	if o.Tokenizer == nil {
-		return Settings{}, errors.New("tokenize: no tokenizer")
-	}
-	fieldIsSet := o.Field != ""
-	if !fieldIsSet {
-		o.Field = "text"
+		return errors.New("tokenize: no tokenizer")
 	}
 	if o.ShardTokens == 0 {
 		o.ShardTokens = 100_000_000
@@ -204,27 +213,35 @@ func (o *Options) settings() (Settings, error) {
 	}
 	switch {
 	case len(o.Inputs) == 0:
-		return Settings{}, errors.New("tokenize: no input files")
+		return errors.New("tokenize: no input files")
 	case o.ShardTokens < 1:
-		return Settings{}, fmt.Errorf("tokenize: %d tokens per shard, want at least 1", o.ShardTokens)
+		return fmt.Errorf("tokenize: %d tokens per shard, want at least 1", o.ShardTokens)
 	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
-		return Settings{}, fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
+		return fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
 	case len(o.Separator) > MostSeparatorBytes:
-		return Settings{}, fmt.Errorf("tokenize: got a separator of %d bytes, want at most %d", len(o.Separator), MostSeparatorBytes)
+		return fmt.Errorf("tokenize: got a separator of %d bytes, want at most %d", len(o.Separator), MostSeparatorBytes)
 	case strings.ContainsAny(string(o.Separator), "\r\n"):
-		return Settings{}, fmt.Errorf("tokenize: separator: got %q, want no line breaks", o.Separator)
+		return fmt.Errorf("tokenize: separator: got %q, want no line breaks", o.Separator)
 	case o.Workers < 1 || o.Workers > 1024:
-		return Settings{}, fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
+		return fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
 	}
-	sources, err := FindSources(o.Inputs, o.Lines)
-	if err != nil {
-		return Settings{}, err
+	return nil
+}
+
+// settings returns the options that determine the result.
+func (o *Options) settings(found Sources) (Settings, error) {
+	sources := found.List
+	fieldIsSet := o.Field != ""
+	if !fieldIsSet {
+		o.Field = "text"
 	}
 	hasLines := slices.ContainsFunc(sources, func(s Source) bool { return s.Lines })
 	hasPlain := slices.ContainsFunc(sources, func(s Source) bool { return !s.Lines })
 	switch {
 	case fieldIsSet && !hasLines:
 		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s", ErrUnused, o.Field, sources[0].Path)
+	case o.EvalFraction > 0 && found.EvalFrom != "":
+		return Settings{}, fmt.Errorf("%w: val-fraction: got %v, but the names of the inputs state the evaluation part (%s)", ErrUnused, o.EvalFraction, found.EvalFrom)
 	case o.Separator != nil && !hasPlain:
 		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s", ErrUnused, o.Separator, sources[0].Path)
 	}
@@ -441,6 +458,7 @@ func (r *run) write(c *chunk) error {
 	}
 	r.j.At = c.after
 	r.j.Empty += c.empty
+	r.j.Unknown += c.unknown
 	if r.since += int64(len(c.text)); r.since < r.o.journal {
 		return nil
 	}
@@ -460,7 +478,7 @@ func (r *run) note() error {
 
 // finish completes the last shards and writes the manifest.
 func (r *run) finish() (Manifest, error) {
-	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty}
+	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty, Unknown: r.j.Unknown}
 	m.Documents -= r.j.Empty // a JSON line without text has a document number, too
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText

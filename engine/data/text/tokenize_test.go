@@ -60,7 +60,7 @@ func zstded(t testing.TB, text []byte) []byte {
 // all returns the tokens of all shards of a folder.
 func all(t testing.TB, folder string) (train, eval []int32) {
 	t.Helper()
-	f, err := tokens.Find(folder)
+	f, err := tokens.Find(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,12 +469,12 @@ func TestAFolderStandsForItsTextFiles(t *testing.T) {
 	}
 	want := []string{write(t, dir, "b.txt", []byte("b")), write(t, dir, "c.jsonl.gz", []byte("c")), write(t, filepath.Join(dir, "sub"), "a.txt", []byte("a"))}
 	write(t, dir, "photo.jpg", []byte("x"))
-	sources, err := FindSources([]string{dir}, LinesBySuffix)
+	sources, err := (&Options{Inputs: []string{dir}}).FindSources(t.Context())
 	var got []string
-	for _, s := range sources {
+	for _, s := range sources.List {
 		got = append(got, s.Path)
 	}
-	if err != nil || !slices.Equal(got, want) || sources[0].Lines || !sources[1].Lines {
+	if err != nil || !slices.Equal(got, want) || sources.List[0].Lines || !sources.List[1].Lines || len(sources.Skipped) != 1 {
 		t.Errorf("got %+v, %v", sources, err)
 	}
 }

@@ -53,6 +53,8 @@ type Classification struct {
 	labels  labelling
 	tokens  []int32 // tokens of all samples, without special tokens
 	rows    []row
+	unknown int // number of tokens of the texts that are [UNK], before truncation
+	encoded int // number of tokens of the texts, before truncation
 }
 
 // row describes one sample.
@@ -262,6 +264,12 @@ func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
 	c.tokens = e.Append(c.tokens, text)
 	first := len(c.tokens) - int(r.at)
 	all := e.Append(c.tokens, second)
+	for _, token := range all[r.at:] {
+		if token == c.o.Tokenizer.Specials.Unknown {
+			c.unknown++
+		}
+	}
+	c.encoded += len(all) - int(r.at)
 	n, m := fit(first, len(all)-len(c.tokens), c.o.Length-c.specials())
 	r.truncated = n+m < len(all)-int(r.at)
 	copy(all[int(r.at)+n:], all[len(c.tokens):len(c.tokens)+m])
@@ -423,6 +431,11 @@ func (c *Classification) Truncated() (n int) {
 		}
 	}
 	return n
+}
+
+// Unknown returns the fraction of the tokens of all texts of the file that are [UNK].
+func (c *Classification) Unknown() float64 {
+	return float64(c.unknown) / float64(max(c.encoded, 1))
 }
 
 // Layout implements [data.Samples].

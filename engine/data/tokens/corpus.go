@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -19,15 +20,19 @@ type Corpus struct {
 	starts []int64 // position of the first token of each shard, then the number of all tokens
 }
 
-// OpenCorpus opens shards and joins them in the given order. All shards must come from the same tokenizer. The
-// argument vocabulary has the same meaning as in Open.
+// OpenCorpus is [OpenOptions.OpenCorpus] with a vocabulary size only.
 func OpenCorpus(paths []string, vocabulary int) (*Corpus, error) {
+	return OpenOptions{Vocabulary: vocabulary}.OpenCorpus(paths)
+}
+
+// OpenCorpus opens shards and joins them in the given order. All shards must come from the same tokenizer.
+func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("open token shards: no paths")
 	}
 	c := &Corpus{starts: []int64{0}}
 	for _, path := range paths {
-		s, err := Open(path, vocabulary)
+		s, err := o.Open(path)
 		if err == nil {
 			c.Shards = append(c.Shards, s)
 			c.starts = append(c.starts, c.Len()+s.Count)
@@ -96,13 +101,18 @@ const (
 var ErrIncomplete = errors.New("the folder is incomplete")
 
 // Found lists the shards at a path.
-type Found struct{ Train, Eval []string }
+type Found struct {
+	Train, Eval []string
+	EvalFrom    string // part and names of Eval; "" without Eval
+	Unused      string // names of the shards of the test part, if there is a validation part
+	Folder      bool   // the path is a folder, so the names determined the parts
+}
 
-// Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. In a folder,
-// files named *train*.bin are for training, and files named *val*.bin are for evaluation. hetero-train, llm.c and
-// nanoGPT use these names. It returns ErrIncomplete if the conversion to this folder has not ended, or if a shard of the
-// manifest is missing.
-func Find(path string) (Found, error) {
+// Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. The names of the
+// files determine the parts; see package layout. In a folder, all names must name a part, because other programs also
+// write files named *.bin. Find returns ErrIncomplete if the conversion to this folder has not ended, or if a shard of
+// the manifest is missing. followLinks allows links that leave the folder.
+func Find(path string, followLinks bool) (Found, error) {
 	info, err := os.Stat(path)
 	if err != nil && strings.ContainsAny(path, "*?[") {
 		return findPattern(path)
@@ -120,21 +130,71 @@ func Find(path string) (Found, error) {
 	if err := complete(path, entries); err != nil {
 		return Found{}, err
 	}
-	var f Found
-	for _, e := range entries { // os.ReadDir sorts the entries by name
-		name := e.Name()
-		switch {
-		case !strings.HasSuffix(name, ".bin"):
-		case strings.Contains(name, "train"):
-			f.Train = append(f.Train, filepath.Join(path, name))
-		case strings.Contains(name, "val"):
-			f.Eval = append(f.Eval, filepath.Join(path, name))
+	files, err := filesIn(path, followLinks)
+	if err != nil {
+		return Found{}, fault("find token shards", path, "", err)
+	}
+	f, named, err := divide(files)
+	if err != nil {
+		return Found{}, fault("find token shards", path, "", err)
+	}
+	if !named {
+		return Found{}, fault("find token shards", path, "write them with hetero-train data tokenize", errors.New("no files whose names contain train or val, such as train-000000.bin"))
+	}
+	if len(f.Train) > 0 {
+		if part, _ := layout.PartOf(filepath.Base(f.Train[0])); part == layout.None { // divide has reported the error
+			return Found{}, fault("find token shards", path, "", fmt.Errorf("the name %q names no part: want names that contain train, val or test", filepath.Base(f.Train[0])))
 		}
 	}
-	if f.Train == nil && f.Eval == nil {
-		return Found{}, fault("find token shards", path, "write them with hetero-train data tokenize", errors.New("no files named *train*.bin or *val*.bin"))
-	}
+	f.Folder = true
 	return f, nil
+}
+
+// filesIn lists the files of a folder that end in .bin.
+func filesIn(dir string, followLinks bool) (files []string, err error) {
+	folder, err := layout.OpenFolder(dir, followLinks)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close() // read only
+	entries, err := folder.List(".")
+	for _, e := range entries {
+		if !e.Mode.IsDir() && strings.HasSuffix(e.Name, ".bin") {
+			files = append(files, folder.Path(e.Name))
+		}
+	}
+	return files, err
+}
+
+// divide divides files by the parts that their names name. named reports whether a name names a part.
+func divide(files []string) (f Found, named bool, err error) {
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = filepath.Base(file)
+	}
+	d, err := layout.Divide(names)
+	if err != nil {
+		return f, false, err
+	}
+	some := func(list []string, index []int) (out []string) {
+		for _, i := range index {
+			out = append(out, list[i])
+		}
+		return out
+	}
+	f = Found{Train: some(files, d.Train), Eval: some(files, d.Eval), Unused: strings.Join(some(names, d.Unused), ", ")}
+	if d.Part != layout.None {
+		f.EvalFrom = fmt.Sprintf("part %s, %s", d.Part, span(some(names, d.Eval)))
+	}
+	return f, d.Named, nil
+}
+
+// span describes a list of names.
+func span(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s to %s (%d shards)", names[0], names[len(names)-1], len(names))
 }
 
 // complete returns an error if the folder contains a part of the shards only. A folder without a manifest is complete,
@@ -181,5 +241,15 @@ func findPattern(pattern string) (Found, error) {
 		return Found{}, fault("find token shards", pattern, "", err)
 	}
 	slices.Sort(paths)
-	return Found{Train: paths}, nil
+	if len(paths) == 1 {
+		return Found{Train: paths}, nil
+	}
+	f, _, err := divide(paths)
+	if err != nil {
+		return Found{}, fault("find token shards", pattern, "", err)
+	}
+	if len(f.Train) == 0 && f.Unused == "" { // the pattern names the shards of one part
+		f = Found{Train: f.Eval}
+	}
+	return f, nil
 }

@@ -89,6 +89,14 @@ func (h *Header) start() int64 {
 // ParseHeader reads a header. head is the start of the file: its first 1,024 bytes, or the whole file if it is
 // shorter. size is the file size in bytes. headerless permits FormatNanoGPT.
 func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
+	if headerless {
+		return parseHeader(head, size, 2)
+	}
+	return parseHeader(head, size, 0)
+}
+
+// parseHeader is ParseHeader with the size of the tokens of a file without a header; 0: such a file is an error.
+func parseHeader(head []byte, size int64, width int) (Header, error) {
 	if size == 0 {
 		return Header{}, errors.New("the file is empty")
 	}
@@ -103,10 +111,12 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 		return Header{}, fmt.Errorf("header: got %d bytes, want %d: the file is truncated", size, HeaderBytes)
 	case hasDamagedMagic(head):
 		return Header{}, fmt.Errorf("the file starts with %q, want %q: the header is damaged", head[:len(magic)], magic)
-	case headerless:
-		h = Header{Format: FormatNanoGPT, TokenBytes: 2, Count: size / 2, EndOfText: NoToken}
+	case width > 0 && foreign(head) != "":
+		return Header{}, fmt.Errorf("the file is %s, want tokens: convert it, for example with numpy's array.astype('uint16').tofile(FILE)", foreign(head))
+	case width > 0:
+		h = Header{Format: FormatNanoGPT, TokenBytes: width, Count: size / int64(width), EndOfText: NoToken}
 	default:
-		return Header{}, fmt.Errorf("the file starts with %q, want the header of a token shard (the name of a file of uint16 tokens without a header must end in .bin)", head[:min(len(head), 8)])
+		return Header{}, fmt.Errorf("the file starts with %q, want the header of a token shard (the name of a file of tokens without a header must end in .bin)", head[:min(len(head), 8)])
 	}
 	if err != nil {
 		return Header{}, err
@@ -114,7 +124,7 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 	stored := size - h.start()
 	if stored%int64(h.TokenBytes) != 0 || stored/int64(h.TokenBytes) != h.Count {
 		if h.Format == FormatNanoGPT {
-			return Header{}, fmt.Errorf("got %d bytes, want an even number, because the file has uint16 tokens without a header", size)
+			return Header{}, fmt.Errorf("got %d bytes, want a multiple of %d, because the file has tokens of %[2]d bytes without a header", size, width)
 		}
 		return Header{}, fmt.Errorf("header: got %d tokens of %d bytes each, but %d bytes follow the header", h.Count, h.TokenBytes, stored)
 	}

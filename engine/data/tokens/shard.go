@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,12 +25,24 @@ type Shard struct {
 	limit  uint32 // vocabulary size; every token is smaller
 }
 
-// Open maps the shard at path and checks its header. vocabulary is the vocabulary size that the caller supports, for
-// example the number of rows of an embedding table. 0 means the vocabulary size of the header. Open fails if the
-// header has a larger vocabulary.
-//
-// Open does not read the tokens. Read checks the tokens that it returns, and Verify checks all tokens.
+// OpenOptions configures the reading of shards.
+type OpenOptions struct {
+	// Vocabulary is the vocabulary size that the caller supports, for example the number of rows of an embedding table. 0
+	// means the vocabulary size of the header. Open fails if the header has a larger vocabulary.
+	Vocabulary int
+	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2, but Open then fails if the file
+	// evidently has tokens of another size.
+	TokenBytes int
+}
+
+// Open is [OpenOptions.Open] with a vocabulary size only.
 func Open(path string, vocabulary int) (*Shard, error) {
+	return OpenOptions{Vocabulary: vocabulary}.Open(path)
+}
+
+// Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks the
+// tokens that it returns, and Verify checks all tokens.
+func (o OpenOptions) Open(path string) (*Shard, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
 		return nil, fault("open token shard", path, "", err)
@@ -39,10 +52,18 @@ func Open(path string, vocabulary int) (*Shard, error) {
 	if _, err := io.ReadFull(f, head); err != nil {
 		return nil, fault("read header of token shard", path, "", err)
 	}
-	h, err := ParseHeader(head, info.Size(), strings.HasSuffix(path, ".bin"))
+	width := 0
+	if strings.HasSuffix(path, ".bin") {
+		width = cmp.Or(o.TokenBytes, 2)
+	}
+	h, err := parseHeader(head, info.Size(), width)
+	if err == nil && h.Format == FormatNanoGPT && o.TokenBytes == 0 {
+		err = checkWidth(f, info.Size())
+	}
 	if err != nil {
 		return nil, fault("read header of token shard", path, "", err)
 	}
+	vocabulary := o.Vocabulary
 	s := &Shard{Header: h, Path: path, limit: uint32(mostTokens(h.TokenBytes))}
 	switch {
 	case h.Vocabulary == 0 && vocabulary > 0:

@@ -165,7 +165,7 @@ func TestLyingHeaders(t *testing.T) {
 		"gpt-2: negative count":       {func([]byte) []byte { return llmc(20240520, 1, -1, []byte{1, 0}) }, "got -1 tokens"},
 		"gpt-2: truncated":            {func([]byte) []byte { return llmc(20240520, 1, 2, []byte{1, 0}) }, "header: got 2 tokens of 2 bytes each, but 2 bytes follow the header"},
 		"llama-3: version of gpt-2":   {func([]byte) []byte { return llmc(20240801, 1, 1, []byte{1, 0, 0, 0}) }, "llm.c header: got version 1, want 7"},
-		"nanoGPT: odd size":           {func([]byte) []byte { return []byte{1, 0, 2} }, "3 bytes, want an even number"},
+		"nanoGPT: odd size":           {func([]byte) []byte { return []byte{1, 0, 2} }, "3 bytes, want a multiple of 2"},
 	} {
 		file := c.change(bytes.Clone(good))
 		if len(file) >= HeaderBytes && bytes.HasPrefix(file, []byte(magic)) && !strings.Contains(name, "unchecked") {
@@ -342,16 +342,16 @@ func TestFind(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
 	train := []string{filepath.Join(dir, "fineweb_train_000001.bin"), filepath.Join(dir, "fineweb_train_000002.bin")}
-	f, err := Find(dir)
+	f, err := Find(dir, true)
 	if err != nil || !slices.Equal(f.Train, train) || !slices.Equal(f.Eval, []string{filepath.Join(dir, "fineweb_val_000000.bin")}) {
 		t.Errorf("got %v, %v", f, err)
 	}
-	if f, err := Find(filepath.Join(dir, "*train*.bin")); err != nil || !slices.Equal(f.Train, train) || f.Eval != nil {
+	if f, err := Find(filepath.Join(dir, "*train*.bin"), true); err != nil || !slices.Equal(f.Train, train) || f.Eval != nil {
 		t.Errorf("got %v, %v", f, err)
 	}
 	for _, path := range []string{t.TempDir(), filepath.Join(dir, "none"), filepath.Join(dir, "none*")} {
 		var fault *data.Fault
-		if _, err := Find(path); !errors.As(err, &fault) {
+		if _, err := Find(path, true); !errors.As(err, &fault) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -380,7 +380,7 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 				must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 			}
 		}
-		_, err := Find(dir)
+		_, err := Find(dir, true)
 		var fault *data.Fault
 		if errors.Is(err, ErrIncomplete) != c.incomplete || errors.As(err, &fault) != c.incomplete || c.incomplete && !strings.Contains(err.Error(), c.say) {
 			t.Errorf("without %v: got error %v", c.without, err)
@@ -389,7 +389,7 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, ManifestName), []byte("[1"), 0o644))
 	var fault *data.Fault
-	if _, err := Find(dir); !errors.As(err, &fault) {
+	if _, err := Find(dir, true); !errors.As(err, &fault) {
 		t.Errorf("damaged list: got %v", err)
 	}
 }

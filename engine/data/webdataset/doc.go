@@ -12,9 +12,12 @@
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //
-//	shards/                       a folder: train-*.tar and val-*.tar, or train/ and val/, or shards of only one of the two
+//	shards/                       a folder of shards, or with subfolders of shards whose names state parts
 //	train-{000000..000146}.tar    braces: ranges, and alternatives {a,b}; several patterns are joined with ::
 //	shards.txt                    a list, one pattern per line, relative to the list's folder
+//
+// The names of shards and subfolders state the parts of the data set; see package layout. A pattern or a list that names
+// shards of a single part has shards for training only.
 //
 // Open reads each shard once. In a plain tar, it reads only headers and labels; in a compressed tar, it reads all
 // bytes. Open stores an index of each shard in the cache folder. The path, size and modification time of a shard

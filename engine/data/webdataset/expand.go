@@ -10,64 +10,14 @@ import (
 	"strings"
 )
 
-// maxShards is the largest number of shards to which braces may expand.
+// maxShards is the largest number of shards that a pattern may name.
 const maxShards = 1 << 20
-
-// Expand lists the shards of a pattern in order; the package comment describes patterns. Expand reads folders and
-// lists, but no shards.
-func Expand(pattern string) ([]string, error) {
-	var shards []string
-	for _, part := range strings.Split(pattern, "::") {
-		if part == "" {
-			return nil, fmt.Errorf("empty pattern in %.200q", pattern)
-		}
-		list, err := expandOne(part)
-		if err != nil {
-			return nil, err
-		}
-		if shards = append(shards, list...); len(shards) > maxShards {
-			return nil, fmt.Errorf("more than %d shards", maxShards)
-		}
-	}
-	return shards, nil
-}
-
-func expandOne(pattern string) ([]string, error) {
-	info, err := os.Stat(pattern)
-	switch {
-	case err == nil && info.IsDir():
-		return inFolder(pattern)
-	case err == nil && filepath.Ext(pattern) == ".txt":
-		return fromList(pattern)
-	case err == nil:
-		return []string{pattern}, nil // this file exists, so its braces belong to the name
-	}
-	return braces(pattern, maxShards)
-}
 
 // isShard reports whether the name of a file is that of a shard.
 func isShard(name string) bool {
 	name = strings.ToLower(name)
 	return !strings.HasPrefix(name, ".") && slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
-}
-
-// inFolder lists the shards in a folder, sorted by name.
-func inFolder(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var shards []string
-	for _, e := range entries {
-		if !e.IsDir() && isShard(e.Name()) {
-			shards = append(shards, filepath.Join(dir, e.Name()))
-		}
-	}
-	if len(shards) == 0 {
-		return nil, fmt.Errorf("no .tar, .tar.gz or .tar.zst in %s", dir)
-	}
-	return shards, nil
 }
 
 const maxListLine = 64 << 10 // bytes

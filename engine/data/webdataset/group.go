@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
 )
 
 const (
@@ -72,14 +73,14 @@ func split(name string) (key, end string) {
 	return name[:base+dot], strings.ToLower(name[base+dot+1:])
 }
 
-// hidden reports whether a member is ignored because its name belongs to macOS, to a tool or to the whole shard.
+// hidden reports whether a member is ignored because its name belongs to a storage system or to the whole shard.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") || part == "__MACOSX" || strings.HasPrefix(part, "__") && strings.HasSuffix(part, "__") {
+		if strings.HasPrefix(part, "__") && strings.HasSuffix(part, "__") {
 			return true
 		}
 	}
-	return false
+	return layout.System(name)
 }
 
 // add processes the next member.

@@ -29,6 +29,10 @@ import (
 type Options struct {
 	Path    string // all shards, or the training shards: see the package comment
 	ValPath string // evaluation shards; "": found by name, or split off by ValFraction
+	// All opens Path for evaluation only: Train and Eval are both all its samples, or, if it has parts, those of the part that
+	// evaluates; see package layout.
+	All         bool
+	FollowLinks bool // follow links that leave a folder of shards
 	// ValFraction is the fraction of the samples that is held out if there are no evaluation shards; 0 … 0.9.
 	ValFraction float64
 	ClassNames  []string // names of numeric labels; nil: the names are the numbers
@@ -55,11 +59,11 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if !(o.ValFraction >= 0 && o.ValFraction <= 0.9) {
 		return data.Splits{}, fmt.Errorf("webdataset: fraction held out is %g, want 0 to 0.9", o.ValFraction)
 	}
-	train, eval, err := o.find()
+	found, err := o.find()
 	if err != nil {
 		return data.Splits{}, &data.Fault{Op: "find shards", Path: o.Path, Index: -1, Err: err}
 	}
-	all := append(slices.Clone(train), eval...)
+	all := append(slices.Clone(found.train), found.eval...)
 	seen := map[string]bool{}
 	for _, path := range all {
 		if path = filepath.Clean(path); seen[path] {
@@ -71,70 +75,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return o.splits(ids, indices, len(train))
-}
-
-// find lists the shards of both parts.
-func (o Options) find() (train, eval []string, err error) {
-	if o.ValPath != "" {
-		if train, err = Expand(o.Path); err == nil {
-			eval, err = Expand(o.ValPath)
-		}
-		return train, eval, err
-	}
-	info, err := os.Stat(o.Path)
-	if err == nil && info.IsDir() {
-		return inParts(o.Path)
-	}
-	train, err = Expand(o.Path)
-	return train, nil, err
-}
-
-// inParts lists the shards of a folder. They are in train/ and val/ (or validation/, test/), or their names start
-// with these words.
-func inParts(dir string) (train, eval []string, err error) {
-	held := []string{"val", "test"}
-	if info, err := os.Stat(filepath.Join(dir, "train")); err == nil && info.IsDir() {
-		if train, err = inFolder(filepath.Join(dir, "train")); err != nil {
-			return nil, nil, err
-		}
-		for _, name := range []string{"val", "validation", "test"} {
-			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
-				eval, err = inFolder(filepath.Join(dir, name))
-				return train, eval, err
-			}
-		}
-		return train, nil, nil
-	}
-	all, err := inFolder(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	parts := map[string][]string{}
-	for _, path := range all {
-		name, part := strings.ToLower(filepath.Base(path)), ""
-		for _, p := range append(held, "train") {
-			if strings.HasPrefix(name, p) {
-				part = p
-			}
-		}
-		parts[part] = append(parts[part], path)
-	}
-	train = parts["train"]
-	switch {
-	case len(train) == 0 && len(parts[""]) == 0:
-		return nil, nil, fmt.Errorf("%s has shards named val or test, but no shard named train: rename the training shards, or give a pattern", dir)
-	case len(train) == 0:
-		train = parts[""]
-	case len(parts[""]) > 0:
-		return nil, nil, fmt.Errorf("the name of shard %s contains none of train, val, test: rename the shard, or give a pattern", parts[""][0])
-	}
-	for _, p := range held {
-		if len(parts[p]) > 0 {
-			return train, parts[p], nil
-		}
-	}
-	return train, nil, nil
+	return o.splits(ids, indices, found)
 }
 
 // indexAll indexes the shards, several at a time. It uses stored indices if possible.
@@ -334,8 +275,9 @@ func (p *progress) of() func(done, total int64) {
 	}
 }
 
-// splits returns the two parts of the data set. The first nTrain shards are the training part.
-func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Splits, error) {
+// splits returns the two parts of the data set.
+func (o Options) splits(ids []identity, indices []*index, found shards) (data.Splits, error) {
+	nTrain := len(found.train) // the first shards
 	fault := func(err error) (data.Splits, error) {
 		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
 	}
@@ -358,7 +300,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		ignored += x.Ignored
 		for i := range x.Keys {
 			part := train
-			if k >= nTrain || nTrain == len(indices) && held(x.Keys[i], o.ValFraction) {
+			if k >= nTrain || nTrain == len(indices) && !o.All && held(x.Keys[i], o.ValFraction) {
 				part = eval
 			}
 			part.add(k, x, i, labels[k][x.Labels[i]])
@@ -374,7 +316,11 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		return fault(fmt.Errorf("%d samples, want at most %d", train.Len(), math.MaxInt32))
 	}
 	images.SayDecoder(o.Logger)
-	s := data.Splits{Train: train, OwnEval: nTrain < len(indices), Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
+	same := o.All && nTrain == len(indices)
+	if same {
+		eval = train
+	}
+	s := data.Splits{Train: train, OwnEval: o.All || nTrain < len(indices), EvalFrom: found.evalFrom, Same: same, Unused: found.unused, Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
 	if eval.Len() > 0 {
 		s.Eval = eval
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
@@ -61,6 +62,15 @@ const (
 const (
 	precisionKey = "train.precision"
 )
+
+// IdentityOf returns the digest of the data on which a checkpoint was trained; "" if the checkpoint has none.
+func IdentityOf(state *checkpoint.State) string {
+	var before derived
+	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
+		return ""
+	}
+	return before[dataPathKey]
+}
 
 // totalKey is the key of the number of steps of the whole run, regardless of the setting that limits the run. Derive
 // sets the number only if the learning rate depends on it.

@@ -107,7 +107,21 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 	}
 }
 
+// sayParts states which part of the data set evaluates. It prints nothing for data sets without parts.
+func (c *Console) sayParts() {
+	origin, unused := c.run.Data.EvalFrom()
+	if origin == "" {
+		return
+	}
+	line := "data " + c.run.Data.Name + ": evaluation on " + origin
+	if unused != "" {
+		line += "; not used: " + unused
+	}
+	c.Say(line, "data parts", "evaluation", origin, "not_used", unused)
+}
+
 func (c *Console) sayData() {
+	defer c.sayParts()
 	a, cfg := c.run, c.run.Cfg
 	samples, evaluated := a.Data.Counts()
 	line := fmt.Sprintf("data %s: %d training", a.Data.Name, samples)

@@ -107,7 +107,7 @@ type syntheticImages struct{ NoKeys }
 func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
 
 // ofFiles are the keys of [data] that only data sets of encoded images use.
-var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orientation"}
+var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orientation", "follow_links"}
 
 // Open implements [DataSetOptions].
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
@@ -167,7 +167,7 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
+	return images.Open(ctx, images.Options{Path: d.Path, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
 		Logger: log, Progress: ProgressLog(log, "expanding "+d.Path)})
 }
 
@@ -185,7 +185,7 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 	if err != nil {
 		return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
 	}
-	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
+	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
 		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 

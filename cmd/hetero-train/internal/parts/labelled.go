@@ -59,7 +59,7 @@ func (s *labelledText) Keys() []config.Key {
 		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary: the `vocab.txt` of the BERT model. Required."),
 		config.Bool(&s.Cased, "cased", false).Learnt().
-			Doc("Keeps capital letters and accents, as the vocabulary of a cased model needs."),
+			Doc("Keeps capital letters and accents, as the vocabulary of a cased model needs. If no file and no flag sets the key, `do_lower_case` in `tokenizer_config.json` next to the vocabulary decides, otherwise whether the vocabulary has words with capital letters."),
 		groupByLength(&s.Group),
 	}
 }
@@ -73,16 +73,36 @@ func UseClasses(cfg *config.Config, names []string) {
 	}
 }
 
-// wordPiece returns the tokenizer of the texts.
-func (s *labelledText) wordPiece() (*tokenizer.WordPiece, error) {
+// wordPiece returns the tokenizer of the texts. If the user did not set data.cased, it sets Cased to the case of the
+// vocabulary. warning describes a difference between the setting and the vocabulary; it is "" if there is none.
+func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, warning string, err error) {
 	if s.VocabFile == "" {
-		return nil, exit.Usagef("data.vocab_file: labelled texts need a WordPiece vocabulary, for example the vocab.txt of a BERT model")
+		return nil, "", exit.Usagef("data.vocab_file: labelled texts need a WordPiece vocabulary, for example the vocab.txt of a BERT model")
 	}
-	w, err := tokenizer.OpenWordPiece(s.VocabFile, s.Cased)
+	w, err = tokenizer.OpenWordPiece(s.VocabFile, s.Cased)
 	if err != nil {
-		return nil, fmt.Errorf("data.vocab_file: %w", err)
+		return nil, "", fmt.Errorf("data.vocab_file: %w", err)
 	}
-	return w, nil
+	found := w.CaseOf(s.VocabFile)
+	if !found.Known || found.Cased == s.Cased {
+		return w, "", nil
+	}
+	if cfg.Origin("data.cased") == "" {
+		s.Cased = found.Cased
+		return w.WithCase(found.Cased), fmt.Sprintf("data.cased is not set; the tokenizer %s, because %s: set data.cased = %v", map[bool]string{true: "keeps capital letters", false: "converts text to lower case"}[found.Cased], found.Reason, found.Cased), nil
+	}
+	return w, fmt.Sprintf("data.cased = %v does not fit the vocabulary: %s; words with capital letters may become [UNK]", s.Cased, found.Reason), nil
+}
+
+// MostUnknown is the fraction of unknown tokens from which a warning appears. BERT's vocabularies leave less than 1 % of the
+// tokens of their own language unknown.
+const MostUnknown = 0.05
+
+// warnUnknown warns if many tokens are unknown.
+func warnUnknown(log *slog.Logger, path string, fraction float64) {
+	if fraction > MostUnknown {
+		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and the model cannot tell these words apart", 100*fraction), "path", path)
+	}
 }
 
 // OpenTokens implements [TokenDataOptions].
@@ -93,39 +113,52 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if _, ok := cfg.Model.Options.(textClassifier); !ok {
 		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base", cfg.Model.Name, LabelledText)
 	}
-	words, err := s.wordPiece()
+	words, warning, err := s.wordPiece(cfg)
 	if err != nil {
 		return out, err
 	}
-	o := tokens.ClassificationOptions{Path: cfg.Data.Path, Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Classes: s.classes, Numbered: s.classes != nil}
-	open := func(o tokens.ClassificationOptions) (*tokens.Classification, error) {
+	if warning != "" {
+		log.Warn(warning)
+	}
+	found, err := s.find(&cfg.Data)
+	if err != nil {
+		return out, err
+	}
+	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Numbered: s.classes != nil}
+	open := func(path string, classes []string) (*tokens.Classification, error) {
+		o.Path, o.Classes = path, classes
 		set, err := tokens.OpenClassification(ctx, o)
 		if err != nil && !errors.As(err, new(*data.Fault)) && ctx.Err() == nil {
 			err = exit.With(exit.Usage, fmt.Errorf("data.sequence_length: %w", err))
 		}
+		if err == nil {
+			warnUnknown(log, path, set.Unknown())
+		}
 		return set, err
 	}
-	all, err := open(o)
+	all, err := open(found.Train[0], s.classes)
 	if err != nil {
 		return out, err
 	}
 	train, eval := all, (*tokens.Classification)(nil)
 	files := []*tokens.Classification{all}
-	if cfg.Data.ValPath != "" {
-		o.Path, o.Classes = cfg.Data.ValPath, all.Classes()
-		if eval, err = open(o); err != nil {
+	switch {
+	case found.Eval == nil:
+		train, eval = all.Split(cfg.Data.ValFraction)
+	case found.Eval[0] == found.Train[0]:
+		eval = all
+	default:
+		if eval, err = open(found.Eval[0], all.Classes()); err != nil {
 			return out, err
 		}
 		files = append(files, eval)
-	} else {
-		train, eval = all.Split(cfg.Data.ValFraction)
 	}
 	warnTruncated(log, "training", train, s.Length)
 	warnTruncated(log, "evaluation", eval, s.Length)
 	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
 		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding", "longest", longest, "sequence_length", s.Length)
 	}
-	out = TokenSplits{Train: train, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
+	out = TokenSplits{Train: train, EvalFrom: found.EvalFrom, Same: eval == all, Unused: found.Unused, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
 		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
 	if s.Group {
 		out.Shorter = shorterLengths(train, s.Length)
@@ -139,6 +172,36 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	return out, nil
 }
 
+// find lists the files of both parts, one each. Without a file for evaluation, Eval is nil.
+func (s *labelledText) find(d *config.Data) (tokens.Found, error) {
+	found, err := tokens.FindLabelled(d.Path, d.FollowLinks)
+	if err != nil {
+		return found, err
+	}
+	switch {
+	case d.All && found.Eval == nil:
+		found.Eval, found.EvalFrom = found.Train, "all samples"
+		if found.Folder {
+			found.EvalFrom = "file " + filepath.Base(found.Train[0])
+		}
+	case d.All && found.Train == nil:
+		found.Train = found.Eval
+	case found.Train == nil:
+		return found, &data.Fault{Op: "find labelled texts", Path: d.Path, Index: -1, Err: errors.New("no file names the training part: want a name that contains train")}
+	case d.ValPath != "":
+		held, err := tokens.FindLabelled(d.ValPath, d.FollowLinks)
+		if err == nil && held.Train != nil && held.Eval != nil {
+			err = &data.Fault{Op: "find labelled texts", Path: d.ValPath, Index: -1, Err: errors.New("data.val_path has several parts, want one file")}
+		}
+		if err != nil {
+			return found, err
+		}
+		found.Unused = strings.Join(baseNames(found.Eval), ", ")
+		found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+d.ValPath
+	}
+	return found, nil
+}
+
 // warnTruncated warns if texts of a part of the data are truncated.
 func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, length int) {
 	if n := set.Truncated(); n > 0 {
@@ -146,18 +209,18 @@ func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, le
 	}
 }
 
-// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured. ok is false
-// if the configuration has another data set.
-func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, ok bool, err error) {
+// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured. warning
+// describes a vocabulary that does not fit the settings. ok is false if the configuration has another data set.
+func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, warning string, ok bool, err error) {
 	s, ok := cfg.Data.Options.(*labelledText)
 	if !ok {
-		return o, false, nil
+		return o, "", false, nil
 	}
 	o = tokens.ClassificationOptions{Path: cfg.Data.Path, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label}
 	if s.VocabFile != "" {
-		o.Tokenizer, err = s.wordPiece()
+		o.Tokenizer, warning, err = s.wordPiece(cfg)
 	}
-	return o, true, err
+	return o, warning, true, err
 }
 
 // longestOf returns the number of tokens of the longest sample.
@@ -224,7 +287,7 @@ func VocabularyOf(cfg *config.Config, path, trained string) (*tokenizer.WordPiec
 			path, cased = o.VocabFile, o.Cased
 		case *textFiles:
 			path = o.VocabFile
-			if found, err := tokens.Find(cfg.Data.Path); path == "" && err == nil && len(found.Train) > 0 {
+			if found, err := tokens.Find(cfg.Data.Path, cfg.Data.FollowLinks); path == "" && err == nil && len(found.Train) > 0 {
 				path = filepath.Join(filepath.Dir(found.Train[0]), "vocab.txt")
 			}
 		}
@@ -235,6 +298,9 @@ func VocabularyOf(cfg *config.Config, path, trained string) (*tokenizer.WordPiec
 	w, err := tokenizer.OpenWordPiece(path, cased)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if found := w.CaseOf(path); key == "--vocab" && trained == "" && found.Known {
+		w = w.WithCase(found.Cased)
 	}
 	return w, nil
 }

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -38,7 +41,7 @@ type syntheticText struct {
 
 // Ignores implements [config.Ignorer].
 func (*syntheticText) Ignores() []string {
-	return append([]string{"cache_dir", "val_fraction"}, imageKeys...)
+	return append([]string{"cache_dir", "val_fraction", "follow_links"}, imageKeys...)
 }
 
 // Keys implements [config.Options].
@@ -97,6 +100,7 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 // textFiles is the data set of the token files that data.path names.
 type textFiles struct {
 	Length, Vocabulary int
+	TokenBytes         int
 	VocabFile          string
 	MaskFraction       float64
 	Group              bool
@@ -113,6 +117,8 @@ func (s *textFiles) Keys() []config.Key {
 		sequenceLength(&s.Length),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
 			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
+		config.Int(&s.TokenBytes, "token_bytes", 0).Learnt().Unit("bytes").AtMost(4).
+			Doc("Size of a token in files without a header: 2 (uint16) or 4 (int32). 0: 2; a file that evidently has tokens of another size is then an error (exit 3)."),
 		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
 		maskFraction(&s.MaskFraction),
@@ -122,17 +128,20 @@ func (s *textFiles) Keys() []config.Key {
 
 // OpenTokens implements [TokenDataOptions].
 func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
-	found, err := tokens.Find(cfg.Data.Path)
+	if err := s.check(); err != nil {
+		return out, err
+	}
+	found, err := s.find(&cfg.Data)
 	if err != nil {
 		return out, err
 	}
-	files := &corpora{}
+	files := &corpora{open: tokens.OpenOptions{TokenBytes: s.TokenBytes}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, files.Close())
 		}
 	}()
-	train, err := files.open(found.Train, s.Vocabulary)
+	train, err := files.openAll(found.Train, s.Vocabulary)
 	if err != nil {
 		return out, err
 	}
@@ -140,7 +149,7 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 	if vocabulary == 0 {
 		return out, exit.Usagef("data.vocabulary: %s has no header that states the number of different tokens; set data.vocabulary", train.Shards[0].Path)
 	}
-	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length, Closer: files}
+	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length, EvalFrom: found.EvalFrom, Same: slices.Equal(found.Train, found.Eval), Unused: found.Unused, Closer: files}
 	var words *tokenizer.WordPiece
 	if Masks(&cfg.Model) {
 		if words, err = s.wordPiece(train, cfg.Model.Name); err != nil {
@@ -158,7 +167,7 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 	}
 	out.Note = fmt.Sprintf("%d training tokens", train.Len())
 	if len(found.Eval) > 0 {
-		held, err := files.open(found.Eval, vocabulary)
+		held, err := files.openAll(found.Eval, vocabulary)
 		if err != nil {
 			return out, err
 		}
@@ -170,25 +179,88 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		}
 		out.Note += fmt.Sprintf(", %d evaluation tokens", held.Len())
 	} else {
-		log.Warn("no files named *val*.bin: the run has no evaluation", "path", cfg.Data.Path)
+		log.Warn("no file names a part for evaluation (val, test), so the run has no evaluation: set data.val_path", "path", cfg.Data.Path)
 	}
 	if name := train.Shards[0].Tokenizer; name != "" {
 		out.Note += ", tokenizer " + show.Foreign(name)
 		out.Tokenizer = name
 	}
 	out.Content = tokens.Content(files.list...)
-	out.Identity, err = files.identity()
+	if out.Identity, err = files.identity(words); err == nil && words != nil {
+		warnUnknown(log, cfg.Data.Path, files.unknown)
+	}
 	return out, err
 }
 
-// corpora are the open token files of both splits.
-type corpora struct{ list []*tokens.Corpus }
-
-func (c *corpora) open(paths []string, vocabulary int) (*tokens.Corpus, error) {
-	if len(paths) == 0 {
-		return nil, &data.Fault{Op: "find token shards", Index: -1, Err: errors.New("there are no files named *train*.bin")}
+// FindTokens lists the token files of a configuration, and returns the options to open them.
+func FindTokens(cfg *config.Config) (tokens.Found, tokens.OpenOptions, error) {
+	s, ok := cfg.Data.Options.(*textFiles)
+	if !ok {
+		return tokens.Found{}, tokens.OpenOptions{}, exit.Usagef("data.dataset: got %s, want text for token files", cfg.Data.Dataset)
 	}
-	corpus, err := tokens.OpenCorpus(paths, vocabulary)
+	if err := s.check(); err != nil {
+		return tokens.Found{}, tokens.OpenOptions{}, err
+	}
+	found, err := s.find(&cfg.Data)
+	return found, tokens.OpenOptions{Vocabulary: s.Vocabulary, TokenBytes: s.TokenBytes}, err
+}
+
+func (s *textFiles) check() error {
+	if s.TokenBytes == 1 || s.TokenBytes == 3 {
+		return exit.Usagef("data.token_bytes: got %d, want 0, 2 or 4", s.TokenBytes)
+	}
+	return nil
+}
+
+// find lists the files of both parts.
+func (s *textFiles) find(d *config.Data) (tokens.Found, error) {
+	found, err := tokens.Find(d.Path, d.FollowLinks)
+	if err != nil {
+		return found, err
+	}
+	switch {
+	case d.All && found.Eval == nil:
+		found.Eval, found.EvalFrom = found.Train, "all samples"
+		if found.Folder {
+			found.EvalFrom = "part train"
+		}
+	case d.All && found.Train == nil:
+		found.Train = found.Eval
+	case d.ValPath != "":
+		held, err := tokens.Find(d.ValPath, d.FollowLinks)
+		if err == nil && held.Train != nil && held.Eval != nil {
+			err = &data.Fault{Op: "find token shards", Path: d.ValPath, Index: -1, Err: errors.New("data.val_path has several parts, want one of them")}
+		}
+		if err != nil {
+			return found, err
+		}
+		found.Unused = strings.Join(baseNames(found.Eval), ", ")
+		found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+d.ValPath
+	}
+	return found, nil
+}
+
+func baseNames(paths []string) (names []string) {
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+// corpora are the open token files of both splits.
+type corpora struct {
+	open    tokens.OpenOptions
+	list    []*tokens.Corpus
+	unknown float64 // fraction of unknown tokens, which identity estimates
+}
+
+func (c *corpora) openAll(paths []string, vocabulary int) (*tokens.Corpus, error) {
+	if len(paths) == 0 {
+		return nil, &data.Fault{Op: "find token shards", Index: -1, Err: errors.New("no file names the training part: want a name that contains train")}
+	}
+	o := c.open
+	o.Vocabulary = vocabulary
+	corpus, err := o.OpenCorpus(paths)
 	if err == nil {
 		c.list = append(c.list, corpus)
 	}
@@ -205,9 +277,10 @@ func (c *corpora) Close() error {
 }
 
 // identity returns a digest of the number of tokens and of the checksum of each file. The digest also covers some
-// tokens, because some formats have no checksums.
-func (c *corpora) identity() (string, error) {
+// tokens, because some formats have no checksums. If words is not nil, identity also counts the unknown tokens among them.
+func (c *corpora) identity(words *tokenizer.WordPiece) (string, error) {
 	h := sha256.New()
+	read, unknown := 0, 0
 	some := make([]int32, 1024)
 	for _, corpus := range c.list {
 		for _, shard := range corpus.Shards {
@@ -218,8 +291,15 @@ func (c *corpora) identity() (string, error) {
 					return "", err
 				}
 				fmt.Fprintln(h, some[:n])
+				read += int(n)
+				for _, token := range some[:n] {
+					if words != nil && token == words.Specials.Unknown {
+						unknown++
+					}
+				}
 			}
 		}
 	}
+	c.unknown = float64(unknown) / float64(max(read, 1))
 	return digest(h.Sum(nil)), nil
 }

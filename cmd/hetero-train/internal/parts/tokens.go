@@ -82,6 +82,9 @@ type TokenSplits struct {
 	Counted    float64      // expected fraction of the positions that have a label; 0: all
 	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown
+	EvalFrom   string       // origin of Eval if it was not split off from the training samples; see data.Splits
+	Same       bool         // Train and Eval are the same samples, because the data set was opened for evaluation only
+	Unused     string       // files of a part that neither Train nor Eval has; "" if there are none
 	Identity   string       // digest of the content; "" if the settings alone determine the data
 	Content    data.Content // stored data, which machines compare; nil: they compare only Identity
 	Closer     io.Closer    // frees resources that both splits share; may be nil
@@ -139,6 +142,24 @@ func (o *Opened) Counts() (train, eval int) {
 		eval = o.Eval.Len()
 	}
 	return o.Train.Len(), eval
+}
+
+// EvalFrom describes the origin of the evaluation samples, and names files of a part that is not used. Both are "" if the
+// data set has no parts.
+func (o *Opened) EvalFrom() (origin, unused string) {
+	if t := o.Tokens; t != nil {
+		return t.EvalFrom, t.Unused
+	}
+	return o.Splits.EvalFrom, o.Splits.Unused
+}
+
+// Total returns the number of samples of both parts.
+func (o *Opened) Total() int {
+	train, eval := o.Counts()
+	if o.Splits.Same || o.Tokens != nil && o.Tokens.Same {
+		return eval
+	}
+	return train + eval
 }
 
 // HasEval reports whether the data set has evaluation samples.

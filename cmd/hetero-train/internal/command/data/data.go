@@ -95,13 +95,8 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 // archive with members that have the same base name as a label. It does not report an unreadable path, because opening
 // the path does.
 func guessDataset(path string) string {
-	shards, err := webdataset.Expand(path)
+	shards, err := webdataset.Expand(path, true)
 	if err != nil {
-		if _, err := os.Stat(filepath.Join(path, "train")); err == nil {
-			if _, err := webdataset.Expand(filepath.Join(path, "train")); err == nil {
-				return "webdataset"
-			}
-		}
 		return "images"
 	}
 	if len(shards) > 1 && !strings.HasPrefix(filepath.Base(shards[0]), "ILSVRC") {

@@ -27,6 +27,8 @@ type Inspected struct {
 	Classes     int        `json:"classes"`
 	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples
 	Parts       []dataPart `json:"parts"`
+	EvalFrom    string     `json:"evaluation_from,omitempty"` // origin of the evaluation part, if it was not split off from the training samples
+	Unused      string     `json:"not_used,omitempty"`        // a part of the data that training does not use
 }
 
 // dataPart describes the training or evaluation samples.
@@ -96,6 +98,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	}
 	defer set.Close() // the error of closing a file that was only read does not matter
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
+	out.EvalFrom, out.Unused = set.EvalFrom()
 	for _, part := range []struct {
 		name string
 		ds   data.Dataset
@@ -227,6 +230,12 @@ func spreadOf(v []int) Spread {
 
 func showInspected(w io.Writer, in Inspected) error {
 	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, show.Foreign(in.Path), in.Classes)
+	if in.EvalFrom != "" {
+		fmt.Fprintf(w, "evaluation on %s\n", show.Foreign(in.EvalFrom))
+	}
+	if in.Unused != "" {
+		fmt.Fprintf(w, "not used: %s\n", show.Foreign(in.Unused))
+	}
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))
 		fmt.Fprintf(w, "\n%s: %d samples, %d to %d per class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -28,6 +29,7 @@ type LabelledFile struct {
 	Tokens     *Spread        `json:"tokens,omitempty"`          // of a sample, with special tokens; only with data.vocab_file
 	Length     int            `json:"sequence_length,omitempty"` // data.sequence_length; only with data.vocab_file
 	Truncated  *int           `json:"truncated,omitempty"`       // number of samples with more tokens than Length
+	Unknown    *float64       `json:"unknown,omitempty"`         // fraction of the tokens that are [UNK]; only with data.vocab_file
 	Bad        int            `json:"bad"`
 	Faults     []LineFault    `json:"faults,omitempty"` // the first faulty lines
 }
@@ -52,7 +54,7 @@ func namesLabelled(a *cli.App, args []string) bool {
 			return o.Value == parts.LabelledText
 		}
 	}
-	return slices.Contains([]string{".tsv", ".jsonl", ".ndjson"}, filepath.Ext(args[0]))
+	return slices.Contains(tokens.LabelledEnds, filepath.Ext(args[0]))
 }
 
 // readLabelled reads all lines of a file of labelled texts. keys of the configuration name the columns.
@@ -66,20 +68,34 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 	if err != nil {
 		return out, err
 	}
-	o, ok, err := parts.LabelledOptions(cfg)
+	o, warning, ok, err := parts.LabelledOptions(cfg)
 	if err != nil {
 		return out, err
+	}
+	if warning != "" {
+		log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+		if err != nil {
+			return out, err
+		}
+		log.Warn(warning)
 	}
 	if !ok {
 		return out, exit.Usagef("data.dataset: got %s, want %s for %s", cfg.Data.Dataset, parts.LabelledText, path)
 	}
 	out = LabelledFile{Dataset: parts.LabelledText, File: path, ByClass: map[string]int{}}
 	var characters, lengths []int
+	encoded, unknown := 0, 0
 	count := func([]byte) int { return 0 }
 	if o.Tokenizer != nil {
 		encoder, buffer := o.Tokenizer.NewEncoder(), []int32(nil)
 		count = func(text []byte) int {
 			buffer = encoder.Append(buffer[:0], text)
+			encoded += len(buffer)
+			for _, token := range buffer {
+				if token == o.Tokenizer.Specials.Unknown {
+					unknown++
+				}
+			}
 			return len(buffer)
 		}
 	}
@@ -113,7 +129,8 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 				long++
 			}
 		}
-		out.Tokens, out.Length, out.Truncated = &spread, o.Length, &long
+		fraction := float64(unknown) / float64(max(encoded, 1))
+		out.Tokens, out.Length, out.Truncated, out.Unknown = &spread, o.Length, &long, &fraction
 	}
 	return out, nil
 }
@@ -158,6 +175,7 @@ func (f LabelledFile) write(w io.Writer) error {
 	}
 	if f.Tokens != nil {
 		fmt.Fprintf(w, "tokens of a sample: %d to %d, median %d; %d samples have more than data.sequence_length = %d\n", f.Tokens.Min, f.Tokens.Max, f.Tokens.Median, *f.Truncated, f.Length)
+		fmt.Fprintf(w, "%.2f %% of the tokens are [UNK]\n", 100**f.Unknown)
 	}
 	for _, l := range f.Faults {
 		fmt.Fprintf(w, "bad line %d: %s\n", l.Line, l.Error)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type tokenizeFlags struct {
 	format    string
 	field     string
 	separator string
+	names     string
 	json      bool
 }
 
@@ -42,7 +44,7 @@ func newDataTokenize(a *cli.App) *cobra.Command {
 		Short: "Convert text to token shards for training",
 		Long: `Convert text files to token shards in DIR. The command writes train-000000.bin, val-000000.bin and so on, and dataset.json. IN is a
 file or a folder of files: plain text (.txt) or JSON lines (.jsonl, .ndjson), uncompressed or compressed (.gz, .zst). An end-of-text
-token follows each document. To continue an interrupted conversion, repeat the command. See docs/text.md.`,
+token follows each document. If the names of files or folders state parts (train, val, test), the shards have these parts. To continue an interrupted conversion, repeat the command. See docs/text.md.`,
 		Example: `  hetero-train data tokenize tinyshakespeare.txt -o shakespeare --val-fraction 0.1
   hetero-train data tokenize 'corpus/' -o shards --tokenizer wordpiece --vocab vocab.txt --separator ''
   hetero-train data tokenize web.jsonl.zst -o web --field content --val-fraction 0.001`,
@@ -75,6 +77,8 @@ token follows each document. To continue an interrupted conversion, repeat the c
 	flags.StringVar(&f.format, "format", "auto", "format of the files: auto, text or jsonl; auto: the file name gives the format")
 	flags.StringVar(&f.field, "field", "text", "`name` of the field with the text in JSON lines")
 	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
+	flags.StringVar(&f.names, "names", "auto", "`auto|off`; auto: names of files and folders state parts (train, val, test); off: names have no meaning")
+	flags.BoolVar(&f.o.FollowLinks, "follow-links", true, "follow symbolic links that leave a folder; false: such a link is an error")
 	flags.IntVar(&f.o.Workers, "workers", 0, "number of goroutines that encode; 0: one per CPU")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	return cli.WithoutConfig(cmd, "its flags describe the conversion")
@@ -104,6 +108,9 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkCase(log); err != nil {
+		return err
+	}
 	f.o.Progress = parts.ProgressLog(log, "tokenizing")
 	begun := time.Now()
 	r, err := text.Tokenize(ctx, f.o)
@@ -124,16 +131,51 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	if f.o.EvalFraction > 0 && len(out.Eval) == 0 {
 		log.Warn("no document was selected for evaluation, because there are too few documents: raise --val-fraction")
 	}
+	sayInputs(log, r)
 	if f.json {
 		return show.JSON(a.Env.Stdout, out)
 	}
 	return sayTokenized(a.Env.Stdout, out)
 }
 
+// checkCase refuses to convert text to lower case for a vocabulary with capital letters, which makes words with capital
+// letters unknown.
+func (f *tokenizeFlags) checkCase(log *slog.Logger) error {
+	w, ok := f.o.Tokenizer.(*tokenizer.WordPiece)
+	if !ok {
+		return nil
+	}
+	switch c := w.CaseOf(f.o.VocabularyFile); {
+	case !c.Known || c.Cased == w.Cased():
+	case c.Cased:
+		return exit.Usagef("--tokenizer wordpiece converts text to lower case, but %s: want --tokenizer wordpiece-cased", c.Reason)
+	default:
+		log.Warn(fmt.Sprintf("--tokenizer wordpiece-cased keeps capital letters, but %s: words with capital letters may become [UNK]; --tokenizer wordpiece converts text to lower case", c.Reason))
+	}
+	return nil
+}
+
+// sayInputs warns of inputs that are not used as one may expect, and of text that does not fit the vocabulary.
+func sayInputs(log *slog.Logger, r text.Result) {
+	if s := r.Sources; s.EvalFrom != "" {
+		log.Info("the names of the inputs state their parts; --names off ignores the names", "evaluation", s.EvalFrom)
+	}
+	if n := len(r.Sources.Unused); n > 0 {
+		log.Warn(fmt.Sprintf("not converted: %s of part test, because there is a validation part", show.Count(n, "file")), "first", r.Sources.Unused[0])
+	}
+	if n := len(r.Sources.Skipped); n > 0 {
+		log.Warn(fmt.Sprintf("skipped: %s whose names do not end as those of text files", show.Count(n, "file")), "first", r.Sources.Skipped[0])
+	}
+	if all := text.Tokens(r.Train) + text.Tokens(r.Eval); float64(r.Unknown) > parts.MostUnknown*float64(all) {
+		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and a model cannot tell these words apart", 100*float64(r.Unknown)/float64(all)))
+	}
+}
+
 // check returns an error for invalid values of flags.
 func (f *tokenizeFlags) check() error {
 	var known bool
 	f.o.Lines, known = lineFormats[f.format]
+	f.o.IgnoreNames = f.names == "off"
 	switch {
 	case f.o.Folder == "":
 		return exit.Usagef("data tokenize: -o is missing, want -o DIR with the output folder")
@@ -141,6 +183,8 @@ func (f *tokenizeFlags) check() error {
 		return exit.Usagef("--tokenizer: got %q, want one of %s", f.tokenizer, strings.Join(tokenizer.Names, ", "))
 	case !known:
 		return exit.Usagef("--format: got %q, want auto, text or jsonl", f.format)
+	case f.names != "auto" && f.names != "off":
+		return exit.Usagef("--names: got %q, want auto or off", f.names)
 	case f.o.ShardTokens < 1:
 		return exit.Usagef("--shard-tokens: got %d, want at least 1", f.o.ShardTokens)
 	case !(f.o.EvalFraction >= 0 && f.o.EvalFraction < 1):
@@ -169,6 +213,9 @@ func sayTokenized(w io.Writer, t Tokenized) error {
 		if len(part.shards) > 0 {
 			fmt.Fprintf(w, "  %s: %s, %s\n", part.name, show.Count(text.Tokens(part.shards), "token"), filesOf(t.Folder, part.shards))
 		}
+	}
+	if t.Unknown > 0 {
+		fmt.Fprintf(w, "  %s [UNK]: %.2f %%\n", show.Count(t.Unknown, "token"), 100*float64(t.Unknown)/float64(train+eval))
 	}
 	if t.Empty > 0 {
 		fmt.Fprintf(w, "  %s without text: skipped\n", show.Count(t.Empty, "document"))

@@ -13,7 +13,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -45,16 +47,22 @@ func isTokens(path string) bool {
 	case !info.IsDir():
 		return strings.HasSuffix(path, ".bin")
 	}
-	if _, err := os.Stat(filepath.Join(path, "train")); err == nil {
-		return false // a folder with class folders contains images
-	}
-	_, err = tokens.Find(path)
+	_, err = tokens.Find(path, true)
 	return err == nil || errors.Is(err, tokens.ErrIncomplete)
 }
 
-// tokenShards opens the shards at path and calls visit for each.
-func tokenShards(path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
-	found, err := tokens.Find(path)
+// tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a header.
+func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
+	var own []config.Override
+	for _, s := range [][2]string{{"data.path", path}, {"data.dataset", "text"}, {"model.name", "gpt2"}} {
+		own = append(own, config.Override{Origin: "PATH", Key: s[0], Value: s[1]})
+	}
+	a.Overrides = append(own, a.Overrides...)
+	cfg, err := a.Load()
+	if err != nil {
+		return err
+	}
+	found, open, err := parts.FindTokens(cfg)
 	if err != nil {
 		return err
 	}
@@ -64,7 +72,7 @@ func tokenShards(path string, visit func(t TokenShard, s *tokens.Shard, err erro
 	}{{"train", found.Train}, {"val", found.Eval}} {
 		for _, file := range part.files {
 			t := TokenShard{Part: part.name, File: file, EndOfText: tokens.NoToken}
-			s, err := tokens.Open(file, 0)
+			s, err := open.Open(file)
 			if err == nil {
 				t.Format, t.Tokens, t.TokenBytes, t.Tokenizer = string(s.Format), s.Count, s.TokenBytes, s.Tokenizer
 				t.Vocabulary, t.EndOfText, t.Documents = s.Vocabulary, s.EndOfText, s.Documents
@@ -90,7 +98,7 @@ func closeShard(s *tokens.Shard) error {
 // inspectTokens prints the headers of token shards, and the first characters of their text.
 func inspectTokens(ctx context.Context, a *cli.App, path string, json bool) error {
 	list := []TokenShard{}
-	err := tokenShards(path, func(t TokenShard, s *tokens.Shard, err error) error {
+	err := tokenShards(a, path, func(t TokenShard, s *tokens.Shard, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -176,7 +184,7 @@ type VerifiedTokens struct {
 func verifyTokens(ctx context.Context, a *cli.App, path string, json bool) error {
 	out := VerifiedTokens{Shards: []TokenShard{}}
 	begun := time.Now()
-	err := tokenShards(path, func(t TokenShard, s *tokens.Shard, err error) error {
+	err := tokenShards(a, path, func(t TokenShard, s *tokens.Shard, err error) error {
 		if err == nil {
 			var sum tokens.Summary
 			if sum, err = s.Verify(ctx); err == nil {

@@ -31,6 +31,7 @@ type Verified struct {
 	Samples int         `json:"samples"`
 	Bad     []badSample `json:"bad"`
 	Seconds float64     `json:"seconds"`
+	Unused  string      `json:"not_used,omitempty"` // a part of the data that training does not use, and that was not read
 }
 
 func newDataVerify(a *cli.App) *cobra.Command {
@@ -72,6 +73,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	}
 	defer set.Close() // opened for reading only
 	out := Verified{Dataset: set.Name, Bad: []badSample{}}
+	_, out.Unused = set.EvalFrom()
 	begun := time.Now()
 	for _, part := range []struct {
 		name string
@@ -122,6 +124,9 @@ func sayVerified(a *cli.App, out Verified, asJSON bool) error {
 	}
 	for _, b := range out.Bad {
 		fmt.Fprintf(a.Env.Stdout, "bad %s %d %q: %s\n", b.Part, b.Index, b.Path, b.Error)
+	}
+	if out.Unused != "" {
+		fmt.Fprintf(a.Env.Stdout, "not used and not read: %s\n", show.Foreign(out.Unused))
 	}
 	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad\n", out.Dataset, out.Samples, out.Seconds, len(out.Bad))
 	return err

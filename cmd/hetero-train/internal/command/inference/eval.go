@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,8 +29,10 @@ are two classes, otherwise the mean over the classes.
 CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run; the command then evaluates the newest valid checkpoint of
 this run. Without an argument, -c FILE selects the run of that file.
 
-The checkpoint contains the settings of the model and the data. Use --set and flags to change single settings, for example data.path
-if the data were moved. If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
+The checkpoint contains the settings of the model and the data. Use --set and flags to change single settings. With data.path, the
+command evaluates all samples at that path. If the names of folders or files there state parts (train, val, test), it evaluates the
+evaluation part. If the data are those of the training run at another place, it evaluates the samples that were held out. --split
+overrides this choice. If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
 
 If you use the device, precision and batch size of the training run, the results are bit-equal to those of its own evaluations. If
 the training run evaluated averaged weights (ema.decay, ema.evaluate), add --ema to get the same results.`
@@ -48,11 +51,11 @@ func NewEval(a *cli.App) *cobra.Command {
 	var split string
 	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a trained model", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&split, "split", "val", "samples to evaluate: `val|train`; val: the held-out samples; train: the training samples, without augmentation")
-	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions([]string{"val", "train"}, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().StringVar(&split, "split", splitAuto, "samples to evaluate: `auto|val|train|all`; val: the held-out samples or the evaluation part; train: the training samples, without augmentation; all: all samples, or the evaluation part of a folder with parts; auto: all with --set data.path, otherwise val")
+	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if split != "val" && split != "train" {
-			return exit.Usagef("--split: got %q, want val or train", split)
+		if !slices.Contains(splits, split) {
+			return exit.Usagef("--split: got %q, want auto, val, train or all", split)
 		}
 		m, err := openSaved(a, cli.First(args), f)
 		if err != nil {
@@ -66,7 +69,7 @@ func NewEval(a *cli.App) *cobra.Command {
 		if m.readsText() {
 			evaluate = m.evaluateText
 		}
-		r, err := evaluate(cmd.Context(), f, split)
+		r, err := evaluate(cmd.Context(), a, f, split)
 		if err != nil {
 			return exit.Classify(cmd.Context(), err)
 		}
@@ -88,6 +91,9 @@ type Evaluation struct {
 	Parameters int64             `json:"parameters"`
 	Dataset    string            `json:"dataset"`
 	Split      string            `json:"split"`
+	Path       string            `json:"path,omitempty"` // data.path or data.val_path
+	Part       string            `json:"part,omitempty"` // origin of the samples: a part of the data set, or held out of training
+	Of         int               `json:"samples_of"`     // samples of the data set, without those of a part that is not used
 	Averaged   bool              `json:"averaged"`       // true if the averaged weights were evaluated
 	Note       string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
 	Samples    int               `json:"samples"`
@@ -111,20 +117,19 @@ type Evaluation struct {
 }
 
 // evaluate evaluates the model on all samples of a split.
-func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
+func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
 	}
-	if m.Data, err = parts.OpenData(ctx, m.Cfg, m.Cfg.Data.CorruptLimit, m.Opts.Log); err != nil {
+	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
 	}
-	m.Later(m.Data.Splits.Close)
 	set := m.Data.Eval
-	if split == "train" {
+	if split == splitTrain {
 		set = m.Data.Train
 	}
 	if set == nil {
-		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_fraction, or use --split train", m.Data.Name)
+		return r, m.noSamples()
 	}
 	numbers, err := m.classNumbers(set.Classes())
 	if err != nil {
@@ -146,10 +151,12 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.Data.Name, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
+		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}
+	m.describe(&r, split)
+	return r, nil
 }
 
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
@@ -194,7 +201,7 @@ func (r Evaluation) write(w io.Writer) error {
 	if r.Averaged {
 		weights = ", averaged weights"
 	}
-	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device, weights)
+	fmt.Fprintf(w, "%s, %s: %s | batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.samplesLine(), r.BatchSize, r.Precision, r.Device, weights)
 	if r.Length > 0 {
 		return r.writeText(w)
 	}

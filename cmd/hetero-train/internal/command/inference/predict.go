@@ -100,7 +100,7 @@ type guess struct {
 
 // predict classifies all images and writes the results in the order of the images.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
-	inputs, err := imagesOf(ctx, stdin, args)
+	inputs, err := imagesOf(ctx, stdin, args, m.Cfg.Data.FollowLinks)
 	if err != nil {
 		return err
 	}
@@ -232,8 +232,8 @@ func (m *savedModel) nameClasses(file string) error {
 }
 
 // imagesOf expands the arguments to a list of images. An argument is an image file, a folder, or "-" for standard
-// input.
-func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Input, error) {
+// input. followLinks allows links that leave a folder.
+func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks bool) ([]images.Input, error) {
 	var inputs []images.Input
 	piped := false
 	for _, arg := range args {
@@ -254,7 +254,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 		case err != nil:
 			return nil, exit.Usagef("predict: %w", err)
 		case info.IsDir():
-			names, err := images.List(ctx, arg)
+			names, err := images.List(ctx, arg, followLinks)
 			if err != nil {
 				return nil, exit.With(exit.Data, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -30,22 +31,21 @@ func (m *savedModel) textClasses() int {
 }
 
 // evaluateText evaluates all samples of a split of text.
-func (m *savedModel) evaluateText(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
+func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH", m.checkpoint.Path)
 	}
 	parts.UseClasses(m.Cfg, m.trained.Classes)
-	if m.Data, err = parts.OpenData(ctx, m.Cfg, 0, m.Opts.Log); err != nil {
+	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
 	}
-	m.Later(m.Data.Close)
 	t := m.Data.Tokens
 	set := t.Eval
-	if split == "train" {
+	if split == splitTrain {
 		set = t.Train
 	}
 	if set == nil {
-		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split train", m.Data.Name)
+		return r, m.noSamples()
 	}
 	if err := m.checkText(t); err != nil {
 		return r, err
@@ -67,9 +67,10 @@ func (m *savedModel) evaluateText(ctx context.Context, f *savedFlags, split stri
 	}
 	s, score := m.checkpoint.State, sums.Score()
 	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Dataset: m.Data.Name, Averaged: m.averaged, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
+	m.describe(&r, split)
 	if confusion != nil {
 		f1 := confusion.F1()
 		r.F1 = &f1

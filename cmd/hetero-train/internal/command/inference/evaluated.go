@@ -1,0 +1,122 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// Values of --split.
+const (
+	splitAuto  = "auto" // all, if the command line names data.path and not data.val_path; otherwise val
+	splitVal   = "val"
+	splitTrain = "train"
+	splitAll   = "all"
+)
+
+var splits = []string{splitAuto, splitVal, splitTrain, splitAll}
+
+// openEvaluated opens the data set, and returns the split to evaluate. A folder that the user names on the command line is
+// evaluated as a whole, or, if its names state its parts, the part that evaluates. The data of the training run at another
+// place keep the samples that were held out.
+func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string) (string, error) {
+	typed := func(key string) bool {
+		return slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
+	}
+	if split == splitAuto {
+		split = splitVal
+		if typed("data.path") && !typed("data.val_path") {
+			moved, err := m.holdsTrained(ctx)
+			if err != nil {
+				return "", err
+			}
+			split = splitAll
+			if moved {
+				split = splitVal
+				m.Opts.Log.Warn("the data are those of the training run at another place, so the command evaluates the samples that were held out; --split all evaluates all samples", "path", m.Cfg.Data.Path)
+			}
+		}
+	}
+	if split == splitAll {
+		d := &m.Cfg.Data
+		d.All, d.ValPath = true, ""
+		for key, limit := range map[string]*int{"data.num_samples": &d.NumSamples, "data.samples_per_class": &d.SamplesPerClass} {
+			if !typed(key) && d.Path != "" { // the limits of the training run; without a path, the number describes synthetic data
+				*limit = 0
+			}
+		}
+	}
+	limit := 0
+	if !m.readsText() {
+		limit = m.Cfg.Data.CorruptLimit
+	}
+	var err error
+	if m.Data, err = parts.OpenData(ctx, m.Cfg, limit, m.Opts.Log); err != nil {
+		return "", err
+	}
+	m.Later(m.Data.Close)
+	return split, nil
+}
+
+// holdsTrained reports whether the data set is the one that the model was trained on. Data that cannot be opened as training
+// data are others.
+func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
+	identity := assembly.IdentityOf(&m.checkpoint.State)
+	if identity == "" {
+		return false, nil
+	}
+	set, err := parts.OpenData(ctx, m.Cfg, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return false, ctx.Err()
+	}
+	defer set.Close() // opened for reading only
+	have, err := set.Identity(ctx)
+	return have == identity, err
+}
+
+// noSamples returns the error for a split without samples.
+func (m *savedModel) noSamples() error {
+	return exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split all or --split train", m.Data.Name)
+}
+
+// describe sets the fields of an evaluation that state which samples of the data set were evaluated.
+func (m *savedModel) describe(r *Evaluation, split string) {
+	_, eval := m.Data.Counts()
+	origin, _ := m.Data.EvalFrom()
+	r.Split, r.Path, r.Of = split, m.Cfg.Data.Path, m.Data.Total()
+	switch {
+	case split == splitTrain:
+		r.Part = "training samples"
+	case origin != "":
+		r.Part = origin
+	case m.Cfg.Data.Path != "":
+		r.Part = fmt.Sprintf("held out of training (data.val_fraction = %v)", m.Cfg.Data.ValFraction)
+	}
+	if m.Cfg.Data.ValPath != "" && split != splitTrain {
+		r.Path, r.Of, r.Part = m.Cfg.Data.ValPath, eval, "all samples"
+	}
+}
+
+// samplesLine describes the evaluated samples: "6 of 14 images of photos, part validation, valid/".
+func (r *Evaluation) samplesLine() string {
+	unit := "images"
+	if r.Length > 0 {
+		unit = "samples"
+	}
+	line := fmt.Sprintf("%d of %d %s", r.Samples, cmp.Or(r.Of, r.Samples), unit)
+	if r.Path != "" {
+		line += " of " + r.Path
+	}
+	if r.Part != "" {
+		line += ", " + r.Part
+	}
+	return line
+}

@@ -1,0 +1,169 @@
+package text
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+)
+
+// plant writes files, whose text is their name, and links for names of the form LINK->TARGET.
+func plant(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, "->")
+		path := filepath.Join(dir, link)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil && isLink {
+			err = os.Symlink(target, path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(name), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
+	for _, c := range []struct {
+		name, files string
+		inputs      string // below the folder; "" means the folder
+		ignore      bool
+		train, eval string // names of files, joined by spaces; an error in train begins with !
+		unused      string
+	}{
+		{"no parts", "a.txt b.txt", "", false, "a.txt b.txt", "", ""},
+		{"WikiText", "wiki.train.txt wiki.valid.txt wiki.test.txt", "", false, "wiki.train.txt", "wiki.valid.txt", "wiki.test.txt"},
+		{"folders", "train/test-1.txt train/2.txt dev/1.txt", "", false, "train/2.txt train/test-1.txt", "dev/1.txt", ""},
+		{"without validation, test evaluates", "x/Training.txt x/Testing.txt", "", false, "x/Training.txt", "x/Testing.txt", ""},
+		{"arguments", "train.txt valid.txt other.txt", "train.txt valid.txt", false, "train.txt", "valid.txt", ""},
+		{"one argument", "test.txt", "test.txt", false, "test.txt", "", ""},
+		{"one part", "test-0.txt test-1.txt", "", false, "test-0.txt test-1.txt", "", ""},
+		{"the rest trains", "a.txt b.txt test.txt", "", false, "a.txt b.txt", "test.txt", ""},
+		{"names off", "train.txt valid.txt test.txt the_test-train.txt", "", true, "test.txt the_test-train.txt train.txt valid.txt", "", ""},
+		{"a file without a part", "train.txt valid.txt README.txt", "", false, `!"README.txt" names no part`, "", ""},
+		{"two parts in a name", "train.txt train-test.txt", "", false, `!"train-test.txt" has words of two parts`, "", ""},
+		{"no training part", "valid.txt test.txt", "", false, "!no file names the training part", "", ""},
+		{"files of tools", "a.txt .ipynb_checkpoints/a.txt lost+found/b.txt .hidden.txt", "", false, "a.txt", "", ""},
+	} {
+		dir := plant(t, strings.Fields(c.files)...)
+		o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), IgnoreNames: c.ignore, Inputs: []string{dir}}
+		if c.inputs != "" {
+			o.Inputs = nil
+			for _, name := range strings.Fields(c.inputs) {
+				o.Inputs = append(o.Inputs, filepath.Join(dir, name))
+			}
+		}
+		r, err := Tokenize(t.Context(), o)
+		if wrong, fails := strings.CutPrefix(c.train, "!"); fails {
+			if err == nil || !strings.Contains(err.Error(), wrong) {
+				t.Errorf("%s: got %v, want %q", c.name, err, wrong)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		train, eval := all(t, o.Folder)
+		if want := bytesOf(strings.Fields(c.train)...); !slices.Equal(namesOf(train), namesOf(want)) {
+			t.Errorf("%s: train: got %q, want %q", c.name, namesOf(train), c.train)
+		}
+		if !slices.Equal(namesOf(eval), namesOf(bytesOf(strings.Fields(c.eval)...))) || (r.Sources.EvalFrom == "") != (c.eval == "") {
+			t.Errorf("%s: eval: got %q from %q, want %q", c.name, namesOf(eval), r.Sources.EvalFrom, c.eval)
+		}
+		if got := strings.ReplaceAll(strings.Join(r.Sources.Unused, " "), dir+"/", ""); got != c.unused {
+			t.Errorf("%s: unused: got %q, want %q", c.name, got, c.unused)
+		}
+	}
+}
+
+// namesOf returns the base names of the documents of a byte tokenizer.
+func namesOf(tokens []int32) (names []string) {
+	var text []byte
+	for _, token := range tokens {
+		if token == end {
+			names, text = append(names, filepath.Base(string(text))), nil
+		} else {
+			text = append(text, byte(token))
+		}
+	}
+	return names
+}
+
+func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
+	dir := plant(t, "train.txt", "valid.txt")
+	_, err := Tokenize(t.Context(), Options{Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), Inputs: []string{dir}, EvalFraction: 0.1})
+	if !errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), "part validation, valid.txt") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The part of a document is that of its file in all formats.
+func TestPartsOfFormats(t *testing.T) {
+	dir := plant(t, "train.jsonl", "val.jsonl")
+	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "val.jsonl": "{\"text\": \"c\"}\n"} {
+		write(t, dir, name, []byte(text))
+	}
+	write(t, dir, "train-2.txt", []byte("d\n\ne\n"))
+	write(t, dir, "dev-2.txt", []byte("f\n\ng\n"))
+	o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), Inputs: []string{dir}, Separator: []byte{}}
+	if _, err := Tokenize(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	train, eval := all(t, o.Folder)
+	if want := bytesOf("d\n", "e\n", "a", "b"); !slices.Equal(train, want) {
+		t.Errorf("train: got %q, want %q", namesOf(train), namesOf(want))
+	}
+	if want := bytesOf("f\n", "g\n", "c"); !slices.Equal(eval, want) {
+		t.Errorf("eval: got %q, want %q", namesOf(eval), namesOf(want))
+	}
+}
+
+func TestLinkedTextFilesAreRead(t *testing.T) {
+	dir := plant(t, "blobs/a", "in/b.txt", "in/a.txt->../blobs/a", "in/more->../other", "other/c.txt")
+	o := Options{Inputs: []string{filepath.Join(dir, "in")}, FollowLinks: true}
+	s, err := o.FindSources(t.Context())
+	var got []string
+	for _, source := range s.List {
+		got = append(got, strings.TrimPrefix(source.Path, dir+"/in/"))
+	}
+	if want := []string{"a.txt", "b.txt", "more/c.txt"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	o.FollowLinks = false
+	if _, err := o.FindSources(t.Context()); err == nil || !strings.Contains(err.Error(), `the link "a.txt" leads out of the folder`) {
+		t.Errorf("got %v", err)
+	}
+	for _, c := range []struct{ link, want string }{{"in/loop->..", "which contains it"}, {"in/none.txt->nothing", "is broken"}} {
+		dir := plant(t, "in/b.txt", c.link)
+		o := Options{Inputs: []string{filepath.Join(dir, "in")}, FollowLinks: true}
+		if c.link == "in/loop->.." {
+			o.Inputs = []string{dir}
+		}
+		if _, err := o.FindSources(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.link, err, c.want)
+		}
+	}
+}
+
+func TestUnknownTokensAreCounted(t *testing.T) {
+	words, err := tokenizer.ParseWordPiece([]byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, dir, "t.txt", []byte(strings.Repeat("a b c d\n", 200)))
+	o := Options{Inputs: []string{filepath.Join(dir, "t.txt")}, Folder: filepath.Join(dir, "out"), Tokenizer: words, Separator: []byte{}, chunk: 64}
+	r, err := Tokenize(t.Context(), o)
+	if err != nil || r.Unknown != 400 || Tokens(r.Train) != 801 {
+		t.Errorf("got %d of %d tokens, %v, want 400 of 801", r.Unknown, Tokens(r.Train), err)
+	}
+}

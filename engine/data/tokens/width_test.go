@@ -1,0 +1,93 @@
+package tokens
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// stored returns n tokens below vocabulary, each in size bytes.
+func stored(n, vocabulary, size int) (file []byte) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range n {
+		b := binary.LittleEndian.AppendUint64(nil, uint64(random.IntN(vocabulary)))
+		file = append(file, b[:size]...)
+	}
+	return file
+}
+
+// Tokens of another size must not be read as uint16, and true uint16 tokens must be read.
+func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
+	const wide, widest = "data.token_bytes = 4", "tokens of 8 bytes"
+	letters := []byte("3\n1\n4\n") // characters, one for each line
+	var lines []byte
+	for range 100 {
+		for _, c := range letters {
+			lines = append(lines, c, 0)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		file  []byte
+		given int
+		count int64
+		want  string
+	}{
+		{"uint16", stored(5000, 50257, 2), 0, 5000, ""},
+		{"uint16, characters", stored(5000, 65, 2), 0, 5000, ""},
+		{"uint16, four different tokens", stored(5000, 4, 2), 0, 5000, ""},
+		{"uint16, few", []byte{1, 0, 0, 0, 2, 0}, 0, 3, ""},
+		{"uint16, all zero", make([]byte, 4000), 0, 2000, ""},
+		{"uint16, zeros at the end", append(stored(4000, 300, 2), make([]byte, 400_000)...), 0, 204_000, ""},
+		{"uint16, short lines", lines, 0, 600, ""},
+		{"int32", stored(5000, 50257, 4), 0, 0, wide},
+		{"int32, characters", stored(5000, 65, 4), 0, 0, wide},
+		{"int32, two different tokens", stored(500, 2, 4), 0, 0, wide},
+		{"int32, a large vocabulary", stored(5000, 151_936, 4), 0, 0, wide},
+		{"int32, large and long", stored(200_000, 128_256, 4), 0, 0, wide},
+		{"int64", stored(5000, 50257, 8), 0, 0, widest},
+		{"int64, a large vocabulary", stored(5000, 151_936, 8), 0, 0, widest},
+		{"int32, stated", stored(5000, 151_936, 4), 4, 5000, ""},
+		{"int32, stated as 2 bytes", stored(5000, 65, 4), 2, 10_000, ""},
+		{"4 bytes stated, a size that does not fit", stored(5001, 65, 2), 4, 0, "want a multiple of 4"},
+		{"NumPy", append([]byte("\x93NUMPY\x01\x00v\x00{'descr': "), make([]byte, 100)...), 0, 0, "array of NumPy"},
+		{"PyTorch", append([]byte("PK\x03\x04"), make([]byte, 100)...), 0, 0, "zip archive"},
+	} {
+		s, err := OpenOptions{TokenBytes: c.given}.Open(writeFile(t, "train.bin", c.file))
+		if c.want != "" {
+			var fault *data.Fault
+			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if s.Count != c.count {
+			t.Errorf("%s: got %d tokens, want %d", c.name, s.Count, c.count)
+		}
+		s.Close()
+	}
+}
+
+func TestTokensOfFourBytesAreRead(t *testing.T) {
+	file := stored(1000, 151_936, 4)
+	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 151_936}.Open(writeFile(t, "train.bin", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got := make([]int32, 1000)
+	must(t, s.Read(0, got))
+	for i, token := range got {
+		if want := int32(binary.LittleEndian.Uint32(file[4*i:])); token != want {
+			t.Fatalf("token %d: got %d, want %d", i, token, want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package webdataset
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/layout"
+)
+
+// shards are the shards of a data set.
+type shards struct {
+	train, eval []string
+	evalFrom    string // see data.Splits
+	unused      string
+}
+
+// find lists the shards of both parts.
+func (o Options) find() (s shards, err error) {
+	all, explicit, err := o.expand(o.Path)
+	if err != nil {
+		return s, err
+	}
+	d, relative, err := divide(all)
+	if explicit && len(all) == 1 {
+		d, err = layout.Division{Train: []int{0}}, nil // there is nothing to divide
+	}
+	if err != nil {
+		return s, err
+	}
+	if explicit && len(d.Train) == 0 && len(d.Unused) == 0 { // the user names the shards of one part
+		d.Train, d.Eval, d.Part = d.Eval, nil, layout.None
+	}
+	s.train, s.eval, s.unused = pick(all, d.Train), pick(all, d.Eval), names(pick(relative, d.Unused))
+	switch {
+	case o.All && len(s.train) == 0:
+		s.train, s.eval = s.eval, nil
+	case len(s.train) == 0:
+		return s, fmt.Errorf("%s names part %s, but no shard names the training part: rename the training shards, or give a pattern", s.eval[0], d.Part)
+	case o.ValPath != "" && !o.All:
+		s.unused = names(pick(relative, d.Eval))
+		return o.findEval(s)
+	}
+	if d.Part != layout.None {
+		s.evalFrom = fmt.Sprintf("part %s, %s", d.Part, names(pick(relative, d.Eval)))
+	} else if o.All {
+		s.evalFrom = "all samples"
+	}
+	return s, nil
+}
+
+// findEval lists the shards of ValPath.
+func (o Options) findEval(s shards) (shards, error) {
+	held, _, err := o.expand(o.ValPath)
+	if err != nil {
+		return s, err
+	}
+	d, _, err := divide(held)
+	if err == nil && (len(d.Train) > 0 && len(d.Eval) > 0 || len(d.Unused) > 0) {
+		err = fmt.Errorf("data.val_path: the shards have parts, %s names part %s: want the shards of one part", held[d.Eval[0]], d.Part)
+	}
+	s.eval, s.evalFrom = held, "all samples of "+o.ValPath
+	return s, err
+}
+
+func pick(all []string, index []int) (some []string) {
+	for _, i := range index {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// names describes a list of shards.
+func names(list []string) string {
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return list[0]
+	}
+	return fmt.Sprintf("%s to %s (%d shards)", list[0], list[len(list)-1], len(list))
+}
+
+// divide divides shards by their names relative to the folder that contains them all, which it also returns.
+func divide(list []string) (d layout.Division, relative []string, err error) {
+	common := filepath.Dir(list[0])
+	for _, s := range list {
+		for !strings.HasPrefix(s, common+string(filepath.Separator)) && common != "." && common != filepath.Dir(common) {
+			common = filepath.Dir(common)
+		}
+	}
+	relative = make([]string, len(list))
+	for i, s := range list {
+		relative[i] = filepath.ToSlash(strings.TrimPrefix(s, strings.TrimSuffix(common, string(filepath.Separator))+string(filepath.Separator)))
+	}
+	d, err = layout.Divide(relative)
+	return d, relative, err
+}
+
+// Expand lists the shards of a pattern in order; the package comment describes patterns. Expand reads folders and
+// lists, but no shards.
+func Expand(pattern string, followLinks bool) ([]string, error) {
+	all, _, err := Options{FollowLinks: followLinks}.expand(pattern)
+	return all, err
+}
+
+// expand is Expand. explicit reports whether the pattern names no folder.
+func (o Options) expand(pattern string) (all []string, explicit bool, err error) {
+	explicit = true
+	for _, part := range strings.Split(pattern, "::") {
+		if part == "" {
+			return nil, false, fmt.Errorf("empty pattern in %.200q", pattern)
+		}
+		info, err := os.Stat(part)
+		var list []string
+		switch {
+		case err == nil && info.IsDir():
+			explicit = false
+			list, err = o.inFolder(part)
+		case err == nil && filepath.Ext(part) == ".txt":
+			list, err = fromList(part)
+		case err == nil:
+			list = []string{part} // this file exists, so its braces belong to the name
+		default:
+			list, err = braces(part, maxShards)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if all = append(all, list...); len(all) > maxShards {
+			return nil, false, fmt.Errorf("more than %d shards", maxShards)
+		}
+	}
+	return all, explicit, nil
+}
+
+// inFolder lists the shards in a folder and in its subfolders that name parts, sorted by name.
+func (o Options) inFolder(dir string) ([]string, error) {
+	folder, err := layout.OpenFolder(dir, o.FollowLinks)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close() // read only
+	entries, err := folder.List(".")
+	if err != nil {
+		return nil, err
+	}
+	var all, parts []string
+	for _, e := range entries {
+		if !e.Mode.IsDir() {
+			if isShard(e.Name) {
+				all = append(all, folder.Path(e.Name))
+			}
+			continue
+		}
+		// A folder of two parts is an error only if it has shards.
+		part, err := layout.PartOf(e.Name)
+		if part == layout.None && err == nil {
+			continue
+		}
+		within, listErr := folder.List(e.Name)
+		if listErr != nil {
+			return nil, listErr
+		}
+		found := false
+		for _, w := range within {
+			if !w.Mode.IsDir() && isShard(path.Base(w.Name)) {
+				all, found = append(all, folder.Path(w.Name)), true
+			}
+		}
+		if found && err != nil {
+			return nil, err
+		}
+		if found {
+			parts = append(parts, e.Name)
+		}
+	}
+	if _, err := layout.Folders(parts); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no .tar, .tar.gz or .tar.zst in " + dir)
+	}
+	return all, nil
+}
