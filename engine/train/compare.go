@@ -42,9 +42,12 @@ func (r *run) compare(ctx context.Context, copying bool) error {
 		}
 		return fmt.Errorf("step %d: %w", r.step, err)
 	}
+	if err := r.compareData(ctx, false); err != nil {
+		return err
+	}
 	c.ended, c.took = time.Now(), time.Since(begun)
 	r.compared, r.lineage.Step = c, r.step
-	return r.compareData(ctx, false)
+	return nil
 }
 
 // copies reports whether this rank writes checkpoints in the background.
