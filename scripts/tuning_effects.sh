@@ -6,8 +6,9 @@
 #
 # Part 1: two ranks with a network link each train GPT-2 blocks in interleaved rounds, with fixed numbers of micro-batches
 # and bucket sizes, and with train.grad_accumulation = 0 and parallel.bucket_cap_mb = 0.
-# Part 2: `go test ./engine/optim -bench Update` times the update of the same blocks in one pass over flat buffers, and as
-# one operation at a time for each parameter. The second exists in the benchmark only. --skip-update leaves part 2 out.
+# Part 2: `go test ./engine/optim -bench Update` measures the CPU time of an update of such blocks in one pass over flat
+# buffers, and as one operation at a time for each parameter. The second exists in the benchmark only. --skip-update
+# leaves part 2 out.
 #
 # stdout: two tables in Markdown, with the median over the rounds and, in parentheses, the fastest and the slowest round.
 # The script needs root (scripts/lab.sh --link) and an idle machine.
@@ -117,13 +118,13 @@ import sys
 
 times = collections.defaultdict(list)
 for line in open(sys.argv[1]):
-    if m := re.match(r"BenchmarkUpdate/(\w+)\S*\s+\d+\s+([\d.]+) ns/op", line):
-        times[m[1]].append(float(m[2]) / 1e6)
+    for value, name in re.findall(r"([\d.]+) (fused|unfused)-ms", line):
+        times[name].append(float(value))
 if len(times) != 2:
     sys.exit("tuning_effects: the benchmark printed no times: is the CPU library built?")
 text = lambda values: f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 ratios = [a / b for a, b in zip(times["unfused"], times["fused"])]
-print("SGD with momentum, all parameters of 12 blocks of width 256 (9.5 million), one thread; ms\n")
+print("SGD with momentum, all parameters of 12 blocks of width 256 (9.5 million), one thread; CPU time in ms\n")
 print("| Update | Time |\n|---|---|")
 print(f"| one pass over flat buffers, with the norm of all gradients | {text(times['fused'])} |")
 print(f"| one operation at a time for each parameter, without the norm | {text(times['unfused'])} |")

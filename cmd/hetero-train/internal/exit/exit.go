@@ -184,7 +184,7 @@ func Classify(ctx context.Context, err error) error {
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted):
 		return With(Communication, err)
 	case is(new(*train.MemoryError)):
-		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch", err))
+		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)", err))
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
 		return With(Device, err)
 	}
