@@ -131,7 +131,7 @@ func (s *Study) FiveFigures() string {
 		for _, p := range c.Policies {
 			runs = max(runs, len(p.Runs))
 		}
-		fmt.Fprintf(&b, "%s on %s, scenario %s, global batch %d, at most %d runs of each policy%s.\n", c.Model, c.Dataset, c.Scenario, c.BatchSize, runs, onMachine(c.Machine))
+		fmt.Fprintf(&b, "%s on %s, scenario %s, global batch %d, runs of each policy: %d%s.\n", c.Model, c.Dataset, c.Scenario, c.BatchSize, runs, onMachine(c.Machine))
 		fmt.Fprintf(&b, "A figure followed by `x` is the ratio to policy `none`; the largest possible ratio of throughput is %.2f.\n\n", c.possible())
 		b.WriteString(markdown(c.fiveFigures()) + "\n")
 	}
