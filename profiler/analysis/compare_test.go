@@ -176,6 +176,9 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 	golden("summary.csv", summary)
 	golden("steps.csv", strings.Join(head[:4], ""))
 	golden("report.md", s.Report(figures, nil))
+	if table := s.FiveFigures(); !strings.Contains(table, "| throughput | ") || !strings.Contains(table, ", 1.33x |") || !strings.Contains(table, "the largest possible ratio of throughput is ") {
+		t.Errorf("got %q, want the five figures of each policy with the expected ratios", table)
+	}
 	if again := study(t, "runs"); again.Report(figures, nil) != s.Report(figures, nil) {
 		t.Error("the same runs gave another report")
 	}
