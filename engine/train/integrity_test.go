@@ -16,7 +16,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
 // noisy is a communicator that flips a bit of what this rank receives in one of its operations, as a network or a
@@ -360,5 +362,33 @@ func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
 		if got := r.compareDue(c.step); got != c.want {
 			t.Errorf("step %d, %v after a comparison of 1 s: got %t", c.step, c.ago, got)
 		}
+	}
+}
+
+// The time of a comparison without the exchange of the hash: reading and summing up parameters, moments and averages.
+func BenchmarkComparison(b *testing.B) {
+	dev, err := cpu.Driver{}.Open(0, device.Options{})
+	if err != nil {
+		b.Skip(err)
+	}
+	defer dev.Close()
+	o := averagedOptions(1)
+	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{256, 512, 512}}))
+	replica, err := NewReplica(dev, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer replica.Close()
+	r := &run{Options: Options{Replica: replica}}
+	for b.Loop() {
+		c := comparison{}
+		if _, err := r.sumUp(&c); err != nil {
+			b.Fatal(err)
+		}
+		bytes := int64(0)
+		for _, t := range append(c.model, c.optimizer...) {
+			bytes += t.Shape.Elements() * t.DType.Size()
+		}
+		b.SetBytes(bytes)
 	}
 }
