@@ -146,11 +146,12 @@ slower() {
 
 # record WHO PRECISION ROUND COMMAND... runs the command and stores the last line of its output, which is JSON.
 record() {
-	local who=$1 precision=$2 round=$3 line
+	local who=$1 precision=$2 round=$3 line cap=()
 	shift 3
-	"$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
+	[[ $who != compile ]] || cap=(timeout 600) # seconds; the first compilation takes minutes
+	"${cap[@]}" "$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
 		tail -n 20 "$scratch/stderr" >&2
-		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler, use --modes eager, and state this next to the figures" >&2
+		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler, or if the compilation takes over 10 minutes, use --modes eager, and state this next to the figures" >&2
 		fail 1 "failed: $*"
 	}
 	line=$(tail -n 1 "$scratch/stdout")

@@ -8,7 +8,8 @@
 # any priority, before and during each part. Above 0.3 CPUs it refuses to start a part, and rejects a part that has ended.
 #
 # The script runs `make`, then the parts with the most important figures first. Each part has at least three interleaved
-# rounds and a limit of its time. `--plan` shows the time of each part; all together take about 45 minutes on two cores.
+# rounds and a limit of its time. `--plan` shows the time of each part; all together take about 55 minutes on two cores, of which
+# ten are for the first torch.compile of each model; PyTorch caches its results.
 # The result of a part is build/headlines/PART.json, with its commit and a hash of the code that it measures. The same
 # command, run again, keeps valid results. --write replaces the rows of the measured parts in BENCHMARKS.md.
 #

@@ -7,6 +7,7 @@ measures. The function gets the run (see main.py) and returns rows: dictionaries
 import json
 import os
 import re
+import shutil
 import statistics
 import types
 
@@ -59,12 +60,16 @@ def against_oracle(what, config, batch, rounds, *settings):
         if os.geteuid() != 0:
             raise SystemExit("headlines: scripts/lab.sh needs root")
         name = f"headlines_{run.part}"
+        shutil.rmtree(run.file("runs"), ignore_errors=True)  # of an earlier or interrupted measurement
         keys = {"experiment.name": name, "experiment.output_dir": run.file("runs"), "data.dataset": "synthetic_image", "data.num_samples": 50000, "data.image_size": 32,
                 "data.batch_size": batch, "model.num_classes": 10, "model.batch_norm": "ghost", "model.ghost_group": 4, "balance.curve_cache": "off"}  # fmt: skip
         command = ["scripts/lab.sh", *flags, "--", run.binary, "balance", "compare", "--rounds", "3" if run.trial else str(rounds), "--policies", "hybrid,oracle", "-c", config]
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
         run.start(*command)
+        with open(run.log) as f:
+            if "CPUs are real" not in f.read():
+                raise SystemExit(f"headlines: part {run.part}: scripts/lab.sh had no control groups, so the quotas were not real: measure on a machine with control groups")
         with open(os.path.join(run.file("runs"), f"{name}-balance_compare", "logs", "balance_compare.json")) as f:
             results = {r["policy"]: r for r in json.load(f)["results"]}
         hybrid, oracle, share = results["hybrid"], results["oracle"], results["hybrid"]["share_of_oracle"]
@@ -167,16 +172,16 @@ def peaks(run):
 # Parts with the most important figures come first.
 PARTS = [
     part("peak", 0.3, ["engine/device"], peaks),
-    part("resnet224", 4.5, TRAINING + RESNET, compared("ResNet-50 training, 224x224, batch 32", "images/s", *"--model resnet50 --image-size 224 --batch-size 32 --rounds 3 --steps 3 --warmup 1".split())),
-    part("gpt2_256", 4.5, TRAINING + GPT2, compared("GPT-2 training, 124 M parameters, 4 x 256 tokens, AdamW", "samples/s", *"--model gpt2 --seq-len 256 --batch-size 4 --rounds 3 --steps 3 --warmup 1".split())),
-    part("bert", 4, TRAINING + BERT, compared("BERT-base training, 8 x 128 tokens, AdamW", "samples/s", *"--model bert_base --seq-len 128 --batch-size 8 --rounds 3 --steps 3 --warmup 1".split())),
+    part("resnet224", 7, TRAINING + RESNET, compared("ResNet-50 training, 224x224, batch 32", "images/s", *"--model resnet50 --image-size 224 --batch-size 32 --rounds 3 --steps 3 --warmup 1".split())),
+    part("gpt2_256", 6.5, TRAINING + GPT2, compared("GPT-2 training, 124 M parameters, 4 x 256 tokens, AdamW", "samples/s", *"--model gpt2 --seq-len 256 --batch-size 4 --rounds 3 --steps 3 --warmup 1".split())),
+    part("bert", 6, TRAINING + BERT, compared("BERT-base training, 8 x 128 tokens, AdamW", "samples/s", *"--model bert_base --seq-len 128 --batch-size 8 --rounds 3 --steps 3 --warmup 1".split())),
     part("balance_cnn", 3, BALANCE, against_oracle("Hybrid balancing, four ranks with CPU quotas, simple_cnn, batch 512, images/s", "configs/simple_cnn.toml", 512, 15)),
     part("balance_resnet", 4, BALANCE, against_oracle("Hybrid balancing, four ranks with CPU quotas, ResNet-50, batch 256, images/s", "configs/resnet50.toml", 256, 12)),
     part("whole_runs", 6, BALANCE + ["scripts/run_benchmark.sh", "scripts/five_figures.sh", "profiler/analysis"], whole_runs),
-    part("resnet32", 3, TRAINING + RESNET, compared("ResNet-50 training, 32x32, batch 128", "images/s", *"--model resnet50 --image-size 32 --batch-size 128 --rounds 3 --steps 8 --warmup 2".split())),
+    part("resnet32", 5, TRAINING + RESNET, compared("ResNet-50 training, 32x32, batch 128", "images/s", *"--model resnet50 --image-size 32 --batch-size 128 --rounds 3 --steps 8 --warmup 2".split())),
     part("ranks32", 2.5, RANKS + RESNET, compared("ResNet-50, two ranks (PyTorch: DistributedDataParallel over Gloo), 32x32, batch 128", "images/s", *"--ranks 2 --modes eager --image-size 32 --batch-size 128 --rounds 3 --steps 10".split())),
     part("ranks224", 4, RANKS + RESNET, compared("ResNet-50, two ranks (PyTorch: DistributedDataParallel over Gloo), 224x224, batch 32", "images/s", *"--ranks 2 --modes eager --image-size 224 --batch-size 32 --rounds 3 --steps 3 --warmup 1".split())),
-    part("gpt2_1024", 4, TRAINING + GPT2, compared("GPT-2 training, 124 M parameters, 1 x 1024 tokens, AdamW", "samples/s", *"--model gpt2 --seq-len 1024 --batch-size 1 --rounds 3 --steps 2 --warmup 1".split())),
+    part("gpt2_1024", 5.5, TRAINING + GPT2, compared("GPT-2 training, 124 M parameters, 1 x 1024 tokens, AdamW", "samples/s", *"--model gpt2 --seq-len 1024 --batch-size 1 --rounds 3 --steps 2 --warmup 1".split())),
     part("loading", 1.2, LOADING + ["scripts/compare_loader.py"], loading),
     part("decoding", 0.6, LOADING + ["scripts/decode_speed.sh"], decoding),
     part("scheduling", 2, SCHEDULE, scheduling),
