@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -26,6 +27,8 @@ type Change struct {
 	Key string // full key with dots
 	Old string
 	New string
+	// Shapes is true if the parameters of the model depend on the key: the run cannot resume even if the change is allowed.
+	Shapes bool
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New) }
@@ -71,7 +74,10 @@ func (e *ChangedError) Error() string {
 		fmt.Fprintf(&b, "%s has already trained %d steps, and the new setting is %s", from, e.Steps, e.Length)
 	}
 	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run and renames the folder of the old run")
-	if e.Steps == 0 {
+	switch {
+	case slices.ContainsFunc(e.Changes, func(c Change) bool { return c.Shapes }):
+		fmt.Fprintf(&b, "\n  --set model.init_from=%s --set experiment.name=NAME  starts a new run with the weights that fit the new model", from)
+	case e.Steps == 0:
 		fmt.Fprintf(&b, "\n  --resume %s", from)
 		for _, c := range e.Changes {
 			fmt.Fprintf(&b, " --allow %s", c.Key)

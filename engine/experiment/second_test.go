@@ -249,3 +249,11 @@ func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 		t.Errorf("got warnings %q", run.Warnings)
 	}
 }
+
+// A checkpoint of a model with other shapes never resumes, so the error must not propose --allow.
+func TestAnotherShapeProposesTheWeightsInsteadOfAllow(t *testing.T) {
+	err := &ChangedError{Dir: "runs/a", Path: ResumeAuto, Changes: []Change{{Key: "data.path", Old: "a", New: "b"}, {Key: "model.num_classes", Old: "5", New: "8", Shapes: true}}}
+	if text := err.Error(); strings.Contains(text, "--allow") || !strings.Contains(text, "--set model.init_from=runs/a --set experiment.name=NAME") {
+		t.Errorf("got %s", text)
+	}
+}

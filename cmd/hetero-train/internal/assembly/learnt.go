@@ -160,7 +160,8 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Opts.Allow, key) {
-			all = append(all, experiment.Change{Key: key, Old: was, New: now})
+			shapes := texts[key].Shapes || key == "model.num_classes" // the derived number of outputs
+			all = append(all, experiment.Change{Key: key, Old: was, New: now, Shapes: shapes})
 		}
 	}
 	for _, d := range texts {
