@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,5 +164,43 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 				t.Errorf("exit code %d, accuracy %v, want %v and %q:\n%s", o.code, e.Top1, c.want, c.says, o.stderr)
 			}
 		})
+	}
+}
+
+// The tokens of a model have no meaning without its vocabulary.
+func TestAnotherVocabularyIsRefused(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	vocab := wordVocabulary(t, dir)
+	lines := strings.Split(string(clitest.ReadFile(t, vocab)), "\n")
+	lines[6], lines[7] = lines[7], lines[6]
+	other := writeText(t, dir, "other.txt", strings.Join(lines, "\n"))
+	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}), vocab))
+	finish(t, p.command(dir, "train.epochs=1"), 0).check(t, exit.Done, "")
+	run, folder, imported, file := filepath.Join(dir, "run"), filepath.Join(dir, "hf"), filepath.Join(dir, "imported"), filepath.Join(dir, "out.safetensors")
+	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done {
+		t.Fatal(o.stderr)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "vocab.txt"), clitest.ReadFile(t, vocab), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"checkpoint", "import", folder, "--output", imported}, {"checkpoint", "export", run, "--output", file}} {
+		if o := execute(args); o.code != exit.Done {
+			t.Fatal(o.stderr)
+		}
+	}
+	const says = "the vocabulary differs from that of the training"
+	line := writeText(t, dir, "line.txt", "best\n")
+	texts := []string{"--device", "reference", "--set", "data.dataset=labelled_text", "--set", "data.path=" + filepath.Join(dir, "texts.tsv"), "--set", "data.sequence_length=16", "--set"}
+	for _, from := range []string{run, imported} {
+		for used, code := range map[string]int{vocab: exit.Done, other: exit.Usage} {
+			for _, args := range [][]string{append(append([]string{"eval", from}, texts...), "data.vocab_file="+used), {"predict", from, line, "--vocab", used, "--device", "reference"}} {
+				if o := execute(args); o.code != code || strings.Contains(o.stderr, says) != (code == exit.Usage) {
+					t.Errorf("%q: exit code %d, want %d: %s", args, o.code, code, o.stderr)
+				}
+			}
+		}
+	}
+	for i, from := range []string{run, folder, imported, file} {
+		finish(t, p.command(filepath.Join(dir, strconv.Itoa(i)), "train.steps=1", "data.vocab_file="+other, "model.init_from="+from), 0).check(t, exit.Usage, says)
 	}
 }

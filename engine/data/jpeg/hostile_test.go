@@ -68,7 +68,7 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 // seconds of CPU time, complete images must be decoded, and images that end within their header must be refused.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	needtest.Hostile.Need(t, "takes seconds and half a GiB")
-	const headerOnly = 700 // bytes: before the first scan
+	const headerOnly = 700        // bytes: before the first scan
 	const most = 10 * time.Second // the page has 2.2 s; processors differ
 	for name, d := range decoders(t) {
 		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64}, {1448, 1448, 500}, {500, 375, 500}} {

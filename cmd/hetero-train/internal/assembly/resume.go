@@ -103,7 +103,7 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	samples, _ := r.Data.Counts()
 	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
 	if t := r.Data.Tokens; t != nil {
-		about.Tokenizer = t.Tokenizer
+		about.Tokenizer, about.Words = t.Tokenizer, t.Words
 	} else {
 		norm := parts.Normalization(r.Cfg.Data, r.Data.Normalization)
 		about.Mean, about.Std = norm.Mean, norm.Std

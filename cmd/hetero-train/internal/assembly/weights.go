@@ -56,6 +56,11 @@ func (r *Run) InitFrom() error {
 	for i, t := range model {
 		infos[i] = t.Info()
 	}
+	if r.Data.Tokens != nil {
+		if err := f.About.CheckSplits(r.Data.Tokens); err != nil {
+			return fmt.Errorf("model.init_from: %s: %w", f.Path(), err)
+		}
+	}
 	// Only the name of the classifier is used, so the number of classes has no effect.
 	var own parts.Network
 	if r.Data.Tokens == nil {
@@ -66,7 +71,7 @@ func (r *Run) InitFrom() error {
 	if err != nil {
 		return err
 	}
-	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, FileClasses: f.Classes, Classes: r.Data.Classes()})
+	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, FileClasses: f.About.Classes, Classes: r.Data.Classes()})
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}

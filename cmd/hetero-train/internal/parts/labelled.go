@@ -158,7 +158,7 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
 		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding", "longest", longest, "sequence_length", s.Length)
 	}
-	out = TokenSplits{Train: train, EvalFrom: found.EvalFrom, Same: eval == all, Unused: found.Unused, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
+	out = TokenSplits{Train: train, EvalFrom: found.EvalFrom, Same: eval == all, Unused: found.Unused, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(), Words: wordsOf(words),
 		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
 	if s.Group {
 		out.Shorter = shorterLengths(train, s.Length)
@@ -277,9 +277,9 @@ func SampleOf(cfg *config.Config) (length int, pairs bool) {
 }
 
 // VocabularyOf opens the WordPiece vocabulary of a trained model: path if it is not empty, otherwise the vocabulary of
-// the data settings. trained is the name of the tokenizer of the training data; "" if it is unknown.
-func VocabularyOf(cfg *config.Config, path, trained string) (*tokenizer.WordPiece, error) {
-	key, cased := "--vocab", trained == "wordpiece-cased"
+// the data settings. It returns an error if the vocabulary is not that of the training, as far as trained describes it.
+func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.WordPiece, error) {
+	key, cased := "--vocab", trained.Tokenizer == "wordpiece-cased"
 	if path == "" {
 		key = "data.vocab_file"
 		switch o := cfg.Data.Options.(type) {
@@ -299,8 +299,8 @@ func VocabularyOf(cfg *config.Config, path, trained string) (*tokenizer.WordPiec
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	if found := w.CaseOf(path); key == "--vocab" && trained == "" && found.Known {
+	if found := w.CaseOf(path); key == "--vocab" && trained.Tokenizer == "" && found.Known {
 		w = w.WithCase(found.Cased)
 	}
-	return w, nil
+	return w, trained.CheckWords(w, key)
 }

@@ -185,6 +185,9 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		out.Note += ", tokenizer " + show.Foreign(name)
 		out.Tokenizer = name
 	}
+	if words != nil {
+		out.Words = wordsOf(words)
+	}
 	out.Content = tokens.Content(files.list...)
 	if out.Identity, err = files.identity(words); err == nil && words != nil {
 		warnUnknown(log, cfg.Data.Path, files.unknown)

@@ -1,12 +1,14 @@
 package parts
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
@@ -27,6 +29,50 @@ type Trained struct {
 	Std     [3]float32 `json:"std,omitzero"`
 
 	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
+	Words     string `json:"words,omitempty"`     // digest of the WordPiece vocabulary
+}
+
+// wordsOf returns a digest of a WordPiece vocabulary, for [Trained].
+func wordsOf(w *tokenizer.WordPiece) string {
+	sum := w.VocabularySum()
+	return hex.EncodeToString(sum[:8])
+}
+
+// CheckWords returns an error if a WordPiece vocabulary is not that of the training. key is the flag or the key that
+// selects the vocabulary.
+func (t Trained) CheckWords(words *tokenizer.WordPiece, key string) error {
+	return t.checkWords(wordsOf(words), key)
+}
+
+func (t Trained) checkWords(words, key string) error {
+	if words == "" || t.Words == "" || words == t.Words {
+		return nil
+	}
+	return exit.Usagef("%s: the vocabulary differs from that of the training (digest %s, want %s), so each token would mean another word: want the vocab.txt of the training", key, words, t.Words)
+}
+
+// CheckSplits is CheckWords for the vocabulary of a data set.
+func (t Trained) CheckSplits(s *TokenSplits) error { return t.checkWords(s.Words, "data.vocab_file") }
+
+// besideWeights describes the vocabulary and the classes of the weights in a folder of transformers.
+func besideWeights(file string) (t Trained, err error) {
+	if filepath.Base(file) != transformersWeights {
+		return t, nil
+	}
+	settings, err := TransformersSettings(file)
+	if bert, ok := settings.(*weights.BERTSettings); !ok {
+		return t, nil // no config.json, or that of another program
+	} else if bert.Classifies() {
+		t.Classes = bert.Classes()
+	}
+	if vocabulary := filepath.Join(filepath.Dir(file), "vocab.txt"); err == nil && isFile(vocabulary) {
+		words, err := tokenizer.OpenWordPiece(vocabulary, false) // the digest does not depend on the case
+		if err != nil {
+			return t, err
+		}
+		t.Words = wordsOf(words)
+	}
+	return t, err
 }
 
 // TrainedOn returns the description of the training data in the state of the checkpoint at path. known is false if the
@@ -42,23 +88,33 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// ClassesOf returns the names of the classes of the weights in file, by number. The names come from the metadata of the
-// file, otherwise from the checkpoint that contains the file, otherwise from the config.json next to it.
-func ClassesOf(file *checkpoint.File) ([]string, error) {
-	if names := weights.ClassesOf(file); names != nil {
-		return names, nil
-	}
+// Described returns what is known about the training of the weights in file: from the checkpoint that contains the file,
+// otherwise from the folder of transformers, and the names of the classes from the metadata of the file.
+func Described(file *checkpoint.File) (t Trained, err error) {
 	folder := filepath.Dir(file.Path())
-	if state, err := checkpoint.PeekState(folder); err == nil {
-		t, _, err := TrainedOn(folder, &state)
-		return t.Classes, err
+	if state, peeked := checkpoint.PeekState(folder); peeked == nil {
+		t, _, err = TrainedOn(folder, &state)
+	} else {
+		t, err = besideWeights(file.Path())
 	}
-	if filepath.Base(file.Path()) != transformersWeights {
-		return nil, nil
+	if names := weights.ClassesOf(file); names != nil {
+		t.Classes = names
 	}
-	settings, err := TransformersSettings(file.Path())
-	if bert, ok := settings.(*weights.BERTSettings); ok && bert.Classifies() {
-		return bert.Classes(), err
+	if words := file.Metadata()[wordsKey]; words != "" {
+		t.Words = words
 	}
-	return nil, nil // the config.json of another program
+	return t, err
+}
+
+// wordsKey is the key of a safetensors file's metadata that contains the digest of the WordPiece vocabulary.
+const wordsKey = "vocabulary"
+
+// AddTo adds the names of the classes and the digest of the vocabulary to the metadata of a safetensors file.
+func (t Trained) AddTo(metadata map[string]string) {
+	if len(t.Classes) > 0 {
+		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)
+	}
+	if t.Words != "" {
+		metadata[wordsKey] = t.Words
+	}
 }

@@ -86,8 +86,8 @@ func (n *Network) add(g *graph.Graph) {
 // weightsFile is an open safetensors file, either a file of its own or part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
-	Classes []string // names of the classes by number; nil if unknown or if there is no classifier
-	close   io.Closer
+	About Trained // what is known about the training
+	close io.Closer
 }
 
 // Close closes the file or the checkpoint.
@@ -106,11 +106,11 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 		if err != nil {
 			return weightsFile{}, err
 		}
-		names, err := ClassesOf(f)
+		about, err := Described(f)
 		if err != nil {
 			return weightsFile{}, errors.Join(err, f.Close())
 		}
-		return weightsFile{f, names, f}, nil
+		return weightsFile{f, about, f}, nil
 	}
 	c, err := OpenCheckpoint(path, warn)
 	if err != nil {
@@ -120,7 +120,7 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	if err != nil {
 		return weightsFile{}, errors.Join(err, c.Close())
 	}
-	return weightsFile{c.Model, trained.Classes, c}, nil
+	return weightsFile{c.Model, trained, c}, nil
 }
 
 // IsWeightsFile reports whether path is a safetensors file. The alternatives are the folder of a checkpoint and a file

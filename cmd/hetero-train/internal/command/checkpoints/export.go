@@ -86,9 +86,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if err != nil {
 		return err
 	}
-	if len(trained.Classes) > 0 {
-		metadata[weights.ClassesKey] = weights.EncodeClasses(trained.Classes)
-	}
+	trained.AddTo(metadata)
 	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
 	if err == nil {
 		metadata["model"] = cfg.Model.Name

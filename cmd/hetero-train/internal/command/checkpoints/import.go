@@ -118,14 +118,14 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 		return err
 	}
 	f.tell(a, net, fit)
-	names, err := importedClasses(file, settings, cfg, fit)
+	about, err := imported(file, settings, cfg, fit)
 	if err != nil {
 		return err
 	}
 	if filepath.Ext(f.output) == ".safetensors" {
-		err = f.writeFile(ctx, net, fit, path, names)
+		err = f.writeFile(ctx, net, fit, path, about)
 	} else {
-		err = f.writeCheckpoint(ctx, cfg, fit, names)
+		err = f.writeCheckpoint(ctx, cfg, fit, about)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(a.Env.Stdout, "written: %s\n", f.output)
@@ -283,21 +283,21 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
-// importedClasses returns the names of the classes of the imported classifier, by number. It returns nil if the file has
-// no names, or if the classifier is a new one.
-func importedClasses(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (names []string, err error) {
-	if fresh, _ := fit.Replaced(); len(fresh) > 0 || cfg.Model.NumClasses == 0 {
-		return nil, nil
+// imported returns the digest of the vocabulary and the names of the classes of the imported weights. It returns no names
+// if the file has none, or if the classifier is a new one.
+func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (about parts.Trained, err error) {
+	known, err := parts.Described(file)
+	if err != nil {
+		return about, err
 	}
+	about.Words = known.Words
 	if bert, ok := settings.(*weights.BERTSettings); ok {
-		names = bert.Classes()
-	} else if names, err = parts.ClassesOf(file); err != nil {
-		return nil, err
+		known.Classes = bert.Classes()
 	}
-	if len(names) > cfg.Model.NumClasses || !weights.Named(names) {
-		return nil, nil
+	if fresh, _ := fit.Replaced(); len(fresh) == 0 && len(known.Classes) <= cfg.Model.NumClasses && weights.Named(known.Classes) {
+		about.Classes = known.Classes
 	}
-	return names, nil
+	return about, nil
 }
 
 func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
@@ -312,7 +312,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 }
 
 // writeFile writes the converted tensors as f32.
-func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string, classes []string) error {
+func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string, about parts.Trained) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.Tensors {
 		data := make([]byte, t.Bytes())
@@ -325,14 +325,12 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 		}
 	}
 	metadata := map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)}
-	if len(classes) > 0 {
-		metadata[weights.ClassesKey] = weights.EncodeClasses(classes)
-	}
+	about.AddTo(metadata)
 	return writeTensors(ctx, f.output, tensors, metadata)
 }
 
 // writeCheckpoint writes a checkpoint of step 0. The optimizer state is that of a replica before its first step.
-func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, classes []string) (err error) {
+func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, about parts.Trained) (err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
 	if err != nil {
 		return err
@@ -360,12 +358,12 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	model, optimizer := replica.Tensors()
 	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
-	if len(classes) > 0 {
-		about, err := json.Marshal(parts.Trained{Classes: classes})
+	if len(about.Classes) > 0 || about.Words != "" {
+		text, err := json.Marshal(about)
 		if err != nil {
 			return err
 		}
-		state.Extra = map[string]json.RawMessage{parts.DataKey: about}
+		state.Extra = map[string]json.RawMessage{parts.DataKey: text}
 	}
 	_, err = store.Save(ctx, checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer})
 	return err

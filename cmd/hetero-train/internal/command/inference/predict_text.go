@@ -170,7 +170,7 @@ func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *r
 	if !parts.Masks(&m.Cfg.Model) {
 		r.text, err = m.tokenizer("predict", "", f.vocab, vocabulary)
 	} else {
-		if r.words, err = parts.VocabularyOf(m.Cfg, f.vocab, m.trained.Tokenizer); err != nil {
+		if r.words, err = parts.VocabularyOf(m.Cfg, f.vocab, m.trained); err != nil {
 			return nil, err
 		}
 		r.text = r.words

@@ -94,6 +94,9 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
 		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
 	}
+	if err := m.trained.CheckSplits(t); err != nil {
+		return err
+	}
 	numbers, err := m.classNumbers(t.Classes)
 	if err == nil && numbers != nil { // UseClasses has numbered the labels by the names of the model
 		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s", m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
