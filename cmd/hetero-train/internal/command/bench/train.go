@@ -209,11 +209,12 @@ func (f *modelFlags) update() ([][3]string, error) {
 	if name == "auto" {
 		name = map[bool]string{true: "adamw", false: "sgd"}[f.text()]
 	}
+	set := [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "train.clip_norm", "0"}} // models have their own defaults
 	switch name {
 	case "adamw":
-		return [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "optimizer.lr", "0.0001"}, {"--optimizer", "optimizer.weight_decay", "0.1"}}, nil
+		return append(set, [][3]string{{"--optimizer", "optimizer.lr", "0.0001"}, {"--optimizer", "optimizer.weight_decay", "0.1"}, {"--optimizer", "optimizer.betas", "[0.9, 0.999]"}}...), nil
 	case "sgd":
-		return [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "optimizer.lr", "0.01"}, {"--optimizer", "optimizer.weight_decay", "0.0001"}}, nil
+		return append(set, [][3]string{{"--optimizer", "optimizer.lr", "0.01"}, {"--optimizer", "optimizer.weight_decay", "0.0001"}}...), nil
 	}
 	return nil, exit.Usagef("--optimizer: got %q, want auto, sgd or adamw", f.optimizer)
 }
