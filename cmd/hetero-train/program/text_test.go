@@ -1,6 +1,7 @@
 package program
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -51,6 +52,38 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	}
 	if o := execute(append(tokenize, "--field", "text")); o.code != exit.Usage || !strings.Contains(o.stderr, `field: got "text", but no input has JSON lines`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+// Keys of the configuration describe token files without a header; other commands' keys are checked, too.
+func TestInspectAndVerifyUseTheKeysOfTokenFiles(t *testing.T) {
+	dir := t.TempDir()
+	var wide []byte
+	for i := range 3000 {
+		wide = binary.LittleEndian.AppendUint32(wide, uint32(i%200))
+	}
+	file := filepath.Join(dir, "wide.bin")
+	if err := os.WriteFile(file, wide, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	settings := writeText(t, dir, "run.toml", "[model]\nname = \"bert_base\"\nnext_sentence = true\n[data]\ndataset = \"text\"\npath = \"elsewhere\"\ntoken_bytes = 4\n")
+	for _, command := range []string{"inspect", "verify"} {
+		for _, c := range []struct {
+			args []string
+			code int
+			says string
+		}{
+			{nil, exit.Data, "set data.token_bytes = 4"},
+			{[]string{"--set", "data.token_bytes=4"}, exit.Done, "3000 tokens in 1 shard"},
+			{[]string{"-c", settings}, exit.Done, "3000 tokens in 1 shard"},
+			{[]string{"--set", "data.token_bytes=3"}, exit.Usage, "data.token_bytes: got 3, want 0, 2 or 4"},
+			{[]string{"--set", "data.token_byte=4"}, exit.Usage, "data.token_byte"},
+		} {
+			args := append([]string{"data", command, file}, c.args...)
+			if o := execute(args); o.code != c.code || !strings.Contains(o.stdout+o.stderr, c.says) {
+				t.Errorf("%q: got exit code %d and\n%s%swant %d and %q", args, o.code, o.stdout, o.stderr, c.code, c.says)
+			}
+		}
 	}
 }
 

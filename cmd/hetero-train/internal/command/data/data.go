@@ -65,9 +65,6 @@ func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 }
 
-// tokensSuffice is the reason why the commands read no configuration for token shards.
-const tokensSuffice = "token files contain their own description"
-
 // namesTokens reports whether the arguments name token shards, and no flag selects another data set.
 func namesTokens(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])

@@ -69,6 +69,7 @@ and EXIF orientations. The samples are a random choice that is the same every ti
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
   hetero-train data inspect --dataset cifar10
   hetero-train data inspect shakespeare/
+  hetero-train data inspect other.bin --set data.token_bytes=4
   hetero-train data inspect reviews.tsv --set data.text_column=review --set data.vocab_file=vocab.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if look < 1 {
@@ -78,9 +79,6 @@ and EXIF orientations. The samples are a random choice that is the same every ti
 				return showLabelled(cmd.Context(), a, args[0], f.json)
 			}
 			if namesTokens(cmd, args) {
-				if err := a.RefuseConfig(cmd, tokensSuffice); err != nil {
-					return err
-				}
 				return inspectTokens(cmd.Context(), a, args[0], f.json)
 			}
 			return inspectData(cmd.Context(), a, args, f, look)

@@ -53,9 +53,9 @@ func isTokens(path string) bool {
 
 // tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a header.
 func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
-	var own []config.Override
-	for _, s := range [][2]string{{"data.path", path}, {"data.dataset", "text"}, {"model.name", "gpt2"}} {
-		own = append(own, config.Override{Origin: "PATH", Key: s[0], Value: s[1]})
+	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path}, {Origin: "PATH", Key: "data.dataset", Value: "text"}}
+	if a.File == "" { // any model of text; a file has its own
+		own = append(own, config.Override{Origin: "PATH", Key: "model.name", Value: "gpt2"})
 	}
 	a.Overrides = append(own, a.Overrides...)
 	cfg, err := a.Load()

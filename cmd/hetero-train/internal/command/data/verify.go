@@ -53,9 +53,6 @@ The exit code is 3 if any sample is unreadable. Training ends with an error at s
 				return showLabelled(cmd.Context(), a, args[0], f.json)
 			}
 			if namesTokens(cmd, args) {
-				if err := a.RefuseConfig(cmd, tokensSuffice); err != nil {
-					return err
-				}
 				return verifyTokens(cmd.Context(), a, args[0], f.json)
 			}
 			return verifyData(cmd.Context(), a, args, f)
