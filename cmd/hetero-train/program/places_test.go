@@ -2,10 +2,17 @@ package program
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 // A flag for a file or folder refuses the texts that its key refuses, and nothing is created.
@@ -31,5 +38,40 @@ func TestFlagsForPlacesRefuseTextsThatCouldNameTwo(t *testing.T) {
 	}
 	if created, err := os.ReadDir(folder); err != nil || len(created) > 0 {
 		t.Errorf("created %v, %v; want nothing", created, err)
+	}
+}
+
+// Every flag that names a file or folder by its name or its description is checked.
+func TestAllFlagsForPlacesAreChecked(t *testing.T) {
+	place := regexp.MustCompile(`(^|-)(dir|output|file|vocab|csv|trace|input|speeds|profile|network)$`)
+	checked := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		var names []string
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			kind := f.Value.Type()
+			if _, key := f.Value.(*cli.KeyFlag); !key && (kind == "string" || kind == "stringArray") && place.MatchString(f.Name) {
+				names = append(names, f.Name)
+			}
+		})
+		for _, name := range names {
+			fresh, _, err := newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}}).Find(strings.Fields(cmd.CommandPath())[1:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fresh.Flags().Set(name, "s3://bucket/x"); err != nil {
+				t.Fatal(err)
+			}
+			if checked++; cli.CheckPaths(fresh) == nil {
+				t.Errorf("%s --%s: a URL is accepted", cmd.CommandPath(), name)
+			}
+		}
+	}
+	visit(newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}}))
+	if checked < 15 {
+		t.Errorf("checked %d flags, want those of all commands", checked)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,8 +108,15 @@ func (a *App) RefuseConfig(cmd *cobra.Command, why string) error {
 func CheckPaths(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		kind, _ := pflag.UnquoteUsage(f)
-		if kind = strings.ToLower(kind); err == nil && (kind == "folder" || kind == "file" || kind == "path") {
-			if fault := config.CheckPath(f.Value.String()); fault != nil {
+		if !slices.Contains([]string{"folder", "dir", "file", "path"}, strings.ToLower(kind)) {
+			return
+		}
+		paths := []string{f.Value.String()}
+		if list, several := f.Value.(pflag.SliceValue); several {
+			paths = list.GetSlice()
+		}
+		for _, path := range paths {
+			if fault := config.CheckPath(path); err == nil && fault != nil {
 				err = exit.Usagef("--%s: %w", f.Name, fault)
 			}
 		}

@@ -71,7 +71,7 @@ func newBenchSweep(a *cli.App) *cobra.Command {
 	cmd.Flags().IntSliceVar(&f.threadList, "threads", []int{0}, "threads of a CPU device, one curve for each number, `N,N,…`; 0: the CPU quota, limited by OMP_NUM_THREADS")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 1, "time of the measurement of one batch size in one round, s")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 3, "number of rounds over all batch sizes")
-	cmd.Flags().StringVar(&f.dir, "output-dir", "experiments/sweep", "folder of table and figure")
+	cmd.Flags().StringVar(&f.dir, "output-dir", "experiments/sweep", "`folder` of table and figure")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -167,6 +167,9 @@ func (s *sweep) explore(ctx context.Context, c *curve) error {
 		if n > c.LargestBatch {
 			c.Skipped = append(c.Skipped, n)
 			c.End = fmt.Sprintf("more than %d samples do not fit in the memory", c.LargestBatch)
+			if len(s.flags.batches) == 0 {
+				break
+			}
 			continue
 		}
 		p := &point{Batch: n}
