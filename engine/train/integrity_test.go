@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // noisy is a communicator that flips a bit of what this rank receives in one of its operations, as a network or a
@@ -238,7 +239,7 @@ func (f fault) checkSaved(t *testing.T, dir, whole string) (saved, marked int) {
 // may remain that claims to be compared.
 func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	trials := 60
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		trials = 1000
 	}
 	whole := map[int]string{2: wholeRun(t, 2), 3: wholeRun(t, 3), 4: wholeRun(t, 4)}

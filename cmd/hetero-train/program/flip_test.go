@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // flipInProcess flips a random bit of pattern, wherever it occurs in the writable memory of a process, which is stopped
@@ -31,7 +32,7 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	}
 	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("the system does not allow access to the memory of another process: %v", err)
+		needtest.Missing(t, "ptrace", err)
 	}
 	defer mem.Close()
 	var places []int64
@@ -91,7 +92,7 @@ func TestABitThatFlipsInARank(t *testing.T) {
 		t.Fatal(err)
 	}
 	trials := 4
-	if os.Getenv("HETERO_HOSTILE") != "" {
+	if needtest.Hostile.On() {
 		trials = 24
 	}
 	found, accepted, wrong := 0, 0, 0
