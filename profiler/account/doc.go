@@ -5,7 +5,7 @@
 //
 //	w := account.NewWindow(ranks)
 //	w.Add(seconds, exposed, step) // once per step: no allocation
-//	a := w.Account(split)         // means per step; the parts sum to a.Step
+//	a := w.Account(split, memory) // means per step; the parts sum to a.Step
 //	w.Reset()
 //
 // # Parts

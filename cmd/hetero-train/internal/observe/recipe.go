@@ -29,9 +29,10 @@ func recipeText(cfg *config.Config, warmup int) string {
 	var all, usual []string
 	for _, i := range items {
 		if i.value == "0" || i.value == "0 steps" {
-			i.name, i.value = "no", i.name
+			all = append(all, "no "+i.name)
+		} else {
+			all = append(all, i.name+" "+i.value)
 		}
-		all = append(all, i.name+" "+i.value)
 		if cfg.DefaultOf(i.key) == cfg.Model.Name {
 			usual = append(usual, i.name)
 		}
