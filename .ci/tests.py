@@ -91,7 +91,9 @@ def general(why):
 def run(args):
     record = None
     if args[0] == "--record":
-        record, args = open(args[1], "w"), args[2:]
+        path, args = pathlib.Path(args[1]), args[2:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = path.open("w")
     if args[:2] != ["go", "test"]:
         sys.exit(f"tests.py: got the command {args[:2]}, want go test")
     tests = Tests()

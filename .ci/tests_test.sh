@@ -32,7 +32,7 @@ file() {
 }
 printf 'module example.com/m\n\ngo 1.26\n' >go.mod
 file good 't.Run("part", func(t *testing.T) { t.Skip("needs y: 17 of\n/tmp/x") })'
-expect 0 good "$here/tests.py" --record good.json go test -count=1 ./good <<'END'
+expect 0 good "$here/tests.py" --record records/good.json go test -count=1 ./good <<'END'
 ok  	example.com/m/good	
 tests: 1 passed, 0 failed, 1 skipped
      1 skipped: needs y: N of PATH
@@ -68,23 +68,23 @@ expect 1 'no package' "$here/tests.py" go test ./none <<'END'
 END
 
 printf '# comment\n^needs y: \ta reason\n' >allowed
-expect 0 judge "$here/tests.py" --judge allowed good.json <<'END'
+expect 0 judge "$here/tests.py" --judge allowed records/good.json <<'END'
 1 tests were skipped in every run:
 1: a reason
     good TestOne/part: needs y: 17 of /tmp/x
 ok  	example.com/m/good	
 END
 printf '^needs z: \ta reason\n' >allowed
-expect 1 'judge: not allowed' "$here/tests.py" --judge allowed good.json <<'END'
+expect 1 'judge: not allowed' "$here/tests.py" --judge allowed records/good.json <<'END'
 good TestOne/part: skipped without a justification: needs y: 17 of /tmp/x
 END
 printf '^needs y: \t\n' >allowed
-expect 1 'judge: no justification' "$here/tests.py" --judge allowed good.json <<'END'
+expect 1 'judge: no justification' "$here/tests.py" --judge allowed records/good.json <<'END'
 allowed:1: want a regular expression, a tab and a justification
 END
-sed 's/"skip"/"pass"/' good.json >ran.json
+sed 's/"skip"/"pass"/' records/good.json >ran.json
 : >allowed
-expect 0 'judge: it ran elsewhere' "$here/tests.py" --judge allowed good.json ran.json <<'END'
+expect 0 'judge: it ran elsewhere' "$here/tests.py" --judge allowed records/good.json ran.json <<'END'
 0 tests were skipped in every run:
 END
 : >empty.json
