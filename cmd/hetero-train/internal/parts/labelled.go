@@ -277,7 +277,7 @@ func SampleOf(cfg *config.Config) (length int, pairs bool) {
 }
 
 // VocabularyOf opens the WordPiece vocabulary of a trained model: path if it is not empty, otherwise the vocabulary of
-// the data settings. It returns an error if the vocabulary is not that of the training, as far as trained describes it.
+// the data settings. It returns an error if trained describes another vocabulary.
 func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.WordPiece, error) {
 	key, cased := "--vocab", trained.Tokenizer == "wordpiece-cased"
 	if path == "" {

@@ -72,6 +72,9 @@ func TestEachModelHasTheOptimizerOfItsPeer(t *testing.T) {
 			t.Errorf("%s with %s: %v", c.model, c.flag, err)
 			continue
 		}
+		if cfg.Train.ClipNorm != 0 {
+			t.Errorf("%s with %s: clips the gradient, which the peer does not", c.model, c.flag)
+		}
 		if got := updateText(&cfg.Optimizer); got != c.text {
 			t.Errorf("%s with %s: got %q, want %q", c.model, c.flag, got, c.text)
 		}
