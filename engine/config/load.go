@@ -45,7 +45,7 @@ func ParseSet(text string) (Override, error) {
 // settings. Load returns an [*Error] for invalid settings, and another error for an unreadable file.
 func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
 	if file == "" {
-		return Parse("", nil, catalog, overrides...)
+		return parse("", nil, false, catalog, overrides)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -56,13 +56,18 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return Parse(file, text, catalog, overrides...)
+	return parse(file, text, false, catalog, overrides)
 }
 
-// Parse is [Load] for the text of a file. Error messages use name as the name of the file.
+// Parse is [Load] for settings that the program stored, such as those of a checkpoint. Error messages use name as the name
+// of the file. Parse accepts all paths and addresses in text, because earlier versions stored some that Load refuses.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
+	return parse(name, text, true, catalog, overrides)
+}
+
+func parse(name string, text []byte, stored bool, catalog Catalog, overrides []Override) (*Config, error) {
 	l := loader{
-		file: name, catalog: catalog, config: new(Config),
+		file: name, stored: stored, catalog: catalog, config: new(Config),
 		keys: make(map[string]Key), tableLine: make(map[string]int),
 		origins: make(map[string]origin), bad: make(map[string]bool), last: make(map[string]*Superseded),
 	}
@@ -120,6 +125,7 @@ func (p origin) typed() bool { return p.position > 0 }
 // loader converts entries and overrides to a Config, and collects the faults.
 type loader struct {
 	file      string
+	stored    bool // the program wrote the file
 	catalog   Catalog
 	config    *Config
 	chosen    map[string]string // configured names of the model, data set and policy, by key; a name may be unknown
@@ -207,6 +213,9 @@ func (l *loader) entry(e entry) {
 		return // for an unknown table, each of its keys is reported
 	}
 	key, known := l.keys[e.key()]
+	if l.stored {
+		key.place = nil
+	}
 	switch {
 	case known && len(e.path) == 2:
 		l.assign(at, e.key(), key, e.value)
