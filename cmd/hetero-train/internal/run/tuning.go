@@ -94,10 +94,14 @@ func (t *tuner) recall(ctx context.Context) error {
 		cache := tuningCache()
 		if cache != nil {
 			choice, known, err := cache.Load(t.key)
+			if err == nil && known && !slices.Contains(t.possible(), choice.MicroBatches) {
+				err = fmt.Errorf("got %d micro-batches, want one of %v", choice.MicroBatches, t.possible())
+			}
 			if err != nil {
 				t.log.Warn("the cached sizes of micro-batches and buckets cannot be used; the run times them again", "error", err)
+			} else {
+				found.Known, found.Choice = known, choice
 			}
-			found.Known, found.Choice = known, choice
 		}
 		state, err := experiment.Peek(t.tr.RunOptions())
 		if err != nil || !t.micro {
@@ -129,10 +133,20 @@ func (t *tuner) ranks() int {
 	return t.peers.Grads.Size()
 }
 
+// alsoTimed are the tables and keys on which times, memory or possible numbers of micro-batches depend, in addition to those
+// of the step-time curves.
+var alsoTimed = []string{"augment", "device", "ema", "data.group_by_length", "optimizer.momentum", "train.norms_interval", "train.recompute"}
+
 // describe returns all settings on which the times depend, as the key of the cache.
 func (t *tuner) describe() string {
 	c := t.tr.Cfg
 	text := []string{assembly.CurveSetting(c, t.tr.Precision.String()), fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation, t.tr.MemoryBytes()>>30)}
+	for _, s := range c.Settings() {
+		table, _, _ := strings.Cut(s.Key, ".")
+		if slices.Contains(alsoTimed, s.Key) || slices.Contains(alsoTimed, table) {
+			text = append(text, s.Key+"="+s.Value)
+		}
+	}
 	for rank, own := range t.tr.Types {
 		text = append(text, fmt.Sprintf("rank %d: %s %s", rank, own.Device, own.Type))
 	}

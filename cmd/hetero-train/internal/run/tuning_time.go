@@ -98,7 +98,7 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 			continue
 		}
 		took, err := t.step(ctx, n, capBytes)
-		if doesNotFit(err) && len(timed) == 0 {
+		if t.doesNotFit(err) && len(timed) == 0 {
 			full = err
 			t.choice.Micro = append(t.choice.Micro, tuning.Timed{Name: fmt.Sprint(n)})
 			continue
@@ -120,10 +120,13 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	return err
 }
 
-// doesNotFit reports whether a replica was refused because a micro-batch is too large for the memory. In a run of
-// several ranks, each rank gets the same error.
-func doesNotFit(err error) bool {
-	return errors.As(err, new(*train.MemoryError)) || errors.Is(err, device.ErrOutOfMemory) || errors.Is(err, balancer.ErrInfeasible)
+// doesNotFit reports whether a micro-batch is too large for the memory. Ranks must agree on that. They do so about shares
+// that exceed the limits of the ranks (divide), and not about an allocation that fails on one rank.
+func (t *tuner) doesNotFit(err error) bool {
+	if t.peers != nil {
+		return errors.Is(err, balancer.ErrInfeasible)
+	}
+	return errors.As(err, new(*train.MemoryError)) || errors.Is(err, device.ErrOutOfMemory)
 }
 
 // step trains a replica with n micro-batches and buckets of capBytes for some steps. It returns the time of the fastest
@@ -135,18 +138,13 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	if err != nil {
 		return nil, err
 	}
-	o.Norms = false
 	reads := t.tr.Loading
 	reads.Accumulation = n
 	if t.peers != nil {
 		peers := *t.peers
-		peers.CapBytes, peers.MemoryBytes, peers.Shares = capBytes, t.tr.MemoryBytes(), nil
-		if len(c.Balance.FixedShares) > 0 {
-			if peers.Shares, err = parts.Divide(c, t.ranks()); err != nil {
-				return nil, err
-			}
-		} else {
-			peers.Divide = t.equal
+		peers.CapBytes, peers.MemoryBytes, peers.Shares, peers.Divide = capBytes, t.tr.MemoryBytes(), nil, t.divide
+		if peers.MaxShare, err = t.mostSamples(); err != nil {
+			return nil, err
 		}
 		o.Peers = &peers
 	}
@@ -171,11 +169,35 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	return t.timeSteps(ctx, replica, loader)
 }
 
-// equal returns equal shares within the limits of the ranks. The shares of the run are not known yet.
-func (t *tuner) equal(limits []int) ([]int, error) {
-	b := parts.BatchOf(t.tr.Cfg)
-	b.Limits = limits
-	return b.Divide(slices.Repeat([]float64{1}, len(limits)))
+// divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not known
+// yet. limits are the largest shares that fit in the memories of the ranks.
+func (t *tuner) divide(limits []int) ([]int, error) {
+	if len(t.tr.Cfg.Balance.FixedShares) == 0 {
+		b := parts.BatchOf(t.tr.Cfg)
+		b.Limits = limits
+		return b.Divide(slices.Repeat([]float64{1}, len(limits)))
+	}
+	shares, err := parts.Divide(t.tr.Cfg, len(limits))
+	for rank, n := range shares {
+		if n > limits[rank] {
+			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", balancer.ErrInfeasible, rank, limits[rank], n)
+		}
+	}
+	return shares, err
+}
+
+// mostSamples returns the largest share for which this rank needs memory: its fixed share, in whole groups of batch
+// normalization. 0 means any share.
+func (t *tuner) mostSamples() (int, error) {
+	if len(t.tr.Cfg.Balance.FixedShares) == 0 {
+		return 0, nil
+	}
+	shares, err := parts.Divide(t.tr.Cfg, t.ranks())
+	if err != nil {
+		return 0, err
+	}
+	unit := max(parts.BatchOf(t.tr.Cfg).Unit, 1)
+	return max((shares[t.peers.Grads.Rank()]+unit-1)/unit, 1) * unit, nil
 }
 
 // timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. Its

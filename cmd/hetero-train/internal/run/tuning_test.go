@@ -1,0 +1,75 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+func tunerOf(c *config.Config, peers *train.Peers) *tuner {
+	rank := compute.NewRank(c, session.Options{})
+	rank.Device = reference.New()
+	return &tuner{tr: &training{Run: assembly.Run{Rank: rank}}, peers: peers, micro: true}
+}
+
+// All ranks must give up a candidate together: they know the limits of all ranks, and nothing about an allocation that
+// fails on one rank.
+func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
+	c := config.Default()
+	c.Data.BatchSize, c.Train.GradAccumulation = 32, 0
+	c.Balance.FixedShares = []int{30, 2}
+	tune := tunerOf(c, &train.Peers{})
+	if got, err := tune.divide([]int{30, 2}); err != nil || !slices.Equal(got, []int{30, 2}) {
+		t.Errorf("shares that fit: got %v, %v", got, err)
+	}
+	_, err := tune.divide([]int{29, 2})
+	if !tune.doesNotFit(fmt.Errorf("replica: %w", err)) || !errors.Is(err, balancer.ErrInfeasible) {
+		t.Errorf("a share that does not fit: got %v, want that all ranks try the next candidate", err)
+	}
+	for _, err := range []error{device.ErrOutOfMemory, &train.MemoryError{Err: device.ErrOutOfMemory}} {
+		if tune.doesNotFit(err) {
+			t.Errorf("%v of one of several ranks ends only this rank's attempt", err)
+		}
+		if !tunerOf(c, nil).doesNotFit(err) {
+			t.Errorf("%v of the only rank ends the run", err)
+		}
+	}
+	c.Balance.FixedShares = nil
+	if got, err := tune.divide([]int{30, 4}); err != nil || !slices.Equal(got, []int{28, 4}) {
+		t.Errorf("without fixed shares: got %v, %v, want equal shares within the limits", got, err)
+	}
+}
+
+// A choice in the cache must not be used by a run with other memory, times or possible numbers.
+func TestTheKeyOfAChoiceHasAllSettingsOfTheTimes(t *testing.T) {
+	keyOf := func(change func(c *config.Config)) string {
+		c := config.Default()
+		change(c)
+		return tunerOf(c, nil).describe()
+	}
+	usual := keyOf(func(*config.Config) {})
+	if same := keyOf(func(c *config.Config) { c.Experiment.Name, c.Optimizer.LR, c.Train.Steps = "other", 1, 7 }); same != usual {
+		t.Errorf("got %q, want %q", same, usual)
+	}
+	for name, change := range map[string]func(c *config.Config){
+		"train.recompute": func(c *config.Config) { c.Train.Recompute = "off" },
+		"augment.mixup":   func(c *config.Config) { c.Augment.Mixup = 0.2 },
+		"ema.decay":       func(c *config.Config) { c.EMA.Decay = 0.9 },
+		"norms":           func(c *config.Config) { c.Train.NormsInterval = 5 },
+		"device.threads":  func(c *config.Config) { c.Device.Threads = 1 },
+	} {
+		if keyOf(change) == usual {
+			t.Errorf("the key does not contain %s", name)
+		}
+	}
+}
