@@ -21,7 +21,7 @@ const (
 )
 
 // Compare returns a *DifferenceError on all ranks if the lists of units, or the contents of the compared units, differ. It
-// returns the number of units whose content was compared.
+// returns the number of units whose content at least two ranks have read.
 func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 	if t.Alone() {
 		return 0, nil
@@ -38,10 +38,7 @@ func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 	if unit >= 0 {
 		return 0, t.part(ctx, t.differ(rank, 0, "name, label or size"), unit)
 	}
-	if err := t.compareContents(ctx); err != nil {
-		return 0, err
-	}
-	return t.passed, nil
+	return t.compareContents(ctx)
 }
 
 // fan is the number of parts into which a search divides the units. With 1,024, a search in 10^9 units needs three
@@ -113,8 +110,9 @@ func (t *Team) gather(ctx context.Context, name string, sums []uint64, want int)
 	return all, nil
 }
 
-// compareContents compares the content of the first units of the walk.
-func (t *Team) compareContents(ctx context.Context) error {
+// compareContents compares the content of the first units of the walk. It returns the number of units that at least two
+// ranks have read.
+func (t *Team) compareContents(ctx context.Context) (compared int, err error) {
 	var sums []uint64
 	var failed error
 	if t.reads() {
@@ -122,7 +120,7 @@ func (t *Team) compareContents(ctx context.Context) error {
 	}
 	all, err := t.gather(ctx, "data: contents", sums, -1) // also after a failure, because the other ranks wait
 	if failed != nil || err != nil {
-		return cmp.Or(failed, err)
+		return 0, cmp.Or(failed, err)
 	}
 	ranks := t.readers()
 	n := len(all[0])
@@ -131,43 +129,38 @@ func (t *Team) compareContents(ctx context.Context) error {
 	}
 	w := newWalk(t.Content.Len(), t.Seed)
 	var found *DifferenceError
-	least, differing := t.Content.Len(), 0
-	t.known = make([]uint64, n)
+	least, compared, differing := t.Content.Len(), 0, 0
+	t.known, t.by = make([]uint64, n), make([]uint16, n)
 	for k := range n {
-		unit, odd := w.at(k), -1
+		unit, odd, read := w.at(k), -1, 0
 		for _, rank := range ranks {
-			switch sum := all[rank][k]; {
-			case sum == 0: // this rank cannot read the unit; training reports the reason
-			case t.known[k] == 0:
-				t.known[k] = sum
-			case t.known[k] != sum && odd < 0:
+			sum := all[rank][k]
+			if sum == 0 {
+				continue // this rank cannot read the unit; training reports the reason
+			}
+			if read++; read == 1 {
+				t.known[k], t.by[k] = sum, uint16(rank)
+			} else if t.known[k] != sum && odd < 0 {
 				odd = rank
 			}
+		}
+		if read > 1 {
+			compared++
 		}
 		if odd < 0 {
 			continue
 		}
 		if differing++; unit < least {
 			least = unit
-			found = t.differ(odd, t.firstWith(all, ranks, k), "content")
+			found = t.differ(odd, int(t.by[k]), "content")
 		}
 	}
 	if found != nil {
-		found.Differing, found.Compared = differing, n
-		return t.part(ctx, found, least)
+		found.Differing, found.Compared = differing, compared
+		return 0, t.part(ctx, found, least)
 	}
 	t.passed = n
-	return nil
-}
-
-// firstWith returns the first rank that has read the unit at position k.
-func (t *Team) firstWith(all [][]uint64, ranks []int, k int) int {
-	for _, rank := range ranks {
-		if all[rank][k] != 0 {
-			return rank
-		}
-	}
-	return 0
+	return compared, nil
 }
 
 // sums returns the hashes of the first units of the walk. The hash of a unit that cannot be read is 0.

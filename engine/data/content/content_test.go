@@ -230,6 +230,21 @@ func TestAnUnreadableUnitIsNotADifference(t *testing.T) {
 	if err := together(t, contents, nil, start); err != nil {
 		t.Error(err)
 	}
+	for gone, want := range map[int]int{1: 10, 2: 9} { // machines that cannot read unit 4
+		contents[1].texts[4] = map[bool]string{true: "gone", false: contents[2].texts[4]}[gone == 2]
+		if err := together(t, contents, nil, func(team *Team) error {
+			if got, err := team.Compare(context.Background()); got != want || err != nil {
+				t.Errorf("%d machines cannot read a unit: got %d compared units, %v, want %d", gone, got, err, want)
+			}
+			if l := team.Ledger(); l.by[4] != uint16(gone) {
+				t.Errorf("unit 4 was read by rank %d, want %d", l.by[4], gone)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	contents[1].texts[4] = contents[2].texts[4]
 	contents[2].texts[4] = "other"
 	check(t, together(t, contents, nil, start), `rank 2 (node2, "/data2") and rank 1`, `"unit 4"`)
 }

@@ -42,7 +42,7 @@ func (t *Team) Ledger() *Ledger {
 	l := &Ledger{t: t, known: make([]uint64, n), by: make([]uint16, n)}
 	w := newWalk(n, t.Seed)
 	for k, sum := range t.known {
-		l.known[w.at(k)] = sum
+		l.known[w.at(k)], l.by[w.at(k)] = sum, t.by[k]
 	}
 	return l
 }

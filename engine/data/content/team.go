@@ -28,9 +28,10 @@ type Options struct {
 type Team struct {
 	Options
 	members []member
-	first   []int // for each rank, the first rank with the same Place
-	known   []uint64
-	passed  int // number of units, in the order of the walk, whose content has been compared
+	first   []int    // for each rank, the first rank with the same Place
+	known   []uint64 // hashes that Compare has exchanged, in the order of the walk; 0: no rank could read the unit
+	by      []uint16 // for each of them, the first rank that read the unit
+	passed  int      // number of units, in the order of the walk, that Compare has visited
 }
 
 // member describes a rank to the other ranks.
