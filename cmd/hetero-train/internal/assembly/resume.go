@@ -144,8 +144,8 @@ func (r *Run) totalOf(state checkpoint.State) string {
 	return before[totalKey]
 }
 
-// checkData compares the classes of the data, and discards earlier evaluations if the run resumes with other data, because results on different data are not
-// comparable. The caller has already checked that the data may change.
+// checkData compares the classes of the data. It discards earlier evaluations if the run resumes with other data, because
+// results on different data are not comparable. The caller has already checked that the data may change.
 func (r *Run) checkData(path string, state *checkpoint.State, changed bool) error {
 	before, known, err := parts.TrainedOn(path, state)
 	if err != nil {

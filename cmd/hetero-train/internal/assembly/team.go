@@ -51,10 +51,14 @@ func (r *Run) facts() []rendezvous.Fact {
 	}...)
 }
 
-// fingerprint returns a digest of text data of other modules that provide no content to compare; otherwise "".
+// fingerprint returns the digest of a data set of another module that provides no names of samples, or no content, to
+// compare; otherwise "".
 func (r *Run) fingerprint() string {
-	if t := r.Data.Tokens; t != nil && r.Data.Content == nil {
+	switch t := r.Data.Tokens; {
+	case t != nil && r.Data.Content == nil:
 		return t.Identity
+	case t == nil && !r.Data.NamesSamples():
+		return r.Data.Fingerprint
 	}
 	return ""
 }

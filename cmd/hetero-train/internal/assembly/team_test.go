@@ -7,6 +7,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 )
 
 // TestRanksMayServeAndReportDifferently: only one rank has the dashboard, the metrics of all ranks, or a tracking server.
@@ -29,5 +30,17 @@ func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	}
 	if compared < 50 {
 		t.Errorf("ranks compare only %d settings", compared)
+	}
+}
+
+// A data set of another module may know neither names nor stored bytes of its samples; ranks then compare its own digest.
+func TestRanksCompareTheDigestOfADataSetWithoutNames(t *testing.T) {
+	r := &Run{Data: &parts.Opened{Splits: data.Splits{Fingerprint: "digest"}}}
+	if got := r.fingerprint(); got != "digest" {
+		t.Errorf("without names: got %q, want the digest of the data set", got)
+	}
+	r.Data.Tokens = &parts.TokenSplits{Identity: "tokens"}
+	if got := r.fingerprint(); got != "tokens" {
+		t.Errorf("text without content: got %q, want its identity", got)
 	}
 }

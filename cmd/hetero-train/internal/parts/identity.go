@@ -50,6 +50,12 @@ func (o *Opened) Identity(ctx context.Context) (string, error) {
 	return identity, nil
 }
 
+// NamesSamples reports whether the comparison of Content covers the names of the samples.
+func (o *Opened) NamesSamples() bool {
+	_, named := o.stored.Train.(data.Described)
+	return named
+}
+
 // identify returns a digest of the class names, of the labels of all samples, and of the content of up to
 // identitySamples evenly spaced samples.
 func identify(ctx context.Context, s data.Splits) (string, error) {
