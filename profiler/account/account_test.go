@@ -143,6 +143,14 @@ func TestTheSumAsText(t *testing.T) {
 	if got := a.String(); got != "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise" {
 		t.Errorf("got %q", got)
 	}
+	a.Granularity = 0.001
+	if got := a.Text(1); got != "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise (mostly of rank 1) + 1.0 granularity" {
+		t.Errorf("got %q", got)
+	}
+	a.Noise = 0.0009
+	if got := a.Text(1); got != "100.0 ms = 90.0 useful + 8.0 communication + 0.9 noise + 1.0 granularity" {
+		t.Errorf("got %q", got)
+	}
 	for _, p := range a.Parts() {
 		if p.Name == "" || p.Kind == "" || strings.HasSuffix(p.Kind, ".") {
 			t.Errorf("got the part %+v", p)

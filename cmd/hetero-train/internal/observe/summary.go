@@ -158,7 +158,7 @@ func SummaryRows(s *analysis.Summary) []Row {
 		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		Row{"parts of a step", partsOf(s.StepParts)})
 	if s.Bottleneck != nil {
-		rows = append(rows, Row{"time of a step", s.Bottleneck.Account}, Row{"bottleneck", s.Bottleneck.Verdict})
+		rows = append(rows, Row{"time of a step", fmt.Sprintf("%s (without the first %d steps)", s.Bottleneck.Account, runtime.WarmUpSteps)}, Row{"bottleneck", s.Bottleneck.Verdict})
 	}
 	if s.Ranks > 1 {
 		rows = append(rows, Row{"communication", communication(s)})

@@ -226,10 +226,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
 	}
 	if d.Lost.Step > 0 {
-		fmt.Fprintf(&text, " | a step: %s", d.Lost.String())
-		if d.Noisy >= 0 && d.Lost.Noise >= 0.01*d.Lost.Step {
-			fmt.Fprintf(&text, " (mostly of rank %d)", d.Noisy)
-		}
+		fmt.Fprintf(&text, " | a step: %s", d.Lost.Text(d.Noisy))
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -205,10 +205,11 @@ func titleOf(v runs.View) string {
 		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 	}
 	if a := accountOf(d); a.Step > 0 {
-		text += " | a step: " + a.String()
-		if d.Noisy != nil && a.Noise >= 0.01*a.Step {
-			text += fmt.Sprintf(" (mostly of rank %d)", *d.Noisy)
+		noisy := -1
+		if d.Noisy != nil {
+			noisy = *d.Noisy
 		}
+		text += " | a step: " + a.Text(noisy)
 	}
 	return text
 }
