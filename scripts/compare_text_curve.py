@@ -163,7 +163,7 @@ def main():
         model.save_pretrained(folder / "weights")
         settings = {"data.path": folder / "shards", "model.init_from": folder / "weights", "experiment.output_dir": folder,
                     "experiment.seed": SEED, "device.kind": args.device, "train.precision": "f32", "schedule.name": "constant",
-                    "schedule.warmup_epochs": 0.0, "data.batch_size": BATCH, "data.sequence_length": LENGTH}
+                    "schedule.warmup_steps": 0, "schedule.warmup_epochs": 0.0, "data.batch_size": BATCH, "data.sequence_length": LENGTH}
 
         def train(name, steps):
             changed = {"experiment.name": name, "train.steps": steps}
