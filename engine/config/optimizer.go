@@ -58,7 +58,7 @@ func (s *Schedule) Keys() []Key {
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").SilentAtEnd("the learning rate never stays at optimizer.lr").
 			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. Step 1 is part of it. 0: `warmup_epochs` gives the length."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").SilentAtEnd("the learning rate never stays at optimizer.lr").AtMost(1e6).
-			Doc("Epochs of the warm-up; fractions are allowed. It is an error to set `warmup_steps` too. 0: no warm-up."),
+			Doc("Epochs of the warm-up; fractions are allowed. It is an error to set `warmup_steps` too. 0: `warmup_steps` gives the length; if both are 0, there is no warm-up."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").SilentAtEnd("the learning rate is never reduced").AtLeast(1).Only(Is("schedule.name", "step")).
 			Doc("Epochs between two reductions of the learning rate."),
 		Ints(&s.Milestones, "milestones").Unit("epochs").SilentAtEnd("the learning rate is not reduced at the later milestones").AtLeast(1).Only(Is("schedule.name", "multistep")).
