@@ -58,39 +58,15 @@ const rootExample = `  hetero-train -c configs/resnet50.toml                    
 
 func newRoot(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
-		Use:           cmp.Or(a.Env.Name, programName),
-		Short:         "Train deep-learning models on unequal devices",
-		Long:          rootLong,
-		Example:       rootExample,
-		Version:       version.Text(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cli.NoArguments,
-		// Runs before every command, after the checks of flags and arguments.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if a.File == "" && cmd.Flags().Changed("config") {
-				return exit.Usagef("-c: got an empty name, want a file")
-			}
-			if _, err := logs.ParseLevel(a.LogLevel); err != nil {
-				return err
-			}
-			if a.LogFormat != logs.FormatText && a.LogFormat != logs.FormatJSON {
-				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
-			}
-			if why := cli.Unconfigured(cmd); why != "" {
-				if err := a.RefuseConfig(cmd, why); err != nil {
-					return err
-				}
-			}
-			if err := cli.CheckPaths(cmd); err != nil {
-				return err
-			}
-			a.Started = true
-			for _, w := range a.Env.UnknownVariables() {
-				a.WarnOf(w)
-			}
-			return nil
-		},
+		Use:               cmp.Or(a.Env.Name, programName),
+		Short:             "Train deep-learning models on unequal devices",
+		Long:              rootLong,
+		Example:           rootExample,
+		Version:           version.Text(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cli.NoArguments,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return prepare(a, cmd) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.File == "" && len(a.Overrides) == 0 && len(a.Allow) == 0 {
 				return cmd.Help()
@@ -120,6 +96,32 @@ func newRoot(a *cli.App) *cobra.Command {
 	addExamples(root)
 	rename(root, root.Name())
 	return root
+}
+
+// prepare runs before every command, after the checks of flags and arguments. It checks the global flags.
+func prepare(a *cli.App, cmd *cobra.Command) error {
+	if a.File == "" && cmd.Flags().Changed("config") {
+		return exit.Usagef("-c: got an empty name, want a file")
+	}
+	if _, err := logs.ParseLevel(a.LogLevel); err != nil {
+		return err
+	}
+	if a.LogFormat != logs.FormatText && a.LogFormat != logs.FormatJSON {
+		return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
+	}
+	if why := cli.Unconfigured(cmd); why != "" {
+		if err := a.RefuseConfig(cmd, why); err != nil {
+			return err
+		}
+	}
+	if err := cli.CheckPaths(cmd); err != nil {
+		return err
+	}
+	a.Started = true
+	for _, w := range a.Env.UnknownVariables() {
+		a.WarnOf(w)
+	}
+	return nil
 }
 
 // families returns the commands below the root. To add a command, add a package and a line here.

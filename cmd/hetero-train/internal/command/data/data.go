@@ -88,6 +88,16 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 	return set, cfg, err
 }
 
+// loadText reads the configuration of a command about texts at path. Without a file, the configuration has the given model.
+func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
+	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path}, {Origin: "PATH", Key: "data.dataset", Value: dataset}}
+	if a.File == "" {
+		own = append(own, config.Override{Origin: "PATH", Key: "model.name", Value: model})
+	}
+	a.Overrides = append(own, a.Overrides...)
+	return a.Load()
+}
+
 // guessDataset returns the type of the data set at path: shards or class folders. Shards are several archives, or one
 // archive with members that have the same base name as a label. It does not report an unreadable path, because opening
 // the path does.

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
@@ -57,14 +57,35 @@ func namesLabelled(a *cli.App, args []string) bool {
 	return slices.Contains(tokens.LabelledEnds, filepath.Ext(args[0]))
 }
 
+// counter counts the tokens of texts.
+type counter struct {
+	words        *tokenizer.WordPiece // nil: texts have no tokens
+	encoder      tokenizer.Encoder
+	buffer       []int32
+	all, unknown int // tokens of all texts, and those that are [UNK]
+}
+
+// count returns the number of tokens of a text.
+func (c *counter) count(text []byte) int {
+	if c.words == nil {
+		return 0
+	}
+	if c.encoder == nil {
+		c.encoder = c.words.NewEncoder()
+	}
+	c.buffer = c.encoder.Append(c.buffer[:0], text)
+	c.all += len(c.buffer)
+	for _, token := range c.buffer {
+		if token == c.words.Specials.Unknown {
+			c.unknown++
+		}
+	}
+	return len(c.buffer)
+}
+
 // readLabelled reads all lines of a file of labelled texts. keys of the configuration name the columns.
 func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFile, err error) {
-	var own []config.Override
-	for _, s := range [][2]string{{"data.path", path}, {"data.dataset", parts.LabelledText}, {"model.name", "bert_base"}} {
-		own = append(own, config.Override{Origin: "PATH", Key: s[0], Value: s[1]})
-	}
-	a.Overrides = append(own, a.Overrides...)
-	cfg, err := a.Load()
+	cfg, err := loadText(a, path, parts.LabelledText, "bert_base")
 	if err != nil {
 		return out, err
 	}
@@ -84,21 +105,7 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 	}
 	out = LabelledFile{Dataset: parts.LabelledText, File: path, ByClass: map[string]int{}}
 	var characters, lengths []int
-	encoded, unknown := 0, 0
-	count := func([]byte) int { return 0 }
-	if o.Tokenizer != nil {
-		encoder, buffer := o.Tokenizer.NewEncoder(), []int32(nil)
-		count = func(text []byte) int {
-			buffer = encoder.Append(buffer[:0], text)
-			encoded += len(buffer)
-			for _, token := range buffer {
-				if token == o.Tokenizer.Specials.Unknown {
-					unknown++
-				}
-			}
-			return len(buffer)
-		}
-	}
+	c := counter{words: o.Tokenizer}
 	specials := 2
 	if o.Second != "" {
 		specials = 3
@@ -113,7 +120,7 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 		out.Samples++
 		out.ByClass[l.Label]++
 		characters = append(characters, utf8.RuneCount(l.Text)+utf8.RuneCount(l.Second))
-		lengths = append(lengths, count(l.Text)+count(l.Second)+specials)
+		lengths = append(lengths, c.count(l.Text)+c.count(l.Second)+specials)
 		return nil
 	})
 	if err != nil {
@@ -129,7 +136,7 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 				long++
 			}
 		}
-		fraction := float64(unknown) / float64(max(encoded, 1))
+		fraction := float64(c.unknown) / float64(max(c.all, 1))
 		out.Tokens, out.Length, out.Truncated, out.Unknown = &spread, o.Length, &long, &fraction
 	}
 	return out, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -53,12 +52,7 @@ func isTokens(path string) bool {
 
 // tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a header.
 func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
-	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path}, {Origin: "PATH", Key: "data.dataset", Value: "text"}}
-	if a.File == "" { // any model of text; a file has its own
-		own = append(own, config.Override{Origin: "PATH", Key: "model.name", Value: "gpt2"})
-	}
-	a.Overrides = append(own, a.Overrides...)
-	cfg, err := a.Load()
+	cfg, err := loadText(a, path, "text", "gpt2")
 	if err != nil {
 		return err
 	}
