@@ -17,7 +17,7 @@ const repository = "../../.."
 func TestHeadlinesAreNotStale(t *testing.T) {
 	needGit(t)
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
-		needtest.Missing(t, "git", "the checkout has no history, so rows cannot be compared with their commits")
+		t.Skip("the checkout has no history, so rows cannot be compared with their commits")
 	}
 	out, err := exec.CommandContext(t.Context(), filepath.Join(repository, "scripts/headlines.sh"), "--check").CombinedOutput()
 	if err != nil {
