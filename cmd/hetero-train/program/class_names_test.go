@@ -94,8 +94,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	if err := os.WriteFile(names, []byte("green\nred\nblue\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := accuracy(t, imported, some, "--class-names", names); got > 0.1 {
-		t.Errorf("with other names of the classes: accuracy %v, want at most 0.1", got)
+	if got, messages := accuracy(t, imported, some, "--class-names", names); got > 0.1 || !strings.Contains(messages, "replaces the names") {
+		t.Errorf("with other names of the classes: accuracy %v, want at most 0.1 and a message:\n%s", got, messages)
 	}
 
 	// A run starts from a classifier whose classes have another order. The names of the file's classes are exchanged

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -88,8 +89,8 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// Described returns what is known about the training of the weights in file: from the checkpoint that contains the file,
-// otherwise from the folder of transformers, and the names of the classes from the metadata of the file.
+// Described returns what is known about the training of the weights in file. The checkpoint or the folder of transformers
+// that contains the file has priority over the metadata of the file, because users edit config.json and vocab.txt.
 func Described(file *checkpoint.File) (t Trained, err error) {
 	folder := filepath.Dir(file.Path())
 	if state, peeked := checkpoint.PeekState(folder); peeked == nil {
@@ -97,12 +98,10 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 	} else {
 		t, err = besideWeights(file.Path())
 	}
-	if names := weights.ClassesOf(file); names != nil {
-		t.Classes = names
+	if !weights.Named(t.Classes) {
+		t.Classes = weights.ClassesOf(file)
 	}
-	if words := file.Metadata()[wordsKey]; words != "" {
-		t.Words = words
-	}
+	t.Words = cmp.Or(t.Words, file.Metadata()[wordsKey])
 	return t, err
 }
 

@@ -95,6 +95,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
 		}
+		delete(metadata, weights.ClassesKey) // config.json has the names
 		settings, err := transformersSettings(cfg, c.Model, trained.Classes)
 		if err != nil {
 			return err

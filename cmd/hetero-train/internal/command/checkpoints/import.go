@@ -291,7 +291,7 @@ func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Conf
 		return about, err
 	}
 	about.Words = known.Words
-	if bert, ok := settings.(*weights.BERTSettings); ok {
+	if bert, ok := settings.(*weights.BERTSettings); ok && weights.Named(bert.Classes()) {
 		known.Classes = bert.Classes()
 	}
 	if fresh, _ := fit.Replaced(); len(fresh) == 0 && len(known.Classes) <= cfg.Model.NumClasses && weights.Named(known.Classes) {

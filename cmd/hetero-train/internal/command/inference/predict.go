@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
@@ -226,6 +227,9 @@ func (m *savedModel) nameClasses(file string) error {
 	}
 	if len(names) != m.classes {
 		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
+	}
+	if weights.Named(m.trained.Classes) && !slices.Equal(names, m.trained.Classes) {
+		m.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model", weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
 	}
 	m.trained.Classes = names
 	return nil
