@@ -76,7 +76,7 @@ func measuredBlind(gpus map[string]balancer.Curve, seed uint64, noise float64) s
 // worst run of this network has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
-	seeds := 40
+	seeds := 20 // 400 runs in all
 	if *full {
 		seeds = 400
 	}
