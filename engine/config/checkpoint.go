@@ -27,7 +27,7 @@ func (p *Profile) Keys() []Key {
 		String(&p.GPUProfiles, "gpu_profiles", "").Path().
 			Doc("A `gpu_profiles.json` file that `hetero-train profile` wrote. Balancing starts with its scores, or, with `balance.policy = \"hybrid\"`, with its step times of this model. Empty: see `at_start`."),
 		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").OverriddenBy("profile.gpu_profiles").
-			Doc("Source of the compute scores for several ranks without `gpu_profiles`. `auto`: the scores in the user's cache folder. If there are none, the ranks measure after rank discovery, for at most about 2 s. `measure`: always a measurement. `off`: no scores. Rank 0 decides for all ranks."),
+			Doc("Source of the compute scores without `gpu_profiles`. `auto`: the scores in the user's cache folder. If there are none, the ranks measure at the start, for at most about 2 s. A run of one rank only writes its score to `configs/gpu_profiles.json`. `measure`: always a measurement. `off`: no scores. Rank 0 decides for all ranks."),
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
@@ -16,7 +15,6 @@ import (
 // ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	if r.Opts.Assignment.WorldSize <= 1 {
-		r.Opts.LogOf(logs.ComponentBalancer).Debug("the compute score is not measured, because a run with one rank does not need it")
 		return nil
 	}
 	if err := r.Meet(ctx, r.facts()); err != nil {
