@@ -27,6 +27,40 @@ func (tr *training) connect(ctx context.Context) error {
 		}
 		return tr.tune(ctx)
 	}
+	if err := tr.openPeers(ctx); err != nil {
+		return err
+	}
+	if err := tr.tune(ctx); err != nil {
+		return err
+	}
+	var err error
+	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
+		return err
+	}
+	tr.scores = tr.balancing
+	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks with unequal shares may need unequal parts of a machine's memory
+		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
+			return err
+		}
+		if t.Leads() {
+			tr.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
+		}
+	} else {
+		t.Peers.Divide, t.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
+	}
+	if lost := t.Group.Err(); lost != nil {
+		return lost
+	}
+	watched, stop := context.WithCancel(ctx)
+	tr.Later(func() error { stop(); return nil })
+	go t.Watch(watched, max(session.Seconds(min(tr.Cfg.Parallel.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.Opts.LogOf(logs.ComponentCluster))
+	tr.sayTogether()
+	return nil
+}
+
+// openPeers opens the communicators of several ranks.
+func (tr *training) openPeers(ctx context.Context) error {
+	t := tr.Team
 	whole, cancel := context.WithTimeout(ctx, session.Seconds(tr.Cfg.Parallel.RendezvousTimeoutSeconds))
 	defer cancel()
 	whole, broken := context.WithCancelCause(whole)
@@ -56,30 +90,6 @@ func (tr *training) connect(ctx context.Context) error {
 		t.Peers.Wire = tensor.BF16
 	}
 	t.Running.Store(t.Peers)
-	if err := tr.tune(ctx); err != nil {
-		return err
-	}
-	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
-		return err
-	}
-	tr.scores = tr.balancing
-	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks with unequal shares may need unequal parts of a machine's memory
-		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
-			return err
-		}
-		if t.Leads() {
-			tr.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
-		}
-	} else {
-		t.Peers.Divide, t.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
-	}
-	if lost := t.Group.Err(); lost != nil {
-		return lost
-	}
-	watched, stop := context.WithCancel(ctx)
-	tr.Later(func() error { stop(); return nil })
-	go t.Watch(watched, max(session.Seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.Opts.LogOf(logs.ComponentCluster))
-	tr.sayTogether()
 	return nil
 }
 

@@ -142,9 +142,12 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	reads.Accumulation = n
 	if t.peers != nil {
 		peers := *t.peers
-		peers.CapBytes, peers.MemoryBytes, peers.Shares, peers.Divide = capBytes, t.tr.MemoryBytes(), nil, t.divide
+		peers.CapBytes, peers.Shares, peers.Divide = capBytes, nil, t.divide
 		if peers.MaxShare, err = t.mostSamples(); err != nil {
 			return nil, err
+		}
+		if peers.MaxShare == 0 { // as in the run, a rank with a fixed share may use more than its part of the machine's memory
+			peers.MemoryBytes = t.tr.MemoryBytes()
 		}
 		o.Peers = &peers
 	}
