@@ -125,15 +125,28 @@ func (r *balanceReport) show(d *balancer.Decision) {
 	r.console.Say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
 }
 
-func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+// decisionLine returns the line of a decision without its ranks.
+func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
-	line := DecisionLine{Step: step, Policy: r.balancing.cfg.Balance.Policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
+	part := func(v float64) experiment.Number {
+		if d.Lost.Step == 0 { // no step of the window was measured
+			v = math.NaN()
+		}
+		return n(v)
+	}
+	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
 		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
-		Unknown: d.Unknown, Useful: n(d.Lost.Useful), Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
+		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: lostLine{part(d.Lost.Imbalance), part(d.Lost.Communication), part(d.Lost.Data), part(d.Lost.Noise), part(d.Lost.Granularity)}}
 	if d.Noisy >= 0 {
 		noisy := d.Noisy // d is valid only until the next decision
 		line.Noisy = &noisy
 	}
+	return line
+}
+
+func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+	n := func(v float64) experiment.Number { return experiment.Number(v) }
+	line := decisionLine(step, r.balancing.cfg.Balance.Policy, d)
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
 		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
