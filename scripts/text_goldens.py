@@ -55,7 +55,7 @@ CASES = {
     "bert-tiny-pairs": {**BERT, **TINY, "target": "pairs", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-classifier": {**BERT, **TINY, "target": "classes", "classes": 3, "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 2, 3]},
     # The published sizes, with short sequences.
-    "gpt2-124m": {**GPT2, "seed": 5, "spread": 0.02, "steps": 1, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12, "layers": 12,
+    "gpt2-124m": {**GPT2, "seed": 5, "spread": 0.02, "steps": 20, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12, "layers": 12,
                   "vocabulary": 50257, "positions": 1024, "length": 65, "rows": [0, 64, 129]},
     "bert-base": {**BERT, "target": "masked", "seed": 5, "spread": 0.02, "steps": 20, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12,
                   "layers": 12, "vocabulary": 30522, "positions": 512, "length": 65, "rows": [0, 64, 65]},

@@ -2,7 +2,7 @@
 # Measures two effects on the speed of several ranks: micro-batches and bucket sizes chosen by the program, and the update
 # of all parameters in one pass.
 #
-#   make && sudo scripts/tuning_effects.sh --rate 1gbit
+#   make && sudo scripts/tuning_effects.sh
 #
 # Part 1: two ranks with a network link each train GPT-2 blocks in interleaved rounds, with fixed numbers of micro-batches
 # and bucket sizes, and with train.grad_accumulation = 0 and parallel.bucket_cap_mb = 0.
@@ -19,12 +19,12 @@ set -euo pipefail
 usage() {
 	cat <<-'TEXT'
 		usage: scripts/tuning_effects.sh [options]
-		  --rate RATE          of each rank's link, in the form of tc      (1gbit)
+		  --rate RATE          of each rank's link, in the form of tc      (200mbit)
 		  --cpu QUOTA          CPUs of each rank                           (0.9)
 		  --width N            channels of the model                       (256)
-		  --layers N           layers of the model                         (12)
+		  --layers N           layers of the model                         (6)
 		  --batch-size SAMPLES global                                      (16)
-		  --steps N            of each run; the first three do not count   (12)
+		  --steps N            of each run; the first three do not count   (8)
 		  --rounds N           every variant runs once in each round       (3)
 		  --skip-update        leave part 2 out
 		  --binary PATH                                                    (./hetero-train)
@@ -37,7 +37,7 @@ fail() { # exit code, message
 }
 
 cd "$(dirname "$0")/.."
-rate=1gbit cpu=0.9 width=256 layers=12 batch=16 steps=12 rounds=3 update=yes binary=./hetero-train
+rate=200mbit cpu=0.9 width=256 layers=6 batch=16 steps=8 rounds=3 update=yes binary=./hetero-train
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;

@@ -8,9 +8,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
-// Margin is the fraction by which a candidate must be faster than the first one to be chosen. With a larger value, a gain
-// is lost. With a smaller value, noise chooses between equally fast candidates, and runs are harder to compare.
-const Margin = 0.05
+// Margin is the fraction by which a candidate must be faster than the first one to be chosen, after both were timed
+// several times. With a larger value, a gain is lost. With a smaller value, noise chooses between equally fast
+// candidates, and runs are harder to compare.
+const Margin = 0.02
 
 // MicroBatches returns the possible numbers of micro-batches of an optimizer step, ascending: the divisors of batch that
 // leave at least one sample for each rank. If samples are mixed in pairs, micro-batches are even.
@@ -23,10 +24,10 @@ func MicroBatches(batch, ranks int, pairs bool) (list []int) {
 	return list
 }
 
-// Fastest returns the index of the candidate to use. times[i] contains the seconds of a step with candidate i, by rank;
-// the slowest rank counts. The first candidate is chosen unless another one is faster by Margin.
-func Fastest(times [][]float64) int {
-	best, least := 0, (1-Margin)*slices.Max(times[0])
+// Fastest returns the index of the fastest candidate. times[i] contains the seconds of a step with candidate i, by rank;
+// the slowest rank counts. The first candidate wins unless another one is faster by the fraction margin.
+func Fastest(times [][]float64, margin float64) int {
+	best, least := 0, (1-margin)*slices.Max(times[0])
 	for i, ranks := range times[1:] {
 		if t := slices.Max(ranks); t < least {
 			best, least = i+1, t

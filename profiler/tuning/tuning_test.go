@@ -35,13 +35,13 @@ func TestTheFirstCandidateIsKeptUnlessAnotherIsClearlyFaster(t *testing.T) {
 		want  int
 	}{
 		{[][]float64{{1}}, 0},
-		{[][]float64{{1}, {0.96}}, 0},
-		{[][]float64{{1}, {0.94}}, 1},
+		{[][]float64{{1}, {0.985}}, 0},
+		{[][]float64{{1}, {0.975}}, 1},
 		{[][]float64{{1}, {0.8}, {0.7}, {0.9}}, 2},
 		{[][]float64{{1, 1}, {0.5, 1.2}}, 0}, // the slowest rank counts
 		{[][]float64{{2, 1}, {1.5, 1.5}}, 1},
 	} {
-		if got := tuning.Fastest(c.times); got != c.want {
+		if got := tuning.Fastest(c.times, tuning.Margin); got != c.want {
 			t.Errorf("%v: got %d, want %d", c.times, got, c.want)
 		}
 	}
