@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	run := func(name, says string, set ...string) ended {
 		t.Helper()
 		cmd := p.command(filepath.Join(dir, name), append([]string{"experiment.name=run", "device.kind=cpu", "parallel.ranks=2", "train.precision=f32", "train.steps=6", "train.log_interval=1",
-			"data.batch_size=12", "balance.policy=none", "profile.enabled=true", "profile.at_start=off", "checkpoint.interval_steps=3"}, set...)...)
+			"data.batch_size=12", "balance.policy=none", "profile.enabled=true", "profile.at_start=off", "checkpoint.interval_steps=3", "schedule.name=constant"}, set...)...)
 		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		out := finish(t, cmd, 0)
 		out.check(t, exit.Done, says)
@@ -53,6 +54,15 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	near("chosen", lossesOf(t, filepath.Join(dir, "auto"), 2))
 	run("again", "timed_earlier=", auto...)
 	near("from the cache", lossesOf(t, filepath.Join(dir, "again"), 2))
+	cache = t.TempDir() // the checkpoint alone knows the number
+	chosen := regexp.MustCompile(`train\.grad_accumulation = 0 selects \d+ micro-batch`)
+	resumed := run("auto", "by the run that it resumes", append(auto, "train.steps=8")...)
+	if got, want := chosen.FindString(resumed.stderr), chosen.FindString(first.stderr); got != want || got == "" {
+		t.Errorf("resumed: got %q, want %q", got, want)
+	}
+	if kept, err := filepath.Glob(filepath.Join(cache, "*", "tuning", "*")); err != nil || kept != nil {
+		t.Errorf("the resumed run cached %v, %v, although it timed no number of micro-batches", kept, err)
+	}
 	for _, n := range []string{"2", "3", "6"} { // every number that the program can choose
 		run("fixed"+n, "", "train.grad_accumulation="+n)
 		near(n+" micro-batches", lossesOf(t, filepath.Join(dir, "fixed"+n), 2))

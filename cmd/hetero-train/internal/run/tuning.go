@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -41,32 +42,31 @@ func (tr *training) tune(ctx context.Context) error {
 	}
 	if t.known {
 		t.say("timed_earlier")
-		return t.apply()
+		t.apply()
+		return nil
 	}
+	resumed := t.choice.MicroBatches != 0
 	if err := t.time(ctx); err != nil {
 		return fmt.Errorf("time micro-batches and buckets: %w", err)
 	}
 	t.say("timed")
-	t.keep()
-	return t.apply()
+	if !resumed { // the number of a checkpoint need not be the fastest one here
+		t.keep()
+	}
+	t.apply()
+	return nil
 }
 
 // tuner chooses sizes for a run.
 type tuner struct {
 	tr             *training
-	log            logger
+	log            *slog.Logger
 	peers          *train.Peers // nil in a run of one rank
 	micro, buckets bool         // what the program chooses
 	key            string       // of the cache
 	choice         tuning.Choice
 	gradients      int64 // bytes of all gradients
 	known          bool  // choice comes from a checkpoint or from the cache
-}
-
-// logger is the part of a log that the tuner uses.
-type logger interface {
-	Info(text string, args ...any)
-	Warn(text string, args ...any)
 }
 
 // free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a model
@@ -167,7 +167,7 @@ func tuningCache() *tuning.Cache {
 }
 
 // apply makes the run use the choice.
-func (t *tuner) apply() error {
+func (t *tuner) apply() {
 	c := t.tr.Cfg
 	if t.micro {
 		c.Train.SetMicroBatches(t.choice.MicroBatches)
@@ -176,7 +176,6 @@ func (t *tuner) apply() error {
 	if t.buckets {
 		t.peers.CapBytes = t.choice.CapBytes
 	}
-	return nil
 }
 
 // say logs, on rank 0, the choice with the times of all candidates.
