@@ -21,7 +21,9 @@
 //	  logs/train.log         log of all processes of the run; each process appends
 //	  checkpoints/           see package checkpoint
 //	  .start                 the process that began to train last; see Start
-//	  results/result.json    see Result; replaced atomically
+//	  results/result.json    see Result; replaced atomically. When a later process begins to train, Begin renames
+//	                         it to result.previous.json, and likewise results.md, and summary.json and
+//	                         latency_histogram.png in the logs
 //
 // # How a run begins
 //

@@ -96,7 +96,7 @@ func (r *Run) decide(o Options) error {
 	if o.Resume != ResumeAuto {
 		return r.decidePath(o)
 	}
-	result, err := readResult(r.root, r.Dir)
+	result, err := readResult(r.root, r.Dir, resultFile)
 	found := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is ignored: %v", err))
@@ -149,7 +149,7 @@ func (r *Run) decidePath(o Options) error {
 	case !r.own:
 		return r.giveWay(nil)
 	}
-	if result, err := readResult(r.root, r.Dir); err == nil && o.done(result) && r.Checkpoint.State.Step >= result.Steps {
+	if result, err := readResult(r.root, r.Dir, resultFile); err == nil && o.done(result) && r.Checkpoint.State.Step >= result.Steps {
 		r.closeCheckpoint()
 		r.Finished = &result
 	}

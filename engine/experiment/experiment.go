@@ -146,7 +146,8 @@ func (r *Run) take(output *os.Root) (err error) {
 }
 
 // Begin prepares the folder of the run for training. It moves the old run if Open decided so, and creates missing
-// subfolders, and from then on the folder states that this process trains the run. If Begin fails, the old run remains complete, under its old name or under MovedTo.
+// subfolders. From then on the folder states that this process trains the run: files that describe the end of an earlier
+// process get other names. If Begin fails, the old run remains complete, under its old name or under MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
 	for _, dir := range []string{o.LogDir, o.OutputDir} { // find unusable folders before anything is moved
@@ -176,7 +177,10 @@ func (r *Run) Begin() error {
 	if err := r.makeFolders(); err != nil {
 		return err
 	}
-	return r.writeStart()
+	if err := r.writeStart(); err != nil {
+		return err
+	}
+	return r.setEndAside() // after the start, so that an interrupted Begin leaves no result that seems to be current
 }
 
 // takeNew creates and locks a folder that did not exist during Open.

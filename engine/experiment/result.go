@@ -2,7 +2,9 @@ package experiment
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 const (
 	resultFile      = "result.json"
+	tableFile       = "results.md"
 	mostResultBytes = 16 << 20
 )
 
@@ -49,8 +52,10 @@ type Result struct {
 
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 
-	// Superseded means that a later process began to train the run and has not written its result. Only ReadResult sets it.
-	Superseded bool `json:"-"`
+	// Superseded means that a later process began to train the run and has not written its result. Current means that the
+	// process that began last wrote this result. Both are false if it is unknown which process began last. Only ReadResult
+	// sets these fields.
+	Superseded, Current bool `json:"-"`
 }
 
 // Number is a float64 that is null in JSON if it is NaN or infinite.
@@ -94,30 +99,38 @@ func (r *Run) Owes() bool { return r.start != "" && !r.ended }
 
 // WriteTable writes results/results.md, the result as Markdown.
 func (r *Run) WriteTable(markdown string) error {
-	return r.replace(filepath.Join(resultsFolder, "results.md"), []byte(markdown))
+	return r.replace(filepath.Join(resultsFolder, tableFile), []byte(markdown))
 }
 
-// ReadResult reads results/result.json of the run in the folder dir. If the run has not ended or was killed, it
-// returns fs.ErrNotExist.
+// ReadResult reads results/result.json of the run in the folder dir. If the file does not exist, because the run has not
+// ended or was killed, ReadResult returns the result of an earlier process, which is superseded. If no process of the run
+// wrote a result, it returns fs.ErrNotExist.
 func ReadResult(dir string) (Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Result{}, folderError("open", dir, err)
 	}
 	defer root.Close()
-	result, err := readResult(root, dir)
+	result, err := readResult(root, dir, resultFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		if result, previousErr := readResult(root, dir, previousResultFile); previousErr == nil {
+			result.Superseded = true
+			return result, nil
+		}
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("read the result of %s: %w", dir, err)
 	}
 	if start, err := ReadStart(root); err == nil {
-		result.Superseded = start.ID != result.Start
+		result.Current = start.ID == result.Start
+		result.Superseded = !result.Current
 	}
 	return result, nil
 }
 
-func readResult(root *os.Root, dir string) (Result, error) {
+func readResult(root *os.Root, dir, name string) (Result, error) {
 	var result Result
-	path := filepath.Join(resultsFolder, resultFile)
+	path := filepath.Join(resultsFolder, name)
 	text, err := regular.ReadIn(root, path, mostResultBytes)
 	if err != nil {
 		return result, err

@@ -138,6 +138,14 @@ func (r *RankSummary) Latencies() (steps, allReduces []float32) { return r.stepT
 // ErrNoRecords reports that a folder contains no records to summarise.
 var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json): the run had profile.enabled = false, or its logs are in another folder; give that folder with --log-dir")
 
+// noRecords returns ErrNoRecords, or the reason why the newest process of the run left no records.
+func noRecords(dir string) error {
+	if r, err := experiment.ReadResult(dir); err == nil && r.Current && r.Steps == 0 {
+		return fmt.Errorf("the run has no metric records: its newest process ended before its first step was complete (exit code %d: %s), and it did not continue from a checkpoint, so it removed the records of earlier processes", r.Exit, r.Error)
+	}
+	return ErrNoRecords
+}
+
 // Summarize reads the records of the run in dir. The run may be finished, running or killed. logs is the folder of
 // the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.
 func Summarize(dir, logs string) (*Summary, error) {
@@ -178,7 +186,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, fmt.Errorf("no summary is possible: %s", lacking)
 	}
 	if len(c.steps) == 0 {
-		return nil, ErrNoRecords
+		return nil, noRecords(dir)
 	}
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
@@ -270,8 +278,8 @@ func LogDir(dir string) string {
 	return filepath.Join(dir, "logs")
 }
 
-// addResult sets the status of the run. If a later process began, or there are records after the result was written, the
-// result belongs to an earlier process.
+// addResult sets the status of the run. If a later process began, the result belongs to an earlier process. If it is
+// unknown which process began last, records after the result tell that a later process began.
 func (s *Summary) addResult(dir string) error {
 	s.Status = "killed_or_running"
 	r, err := experiment.ReadResult(dir)
@@ -283,10 +291,12 @@ func (s *Summary) addResult(dir string) error {
 	}
 	s.Program, s.Model, s.Dataset, s.Device, s.Precision = r.Program, r.Model, r.Dataset, r.Device, r.Precision
 	s.BestEval, s.BestEvalMetric, s.BestEvalStep = r.BestEval, r.BestEvalMetric, r.BestEvalStep
-	if r.Steps < s.Steps || r.Superseded {
+	if r.Superseded || !r.Current && r.Steps < s.Steps {
 		return nil
 	}
-	s.FinalTrainLoss = r.FinalTrainLoss
+	if r.Steps >= s.Steps { // a process that ended before its first step may leave the records of an earlier one
+		s.FinalTrainLoss = r.FinalTrainLoss
+	}
 	switch {
 	case r.Exit == 0 && r.OutOfTime:
 		s.Status = "out_of_time"

@@ -129,6 +129,9 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50", FinalTrainLoss: 7}); err != nil {
 		t.Fatal(err)
 	}
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	writeRecords(t, run.Dir, steadyRecords(50, 24, 1), steadyRecords(47, 8, 1.4))
 	path := filepath.Join(run.Dir, "logs", runtime.FileName(1))
 	text, err := os.ReadFile(path)
@@ -150,6 +153,37 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	}
 	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.FinalTrainLoss != 7 {
 		t.Errorf("got %v and %+v", err, s)
+	}
+	if err := run.Begin(); err != nil { // a later process, which is then killed
+		t.Fatal(err)
+	}
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "killed_or_running" || s.Model != "" || near(s.FinalTrainLoss, 7) {
+		t.Errorf("after a later start: got %v and %+v", err, s)
+	}
+}
+
+// A process that ends before its first step leaves the records of an earlier process, or none at all.
+func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "stopped", Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	writeRecords(t, run.Dir, steadyRecords(6, 24, 1))
+	if err := run.WriteResult(experiment.Result{Exit: 130, Error: "stopped by Ctrl-C"}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.Steps != 6 || !near(s.FinalTrainLoss, 1.0/6) {
+		t.Errorf("with the records of an earlier process: got %v and %+v, want interrupted after 6 steps", err, s)
+	}
+	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(0))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "ended before its first step was complete (exit code 130: stopped by Ctrl-C)") {
+		t.Errorf("without records: got %v, want the reason", err)
 	}
 }
 

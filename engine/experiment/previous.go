@@ -1,0 +1,41 @@
+package experiment
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// previousResultFile is the result of the newest earlier process that wrote one.
+const previousResultFile = "result.previous.json"
+
+// endFiles are the files that describe the end of a process, with the names that they get when a later process begins to
+// train. The logs are in the folder of the logs, and the results in the folder of the results.
+var (
+	endResults = map[string]string{resultFile: previousResultFile, tableFile: "results.previous.md"}
+	endLogs    = map[string]string{"summary.json": "summary.previous.json", "latency_histogram.png": "latency_histogram.previous.png"}
+)
+
+// setEndAside renames the files that describe the end of an earlier process. Without this, programs would take this run
+// for one that has ended.
+func (r *Run) setEndAside() error {
+	results, err := r.root.OpenRoot(resultsFolder)
+	if err != nil {
+		return folderError("open", filepath.Join(r.Dir, resultsFolder), err)
+	}
+	defer results.Close()
+	logs, err := os.OpenRoot(r.LogDir())
+	if err != nil {
+		return folderError("open", r.LogDir(), err)
+	}
+	defer logs.Close()
+	for root, names := range map[*os.Root]map[string]string{results: endResults, logs: endLogs} {
+		for name, previous := range names {
+			if err := root.Rename(name, previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return folderError("rename", filepath.Join(root.Name(), name), err)
+			}
+		}
+	}
+	return nil
+}
