@@ -77,7 +77,7 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 	}{
 		{[]string{"train", "--help"}, []string{"bert_large, tiny", "text, squares", "hybrid, halves", "  mytrain train -c configs/resnet50.toml"}},
 		{[]string{"--help"}, []string{"mytrain trains deep-learning models"}},
-		{[]string{"config", "docs"}, []string{"- `tiny`: one convolution", "Keys of [model] only for `tiny`", "| `side` |", "Keys of [balance] only for `halves`", "8 for `squares`"}},
+		{[]string{"config", "docs"}, []string{"- `tiny`: one convolution", "Keys of [model] only for `tiny`", "| `side` |", "Keys of [balance] only for `halves`", "`8` for `squares`"}},
 		{[]string{"config", "schema"}, []string{`"halves"`, `"width"`, `"first"`}},
 		{[]string{"__complete", "train", "--model", ""}, []string{"tiny"}},
 		{[]string{"__complete", "train", "--set", "balance.f"}, []string{"balance.first="}},
