@@ -73,6 +73,11 @@ CASES = {
                             "finetune": {"freeze": ["block0"], "layer_decay": 0.7, "ema_decay": 0.8, "ema_interval": 2}},
     "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
     "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
+    # The published image size. The learning rate keeps the losses of the variants close for 20 steps. A single activation
+    # on the other side of a ReLU changes the gradient norm of a bias in layer4 by more than 1e-4, because only 98 positions
+    # are summed. f64 is slow at this size, so the case has two variants.
+    "resnet50_224": {**RESNET, "seed": 22, "batch_size": 2, "image_size": 224, "optimizer": {**SGD, "lr": 0.0001},
+                     "variants": ["default", "without oneDNN"], "norm_limit": 3e-4},
 }
 
 
@@ -208,9 +213,13 @@ VARIANTS = {
     "disturbed 3": {"disturbance": 3},
 }
 
-# A case is refused if the gradient norm of the first step differs between f32 and f64 by more than this fraction. The
-# tolerance of the engine's tests is three times as large.
+# A case is refused if the gradient norm of the first step differs between f32 and f64 by more than this fraction, or by
+# more than its own norm_limit. The tolerance of the engine's tests is three times as large.
 NORM_LIMIT = 3e-5
+
+
+def variants(config):
+    return {name: VARIANTS[name] for name in config.get("variants", VARIANTS)}
 
 
 def train_variant(config, mkldnn=True, layout=torch.contiguous_format, disturbance=0):
@@ -218,17 +227,18 @@ def train_variant(config, mkldnn=True, layout=torch.contiguous_format, disturban
         return train(config, torch.float32, layout, disturbance)
 
 
-def require_stable_gradients(f64, f32):
-    for variant, run in zip(VARIANTS, f32):
+def require_stable_gradients(config, f64, f32):
+    limit = config.get("norm_limit", NORM_LIMIT)
+    for variant, run in zip(variants(config), f32):
         off, name = max((abs(run["grad_norm"][name] - norm) / norm, name) for name, norm in f64["grad_norm"].items())
-        if off > NORM_LIMIT:
-            raise SystemExit(f"gradient norm of {name}, {variant}: relative difference {off:.1e} from f64, want at most {NORM_LIMIT}: use another seed")
+        if off > limit:
+            raise SystemExit(f"gradient norm of {name}, {variant}: relative difference {off:.1e} from f64, want at most {limit}: use another seed")
 
 
 def golden(config):
     f64 = train(config, torch.float64)
-    f32 = [train_variant(config, **v) for v in VARIANTS.values()]
-    require_stable_gradients(f64, f32)
+    f32 = [train_variant(config, **v) for v in variants(config).values()]
+    require_stable_gradients(config, f64, f32)
     images, labels = make_batch(config, 0)
     return {
         "config": config,
@@ -248,7 +258,7 @@ def summarize(name, run):
     """Prints the basis of the tests' tolerances: the differences between PyTorch's f32 runs and its f64 run."""
     print(f"{name}: loss {run['loss_f64'][0]:.4f} -> {run['loss_f64'][-1]:.4f}, evaluation {run['eval_loss_f64']:.4f}")
     print("  loss, f64:    ", *(f"{x:.3f}" for x in run["loss_f64"]))
-    for variant, loss in zip(VARIANTS, run["loss_f32"]):
+    for variant, loss in zip(variants(run["config"]), run["loss_f32"]):
         print(f"  {variant:14}", *(f"{abs(a - b):.0e}" for a, b in zip(loss, run["loss_f64"])))
     norms = {k: abs(run["grad_norm_f32"][k] - v) / v for k, v in run["grad_norm_f64"].items()}
     worst = max(norms, key=norms.get)

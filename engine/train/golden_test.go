@@ -67,13 +67,14 @@ type golden struct {
 	EvalLossF32     []float64          `json:"eval_loss_f32"`
 	EvalLossF64     float64            `json:"eval_loss_f64"`
 	GradNormF64     map[string]float64 `json:"grad_norm_f64"`
+	GradNormF32     map[string]float64 `json:"grad_norm_f32"`
 }
 
 const (
 	// lossFloor is an error that is always permitted. PyTorch's f32 runs agree with its f64 run to 3e-7 at best, so
 	// smaller differences in a single step are accidental.
 	lossFloor = 2e-6
-	// normTolerance is the relative error of a parameter's gradient norm at the first step.
+	// normTolerance is a relative error of a parameter's gradient norm at the first step that is always permitted.
 	normTolerance = 1e-4
 )
 
@@ -173,7 +174,12 @@ func TestRunsFollowPyTorch(t *testing.T) {
 	for _, path := range files {
 		g := loadGolden(t, path)
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		t.Run(name+"/cpu", func(t *testing.T) { followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps) })
+		t.Run(name+"/cpu", func(t *testing.T) {
+			if g.Config.ImageSize > 100 {
+				needtest.Large.Need(t, "ResNet-50 with images of the published size")
+			}
+			followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps)
+		})
 		if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				followGolden(t, nativetest.Open(t, "", "libhetero_"+kind+".so"), g, tensor.F32, g.Config.Steps)
@@ -306,11 +312,16 @@ func checkFirstBatch(t *testing.T, g *golden) {
 	}
 }
 
-// checkGradientNorms compares the gradients of the last step.
+// checkGradientNorms compares the gradients of the last step. It permits three times the largest error of PyTorch's own
+// f32 run, because an activation near 0 can be on the other side of a ReLU.
 func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 	t.Helper()
 	if len(g.GradNormF64) != len(r.trained()) {
 		t.Fatalf("got %d trained parameters, want %d", len(r.trained()), len(g.GradNormF64))
+	}
+	tolerance := normTolerance
+	for name, want := range g.GradNormF64 {
+		tolerance = max(tolerance, 3*math.Abs(g.GradNormF32[name]-want)/want)
 	}
 	for _, p := range r.trained() {
 		b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
@@ -328,8 +339,8 @@ func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 			sum += v * v
 		}
 		want, known := g.GradNormF64[p.Name]
-		if got := math.Sqrt(sum); !known || math.Abs(got-want) > normTolerance*want {
-			t.Errorf("gradient norm of %s: got %.8g, want %.8g", p.Name, got, want)
+		if got := math.Sqrt(sum); !known || !(math.Abs(got-want) <= tolerance*want) {
+			t.Errorf("gradient norm of %s: got %.8g, want %.8g within %.1e", p.Name, got, want, tolerance)
 		}
 	}
 }
