@@ -17,7 +17,9 @@ type collector struct {
 	ranks []*rankTotal
 
 	segment runtime.Segment // records of other segments are not added
+	starts  []runtime.Event // starts of processes, in order
 	earlier float64         // training time before the segment, s; 0: none, or unknown
+	ranked  float64         // sum over the ranks of these steps of the same time, s
 
 	pauses int
 }
@@ -86,7 +88,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 		if !c.segment.Contains(rank, m.Iteration) {
 			if rank == 0 {
 				times.Next(m, m.IterationTime().Seconds()) // the time of the next step is a difference to this one
-				c.earlier = m.TrainingTime.Seconds()
+				c.addEarlier(m)
 			}
 			return
 		}
@@ -117,6 +119,13 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 		c.ranks = append(c.ranks, t)
 	}
 	return damaged, err
+}
+
+// addEarlier adds the time of a step of rank 0 before the segment.
+func (c *collector) addEarlier(m *runtime.Record) {
+	before := c.earlier
+	c.earlier = m.TrainingTime.Seconds()
+	c.ranked += float64(max(runtime.SegmentAt(c.starts, m.Iteration).Ranks, 1)) * (c.earlier - before)
 }
 
 func (s *stepTotal) add(samples int64, own float32) {
@@ -214,7 +223,7 @@ func (c *collector) fill(s *Summary, batch int64) {
 	s.StepTime = distribution(times)
 	s.StepTime.Mean = Number(seconds / count)
 	s.TrainingTime, s.Throughput = Number(c.earlier+seconds), Number(samples/seconds)
-	s.FirstStep = c.segment.After + 1
+	s.FirstStep, s.rankSeconds = c.segment.After+1, c.ranked+seconds*float64(last.ranks)
 	s.Imbalance = Number(imbalance / balanced)
 	var all rankTotal
 	var allReduces []float32

@@ -292,6 +292,14 @@ func (s *SideBySide) rows() [][]string {
 	add("ranks", func(t *Trial) string { return count(int64(t.Ranks)) })
 	add("global batch", func(t *Trial) string { return count(t.BatchSize) })
 	add("steps", func(t *Trial) string { return count(t.Steps) })
+	if slices.ContainsFunc(s.Trials, func(t *Trial) bool { return t.FirstStep > 1 }) {
+		add(presentRanks, func(t *Trial) string {
+			if t.FirstStep < 1 {
+				return noValue
+			}
+			return fmt.Sprintf("%d to %d", t.FirstStep, t.Steps)
+		})
+	}
 	add("training loss", number(func(t *Trial) Number { return t.TrainLoss }, 1, asDigits, ""))
 	add("evaluation loss", number(func(t *Trial) Number { return t.EvalLoss }, 1, asDigits, ""))
 	var keys []string
@@ -421,6 +429,9 @@ func (s *SideBySide) Report(drawn []Figure) string {
 	return b.String()
 }
 
+// presentRanks is the row of the steps with the present number of ranks. Figures over ranks belong to these steps only.
+const presentRanks = "steps with these ranks"
+
 const sideBySideDefinitions = `
 ## Definitions
 
@@ -431,7 +442,8 @@ const sideBySideDefinitions = `
 - Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
 - Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.
 - Fraction of the oracle: arithmetic mean over steps of the step time with the best shares / step time with the actual shares. For runs of MLflow it is approximate, because only some steps have points.
-- Rank-hours: training time x number of ranks. Energy: mean power of the devices of all ranks x training time.
+- Rank-hours: sum over steps of time x number of ranks. Energy: mean power of the devices of all ranks x training time; unknown if the number of ranks changed.
+- If the number of ranks of a run changed, the row "steps with these ranks" states the steps of these figures: throughput, step time, communication, fraction of the oracle, load imbalance, utilization. The other figures are of the whole run.
 `
 
 // JSON returns the comparison on one line.

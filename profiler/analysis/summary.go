@@ -82,6 +82,8 @@ type Summary struct {
 	AllReduce Distribution  `json:"all_reduce_time"` // to sum the gradients of a step, hidden or exposed, over all ranks
 	PerRank   []RankSummary `json:"per_rank"`
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
+
+	rankSeconds float64 // sum over all steps of their time × the number of ranks in that step
 }
 
 // Distribution describes the distribution of a time over steps.
@@ -164,7 +166,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, found := collector{segment: segment}, 0
+	c, found := collector{segment: segment, starts: start}, 0
 	for rank := 0; segment.Ranks == 0 || rank < segment.Ranks; rank++ {
 		damaged, err := c.read(rank, filepath.Join(logs, runtime.FileName(rank)))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -233,6 +235,14 @@ func segmentOf(logs string, starts []runtime.Event) (runtime.Segment, error) {
 		}
 	}
 	return runtime.SegmentAt(starts, last), nil
+}
+
+// Segment names the steps of the figures, or returns "" if the number of ranks did not change during the run.
+func (s *Summary) Segment() string {
+	if s.FirstStep <= 1 {
+		return ""
+	}
+	return fmt.Sprintf("steps %d to %d", s.FirstStep, s.Steps)
 }
 
 // Rate returns the throughput in units per second, and the unit.

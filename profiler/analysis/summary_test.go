@@ -349,6 +349,9 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 	for i := range 60 {
 		alone[i] = steadyRecords(60, 16, 1)[i]
 	}
+	for i := range alone {
+		alone[i].TrainingTime = time.Duration(i+1) * 100 * time.Millisecond
+	}
 	writeRecords(t, dir, alone, steadyRecords(60, 8, 1.4), steadyRecords(60, 8, 1.2))
 	events := `{"step":0,"start":{"ranks":3,"unit":"img","units_per_sample":1}}` + "\n" + `{"step":60,"start":{"ranks":1,"unit":"img","units_per_sample":1}}` + "\n"
 	decisions := `{"step":50,"share_of_oracle":0.5}` + "\n"
@@ -369,5 +372,16 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 	}
 	if b := s.Bottleneck; b == nil || strings.Contains(b.Verdict, "rank") {
 		t.Errorf("got the bottleneck %+v, want one that names no rank", b)
+	}
+	other, _ := pair(t)
+	side, err := CompareTrials(trials(t, dir, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := side.Trials[0]; of.FirstStep != 61 || !near(of.TrainingTime, 12) || !near(of.RankHours, (6*3+6*1)/3600.0) || !math.IsNaN(float64(of.Energy)) {
+		t.Errorf("got steps from %d, %v s, %v rank-hours, %v kWh; want 61, 12 s, the hours of three ranks and then one, and unknown", of.FirstStep, of.TrainingTime, of.RankHours, of.Energy)
+	}
+	if text := side.Report(nil); !strings.Contains(text, presentRanks) || !strings.Contains(text, "61 to 120") {
+		t.Errorf("got\n%s\nwant the steps of the figures", text)
 	}
 }

@@ -29,7 +29,10 @@ type Trial struct {
 	BatchSize int64  `json:"batch_size,omitempty"` // global batch size
 	Unit      string `json:"unit,omitempty"`       // what the throughput counts: img, tok, samples; "" if unknown
 
-	Steps             int64  `json:"steps"` // newest recorded step
+	Steps int64 `json:"steps"` // newest recorded step
+	// FirstStep is the first step with Ranks ranks. Throughput, StepTime and the means over ranks belong to the steps from
+	// there on. TrainingTime, RankHours and the losses are those of the whole run. 0 if unknown.
+	FirstStep         int64  `json:"first_step,omitempty"`
 	TrainLoss         Number `json:"final_train_loss"`
 	EvalLoss          Number `json:"final_eval_loss"`
 	Throughput        Number `json:"throughput_per_sec"` // Unit per second, all ranks, without pauses
@@ -39,8 +42,8 @@ type Trial struct {
 	ShareOfOracle     Number `json:"share_of_oracle"` // fraction 0…1, mean over steps
 	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
 	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`      // TrainingTime × Ranks, h
-	Energy            Number `json:"energy_kwh"`      // of the devices of all ranks, kWh; unknown if a rank has no power sensor
+	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
+	Energy            Number `json:"energy_kwh"`      // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
@@ -164,7 +167,7 @@ func readRecords(folder *runs.Folder, name, path string) (*Trial, error) {
 	}
 	t.Throughput, t.StepTime, t.CommunicationTime = s.Throughput*Number(units), s.StepTime.Mean, s.CommunicationTime
 	t.Imbalance, t.ShareOfOracle, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Utilization, s.TrainingTime
-	t.RankHours = s.TrainingTime * Number(s.Ranks) / 3600
+	t.FirstStep, t.RankHours = s.FirstStep, Number(s.rankSeconds/3600)
 	t.Energy = energy(s)
 	if err := t.addSettings(path); err != nil {
 		return nil, err
@@ -181,8 +184,12 @@ func readRecords(folder *runs.Folder, name, path string) (*Trial, error) {
 	return t, nil
 }
 
-// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown.
+// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. The power of the ranks before
+// a change of their number is unknown.
 func energy(s *Summary) Number {
+	if s.FirstStep > 1 {
+		return Number(unknown)
+	}
 	watts := Number(0)
 	for _, r := range s.PerRank {
 		watts += r.PowerWatts

@@ -151,8 +151,8 @@ func SummaryRows(s *analysis.Summary) []Row {
 		return nil
 	}
 	rows := []Row{}
-	if s.FirstStep > 1 {
-		rows = append(rows, Row{"figures below", fmt.Sprintf("steps %d to %d, with %s; the run had another number of ranks before", s.FirstStep, s.Steps, show.Count(s.Ranks, "rank"))})
+	if of := s.Segment(); of != "" {
+		rows = append(rows, Row{"figures below", fmt.Sprintf("%s, with %s; the run had another number of ranks before", of, show.Count(s.Ranks, "rank"))})
 	}
 	rows = append(rows,
 		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},

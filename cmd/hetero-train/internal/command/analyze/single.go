@@ -54,7 +54,11 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", best(s), s.BestEvalStep)})
 		}
 		rate, unit := s.Rate()
-		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: analysis.Digits(rate) + " " + unit + "/s"})
+		throughput := analysis.Digits(rate) + " " + unit + "/s"
+		if of := s.Segment(); of != "" {
+			throughput += " (" + of + ")"
+		}
+		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: throughput})
 		rows = append(rows, observe.SummaryRows(s)...)
 		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
 	}

@@ -104,7 +104,7 @@ func headOf(v runs.View) []string {
 		lines = append(lines, "note: "+note)
 	}
 	if v.SegmentFrom > 1 {
-		lines = append(lines, fmt.Sprintf("figures of ranks from step %d on, the first step with %s", v.SegmentFrom, show.Count(len(v.Ranks), "rank")))
+		lines = append(lines, fmt.Sprintf("figures of ranks from step %d on, the first step with %s; figures of the whole run say so", v.SegmentFrom, show.Count(len(v.Ranks), "rank")))
 	}
 	facts := []string{}
 	if v.Settings.Model.Name != "" {
@@ -119,13 +119,13 @@ func headOf(v runs.View) []string {
 	if r := first(v); r != nil {
 		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss))
 		if mean := float64(v.Totals.StepSeconds); v.Totals.Ended && mean > 0 {
-			facts = append(facts, "mean step "+show.Figure("%.1f ms", 1e3*mean))
+			facts = append(facts, "mean step "+show.Figure("%.1f ms", 1e3*mean)+wholeRun(v))
 		} else {
 			facts = append(facts, fmt.Sprintf("step %d: %s", v.Common, show.Figure("%.1f ms", 1e3*r.Took().Seconds())))
 		}
 	}
 	if seconds := float64(v.Totals.Seconds); seconds > 0 {
-		facts = append(facts, "training time "+show.Figure("%.1f s", seconds))
+		facts = append(facts, "training time "+show.Figure("%.1f s", seconds)+wholeRun(v))
 	}
 	if n := len(v.Evals); n > 0 && v.Evals[n-1].Evaluation.Loss != nil {
 		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss, v.Evals[n-1].Step))
@@ -134,6 +134,14 @@ func headOf(v runs.View) []string {
 		lines = append(lines, strings.Join(facts, " | "))
 	}
 	return lines
+}
+
+// wholeRun marks a figure of the whole run, if other figures belong only to the steps with the present number of ranks.
+func wholeRun(v runs.View) string {
+	if v.SegmentFrom > 1 {
+		return " (whole run)"
+	}
+	return ""
 }
 
 // tailOf returns the lines below the table.

@@ -58,6 +58,17 @@ func TestATallTerminalShowsAllRanks(t *testing.T) {
 	}
 }
 
+// TestFiguresOfTheWholeRunSaySo: the figures of ranks belong to fewer steps.
+func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
+	v := viewOf(2)
+	v.SegmentFrom, v.Totals.Ended, v.Totals.SamplesPerSecond = 41, true, 300
+	for _, want := range []string{"from step 41 on, the first step with 2 ranks; figures of the whole run say so", "mean step 240.0 ms (whole run)", "training time 12.0 s (whole run)", "300.0 samples/s (whole run)"} {
+		if got := Text(v, 0, 0); !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+}
+
 func TestTextOfARun(t *testing.T) {
 	v := viewOf(2)
 	const want = `a: running, step 51 of 200 (26 %), about 30s left
