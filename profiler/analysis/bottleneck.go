@@ -32,6 +32,16 @@ type Parts struct {
 	Granularity   Number `json:"granularity"`
 }
 
+// ofOracle returns the fraction of the oracle that the parts of a step state: the time with the best shares divided by the
+// time with the shares in use, both without noise.
+func (b *BottleneckSummary) ofOracle() Number {
+	steady := b.Step - b.Parts.Noise
+	if steady <= 0 {
+		return Number(unknown)
+	}
+	return 1 - b.Parts.Imbalance/steady
+}
+
 // verdicts adds up the results of windows.
 type verdicts struct {
 	total runtime.BottleneckTotal

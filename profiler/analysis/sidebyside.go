@@ -441,7 +441,7 @@ const sideBySideDefinitions = `
 - Training loss: mean over the global batch of the last step. Evaluation loss and metrics: the last evaluation.
 - Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
 - Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.
-- Fraction of the oracle: arithmetic mean over steps of the step time with the best shares / step time with the actual shares. For runs of MLflow it is approximate, because only some steps have points.
+- Fraction of the oracle: step time with the best shares / step time with the actual shares, both without noise: 1 - imbalance / (step time - noise) of the mean step. For runs of MLflow it is the mean of the points, and approximate, because only some steps have points.
 - Rank-hours: sum over steps of time x number of ranks. Energy: mean power of the devices of all ranks x training time; unknown if the number of ranks changed.
 - If the number of ranks of a run changed, the row "steps with these ranks" states the steps of these figures: throughput, step time, communication, fraction of the oracle, load imbalance, utilization. The other figures are of the whole run.
 `

@@ -70,7 +70,8 @@ type Summary struct {
 	ShareOfOracle     Number `json:"share_of_oracle"`     // last estimate of the balancer
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
-	// ShareOfOracleMean is the mean of all estimates, weighted by the number of steps of each estimate.
+	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
+	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
 	TrainingTime      Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	Pauses            int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
@@ -203,6 +204,9 @@ func Summarize(dir, logs string) (*Summary, error) {
 	s.addDecisions(run.Decisions)
 	if s.Bottleneck, err = bottleneck(logs, found, segment, run.Decisions); err != nil {
 		return nil, err
+	}
+	if b := s.Bottleneck; b != nil && s.ShareOfOracleMean == s.ShareOfOracleMean { // the balancer made an estimate
+		s.ShareOfOracleMean = b.ofOracle()
 	}
 	if n := len(start); n > 0 {
 		s.Unit, s.UnitsPerSample = start[n-1].Start.Unit, start[n-1].Start.Units

@@ -336,7 +336,8 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Parts.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
 		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits, s.StepParts.Exchanges, 50*0.020/120)
 	}
-	if want := (2*0.5 + 40*0.8 + 80*1) / 122; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
+	// The fraction of the run and the parts of its mean step state the same.
+	if want := 1 - imbalance/0.120; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
 		t.Errorf("got %v and %v of the oracle, want %v, and 1 at the end", s.ShareOfOracleMean, s.ShareOfOracle, want)
 	}
 }
@@ -350,7 +351,7 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 		alone[i] = steadyRecords(60, 16, 1)[i]
 	}
 	for i := range alone {
-		alone[i].TrainingTime = time.Duration(i+1) * 100 * time.Millisecond
+		alone[i].StepTime, alone[i].TrainingTime = 100*time.Millisecond, time.Duration(i+1)*100*time.Millisecond
 	}
 	writeRecords(t, dir, alone, steadyRecords(60, 8, 1.4), steadyRecords(60, 8, 1.2))
 	events := `{"step":0,"start":{"ranks":3,"unit":"img","units_per_sample":1}}` + "\n" + `{"step":60,"start":{"ranks":1,"unit":"img","units_per_sample":1}}` + "\n"

@@ -39,7 +39,7 @@ type Trial struct {
 	StepTime          Number `json:"step_time"`          // mean, s
 	CommunicationTime Number `json:"communication_time_per_step"`
 	Imbalance         Number `json:"load_imbalance"`  // fraction 0…1
-	ShareOfOracle     Number `json:"share_of_oracle"` // fraction 0…1, mean over steps
+	ShareOfOracle     Number `json:"share_of_oracle"` // fraction 0…1, of the mean step
 	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
 	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
 	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
