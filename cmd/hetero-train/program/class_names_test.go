@@ -79,6 +79,10 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	if o := execute([]string{"eval", dir, "--set", "data.path=" + painted(t, map[string]string{"red": "red", "yellow": "red"})}); o.code != exit.Usage || !strings.Contains(o.stderr, `has no class "yellow"`) {
 		t.Errorf("an unknown class: exit code %d: %s", o.code, o.stderr)
 	}
+	more := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red", "yellow": "red"})
+	if o := execute([]string{"eval", dir, "--set", "data.path=" + more}); o.code != exit.Usage || !strings.Contains(o.stderr, `has no class "yellow"`) {
+		t.Errorf("more classes than the model: exit code %d: %s", o.code, o.stderr)
+	}
 
 	// The names of the classes stay with the weights.
 	file, imported := filepath.Join(t.TempDir(), "out.safetensors"), filepath.Join(t.TempDir(), "imported")

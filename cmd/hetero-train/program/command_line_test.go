@@ -111,6 +111,11 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"version", "now"}, `takes no arguments, got "now"`},
 		{[]string{"completion", "dos"}, `unknown command "dos"`},
 		{[]string{"train", "--epoch", "3"}, "unknown flag: --epoch; nearest: --epochs"},
+		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "it is a flag of a subcommand: hetero-train train -c FILE --load-balance-policy"},
+		{[]string{"--epochs", "3"}, "hetero-train train -c FILE --epochs"},
+		{[]string{"--experiment-name", "x"}, "hetero-train train -c FILE --experiment-name"},
+		{[]string{"train", "-c", "a.toml", "-c", "b.toml"}, `-c: got ["a.toml" "b.toml"], want one file`},
+		{[]string{"config", "show", "--config", "a.toml", "-c", "a.toml"}, "want one file"},
 		{[]string{"train", "--lr", "1e-400"}, "--lr: optimizer.lr: too close to 0 to represent"},
 		{[]string{"train", "--set", "batch=3"}, "--set batch: unknown key, nearest valid key: data.batch_size"},
 		{[]string{"train", "--epochs"}, "flag needs an argument"},
@@ -210,5 +215,30 @@ func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
 	}
 	if o := execute([]string{"completion", "bash"}); o.code != exit.Done || !strings.Contains(o.stdout, "bash completion") {
 		t.Errorf("got exit code %d and %.60q", o.code, o.stdout)
+	}
+}
+
+// A learning rate of the file that was made for another optimizer is not used without a word.
+func TestARateOfAnotherOptimizerWarns(t *testing.T) {
+	of := func(text string) string { return clitest.WriteConfig(t, "[optimizer]\n"+text) }
+	both, rate, none := of("name = \"sgd\"\nlr = 0.1\n"), of("lr = 0.1\n"), of("momentum = 0.9\n")
+	for _, c := range []struct {
+		args  []string
+		warns int
+	}{
+		{[]string{"-c", both, "--set", "optimizer.name=adamw"}, 1},
+		{[]string{"-c", rate, "--set", "optimizer.name=adamw"}, 1},
+		{[]string{"-c", both, "--set", "optimizer.name=sgd"}, 0},
+		{[]string{"-c", both, "--set", "optimizer.name=adamw", "--set", "optimizer.lr=0.001"}, 0},
+		{[]string{"-c", none, "--set", "optimizer.name=adamw"}, 0},
+		{[]string{"-c", both}, 0},
+	} {
+		o := execute(append([]string{"config", "show"}, c.args...))
+		if n := strings.Count(o.stderr, "optimizer.lr = 0.1"); o.code != exit.Done || n != c.warns {
+			t.Errorf("%v: got exit code %d and %d warnings, want %d:\n%s", c.args, o.code, n, c.warns, o.stderr)
+		}
+		if c.warns > 0 && (!strings.Contains(o.stderr, "was made for optimizer sgd") || !strings.Contains(o.stderr, "selects adamw")) {
+			t.Errorf("%v: got %s", c.args, o.stderr)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, "--device", "nosuch"}, exit.Usage, "configuration\n  --device: device.kind: unknown value"},
 		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the settings of the checkpoint do not fit --set model.name"},
 		{[]string{dir, "--set", "model.channels=[3, 5]"}, exit.Usage, "belongs to another model"},
-		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, "12 classes, the model of"},
+		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, `has no class "class_10", which the data set has`},
 		{[]string{dir, "--set", "data.image_size=1"}, exit.Usage, "data.image_size"},
 		{[]string{dir, "--device", "null"}, exit.Usage, "computes no values"},
 	} {

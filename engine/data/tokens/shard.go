@@ -30,8 +30,8 @@ type OpenOptions struct {
 	// Vocabulary is the vocabulary size that the caller supports, for example the number of rows of an embedding table. 0
 	// means the vocabulary size of the header. Open fails if the header has a larger vocabulary.
 	Vocabulary int
-	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2, but Open then fails if the file
-	// evidently has tokens of another size.
+	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open fails if the file evidently has
+	// tokens of another size.
 	TokenBytes int
 }
 
@@ -57,8 +57,8 @@ func (o OpenOptions) Open(path string) (*Shard, error) {
 		width = cmp.Or(o.TokenBytes, 2)
 	}
 	h, err := parseHeader(head, info.Size(), width)
-	if err == nil && h.Format == FormatNanoGPT && o.TokenBytes == 0 {
-		err = checkWidth(f, info.Size())
+	if err == nil && h.Format == FormatNanoGPT {
+		err = checkWidth(f, info.Size(), width, o.Vocabulary)
 	}
 	if err != nil {
 		return nil, fault("read header of token shard", path, "", err)

@@ -42,23 +42,28 @@ const (
 	leastLow = 4096
 )
 
-// bytes returns the size of a token that the values prove: 8 or 4, or 2 if they prove nothing.
-func (w *widths) bytes() int {
-	low, high := max(w.most[0], w.most[2]), max(w.most[1], w.most[3])
+// bytes returns the size of a token that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a token of
+// 4 bytes is below high.
+func (w *widths) bytes(high uint16) int {
+	lower, upper := max(w.most[0], w.most[2]), max(w.most[1], w.most[3])
+	long := w.n >= 32*leastGroups
 	switch {
-	case w.n < leastGroups || low == 0:
-		return 2
-	case w.most[1] < mostHigh && w.most[2] == 0 && w.most[3] == 0:
+	case w.n < leastGroups || lower == 0:
+		return 0
+	case w.most[1] < high && w.most[2] == 0 && w.most[3] == 0:
 		return 8 // in text, two of four tokens are not 0 everywhere
-	case high == 0 || high < mostHigh && low >= leastLow && w.n >= 32*leastGroups:
+	case upper == 0 || upper < high && lower >= leastLow && long:
 		return 4 // in text, each second token is not 0 everywhere, nor small while the others are not
+	case upper >= high || long:
+		return 2 // a token of 4 bytes would be beyond each vocabulary, or its lower halves would be small and its upper halves not 0
 	}
-	return 2
+	return 0
 }
 
-// checkWidth returns an error if a file without a header evidently has tokens of 4 or 8 bytes. Read as tokens of 2 bytes,
-// they would be wrong, but within the vocabulary. It reads three blocks of the file.
-func checkWidth(f io.ReaderAt, size int64) error {
+// checkWidth returns an error if a file without a header evidently has tokens of another size than width. Read with the
+// wrong size, they would be wrong, but within the vocabulary. vocabulary is the known size of the vocabulary, or 0.
+// checkWidth reads three blocks of the file.
+func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 	const block = 64 << 10
 	var w widths
 	buf := make([]byte, block)
@@ -70,13 +75,12 @@ func checkWidth(f io.ReaderAt, size int64) error {
 		}
 		w.add(buf[:n])
 	}
-	switch w.bytes() {
-	case 8:
-		return fmt.Errorf("the file seems to have tokens of 8 bytes (int64), because all upper halves are 0: write tokens of 2 or 4 bytes, or set data.token_bytes = 2 if they have 2 bytes")
-	case 4:
-		if size%4 == 0 {
-			return fmt.Errorf("the file seems to have tokens of 4 bytes (int32), because all upper halves are small: set data.token_bytes = 4, or 2 if they have 2 bytes")
-		}
+	evident := w.bytes(uint16(min(max(mostHigh, vocabulary>>16+1), 1<<15)))
+	if evident == 0 || evident == width || size%int64(evident) != 0 {
+		return nil
 	}
-	return nil
+	why := map[int]string{8: "tokens of 8 bytes (int64), because all upper halves are 0: write tokens of 2 or 4 bytes",
+		4: "tokens of 4 bytes (int32), because all upper halves are small: set data.token_bytes = 4",
+		2: "tokens of 2 bytes (uint16), because the upper halves of tokens of 4 bytes would not be small: set data.token_bytes = 2"}[evident]
+	return fmt.Errorf("data.token_bytes: got %d bytes per token, but the file seems to have %s; a file with a header, which \"data tokenize\" writes, needs no key", width, why)
 }

@@ -22,7 +22,7 @@ func stored(n, vocabulary, size int) (file []byte) {
 
 // Tokens of another size must not be read as uint16, and true uint16 tokens must be read.
 func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
-	const wide, widest = "data.token_bytes = 4", "tokens of 8 bytes"
+	const wide, widest, narrow = "set data.token_bytes = 4", "tokens of 8 bytes", "set data.token_bytes = 2"
 	letters := []byte("3\n1\n4\n") // characters, one for each line
 	var lines []byte
 	for range 100 {
@@ -52,7 +52,18 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 		{"int64", stored(5000, 50257, 8), 0, 0, widest},
 		{"int64, a large vocabulary", stored(5000, 151_936, 8), 0, 0, widest},
 		{"int32, stated", stored(5000, 151_936, 4), 4, 5000, ""},
-		{"int32, stated as 2 bytes", stored(5000, 65, 4), 2, 10_000, ""},
+		{"int32, stated as 2 bytes", stored(5000, 65, 4), 2, 0, wide},
+		{"int32, a large vocabulary, stated as 2 bytes", stored(5000, 151_936, 4), 2, 0, wide},
+		{"int64, stated as 2 bytes", stored(5000, 50257, 8), 2, 0, widest},
+		{"int64, stated as 4 bytes", stored(5000, 50257, 8), 4, 0, widest},
+		{"int64, a large vocabulary, stated as 4 bytes", stored(5000, 151_936, 8), 4, 0, widest},
+		{"uint16, stated as 4 bytes", stored(5000, 50257, 2), 4, 0, narrow},
+		{"uint16, characters, stated as 4 bytes", stored(5000, 65, 2), 4, 0, narrow},
+		{"uint16, four different tokens, stated as 4 bytes", stored(5000, 4, 2), 4, 0, narrow},
+		{"uint16, stated", stored(5000, 50257, 2), 2, 5000, ""},
+		{"int32, all zero, stated", make([]byte, 4000), 4, 1000, ""},
+		{"int32, characters, stated", stored(5000, 65, 4), 4, 5000, ""},
+		{"int32, few, stated", stored(3, 151_936, 4), 4, 3, ""},
 		{"4 bytes stated, a size that does not fit", stored(5001, 65, 2), 4, 0, "want a multiple of 4"},
 		{"NumPy", append([]byte("\x93NUMPY\x01\x00v\x00{'descr': "), make([]byte, 100)...), 0, 0, "array of NumPy"},
 		{"PyTorch", append([]byte("PK\x03\x04"), make([]byte, 100)...), 0, 0, "zip archive"},
@@ -73,6 +84,19 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 			t.Errorf("%s: got %d tokens, want %d", c.name, s.Count, c.count)
 		}
 		s.Close()
+	}
+}
+
+// A vocabulary of more than 2^20 tokens is no evidence of tokens of 2 bytes.
+func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
+	file := writeFile(t, "train.bin", stored(5000, 3_000_000, 4))
+	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 3_000_000}.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := (OpenOptions{TokenBytes: 4}).Open(file); err == nil || !strings.Contains(err.Error(), "data.token_bytes") {
+		t.Errorf("an unknown vocabulary: got %v", err)
 	}
 }
 

@@ -27,6 +27,7 @@ type App struct {
 	Started bool // true after the check of flags and arguments; an error before that is a usage error
 
 	File       string                     // value of -c
+	Files      []string                   // values of all -c; several are an error
 	LogLevel   string                     // --log-level
 	LogFormat  string                     // --log-format
 	Comparison *session.ComparisonOptions // flags of balance compare; nil for other commands
@@ -68,14 +69,46 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load is Read, with a warning for each key that the command line sets to several values. A rank that this program
+// Load is Read, with a warning for each key that the command line sets to several values, and for a learning rate of the
+// file that was made for another optimizer. A rank that this program
 // started does not warn, because the process that started it does.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := a.Read()
 	if err == nil {
 		a.WarnOfSuperseded(cfg)
+		if text := a.OtherRate(cfg); text != "" {
+			if _, supervised := a.Env.Lookup(session.SupervisedVariable); !supervised {
+				a.WarnOf(text)
+			}
+		}
 	}
 	return cfg, err
+}
+
+// OtherRate returns a warning if the command line changes the optimizer, but not the learning rate of the file; otherwise "".
+func (a *App) OtherRate(cfg *config.Config) string {
+	const name, rate = "optimizer.name", "optimizer.lr"
+	if a.File == "" || cfg.Origin(rate) == "" {
+		return ""
+	}
+	var others []config.Override
+	for _, o := range a.Overrides {
+		if o.Key == rate {
+			return ""
+		}
+		if o.Key != name {
+			others = append(others, o)
+		}
+	}
+	if len(others) == len(a.Overrides) {
+		return ""
+	}
+	of, err := config.Load(a.File, a.Env.Catalog, others...)
+	if err != nil || of.Optimizer.Name == cfg.Optimizer.Name {
+		return "" // the command line mends the file, or repeats its optimizer
+	}
+	return fmt.Sprintf("%s = %v (%s) was made for optimizer %s, but %s selects %s: set optimizer.lr, too",
+		rate, cfg.Optimizer.LR, cfg.Origin(rate), of.Optimizer.Name, cfg.Origin(name), cfg.Optimizer.Name)
 }
 
 // WarnOfSuperseded prints a warning for each key that the command line sets to several values.

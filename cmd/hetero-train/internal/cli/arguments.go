@@ -156,12 +156,19 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s", text)
 }
 
-// nearestFlag returns "; nearest: --FLAG" for the error of an unknown flag. It returns "" if no flag of the command is
-// similar.
+// nearestFlag returns "; nearest: --FLAG" for the error of an unknown flag, or the subcommand that has this flag. It returns
+// "" if no flag is similar.
 func nearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
+	}
+	if owner := ownerOf(cmd, unknown.GetSpecifiedName()); owner != nil {
+		file := ""
+		if Unconfigured(owner) == "" {
+			file = " -c FILE"
+		}
+		return fmt.Sprintf("; it is a flag of a subcommand: %s%s --%s", owner.CommandPath(), file, unknown.GetSpecifiedName())
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -173,6 +180,16 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 		return "; nearest: --" + near
 	}
 	return ""
+}
+
+// ownerOf returns the first subcommand that has a flag, or nil.
+func ownerOf(cmd *cobra.Command, flag string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if f := sub.LocalFlags().Lookup(flag); f != nil && !f.Hidden && !sub.Hidden {
+			return sub
+		}
+	}
+	return nil
 }
 
 // FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the error

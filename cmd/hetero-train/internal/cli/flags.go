@@ -24,6 +24,18 @@ func AddLauncherFlags(f *LauncherFlags, cmd *cobra.Command, a *App) {
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, 0 to --nnodes minus 1")
 }
 
+// FileFlag is the value of -c. It keeps all values, so that a second one is an error.
+type FileFlag struct{ App *App }
+
+func (f *FileFlag) String() string { return f.App.File }
+
+func (f *FileFlag) Type() string { return "string" }
+
+func (f *FileFlag) Set(file string) error {
+	f.App.File, f.App.Files = file, append(f.App.Files, file)
+	return nil
+}
+
 // SetFlag is the value of --set. Each use of the flag adds an override.
 type SetFlag struct{ App *App }
 

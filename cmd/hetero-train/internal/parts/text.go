@@ -118,7 +118,7 @@ func (s *textFiles) Keys() []config.Key {
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
 			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
 		config.Int(&s.TokenBytes, "token_bytes", 0).Learnt().Unit("bytes").AtMost(4).
-			Doc("Size of a token in files without a header: 2 (uint16) or 4 (int32). 0: 2; a file that evidently has tokens of another size is then an error (exit 3)."),
+			Doc("Size of a token in files without a header: 2 (uint16) or 4 (int32). 0: 2. A file that evidently has tokens of another size is an error (exit 3)."),
 		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
 		maskFraction(&s.MaskFraction),

@@ -343,8 +343,6 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	want := m.trained.Classes
 	switch {
-	case len(have) > m.classes:
-		return nil, exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
 	case have == nil || slices.Equal(have, want):
 		return nil, nil
 	case weights.Named(want) && weights.Named(have):
@@ -360,6 +358,9 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 			return nil, nil
 		}
 		return at, nil
+	case len(have) > m.classes:
+		return nil, exit.Usagef("the data set has %d classes, the model of %s has %d, and the names of the classes are unknown; the classes of the data set are %s; name those of the model with --class-names FILE",
+			len(have), m.checkpoint.Path, m.classes, weights.DescribeClasses(have))
 	case len(have) != m.classes:
 		return nil, exit.Usagef("the data set has %d classes, but the model of %s has %d outputs without names, so the labels would not match; name them with --class-names FILE", len(have), m.checkpoint.Path, m.classes)
 	}

@@ -71,6 +71,9 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	for _, s := range cfg.Superseded() {
 		warnings = append(warnings, s.String())
 	}
+	if text := a.OtherRate(cfg); text != "" {
+		warnings = append(warnings, text)
+	}
 	warnings = append(warnings, flags.withoutEffect(cfg)...)
 	if err := assembly.Allowable(cfg, a.Allow); err != nil {
 		return err
