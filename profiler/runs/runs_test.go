@@ -344,7 +344,9 @@ func TestStatesOfRuns(t *testing.T) {
 		{"failed", 20, map[string]string{resultFile: result(`"exit":4,"error":"the loss is not finite"`)}, Failed, "exit code 4: the loss is not finite"},
 		{"stopped", 20, map[string]string{resultFile: result(`"exit":130`)}, Stopped, "resumes"},
 		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
-		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed, "after step 20"},
+		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed, "after step 20; there is no checkpoint, so the same command starts again"},
+		{"crashed-saving", 20, map[string]string{lockFile: lock(host, 1), checkpointsFolder + "/step-00000010.tmp/state.json": "{}"}, Crashed, "there is no checkpoint"},
+		{"crashed-saved", 20, map[string]string{lockFile: lock(host, 1), checkpointsFolder + "/step-00000010/state.json": "{}"}, Crashed, "after step 20; the same command resumes from the newest checkpoint"},
 		{"crashed-later", 30, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Crashed, "after step 30"},
 		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "No metrics found: the process ended before its first step"},
 		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "No metrics found: the run writes no metrics, because profile.enabled is false"},
@@ -371,7 +373,7 @@ func TestStatesOfRuns(t *testing.T) {
 	}
 	defer folder.Close()
 	list, err := folder.List()
-	if err != nil || len(list.Runs) != 11 {
+	if err != nil || len(list.Runs) != 13 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {

@@ -2,8 +2,11 @@ package runs
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -50,6 +53,7 @@ type evidence struct {
 	held     *bool             // result of experiment.HeldBy
 	locked   bool              // the lock file exists
 	lacking  string            // describes the ranks without records
+	saved    bool              // there is a checkpoint
 
 	resultErr error // error of reading the result
 
@@ -79,7 +83,11 @@ func (e evidence) judge() State {
 	case e.steps == 0:
 		return State{Crashed, e.whyEmpty()}
 	}
-	return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; the same command resumes from the newest checkpoint; logs/train.log has its last messages", e.steps)}
+	next := "there is no checkpoint, so the same command starts again"
+	if e.saved {
+		next = "the same command resumes from the newest checkpoint"
+	}
+	return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; %s; logs/train.log has its last messages", e.steps, next)}
 }
 
 // training reports whether the process that began last still holds the lock of the folder.
@@ -232,6 +240,8 @@ func gather(root *os.Root, settings Settings) evidence {
 	}
 	holder, held, err := experiment.HeldBy(root)
 	e.holder, e.held, e.locked = holder, held, err == nil
+	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // a pattern without faults
+	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
 	return e
 }
 

@@ -144,6 +144,17 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.steps("mine", 20, "0.3")
 }
 
+// A finished run cannot continue without its checkpoints.
+func TestAFinishedRunStatesThatItsCheckpointsAreMissing(t *testing.T) {
+	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0", "--epochs", "1")
+	s.run(exit.Done, "done: 10 steps")
+	s.run(exit.Done, "a larger value continues this run")
+	if err := os.RemoveAll(filepath.Join(s.output, "mine", "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exit.Done, "a larger value starts again at the first step, because the run's checkpoints are missing")
+}
+
 // Epochs have another number of steps if the batch size changes.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")

@@ -1,7 +1,9 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -86,11 +89,14 @@ func sayFinished(a *assembly.Run) error {
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
 	longer := "a larger value continues this run"
+	saved, err := checkpoint.List(a.Folder.CheckpointDir())
 	switch {
-	case a.Falls() && a.Named():
-		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Cfg.Schedule.Name)
-	case a.Falls():
+	case a.Falls() && !a.Named():
 		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Cfg.Schedule.Name)
+	case len(saved) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)):
+		longer = "a larger value starts again at the first step, because the run's checkpoints are missing"
+	case a.Falls():
+		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Cfg.Schedule.Name)
 	}
 	return fmt.Sprintf("%s ended the run: %s; %s", a.Length(), longer, afresh)
 }
