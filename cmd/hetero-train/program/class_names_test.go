@@ -138,6 +138,7 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	settings := string(clitest.ReadFile(t, filepath.Join(folder, "config.json"))) // class 0 is bad, class 1 is good
 	texts := map[string]string{"names": writeText(t, dir, "names.tsv", "text\tlabel\nbest\tgood\nworst\tbad\nit was the best\tgood\n")}
 	texts["numbers"] = writeText(t, dir, "numbers.tsv", "text\tlabel\nbest\t1\nworst\t0\nit was the best\t1\n")
+	texts["other case"] = writeText(t, dir, "case.tsv", "text\tlabel\nbest\tGOOD\nworst\tBad\nit was the best\tgood\n")
 	for name, c := range map[string]struct {
 		change [2]string
 		text   string
@@ -146,6 +147,7 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	}{
 		"the order of the training": {[2]string{}, "names", 1, ""},
 		"names exchanged":           {[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "good", "1": "bad"`}, "names", 0, ""},
+		"names in another case":     {[2]string{}, "other case", 1, ""},
 		"numbers as labels":         {[2]string{}, "numbers", 1, ""},
 		"numbers for names":         {[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "LABEL_0", "1": "LABEL_1"`}, "names", 1, "by number only"},
 	} {

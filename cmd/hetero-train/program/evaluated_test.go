@@ -49,17 +49,17 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 		n    int
 		of   int
 	}{
-		{"the run", nil, "PATH, held out of training (data.val_fraction = 0.2)", 8, 38},
+		{"the run", nil, "PATH, held out of training (data.val_fraction = 0.2) (data.num_samples limits the set to 38)", 8, 0},
 		{"a folder", []string{"--set", "data.path=" + plain}, "PATH, all samples", 50, 50},
-		{"the same data at another place", []string{"--set", "data.path=" + moved}, "PATH, held out of training (data.val_fraction = 0.2)", 8, 38},
+		{"the same data at another place", []string{"--set", "data.path=" + moved}, "PATH, held out of training (data.val_fraction = 0.2) (data.num_samples limits the set to 38)", 8, 0},
 		{"all of the same data", []string{"--set", "data.path=" + moved, "--split", "all"}, "PATH, all samples", 40, 40},
 		{"all of the run's data", []string{"--split", "all"}, "PATH, all samples", 40, 40},
-		{"a part of a folder", []string{"--set", "data.path=" + plain, "--split", "val"}, "PATH, held out of training (data.val_fraction = 0.2)", 10, 40},
+		{"a part of a folder", []string{"--set", "data.path=" + plain, "--split", "val"}, "PATH, held out of training (data.val_fraction = 0.2) (data.num_samples limits the set to 40)", 10, 0},
 		{"a folder with parts", []string{"--set", "data.path=" + parted}, "PATH, part validation, valid/", 6, 14},
 		{"a folder of one part", []string{"--set", "data.path=" + onlyTest}, "PATH, part test, test/", 10, 10},
 		{"a folder of the training part", []string{"--set", "data.path=" + onlyTrain}, "PATH, part train, train/", 12, 12},
 		{"data.val_path", []string{"--set", "data.val_path=" + plain, "--set", "data.num_samples=0"}, "PATH, all samples", 50, 50},
-		{"a limit of the user", []string{"--set", "data.path=" + plain, "--set", "data.num_samples=20"}, "PATH, all samples", 20, 20},
+		{"a limit of the user", []string{"--set", "data.path=" + plain, "--set", "data.num_samples=20"}, "PATH, all samples (data.num_samples limits the set to 20)", 20, 0},
 	} {
 		o := execute(append([]string{"eval", dir}, c.args...))
 		path := trained
@@ -70,6 +70,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 		}
 		want := fmt.Sprintf("images, %%s: %d of %d images of %s", c.n, c.of, strings.ReplaceAll(c.want, "PATH", path))
 		_, want, _ = strings.Cut(want, "%s: ")
+		want = strings.Replace(want, " of 0 images", " images", 1) // a limited set has no total of the folder
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.name, o.code, o.stdout, o.stderr, want)
 		}
@@ -81,6 +82,9 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	var e inference.Evaluation
 	if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Path != parted || e.Part != "part validation, valid/" || e.Split != "all" || e.Of != 14 {
 		t.Errorf("got %+v, %v", e, err)
+	}
+	if o := execute([]string{"eval", dir, "--split", "all", "--set", "data.path=" + parted}); o.code != exit.Usage || !strings.Contains(o.stderr, "use --split val (part validation, valid/) or --split train") {
+		t.Errorf("all of a folder with parts: got exit code %d and %s", o.code, o.stderr)
 	}
 	if o := execute([]string{"eval", dir, "--set", "data.path=" + filepath.Join(dir, "none")}); o.code != exit.Data || !strings.Contains(o.stderr, "no such file") {
 		t.Errorf("a missing folder: got exit code %d and %s", o.code, o.stderr)

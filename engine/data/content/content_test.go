@@ -413,3 +413,17 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The error names the key whose paths differ.
+func TestADifferenceNamesTheKeyOfThePathThatDiffers(t *testing.T) {
+	for want, e := range map[string]DifferenceError{
+		`data.path: rank 1 (, "/a") and rank 0 (, "/b")`:                  {Path: "/a", OtherPath: "/b", Val: "/v", OtherVal: "/v"},
+		`data.path: rank 1 (, "/a") and rank 0 (, "/a")`:                  {Path: "/a", OtherPath: "/a"},
+		`data.val_path: rank 1 (, "/v") and rank 0 (, "/w")`:              {Path: "/a", OtherPath: "/a", Val: "/v", OtherVal: "/w"},
+		`data.path or data.val_path: rank 1 (, "/a") and rank 0 (, "/b")`: {Path: "/a", OtherPath: "/b", Val: "/v", OtherVal: "/w"},
+	} {
+		if e.Rank = 1; !strings.HasPrefix(e.Error(), want) {
+			t.Errorf("got %s, want %s", e.Error(), want)
+		}
+	}
+}

@@ -19,6 +19,8 @@ type Options struct {
 	Place string
 	Host  string // name of the machine, for messages
 	Path  string // path of the data, for messages
+	// ValPath is the path of the evaluation part, if it has one of its own, for messages.
+	ValPath string
 
 	// Gather exchanges one value of each rank; see rendezvous.Group.
 	Gather func(ctx context.Context, name string, value []byte) ([][]byte, error)
@@ -39,12 +41,13 @@ type member struct {
 	Place string `json:"place"`
 	Host  string `json:"host"`
 	Path  string `json:"path"`
+	Val   string `json:"val_path"`
 	Units int    `json:"units"`
 }
 
 // Meet exchanges the descriptions of all ranks.
 func Meet(ctx context.Context, o Options) (*Team, error) {
-	word, err := json.Marshal(member{o.Place, o.Host, o.Path, o.Content.Len()})
+	word, err := json.Marshal(member{o.Place, o.Host, o.Path, o.ValPath, o.Content.Len()})
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +88,7 @@ type DifferenceError struct {
 	Rank, Other         int    // Rank is above Other
 	Host, OtherHost     string // names of the machines
 	Path, OtherPath     string
+	Val, OtherVal       string // data.val_path of both
 	Unit, OtherUnit     string // names of the first unit that differs; "" if the numbers of units differ
 	Kind                string // the property that differs
 	Differing, Compared int    // numbers of units; 0 if not counted
@@ -101,15 +105,23 @@ func (e *DifferenceError) Error() string {
 	if e.Compared > 0 {
 		counted = fmt.Sprintf(" (%d of %d compared units differ)", e.Differing, e.Compared)
 	}
-	return fmt.Sprintf("data.path: rank %d (%s, %.300q) and rank %d (%s, %.300q) read different data: the %s%s differs%s; give all machines the same files",
-		e.Rank, e.Host, e.Path, e.Other, e.OtherHost, e.OtherPath, e.Kind, unit, counted)
+	key, path, other := "data.path", e.Path, e.OtherPath
+	switch {
+	case e.Val == e.OtherVal:
+	case path == other:
+		key, path, other = "data.val_path", e.Val, e.OtherVal
+	default:
+		key = "data.path or data.val_path"
+	}
+	return fmt.Sprintf("%s: rank %d (%s, %.300q) and rank %d (%s, %.300q) read different data: the %s%s differs%s; give all machines the same files",
+		key, e.Rank, e.Host, path, e.Other, e.OtherHost, other, e.Kind, unit, counted)
 }
 
 // differ returns the error of two ranks.
 func (t *Team) differ(a, b int, kind string) *DifferenceError {
 	rank, other := max(a, b), min(a, b)
 	m, o := t.members[rank], t.members[other]
-	return &DifferenceError{Rank: rank, Other: other, Host: m.Host, OtherHost: o.Host, Path: m.Path, OtherPath: o.Path, Kind: kind}
+	return &DifferenceError{Rank: rank, Other: other, Host: m.Host, OtherHost: o.Host, Path: m.Path, OtherPath: o.Path, Val: m.Val, OtherVal: o.Val, Kind: kind}
 }
 
 // part adds the names of a unit to the error, and returns it after all ranks have it. Without the wait, a rank could see

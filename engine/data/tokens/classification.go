@@ -33,6 +33,9 @@ type ClassificationOptions struct {
 	Classes []string
 	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers.
 	Numbered bool
+	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in another
+	// case. nil: labels are equal to the names of their classes.
+	Locate func(label string) (at int, ok bool)
 }
 
 // Classification holds labelled texts, or pairs of texts, in memory:
@@ -321,6 +324,12 @@ func (c *Classification) class(label string) (string, error) {
 	if c.labels != byNumber && slices.Contains(all, label) {
 		c.labels = byName
 		return label, nil
+	}
+	if c.labels != byNumber && c.o.Locate != nil {
+		if at, ok := c.o.Locate(label); ok {
+			c.labels = byName
+			return all[at], nil
+		}
 	}
 	if n, err := strconv.Atoi(label); c.o.Numbered && c.labels != byName && err == nil && n >= 0 && n < len(all) && strconv.Itoa(n) == label {
 		c.labels = byNumber

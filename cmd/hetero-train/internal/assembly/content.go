@@ -23,7 +23,7 @@ func (r *Run) compareData(ctx context.Context) error {
 	}
 	own := r.Team.Group.Members()[r.Team.Place.Rank]
 	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Team.Place.Rank, Seed: r.Cfg.Experiment.Seed,
-		Place: placeOf(r.Cfg, own.Host), Host: own.Name, Path: r.Cfg.Data.Path, Gather: r.Team.Group.Gather})
+		Place: placeOf(r.Cfg, own.Host), Host: own.Name, Path: r.Cfg.Data.Path, ValPath: r.Cfg.Data.ValPath, Gather: r.Team.Group.Gather})
 	if err != nil || team.Alone() {
 		return err
 	}

@@ -127,6 +127,12 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Numbered: s.classes != nil}
 	open := func(path string, classes []string) (*tokens.Classification, error) {
 		o.Path, o.Classes = path, classes
+		if s.classes != nil { // classes of images correspond by the same rule
+			o.Locate = func(label string) (int, bool) {
+				at, _, ok := weights.Locate([]string{label}, classes)
+				return append(at, 0)[0], ok
+			}
+		}
 		set, err := tokens.OpenClassification(ctx, o)
 		if err != nil && !errors.As(err, new(*data.Fault)) && ctx.Err() == nil {
 			err = exit.With(exit.Usage, fmt.Errorf("data.sequence_length: %w", err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
@@ -31,6 +32,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	typed := func(key string) bool {
 		return slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
 	}
+	whole, held := split == splitAll, false
 	if split == splitAuto {
 		split = splitVal
 		if typed("data.path") && !typed("data.val_path") {
@@ -41,7 +43,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 			split = splitAll
 			if moved {
 				split = splitVal
-				m.Opts.Log.Warn("the data are those of the training run at another place, so the command evaluates the samples that were held out; --split all evaluates all samples", "path", m.Cfg.Data.Path)
+				held = true
 			}
 		}
 	}
@@ -63,6 +65,18 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		return "", err
 	}
 	m.Later(m.Data.Close)
+	part, _ := m.Data.EvalFrom()
+	same := m.Data.Splits.Same || m.Data.Tokens != nil && m.Data.Tokens.Same
+	if whole && part != "" && !same && m.Cfg.Data.Path != "" {
+		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER", m.Cfg.Data.Path, part)
+	}
+	if held {
+		advice := "--split all evaluates all samples"
+		if part != "" {
+			advice = "--split train evaluates the training samples"
+		}
+		m.Opts.Log.Warn("the data are those of the training run, so the command evaluates the samples that were held out; "+advice, "path", m.Cfg.Data.Path)
+	}
 	return split, nil
 }
 
@@ -89,9 +103,12 @@ func (m *savedModel) noSamples() error {
 
 // describe sets the fields of an evaluation that state which samples of the data set were evaluated.
 func (m *savedModel) describe(r *Evaluation, split string) {
-	_, eval := m.Data.Counts()
+	train, eval := m.Data.Counts()
 	origin, _ := m.Data.EvalFrom()
 	r.Split, r.Path, r.Of = split, m.Cfg.Data.Path, m.Data.Total()
+	if d := &m.Cfg.Data; d.Path != "" && !m.readsText() {
+		r.limited = limits(d, max(train, eval))
+	}
 	switch {
 	case split == splitTrain:
 		r.Part = "training samples"
@@ -105,6 +122,19 @@ func (m *savedModel) describe(r *Evaluation, split string) {
 	}
 }
 
+// limits names the keys that make the data set smaller than the files; "" if there are none. largest is the number of samples of
+// the larger part.
+func limits(d *config.Data, largest int) string {
+	var keys []string
+	for key, limit := range map[string]int{"data.num_samples": d.NumSamples, "data.samples_per_class": d.SamplesPerClass, "data.max_classes": d.MaxClasses} {
+		if limit > 0 && limit <= largest {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, ", ")
+}
+
 // samplesLine describes the evaluated samples: "6 of 14 images of photos, part validation, valid/".
 func (r *Evaluation) samplesLine() string {
 	unit := "images"
@@ -112,11 +142,17 @@ func (r *Evaluation) samplesLine() string {
 		unit = "samples"
 	}
 	line := fmt.Sprintf("%d of %d %s", r.Samples, cmp.Or(r.Of, r.Samples), unit)
+	if r.limited != "" {
+		line = fmt.Sprintf("%d %s", r.Samples, unit)
+	}
 	if r.Path != "" {
 		line += " of " + r.Path
 	}
 	if r.Part != "" {
 		line += ", " + r.Part
+	}
+	if r.limited != "" {
+		line += fmt.Sprintf(" (%s limits the set to %d)", r.limited, r.Of)
 	}
 	return line
 }
