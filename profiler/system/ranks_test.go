@@ -179,10 +179,14 @@ const spaceVariable = "HETERO_TEST_SPACE"
 
 func checkOwnTraffic(t *testing.T) {
 	t.Helper()
-	s := NewLinkSampler()
-	names := map[string]int{}
-	for i, l := range s.Links() {
-		names[l.Name] = i
+	var s *LinkSampler
+	var names map[string]int
+	// A new link is up only after the kernel has noticed its carrier.
+	for limit := time.Now().Add(30 * time.Second); len(names) != 3 && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+		s, names = NewLinkSampler(), map[string]int{}
+		for i, l := range s.Links() {
+			names[l.Name] = i
+		}
 	}
 	if _, found := names["lab0"]; !found || len(names) != 3 {
 		t.Fatalf("got the links %+v, want lab0, lab1 and lo", s.Links())

@@ -41,10 +41,7 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 		return nil, nil
 	}
 	state := c.State
-	changed, err := r.checkSettings(c)
-	if err != nil {
-		return nil, err
-	}
+	changed := r.saySettings(c)
 	if err := r.checkData(c.Path, &state, changed); err != nil {
 		return nil, err
 	}
@@ -60,26 +57,44 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 	return &state, nil
 }
 
-// checkSettings logs the settings that changed since the checkpoint. It returns an error for changes that the optimizer
-// state of the checkpoint does not support. Changes of the model are detected later, when the tensors are loaded.
-// dataChanged reports whether the user allowed a change of the training data.
-func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
+// CheckResume returns an error if the run cannot continue from its checkpoint: the optimizer cannot use the state, or the
+// classes have other meanings. Changes of the model are detected later, when the tensors are loaded.
+func (r *Run) CheckResume() error {
+	c := r.Folder.Checkpoint
+	if c == nil {
+		return nil
+	}
+	if before, _, err := parts.TrainedOn(c.Path, &c.State); err != nil {
+		return err
+	} else if _, err := r.compareClasses(&before, c.Path); err != nil {
+		return err
+	}
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
 	if err != nil {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
-		return false, nil
+		return nil // Restore warns
 	}
 	const advice = "--resume none starts a new run and renames the folder of that run"
 	was, now := old.Optimizer, r.Cfg.Optimizer
 	if was.Name != now.Name {
-		return false, exit.Usagef("optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s", c.Path, was.Name, now.Name, advice)
+		return exit.Usagef("optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
-		return false, exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+		return exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, r.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Cfg.Model.FreezeLayers {
-		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and its optimizer state cannot be used with %q and %d; start another run with model.init_from = %q, or %s",
+		return exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and its optimizer state cannot be used with %q and %d; start another run with model.init_from = %q, or %s",
 			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Cfg.Model.Freeze, r.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
+	}
+	return nil
+}
+
+// saySettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a change of
+// the training data.
+func (r *Run) saySettings(c *checkpoint.Checkpoint) (dataChanged bool) {
+	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
+	if err != nil {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
+		return false
 	}
 	for _, d := range config.Diff(old, r.Cfg) {
 		if d.Key == "train.resume" {
@@ -96,7 +111,7 @@ func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		r.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
 			"learning_rate", r.Schedule().Rate(int(c.State.Step)))
 	}
-	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path"), nil
+	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path")
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
@@ -151,7 +166,11 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	if err != nil {
 		return err
 	}
-	if err := r.checkClasses(&before, path); err != nil || !known {
+	warning, err := r.compareClasses(&before, path)
+	if warning != "" {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(warning, "checkpoint", weights.DescribeClasses(before.Classes), "data", weights.DescribeClasses(r.Data.Classes()))
+	}
+	if err != nil || !known {
 		return err
 	}
 	if changed || before.Name != r.Data.Name {
@@ -160,29 +179,25 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	return nil
 }
 
-// checkClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the resumed
+// compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the resumed
 // classifier keep their numbers, so classes in another order are an error.
-func (r *Run) checkClasses(before *parts.Trained, path string) error {
+func (r *Run) compareClasses(before *parts.Trained, path string) (warning string, err error) {
 	was, now := before.Classes, r.Data.Classes()
 	if now == nil || slices.Equal(was, now) {
-		return nil
+		return "", nil
 	}
 	if !weights.Named(was) || !weights.Named(now) {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classes of the checkpoint and of the data set correspond by number only, because names are unknown",
-			"checkpoint", weights.DescribeClasses(was), "data", weights.DescribeClasses(now))
-		return nil
+		return "the classes of the checkpoint and of the data set correspond by number only, because names are unknown", nil
 	}
 	shared := min(len(was), len(now))
 	at, missing, ok := weights.Locate(now[:shared], was)
 	if ok && weights.InOrder(at) {
-		return nil
+		return "", nil
 	}
 	if !ok && before.Name != "" { // the user has allowed other data, for example renamed classes
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no class "+strconv.Quote(missing)+": the outputs of its classifier keep their numbers",
-			"checkpoint", weights.DescribeClasses(was), "data", weights.DescribeClasses(now))
-		return nil
+		return "the checkpoint has no class " + strconv.Quote(missing) + ": the outputs of its classifier keep their numbers", nil
 	}
-	return exit.Usagef("resume: the classes of the data set (%s) differ from those of the checkpoint (%s), so its classifier would give them other meanings; start a run with model.init_from = %q, which matches classes by name",
+	return "", exit.Usagef("resume: the classes of the data set (%s) differ from those of the checkpoint (%s), so its classifier would give them other meanings; start a run with model.init_from = %q, which matches classes by name",
 		weights.DescribeClasses(now), weights.DescribeClasses(was), path)
 }
 

@@ -167,6 +167,9 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 // beginRun prepares the folder of the run. It follows all checks that could refuse the run.
 func (tr *training) beginRun(ctx context.Context) error {
 	if tr.Team.Leads() {
+		if err := tr.CheckResume(); err != nil {
+			return err
+		}
 		if err := tr.Folder.Begin(); err != nil {
 			return err
 		}
