@@ -132,6 +132,9 @@ func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.set, o.code, o.stdout, o.stderr, c.want)
 		}
 	}
+	if o := execute([]string{"eval", run, "--split", "all", "--set", "data.path=" + parts}); o.code != exit.Usage || !strings.Contains(o.stderr, "use --split val (part validation, dev.tsv) or --split train") {
+		t.Errorf("all of a folder with parts: got exit code %d and %s", o.code, o.stderr)
+	}
 	// Training finds the files of a folder by the same rule.
 	out := finish(t, p.command(filepath.Join(dir, "second"), "train.epochs=1", "data.path="+parts), 0)
 	if want := "data labelled_text: evaluation on part validation, dev.tsv; not used: test.tsv"; !strings.Contains(out.stdout, want) || !strings.Contains(out.stdout, "50 training, 20 evaluation") {
@@ -153,6 +156,9 @@ func TestEvalOfTokenFiles(t *testing.T) {
 		t.Errorf("got\n%s\nwant %q", out.stdout, want)
 	}
 	run, file := filepath.Join(dir, "run"), filepath.Join(shards, "train-000000.bin")
+	if o := execute([]string{"eval", run, "--split", "all"}); o.code != exit.Usage || !strings.Contains(o.stderr, "use --split val (part validation, val-000000.bin) or --split train") {
+		t.Errorf("all of a folder with parts: got exit code %d and %s", o.code, o.stderr)
+	}
 	for set, want := range map[string]string{
 		"data.path=" + file:     "samples of " + file + ", all samples",
 		"data.val_path=" + file: "samples of " + file + ", all samples",

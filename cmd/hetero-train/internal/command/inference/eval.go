@@ -32,7 +32,8 @@ this run. Without an argument, -c FILE selects the run of that file.
 The checkpoint contains the settings of the model and the data. Use --set and flags to change single settings. With data.path, the
 command evaluates all samples at that path. If the names of folders or files there state parts (train, val, test), it evaluates the
 evaluation part. If the data are those of the training run, it evaluates the samples that were held out. --split overrides this
-choice. --split all is an error if the data have a training part and an evaluation part, because an evaluation covers one part. If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
+choice. --split all is an error if the data have a training part and an evaluation part, because an evaluation covers one part.
+If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
 
 If you use the device, precision and batch size of the training run, the results are bit-equal to those of its own evaluations. If
 the training run evaluated averaged weights (ema.decay, ema.evaluate), add --ema to get the same results.`

@@ -67,8 +67,9 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	m.Later(m.Data.Close)
 	part, _ := m.Data.EvalFrom()
 	same := m.Data.Splits.Same || m.Data.Tokens != nil && m.Data.Tokens.Same
-	if whole && part != "" && !same && m.Cfg.Data.Path != "" {
-		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER", m.Cfg.Data.Path, part)
+	if whole && !same && m.Data.HasEval() {
+		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER",
+			cmp.Or(m.Cfg.Data.Path, "data set "+m.Data.Name), cmp.Or(part, "the samples for evaluation"))
 	}
 	if held {
 		advice := "--split all evaluates all samples"
