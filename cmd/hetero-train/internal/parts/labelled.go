@@ -195,15 +195,8 @@ func (s *labelledText) find(d *config.Data) (tokens.Found, error) {
 	case found.Train == nil:
 		return found, &data.Fault{Op: "find labelled texts", Path: d.Path, Index: -1, Err: errors.New("no file names the training part: want a name that contains train")}
 	case d.ValPath != "":
-		held, err := tokens.FindLabelled(d.ValPath, d.FollowLinks)
-		if err == nil && held.Train != nil && held.Eval != nil {
-			err = &data.Fault{Op: "find labelled texts", Path: d.ValPath, Index: -1, Err: errors.New("data.val_path has several parts, want one file")}
-		}
-		if err != nil {
-			return found, err
-		}
-		found.Unused = strings.Join(baseNames(found.Eval), ", ")
-		found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+d.ValPath
+		err := evaluateOn(&found, d.ValPath, d.FollowLinks, tokens.FindLabelled, "find labelled texts", "one file")
+		return found, err
 	}
 	return found, nil
 }

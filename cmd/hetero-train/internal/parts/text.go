@@ -230,15 +230,8 @@ func (s *textFiles) find(d *config.Data) (tokens.Found, error) {
 	case d.All && found.Train == nil:
 		found.Train = found.Eval
 	case d.ValPath != "":
-		held, err := tokens.Find(d.ValPath, d.FollowLinks)
-		if err == nil && held.Train != nil && held.Eval != nil {
-			err = &data.Fault{Op: "find token shards", Path: d.ValPath, Index: -1, Err: errors.New("data.val_path has several parts, want one of them")}
-		}
-		if err != nil {
-			return found, err
-		}
-		found.Unused = strings.Join(baseNames(found.Eval), ", ")
-		found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+d.ValPath
+		err := evaluateOn(&found, d.ValPath, d.FollowLinks, tokens.Find, "find token shards", "one of them")
+		return found, err
 	}
 	return found, nil
 }
@@ -305,4 +298,19 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, error) {
 	}
 	c.unknown = float64(unknown) / float64(max(read, 1))
 	return digest(h.Sum(nil)), nil
+}
+
+// evaluateOn makes the files at path, which data.val_path names, the evaluation part. op and want complete the error for a
+// path with several parts.
+func evaluateOn(found *tokens.Found, path string, followLinks bool, find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {
+	held, err := find(path, followLinks)
+	if err == nil && held.Train != nil && held.Eval != nil {
+		err = &data.Fault{Op: op, Path: path, Index: -1, Err: errors.New("data.val_path has several parts, want " + want)}
+	}
+	if err != nil {
+		return err
+	}
+	found.Unused = strings.Join(baseNames(found.Eval), ", ")
+	found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+path
+	return nil
 }
