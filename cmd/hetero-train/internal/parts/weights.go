@@ -86,7 +86,7 @@ func (n *Network) add(g *graph.Graph) {
 // weightsFile is an open safetensors file, either a file of its own or part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
-	About Trained // what is known about the training
+	About Trained // description of the training, if it is known
 	close io.Closer
 }
 

@@ -62,7 +62,7 @@ type tuner struct {
 	tr             *training
 	log            *slog.Logger
 	peers          *train.Peers // nil in a run of one rank
-	micro, buckets bool         // what the program chooses
+	micro, buckets bool         // the settings that the program chooses
 	key            string       // of the cache
 	choice         tuning.Choice
 	gradients      int64 // bytes of all gradients
