@@ -45,7 +45,7 @@ type Account struct {
 type Part struct {
 	Name    string
 	Seconds float64
-	Kind    string // what the time was lost to, or spent on; completes the sentence "… of the step are …"
+	Kind    string // kind of work or loss; completes the sentence "… of the step are …"
 }
 
 // names are the parts in the order of Parts, and their kinds.

@@ -58,8 +58,8 @@ func TestAccountsOfKnownSteps(t *testing.T) {
 	}
 }
 
-// TestPartsSumToTheMeasuredStep: for any measurements, the parts are at least 0 and sum to the step, and the imbalance is
-// what the fraction of the oracle states.
+// TestPartsSumToTheMeasuredStep: for any measurements, the parts are at least 0 and sum to the step, and the imbalance
+// agrees with the fraction of the oracle.
 func TestPartsSumToTheMeasuredStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -28,8 +28,8 @@ type Number = experiment.Number
 type Summary struct {
 	SchemaVersion int    `json:"schema_version"`
 	Run           string `json:"run"` // name of the run's folder
-	// Status is finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running (if there is no
-	// result).
+	// Status is finished, stopped_early, out_of_time, interrupted or failed. If the newest process has written no result, it
+	// is running, crashed or unknown (runs.State).
 	Status    string `json:"status"`
 	Program   string `json:"program,omitempty"`
 	Model     string `json:"model,omitempty"`
@@ -181,7 +181,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 			s.Damaged = append(s.Damaged, ignored(runtime.FileName(rank), damaged))
 		}
 	}
-	lacking, err := runs.Lacking(dir, logs)
+	state, lacking, err := runs.Judge(dir, logs)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +194,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
+	s.Status = string(state.Kind)
 	if err := s.addResult(dir); err != nil {
 		return nil, err
 	}
@@ -292,10 +293,10 @@ func LogDir(dir string) string {
 	return filepath.Join(dir, "logs")
 }
 
-// addResult sets the status of the run. If a later process began, the result belongs to an earlier process. If it is
-// unknown which process began last, records after the result tell that a later process began.
+// addResult sets the status of the run, if its newest process has written a result. If a later process began, the result
+// belongs to an earlier process. If it is unknown which process began last, records after the result tell that a later
+// process began.
 func (s *Summary) addResult(dir string) error {
-	s.Status = "killed_or_running"
 	r, err := experiment.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -109,15 +109,16 @@ func lackText(missing []int, ranks int) string {
 	return fmt.Sprintf("no records of %s of %d (%s)%s: copy the whole folder of logs from rank 0, which has the records of all ranks", which, ranks, file, only)
 }
 
-// Lacking describes the ranks of the run in dir that have no records, and the cure. It returns "" if all ranks have
-// records, or if there are no records at all. logs is the folder of the records. Each of the folders may be missing.
-func Lacking(dir, logs string) (text string, err error) {
+// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and the cure; it is "" if all
+// ranks have records, or if there are no records at all. logs is the folder of the records. Each of the folders may be
+// missing.
+func Judge(dir, logs string) (state State, lacking string, err error) {
 	records, err := os.OpenRoot(logs)
 	if isMissing(err) {
-		return "", nil
+		return State{Kind: Unknown}, "", nil
 	}
 	if err != nil {
-		return "", err
+		return State{}, "", err
 	}
 	defer records.Close() // read only
 	var e evidence
@@ -127,11 +128,11 @@ func Lacking(dir, logs string) (text string, err error) {
 		defer root.Close() // read only
 		e = gather(root, Settings{})
 	case !isMissing(err):
-		return "", err
+		return State{}, "", err
 	}
 	s := Summary{}
 	s.fromLogs(records, Settings{}, &e)
-	return s.Lacking, nil
+	return e.judge(), s.Lacking, nil
 }
 
 // newestStart returns the number of ranks of the newest start of a process. If this start is far from the end of the
