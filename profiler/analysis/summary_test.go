@@ -84,7 +84,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.name, c.got, c.want)
 		}
 	}
-	if s.Steps != 50 || s.RecordedSteps != 50 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "killed_or_running" {
+	if s.Steps != 50 || s.RecordedSteps != 50 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "crashed" {
 		t.Errorf("got %+v", s)
 	}
 	if shares := s.PerRank[1].ByBatchSize; len(shares) != 1 || shares[0].Samples != 8 || !near(shares[0].SamplesPerSecond, 8/0.043) {
@@ -145,7 +145,7 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Steps != 46 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "killed_or_running" || s.Model != "resnet50" || len(s.Damaged) != 1 {
+	if s.Steps != 46 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "running" || s.Model != "resnet50" || len(s.Damaged) != 1 {
 		t.Errorf("got %+v", s)
 	}
 	if err := run.WriteResult(experiment.Result{Steps: 50, Exit: 75, FinalTrainLoss: 7}); err != nil {
@@ -157,8 +157,14 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.Begin(); err != nil { // a later process, which is then killed
 		t.Fatal(err)
 	}
-	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "killed_or_running" || s.Model != "" || near(s.FinalTrainLoss, 7) {
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "running" || s.Model != "" || near(s.FinalTrainLoss, 7) {
 		t.Errorf("after a later start: got %v and %+v", err, s)
+	}
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "crashed" {
+		t.Errorf("after the end of this process: got %v and %+v", err, s)
 	}
 }
 

@@ -598,9 +598,12 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if err := errors.Join(err, folder.Close()); err != nil {
 			t.Fatal(err)
 		}
-		fromFiles, err := Lacking(f.dir, filepath.Join(f.dir, logsFolder))
+		state, fromFiles, err := Judge(f.dir, filepath.Join(f.dir, logsFolder))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if state.Kind != v.State.Kind {
+			t.Errorf("%s: got state %s from the files, want that of the view, %s", c.name, state.Kind, v.State.Kind)
 		}
 		ended := v.Result != nil
 		if unknown := math.IsNaN(float64(list.Runs[0].SamplesPerSecond)); !ended && c.ranks > 0 && unknown != (c.want != "") {
