@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -62,7 +63,7 @@ func (f folder) SyncDir(name string) error {
 	if err != nil {
 		return err
 	}
-	err = dir.Sync()
+	err = platform.SyncDir(dir)
 	if closeErr := dir.Close(); err == nil {
 		err = closeErr
 	}

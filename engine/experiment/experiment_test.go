@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -491,7 +491,7 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 func TestOnlyRegularFilesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o644), os.Symlink("pipe", link)); err != nil {
+	if err := errors.Join(needtest.MakePipe(pipe), os.Symlink("pipe", link)); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, link, dir} {

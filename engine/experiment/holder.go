@@ -8,8 +8,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -24,7 +24,7 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	}
 	defer lock.Close() // read only
 	holder = readHolder(lock)
-	stat, ok := info.Sys().(*syscall.Stat_t)
+	_, inode, ok := platform.FileID(info)
 	host, err := os.Hostname()
 	if !ok || err != nil || host != holder.Host {
 		return holder, nil, nil
@@ -32,7 +32,7 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	if own := self(host); differ(own.Boot, holder.Boot) || differ(own.Namespace, holder.Namespace) {
 		return holder, nil, nil // in this process, the number of the holder means another process, or none
 	}
-	is, err := flocked(stat.Ino, holder.PID)
+	is, err := flocked(inode, holder.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return holder, nil, nil
 	}

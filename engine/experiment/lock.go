@@ -6,8 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 const lockFile = ".lock"
@@ -27,10 +28,10 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 		if err != nil {
 			return nil, folderError("lock", dir, err)
 		}
-		if err := flock(lock); err != nil {
+		if err := platform.TryLock(lock); err != nil {
 			holder := readHolder(lock)
 			lock.Close()
-			if errors.Is(err, syscall.EWOULDBLOCK) {
+			if errors.Is(err, platform.ErrLocked) {
 				return nil, &InUseError{Dir: dir, Holder: holder}
 			}
 			return nil, folderError("lock", dir, err)
@@ -44,15 +45,6 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 			return nil, folderError("lock", dir, err)
 		}
 		return lock, nil
-	}
-}
-
-func flock(file *os.File) error {
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			return err
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -82,7 +83,7 @@ func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err err
 		return err
 	}
 	defer dir.Close()
-	return dir.Sync()
+	return platform.SyncDir(dir)
 }
 
 func removeIfThere(root *os.Root, name string) error {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Neighbour is a noisy neighbour: a process that keeps the CPUs of the rank busy.
@@ -22,7 +24,7 @@ type Neighbour struct {
 // control group of this process and on the CPUs of the calling thread.
 func StartNeighbour(command []string) (*Neighbour, error) {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.SysProcAttr = ownGroup()
+	platform.OwnGroup(cmd) // Ctrl-C reaches only the rank, and the rank stops its neighbours
 	alive, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("neighbour: %w", err)

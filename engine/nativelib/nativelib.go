@@ -13,8 +13,12 @@ import (
 const DirVariable = "HETERO_LIB_DIR"
 
 // Find returns the path of a library such as "libhetero_cpu.so". If the library is missing, the error is
-// fs.ErrNotExist, with the searched folders and a remedy.
+// fs.ErrNotExist, with the searched folders and a remedy. If this program cannot load any library, it is the error of
+// Loadable.
 func Find(name string) (string, error) {
+	if err := Loadable(); err != nil {
+		return "", err
+	}
 	dirs := Dirs()
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)

@@ -42,6 +42,7 @@ var remedies = map[string]string{
 	"openmpi":    "apt-get install openmpi-bin",
 	"prometheus": "apt-get install prometheus",
 	"python3":    "apt-get install python3",
+	"qemu":       "apt-get install qemu-user",
 	"slurm":      "apt-get install slurmctld slurmd slurm-client munge, and test as root",
 	"strace":     "apt-get install strace",
 	"tools":      "apt-get install coreutils gawk sed diffutils util-linux",

@@ -4,9 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // Opening these files must not block. A test that hangs fails after a minute.
@@ -16,7 +17,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("contents"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+	if err := needtest.MakePipe(filepath.Join(dir, "pipe")); err != nil {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(dir)

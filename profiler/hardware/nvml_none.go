@@ -2,7 +2,12 @@
 
 package hardware
 
+import "runtime"
+
 // Open returns no GPUs, because this program cannot load NVML.
 func Open() *GPUs {
-	return None("this program was built without cgo or for another system than Linux, so it cannot load NVIDIA's library NVML")
+	if runtime.GOOS != "linux" {
+		return None("the program finds GPUs only on Linux")
+	}
+	return None("this program was built without cgo, so it cannot load NVIDIA's library NVML")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
@@ -183,7 +184,7 @@ type clock struct {
 }
 
 func newClock(cpus float64) clock {
-	if _, known := processTime(); !known || !(cpus > 0) {
+	if _, err := platform.ProcessTime(); err != nil || !(cpus > 0) {
 		return clock{}
 	}
 	return clock{cpus}
@@ -204,9 +205,9 @@ func (c clock) busy() func() time.Duration {
 	if c.cpus == 0 {
 		return c.elapsed()
 	}
-	begin, _ := processTime()
+	begin, _ := platform.ProcessTime()
 	return func() time.Duration {
-		now, _ := processTime()
+		now, _ := platform.ProcessTime()
 		return now - begin
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/null"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -70,8 +71,8 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 
 // With a quota of a fifth of a CPU, one second of CPU time is five seconds of the rank's time. Waits do not count.
 func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
-	if _, known := processTime(); !known {
-		needtest.Missing(t, "system", "this system does not tell a process's CPU time")
+	if _, err := platform.ProcessTime(); err != nil {
+		needtest.Missing(t, "system", err)
 	}
 	whole, fifth := newClock(1).elapsed(), newClock(0.2).elapsed()
 	for busy := newClock(1).busy(); busy() < 20*time.Millisecond; { // uses CPU time

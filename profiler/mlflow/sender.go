@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -105,9 +105,12 @@ func (o SenderOptions) open() (*sending, error) {
 		return nil, err
 	}
 	g.file = file
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := platform.TryLock(file); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("%s: %w", o.LogDir, ErrInUse)
+		if errors.Is(err, platform.ErrLocked) {
+			err = ErrInUse
+		}
+		return nil, fmt.Errorf("%s: %w", o.LogDir, err)
 	}
 	if err := g.readState(); err != nil {
 		file.Close()

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // openFile opens the file of the Writer, or creates it. If necessary, it first repairs the file.
@@ -183,5 +185,5 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 		return stat.Size(), err
 	}
 	defer folder.Close()
-	return stat.Size(), folder.Sync()
+	return stat.Size(), platform.SyncDir(folder)
 }

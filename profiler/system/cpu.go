@@ -14,7 +14,7 @@ type CPU struct {
 	Model    string
 	Vendor   string
 	Sockets  int
-	Cores    int      // number of physical cores of the whole machine
+	Cores    int      // number of physical cores of the whole machine; 0: unknown
 	Threads  int      // number of logical CPUs of the whole machine
 	Features []string // features in the list below that the CPU has, in Linux's names
 

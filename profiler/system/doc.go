@@ -18,6 +18,6 @@
 //
 // # Errors
 //
-// This package supports only Linux. On other systems, Detect returns an error, and the values of a Sampler are NaN.
+// On other systems than Linux, Detect returns only name, kernel, CPUs and memory, and the values of a Sampler are NaN.
 // If a part of the description cannot be read, Detect returns the other parts together with an error.
 package system

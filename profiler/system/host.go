@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -28,12 +27,9 @@ type Host struct {
 // Memory describes the memory of the host, in bytes.
 type Memory struct {
 	Total     int64
-	Available int64 // memory of the whole machine that is currently available without swapping
+	Available int64 // memory of the whole machine that is currently available without swapping; 0: unknown
 	Limit     int64 // memory that this process may use: Total or less
 }
-
-// Detect describes this machine. If a part cannot be read, it returns the other parts together with an error.
-func Detect() (Host, error) { return read(os.DirFS("/"), ownInterfaces()) }
 
 // Read describes the machine whose proc and sys folders are in root; see Detect.
 func Read(root fs.FS) (Host, error) { return read(root, nil) }

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -145,7 +145,6 @@ func (s *Sampler) fail(err error) Load {
 type self struct {
 	statm    *os.File
 	quotas   []quotaFile // of all levels of control groups
-	usage    syscall.Rusage
 	text     [128]byte
 	pageSize int64
 }
@@ -196,10 +195,7 @@ func (p *self) quota() float64 {
 }
 
 func (p *self) cpuTime() (time.Duration, error) {
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &p.usage); err != nil {
-		return 0, fmt.Errorf("getrusage: %w", err)
-	}
-	return time.Duration(p.usage.Utime.Nano() + p.usage.Stime.Nano()), nil
+	return platform.ProcessTime()
 }
 
 func (p *self) resident() (int64, error) {

@@ -13,6 +13,8 @@ import types
 
 TRAINING = ["engine/device", "engine/plan", "engine/graph", "engine/optim", "engine/train", "engine/tensor", "cmd/hetero-train/internal/command/bench",
             "scripts/compare_pytorch.sh", "scripts/peers/pytorch_step.py", "scripts/peers/summary.py", "third_party/cmake", "go.mod"]  # fmt: skip
+# Code in these folders that no training executes: the devices in Go, and bench data.
+TRAINING += [":(exclude)engine/device/internal/bookkeeping", ":(exclude)cmd/hetero-train/internal/command/bench/data.go"]
 RANKS = TRAINING + ["engine/collective", "engine/gradsync", "cmd/hetero-train/internal/run", "cmd/hetero-train/internal/session", "scripts/peers/ranks_step.py"]
 BALANCE = [":(glob)balancer/*.go", "cmd/hetero-train/internal/rebalance", "engine/collective", "engine/train", "engine/gradsync", "scripts/lab.sh"]
 LOADING = ["engine/data/jpeg", "engine/data/images", ":(glob)engine/data/*.go", "cmd/hetero-train/internal/command/bench/data.go"]

@@ -19,7 +19,7 @@ def git(*args):
 
 def code(paths):
     """Pathspecs of the code in paths: without tests, pages, and files of platforms on which no row is measured."""
-    left_out = ["*_test.go", "testdata/**", "*.md", "doc.go", "*_windows.go", "*_darwin.go", "*_arm64.*", "*_neon.*"]
+    left_out = ["*_test.go", "testdata/**", "*.md", "doc.go", "*_windows.go", "*_darwin.go", "*_other.go", "unavailable.go", "*_arm64.*", "*_neon.*"]
     return [*paths, *(f":(exclude,glob)**/{name}" for name in left_out)]
 
 

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -253,13 +253,13 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
 	var messages bytes.Buffer
 	server.Dir, server.Stdout, server.Stderr, server.WaitDelay = root, &messages, &messages, time.Second
-	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	diesWithTest(server)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() { server.Wait(); close(ended) }()
-	t.Cleanup(func() { syscall.Kill(-server.Process.Pid, syscall.SIGKILL); <-ended })
+	t.Cleanup(func() { platform.KillGroup(server.Process.Pid); <-ended })
 	for up := false; !up; {
 		select {
 		case <-ended:

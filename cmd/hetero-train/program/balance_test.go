@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/simulate"
@@ -72,7 +71,7 @@ func TestSimulateWithScores(t *testing.T) {
 // A shell passes the output of a command as a named pipe: --curves <(command).
 func TestSimulateReadsANamedPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "curves")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+	if err := needtest.MakePipe(pipe); err != nil {
 		needtest.Missing(t, "system", err)
 	}
 	written := make(chan error, 1)

@@ -19,8 +19,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/profiler/runs"
@@ -190,11 +188,11 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Fatal("the training printed no page")
 	}
 	go io.Copy(io.Discard, stderr)
-	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	own, err := ownNice()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, threads := strconv.Itoa(min(19, 20-own+10)), 0
+	want, threads := strconv.Itoa(min(19, own+10)), 0
 	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
 		line, err := os.ReadFile(path)
 		if err != nil || !strings.HasPrefix(string(line), p.path+"\x00dashboard\x00") {
@@ -361,7 +359,7 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 	}
 	for _, width := range []int{80, 100} {
 		master, slave := openTerminal(t)
-		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: uint16(width)}); err != nil {
+		if err := resize(master, 50, width); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(p.path, "status", "--watch", "--input-dir", dir)

@@ -158,7 +158,7 @@ func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+		if err := sendTo(os.Getpid(), sig); err != nil {
 			t.Fatal(err)
 		}
 		if o := <-ended; o.code != code || !strings.Contains(o.stderr, "stopped by SIG") {
@@ -212,7 +212,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 // A process that opened a named pipe would block for ever.
 func TestNamedPipesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "shard.tar")
-	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+	if err := needtest.MakePipe(pipe); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},

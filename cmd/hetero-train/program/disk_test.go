@@ -176,9 +176,9 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(whole, steps), 0).check(t, exit.Done, "")
 	w := watch(t, p.command(dir, steps, "train.log_interval=1"))
 	w.await(t, "step 20/")
-	w.cmd.Process.Signal(syscall.SIGSTOP) // no checkpoint must be saved while the disk fills
+	w.cmd.Process.Signal(freeze) // no checkpoint must be saved while the disk fills
 	free := fill(t, dir)
-	w.cmd.Process.Signal(syscall.SIGCONT)
+	w.cmd.Process.Signal(thaw)
 	w.end(t, exit.IO, "the final save failed")
 	continues := fmt.Sprintf("continues from step %d with:", newestStep(t, dir))
 	w.await(t, "no space left on device", "the newest checkpoint is "+dir, continues, "free space on that disk")
@@ -265,7 +265,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 		prepare func(dir string) error
 		says    string
 	}{
-		{"read-only", func(dir string) error { return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, "size=1m") }, "read-only file system"},
+		{"read-only", mountReadOnly, "read-only file system"},
 		{"the run is a file", file("run"), "not a directory"},
 		{"checkpoints is a file", file("run/checkpoints"), "not a directory"},
 		{"logs is a file", file("run/logs"), "not a directory"},
@@ -288,7 +288,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 			if err := c.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
-			defer syscall.Unmount(dir, syscall.MNT_DETACH) // removes the mount
+			defer unmount(dir) // removes the mount
 			got := finish(t, p.command(dir, "train.steps=20"), 0)
 			got.check(t, exit.Usage, c.says)
 			got.check(t, exit.Usage, dir)
@@ -317,7 +317,7 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 		"--set", "data.num_samples=16", "--set", "data.batch_size=8", "--set", "train.epochs=1", "--set", "experiment.output_dir="+theirs)
 	cmd.Dir = dir
 	const nobody = 65534
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	runsAs(cmd, nobody)
 	finish(t, cmd, 0).check(t, exit.Usage, theirs)
 	finish(t, exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine")...), 0).check(t, exit.Done, "")
 	if err := os.Chmod(filepath.Join(theirs, "mine", "checkpoints"), 0o700); err != nil {
@@ -337,7 +337,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 		dir = t.TempDir()
 		w = watch(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.log_interval=1"))
 		w.await(t, "step 20/")
-		w.cmd.Process.Signal(syscall.SIGSTOP)
+		w.cmd.Process.Signal(freeze)
 		if stepsRecorded(t, dir) < steps/2 || steps > 10_000 {
 			break
 		}
@@ -349,7 +349,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 			t.Fatal("the folder cannot be removed")
 		}
 	}
-	w.cmd.Process.Signal(syscall.SIGCONT)
+	w.cmd.Process.Signal(thaw)
 	w.end(t, exit.IO, "no such file or directory")
 	w.await(t, "the final save failed")
 	if _, err := os.Stat(filepath.Join(dir, "run")); !errors.Is(err, os.ErrNotExist) {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +23,8 @@ import (
 // meanwhile. It returns the number of occurrences.
 func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int {
 	t.Helper()
-	syscall.Kill(pid, syscall.SIGSTOP)
-	defer syscall.Kill(pid, syscall.SIGCONT)
+	sendTo(pid, freeze)
+	defer sendTo(pid, thaw)
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return 0 // the process has ended

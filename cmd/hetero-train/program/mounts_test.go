@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,12 +31,7 @@ func inOwnMounts(t *testing.T) bool {
 	}
 	self := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	self.Env = append(os.Environ(), ownMountsVariable+"="+t.Name(), builtVariable+"="+path)
-	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if os.Geteuid() != 0 {
-		self.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		self.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		self.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
+	hasOwnMounts(self)
 	out, err := self.CombinedOutput()
 	var ended *exec.ExitError
 	switch {
@@ -60,11 +54,11 @@ func smallDisk(t *testing.T, options string) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+	if err := mountTmpfs(dir, options); err != nil {
 		needtest.Missing(t, "namespaces", fmt.Errorf("mount a tmpfs: %w", err))
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+		if err := unmount(dir); err != nil {
 			t.Error(err)
 		}
 	})

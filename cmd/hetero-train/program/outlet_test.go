@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
@@ -68,7 +66,7 @@ func readBoth(t *testing.T, cmd *exec.Cmd, capacity int) *os.File {
 		t.Fatal(err)
 	}
 	if capacity > 0 {
-		if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, capacity); err != nil {
+		if err := setPipeSize(writer, capacity); err != nil {
 			t.Fatal(err)
 		}
 	}

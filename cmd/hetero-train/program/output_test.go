@@ -10,12 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
-	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
@@ -115,31 +112,6 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if clitest.Objects(t, e.stderr); e.code == exit.Done {
 		t.Errorf("another model: got exit code %d, want a failure", e.code)
 	}
-}
-
-// openTerminal opens a pseudo-terminal. The test reads from master what the program writes to slave.
-func openTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		needtest.Missing(t, "system", err)
-	}
-	t.Cleanup(func() { master.Close() })
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 120})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		needtest.Missing(t, "system", err)
-	}
-	return master, slave
 }
 
 func TestATerminalHasColoursAndABar(t *testing.T) {

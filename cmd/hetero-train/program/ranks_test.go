@@ -225,7 +225,7 @@ func TestALostRankIsNamed(t *testing.T) {
 	}{
 		{"rank 0 is killed", 0, syscall.SIGKILL, 30, "rank 0"},
 		{"rank 1 is killed", 1, syscall.SIGKILL, 30, "rank 1"},
-		{"rank 2 hangs", 2, syscall.SIGSTOP, 2, "rank 2"},
+		{"rank 2 hangs", 2, freeze, 2, "rank 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for attempt := 1; ; attempt++ {
@@ -293,7 +293,7 @@ func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeo
 	}
 	ranks[victim].Process.Kill()
 	ranks[victim].Wait()
-	if signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "is waiting in operation") {
+	if signal == freeze && !strings.Contains(messages[0].String(), "is waiting in operation") {
 		fault("no message names the phase of the ranks:\n%s", messages[0].String())
 	}
 	found, skipped, err := checkpoint.Latest(checkpoints)

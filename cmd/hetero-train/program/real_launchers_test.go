@@ -183,7 +183,7 @@ func startSlurm(t *testing.T, scheduler string) {
 		var messages bytes.Buffer
 		cmd := exec.Command(server[0], server[1:]...)
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &messages, &messages, time.Second
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		diesWithTest(cmd)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

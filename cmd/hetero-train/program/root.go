@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 const rootLong = `hetero-train trains deep-learning models on workers of unequal speed.
@@ -56,11 +58,27 @@ const rootExample = `  hetero-train -c configs/resnet50.toml                    
   hetero-train config docs                                     print the documentation of every key
   hetero-train devices                                         list the devices to train on`
 
+// limits describes what this program cannot do on this machine; "" if it has no limits.
+func limits() string {
+	why := nativelib.Loadable()
+	if why == nil {
+		return ""
+	}
+	trains := "Training runs on the reference device only (--device reference), with one rank, for tests: it is about a thousand times slower."
+	if runtime.GOOS == "windows" {
+		trains = "Training does not run on Windows."
+	}
+	return "\n\nLimits of this program on this machine:\n" +
+		"  " + why.Error() + "\n" +
+		"  " + trains + "\n" +
+		"  Commands that plan, simulate, and read runs, data and checkpoints work."
+}
+
 func newRoot(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:               cmp.Or(a.Env.Name, programName),
 		Short:             "Train deep-learning models on unequal devices",
-		Long:              rootLong,
+		Long:              rootLong + limits(),
 		Example:           rootExample,
 		Version:           version.Text(),
 		SilenceErrors:     true,

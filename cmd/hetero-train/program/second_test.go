@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -421,7 +420,8 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	}
 	before := snapshot(t, s.output)
 	cmd := s.command("--lr", "0.2")
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = dir
+	runsAs(cmd, nobody)
 	finish(t, cmd, 0).check(t, exit.Usage, "move aside")
 	if after := snapshot(t, s.output); after != before {
 		t.Errorf("got\n%s\nwant\n%s", after, before)

@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // ended is the result of a finished process.
@@ -232,7 +233,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		return list
 	}
 	e := finishAfterStep(t, cmd, func() {
-		cmd.Process.Signal(syscall.SIGUSR1)
+		cmd.Process.Signal(platform.SaveSignals[0])
 		end := time.Now().Add(patience)
 		for len(saved()) == 0 && time.Now().Before(end) {
 			time.Sleep(10 * time.Millisecond)

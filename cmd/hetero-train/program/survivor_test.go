@@ -53,7 +53,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 		set    []string
 	}{
 		{"killed", syscall.SIGKILL, nil},
-		{"frozen", syscall.SIGSTOP, []string{"parallel.timeout_seconds=6"}},
+		{"frozen", freeze, []string{"parallel.timeout_seconds=6"}},
 		{"killed, over the network", syscall.SIGKILL, []string{"parallel.shared_memory=off"}},
 		{"killed, groups", syscall.SIGKILL, []string{"model.batch_norm=ghost", "model.ghost_group=2"}},
 	} {
@@ -74,7 +74,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 				}
 				time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary point of a step
 				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
-					syscall.Kill(pids[1], c.signal)
+					sendTo(pids[1], c.signal)
 				}
 			})
 			step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
@@ -130,14 +130,14 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid b
 		signal := func(s syscall.Signal) {
 			begun := time.Now()
 			for _, pid := range all {
-				syscall.Kill(pid, s)
+				sendTo(pid, s)
 			}
 			apart = max(apart, time.Since(begun))
 		}
-		signal(syscall.SIGSTOP)
+		signal(freeze)
 		before = stepsRecorded(t, dir)
 		time.Sleep(7 * time.Second) // longer than the time-out of heartbeats, 2 s, and all other time-outs, 6 s
-		signal(syscall.SIGCONT)
+		signal(thaw)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +35,7 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	run := program{path: built, config: file}.command(runs, "train.steps=20", "parallel.ranks=2")
 	cmd = exec.Command(bash, append([]string{"-c", shell + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+runs, "HOME="+runs)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: somebody, Gid: somebody}}
+	runsAs(cmd, somebody)
 	return cmd, runs
 }
 

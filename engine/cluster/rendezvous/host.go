@@ -5,7 +5,8 @@ import (
 	"net"
 	"os"
 	"strings"
-	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // HostID identifies the machine and network namespace of this process. Processes with equal ids reach each other by
@@ -17,11 +18,15 @@ func HostID() string {
 	if err != nil {
 		return hostName()
 	}
-	var namespace syscall.Stat_t
-	if err := syscall.Stat("/proc/self/ns/net", &namespace); err != nil {
+	info, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
 		return hostName()
 	}
-	return fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), namespace.Ino)
+	_, namespace, ok := platform.FileID(info)
+	if !ok {
+		return hostName()
+	}
+	return fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), namespace)
 }
 
 func hostName() string {

@@ -15,6 +15,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
+// patience is a time limit that no step reaches, even if the machine has much other load.
+const patience = time.Minute
+
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestListensWhereOthersReachRank0(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package rendezvous
 
 import (
@@ -27,9 +29,6 @@ func TestMain(m *testing.M) {
 
 // testHeartbeat is much longer than a rank waits for a CPU on a machine with other load.
 const testHeartbeat = 3 * time.Second
-
-// patience is a time limit that no step reaches, even if the machine has much other load.
-const patience = time.Minute
 
 // runRank joins a group of three and prints the result.
 func runRank(rank int) {

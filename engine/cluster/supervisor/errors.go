@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // RankError reports the rank that ended a run, and the cause.
@@ -61,7 +61,7 @@ func (e *RankError) end() string {
 
 // signalName returns "SIGKILL", or "signal 99" for a signal without a name.
 func signalName(signal syscall.Signal) string {
-	if name := unix.SignalName(signal); name != "" {
+	if name := platform.SignalName(signal); name != "" {
 		return name
 	}
 	return fmt.Sprintf("signal %d", int(signal))

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -38,7 +37,7 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 		if err != nil || number < firstExtraFile {
 			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d", LifelineVariable, text, firstExtraFile)
 		}
-		syscall.CloseOnExec(int(number)) // a child process would keep the pipe open
+		closeOnExec(number) // a child process would keep the pipe open
 		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
 	}
 	return &Lifeline{}, nil

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // drainTime limits how long the supervisor reads the output of an ended rank. A process that the rank left behind may
@@ -113,7 +115,7 @@ func (o *Options) environment(local, port int) []string {
 func (p *process) wait() {
 	awaitExit(p.command.Process.Pid)
 	p.mu.Lock()
-	p.signalGroup(syscall.SIGKILL) // processes that the rank left behind
+	p.killGroup() // processes that the rank left behind
 	p.mu.Unlock()
 	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
 	p.said = readCause(p.cause)
@@ -132,13 +134,13 @@ func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		p.signalGroup(syscall.SIGKILL)
+		p.killGroup()
 	}
 }
 
-// signalGroup sends a signal to the process group. The caller must hold p.mu, and the process must not be reaped.
-func (p *process) signalGroup(signal syscall.Signal) {
-	_ = syscall.Kill(-p.command.Process.Pid, signal) // an empty group is no failure
+// killGroup kills the process group. The caller must hold p.mu, and the process must not be reaped.
+func (p *process) killGroup() {
+	_ = platform.KillGroup(p.command.Process.Pid) // an empty group is no failure
 }
 
 // failure describes how the process ended; nil: with exit code 0.

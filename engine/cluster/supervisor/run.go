@@ -14,9 +14,13 @@ import (
 
 // Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
 // rank that ended the run, or an error if a rank could not be started. When ctx ends, Run sends SIGTERM to the ranks
-// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx.
+// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. On Windows, Run returns
+// errors.ErrUnsupported.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
+		return err
+	}
+	if err := supported(); err != nil {
 		return err
 	}
 	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks), beats: make(chan struct{}, 1)}

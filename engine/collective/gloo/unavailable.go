@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 // Communicator is one rank's endpoint. This program cannot create one.
@@ -14,7 +15,7 @@ type Communicator struct{ collective.Communicator }
 
 // Available returns an error: this program was built without cgo, or for another system than Linux.
 func Available() error {
-	return fmt.Errorf("%w: this program was built without cgo, or not for Linux", ErrUnavailable)
+	return fmt.Errorf("%w: %w", ErrUnavailable, nativelib.Loadable())
 }
 
 // Version returns "", because there is no library.

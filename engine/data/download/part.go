@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // openPart opens the part file of an earlier download, or creates an empty one, and computes its hash.
@@ -75,5 +77,5 @@ func (t *transfer) publish() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(platform.SyncDir(dir), dir.Close())
 }

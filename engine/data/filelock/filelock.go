@@ -2,10 +2,12 @@ package filelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Lock is a lock that this process holds.
@@ -19,11 +21,11 @@ func Acquire(ctx context.Context, path string) (*Lock, error) {
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := platform.TryLock(f)
 		if err == nil {
 			return &Lock{f}, nil
 		}
-		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
+		if !errors.Is(err, platform.ErrLocked) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}

@@ -18,11 +18,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // TestMain sets the path of the library that `make` built.
@@ -320,7 +320,7 @@ func TestFilesThatChangeAfterOpenAreFaults(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, "a", name) }
 	if err := errors.Join(
 		os.Remove(at("1.png")),
-		os.Remove(at("2.png")), syscall.Mkfifo(at("2.png"), 0o644),
+		os.Remove(at("2.png")), needtest.MakePipe(at("2.png")),
 		os.WriteFile(at("3.png"), make([]byte, 20_000), 0o644),
 	); err != nil {
 		t.Fatal(err)

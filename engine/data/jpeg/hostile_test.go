@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // segment is a marker with its length and contents.
@@ -96,9 +96,9 @@ func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 // cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	spent, err := platform.ProcessTime()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return spent
 }

@@ -12,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // TestMain sets the path of the library that `make` built.
@@ -328,9 +328,9 @@ func BenchmarkFolder(b *testing.B) {
 }
 
 func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	spent, err := platform.ProcessTime()
+	if err != nil {
 		return math.NaN()
 	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	return spent.Seconds()
 }

@@ -1,22 +1,23 @@
-//go:build !cgo
+//go:build !cgo || !linux
 
 package jpeg
 
 import "errors"
 
-// Without cgo, libhetero_jpeg.so cannot be opened, so image/jpeg decodes all images.
+// This program cannot open libhetero_jpeg.so, so image/jpeg decodes all images.
+var errNoLibraries = errors.New("this program was built without cgo, or not for Linux, so Go's image/jpeg decodes all images")
 
 type library struct{ path string }
 
-func openLibrary() (*library, error) { return nil, errors.New("built without cgo") }
+func openLibrary() (*library, error) { return nil, errNoLibraries }
 
 func (*library) name() string                 { return "" }
-func (*library) newDecoder() (*native, error) { return nil, errors.New("built without cgo") }
+func (*library) newDecoder() (*native, error) { return nil, errNoLibraries }
 
 type native struct{}
 
 func (*native) close()                           {}
-func (*native) header([]byte) (Header, error)    { return Header{}, errors.New("built without cgo") }
-func (*native) decode([]byte, int, []byte) error { return errors.New("built without cgo") }
+func (*native) header([]byte) (Header, error)    { return Header{}, errNoLibraries }
+func (*native) decode([]byte, int, []byte) error { return errNoLibraries }
 
 func (*library) resample([]byte, []byte, int, Taps, Taps, []byte) {}

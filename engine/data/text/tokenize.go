@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -349,7 +350,7 @@ func replace(path string, contents []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(platform.SyncDir(d), d.Close())
 }
 
 // run is the state of one call of Tokenize.

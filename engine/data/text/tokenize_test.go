@@ -340,7 +340,11 @@ func TestAKilledProcessIsContinued(t *testing.T) {
 		n := 0
 		o.Progress = func(int64, int64) {
 			if n++; n == 25 {
-				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				self, err := os.FindProcess(os.Getpid())
+				if err != nil {
+					panic(err)
+				}
+				self.Kill()
 			}
 		}
 		if _, err := Tokenize(t.Context(), o); err != nil {

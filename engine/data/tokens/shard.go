@@ -10,9 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -77,7 +76,7 @@ func (o OpenOptions) Open(path string) (*Shard, error) {
 	if int64(int(info.Size())) != info.Size() {
 		return nil, fault("map token shard", path, "", fmt.Errorf("the file has %d bytes, which do not fit into the address space", info.Size()))
 	}
-	s.mapped, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	s.mapped, err = platform.Map(f, int(info.Size()))
 	if err != nil {
 		return nil, fault("map token shard", path, "", err)
 	}
@@ -92,7 +91,7 @@ func (s *Shard) Close() error {
 	if mapped == nil {
 		return nil
 	}
-	return unix.Munmap(mapped)
+	return platform.Unmap(mapped)
 }
 
 // Read copies the tokens from position at to at+len(dst)-1 to dst. The range must be within the shard. A successful

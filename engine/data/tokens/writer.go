@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Writer writes a shard of FormatOwn. It writes the tokens to PATH.part. Finish adds the header and renames the file
@@ -149,5 +151,5 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(platform.SyncDir(d), d.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -17,11 +18,11 @@ const maxOpen = 128
 // mostOpen returns the largest number of open shards. It is at most a quarter of the process's limit of open files,
 // because other parts of the program need files, too.
 func mostOpen() int {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+	limit, ok := platform.FileLimit()
+	if !ok {
 		return maxOpen
 	}
-	return int(min(max(limit.Cur/4, 1), maxOpen))
+	return int(min(max(limit/4, 1), maxOpen))
 }
 
 // pool opens shards on demand and closes the least recently used ones. Its methods are safe for concurrent use.

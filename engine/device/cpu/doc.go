@@ -4,8 +4,8 @@
 // # The library
 //
 // The kernels are in libhetero_cpu.so, which [Driver].Open loads. Open searches $HETERO_LIB_DIR if it is set, else
-// build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, Open returns
-// device.ErrUnavailable.
+// build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, or the CPU lacks an
+// instruction of level x86-64-v2, Open returns device.ErrUnavailable.
 //
 // Environment variables change the library's behaviour, for tests and benchmarks. If a value is wrong, Open returns
 // device.ErrUnavailable.

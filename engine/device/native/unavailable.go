@@ -19,6 +19,9 @@ func Load(path string, _ []Setting) (*Library, error) {
 	return nil, fmt.Errorf("%w: cannot load %s: this program was built without cgo, or not for Linux", device.ErrUnavailable, path)
 }
 
+// Describe returns device.ErrUnavailable.
+func (*Library) Describe(int) (device.Info, error) { return device.Info{}, device.ErrUnavailable }
+
 // Kind returns "".
 func (*Library) Kind() string { return "" }
 

@@ -26,13 +26,16 @@ const cpuKernels = "HETERO_CPU_KERNELS"
 
 // Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
 // sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
-// to the folder. If a file is missing, part group ("cpu", "gloo") of package needtest is missing. If group is "", the test
+// to the folder. If a file is missing, or this build loads no libraries, part group ("cpu", "gloo") of package needtest is missing. If group is "", the test
 // fails.
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := nativelib.Loadable(); err != nil && group != "" {
+		needtest.Missing(t, group, err)
 	}
 	t.Setenv(nativelib.DirVariable, dir)
 	if _, set := os.LookupEnv(cpuKernels); !set {

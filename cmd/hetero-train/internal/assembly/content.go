@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/content"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // compareData compares the data of the machines, and starts the comparison of the samples that the ranks read while they
@@ -90,9 +90,9 @@ func inodeOf(path string) string {
 	if err != nil {
 		return path
 	}
-	s, ok := info.Sys().(*syscall.Stat_t)
+	device, inode, ok := platform.FileID(info)
 	if !ok {
 		return path
 	}
-	return fmt.Sprintf("%d:%d", s.Dev, s.Ino)
+	return fmt.Sprintf("%d:%d", device, inode)
 }

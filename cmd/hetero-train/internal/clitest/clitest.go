@@ -9,10 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // ReadFile returns the content of a file.
@@ -44,7 +45,7 @@ func MakeAt(t *testing.T, path string, file func(path string) error) {
 }
 
 // PipeAt creates a named pipe.
-func PipeAt(path string) error { return syscall.Mkfifo(path, 0o600) }
+func PipeAt(path string) error { return needtest.MakePipe(path) }
 
 // Sparse returns a function that creates a file of the given size that uses no disk space. A program that reads the
 // whole file exceeds the memory.

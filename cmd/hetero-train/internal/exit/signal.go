@@ -3,14 +3,14 @@ package exit
 import (
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Stopped is the cause of a context that a signal has canceled.
 type Stopped struct{ Signal syscall.Signal }
 
 // Error returns the name of the signal.
-func (s Stopped) Error() string { return "stopped by " + unix.SignalName(s.Signal) }
+func (s Stopped) Error() string { return "stopped by " + platform.SignalName(s.Signal) }
 
 // Saved returns the exit code of a run that was saved after the signal. Method unsaved returns the code if the save
 // failed.

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
-	"golang.org/x/sys/unix"
 )
 
 // paused is a reader that blocks until it is continued.
@@ -78,7 +78,7 @@ func TestAReaderThatLeavesIsReportedOnce(t *testing.T) {
 		}
 		Flushed(out, messages, time.Minute)
 	}
-	if err := <-said; !errors.Is(err, unix.EPIPE) || len(said) != 0 {
+	if err := <-said; !errors.Is(err, syscall.EPIPE) || len(said) != 0 {
 		t.Errorf("got %v and %d more, want one EPIPE", err, len(said))
 	}
 }

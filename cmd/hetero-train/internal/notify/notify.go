@@ -14,8 +14,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Names of events, the values of config.NotifyEvents.
@@ -204,8 +205,8 @@ func (s *Sender) run(ctx context.Context, body []byte) error {
 	cmd := exec.CommandContext(ctx, s.o.Command[0], s.o.Command[1:]...)
 	out := &bounded{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = bytes.NewReader(body), out, out, s.o.Environ
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	platform.OwnGroup(cmd)
+	cmd.Cancel = func() error { return platform.KillGroup(cmd.Process.Pid) }
 	cmd.WaitDelay = time.Second // a child that left the group may hold standard output open
 	err := cmd.Run()
 	if ctx.Err() != nil {

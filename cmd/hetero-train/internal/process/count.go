@@ -17,14 +17,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 // Assign returns the result of findAssignment. If each node knows only its own number of ranks, the nodes first exchange
 // these numbers, once per process.
 func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.LauncherFlags) (discovery.Assignment, error) {
 	assigned, err := findAssignment(cfg, flags, a.Overrides, a.Env.Environ)
-	if err != nil || !assigned.Uncounted {
+	if err != nil {
 		return assigned, err
+	}
+	if err := nativelib.Loadable(); err != nil && (assigned.WorldSize > 1 || assigned.Uncounted) {
+		return assigned, exit.Usagef("several ranks need native libraries to exchange gradients, and %w; a run of one rank (parallel.ranks = 1) needs none", err)
+	}
+	if !assigned.Uncounted {
+		return assigned, nil
 	}
 	if a.Counted == nil {
 		a.Counted = countRanks(ctx, a, cfg, assigned)

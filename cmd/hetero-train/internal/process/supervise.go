@@ -19,12 +19,13 @@ import (
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Supervise starts the ranks of this machine as processes with the same command line, and waits for their end.
 func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	assigned := opts.Assignment
-	err := StartRanks(ctx, opts, syscall.SIGUSR1)
+	err := StartRanks(ctx, opts, platform.SaveSignals...)
 	var failed *supervisor.RankError
 	if code := exit.Code(err); assigned.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
 		err = exit.With(code, fmt.Errorf("%w; %s", err, opts.FromNewest(cfg, session.CheckpointsOf(cfg))))

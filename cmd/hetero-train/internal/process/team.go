@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,6 +141,9 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	if file == "" {
 		text, _ := env.Lookup(variable)
 		return strings.TrimSpace(text), nil
+	}
+	if runtime.GOOS == "windows" { // the mode of a file does not tell who may read it
+		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s", key, file, variable)
 	}
 	f, info, err := regular.Open(file)
 	if err != nil {

@@ -6,15 +6,16 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // onePress is the time within which two interrupts count as one. One Ctrl-C can cause two interrupts: from the
@@ -43,8 +44,8 @@ func ending() []os.Signal {
 // be nil.
 func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if saves != nil {
-		signal.Notify(signals, syscall.SIGUSR1)
+	if saves != nil && len(platform.SaveSignals) > 0 { // without names, Notify would catch all signals
+		signal.Notify(signals, platform.SaveSignals...)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -55,9 +56,9 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				return
 			case got := <-signals:
 				sig := got.(syscall.Signal)
-				if sig == syscall.SIGUSR1 {
+				if slices.Contains(platform.SaveSignals, got) {
 					saves.Add(1)
-					log.Info("SIGUSR1: the run saves after this step and continues")
+					log.Info(platform.SignalName(sig) + ": the run saves after this step and continues")
 					continue
 				}
 				if ctx.Err() != nil {
@@ -75,7 +76,7 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				if sig == syscall.SIGINT {
 					more = " (press Ctrl-C again to exit at once, without saving)"
 				}
-				log.Info(unix.SignalName(sig) + ": the run finishes the step, saves and ends" + more)
+				log.Info(platform.SignalName(sig) + ": the run finishes the step, saves and ends" + more)
 				if stop != nil {
 					stop()
 				}

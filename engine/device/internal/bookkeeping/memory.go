@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // fallbackBytes replaces the machine's memory if it cannot be read.
@@ -19,6 +20,9 @@ const fallbackBytes = 8 << 30
 func MachineBytes() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
+		if m, _ := platform.Describe(); m.MemoryBytes > 0 { // no other part of the description matters
+			return m.MemoryBytes
+		}
 		return fallbackBytes
 	}
 	defer f.Close() //nolint:errcheck // read only

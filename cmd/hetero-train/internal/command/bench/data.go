@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 const benchDataLong = `Measure how fast training images are read, decoded and augmented, without training.
@@ -204,11 +204,11 @@ func consume(ctx context.Context, loader *data.Loader, seconds float64, least in
 
 // processCPU returns the CPU time of this process.
 func processCPU() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+	spent, err := platform.ProcessTime()
+	if err != nil {
 		return 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return spent
 }
 
 func (r dataResult) facts() map[string]any {

@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -241,5 +242,5 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(platform.SyncDir(d), d.Close())
 }

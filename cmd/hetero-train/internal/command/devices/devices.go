@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
@@ -42,14 +43,14 @@ type hostReport struct {
 	Kernel           string   `json:"kernel"`
 	Container        string   `json:"container,omitempty"`
 	CPU              string   `json:"cpu"`
-	Cores            int      `json:"cores"`
+	Cores            int      `json:"cores"` // 0: unknown
 	Threads          int      `json:"threads"`
 	UsableThreads    int      `json:"usable_threads"`
 	CPUQuota         float64  `json:"cpu_quota"` // CPU quota, s of CPU time per s
 	Features         []string `json:"features"`
 	MemoryBytes      int64    `json:"memory_bytes"`
 	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // memory limit of this process
-	AvailableBytes   int64    `json:"available_bytes"`    // currently available memory
+	AvailableBytes   int64    `json:"available_bytes"`    // currently available memory; 0: unknown
 }
 
 // deviceChoice is a device, or the reason why this kind has none.
@@ -167,15 +168,23 @@ func describeDevice(d device.Driver, index int, host system.Host) deviceChoice {
 
 func (r Report) write(w io.Writer) error {
 	h := r.Host
-	fmt.Fprintf(w, "host %s: Linux %s", show.OrDash(h.Name), show.OrDash(h.Kernel))
+	fmt.Fprintf(w, "host %s: %s %s", show.OrDash(h.Name), platform.System, show.OrDash(h.Kernel))
 	if h.Container != "" {
 		fmt.Fprintf(w, ", in a container (%s)", h.Container)
 	}
-	fmt.Fprintf(w, "\nCPU %s: %d cores, %d threads; this process may use %.4g of them\n", show.OrDash(h.CPU), h.Cores, h.Threads, h.CPUQuota)
+	cores := ""
+	if h.Cores > 0 {
+		cores = fmt.Sprintf("%d cores, ", h.Cores)
+	}
+	fmt.Fprintf(w, "\nCPU %s: %s%d threads; this process may use %.4g of them\n", show.OrDash(h.CPU), cores, h.Threads, h.CPUQuota)
 	if len(h.Features) > 0 {
 		fmt.Fprintf(w, "    %s\n", strings.Join(h.Features, " "))
 	}
-	fmt.Fprintf(w, "memory %.1f GiB; this process may use %.1f GiB; %.1f GiB are free now\n", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes), show.GiB(h.AvailableBytes))
+	fmt.Fprintf(w, "memory %.1f GiB; this process may use %.1f GiB", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes))
+	if h.AvailableBytes > 0 {
+		fmt.Fprintf(w, "; %.1f GiB are free now", show.GiB(h.AvailableBytes))
+	}
+	fmt.Fprintln(w)
 	for _, g := range r.GPUs {
 		fmt.Fprintf(w, "%v, driver %s\n", g, g.Driver)
 	}

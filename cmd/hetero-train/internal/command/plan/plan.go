@@ -23,6 +23,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -35,7 +37,9 @@ in two cases: for a language model, and to count the classes of the data sets im
 
 With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each distinct micro-batch size among the
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
-512MiB.`
+512MiB.
+
+If the program cannot load native libraries, device.kind = "auto" plans for the reference device, with a warning.`
 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
@@ -156,6 +160,10 @@ type planning struct {
 
 // open opens the device and determines the number of classes.
 func (p *planning) open(ctx context.Context, memory int64) error {
+	if err := nativelib.Loadable(); err != nil && p.Cfg.Device.Kind == "auto" {
+		p.Cfg.Device.Kind = reference.Kind
+		p.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes", "because", err)
+	}
 	if err := p.OpenDevice(ctx); err != nil {
 		return err
 	}

@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // niceStep is added to the nice value of the training for the dashboard: next to a busy thread of a rank, the dashboard
@@ -42,7 +42,7 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set", fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
 	cmd.Env = opts.Env.Environ
 	// Ctrl-C ends only the training, which then ends the dashboard
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	platform.OwnGroup(cmd)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	alive, err := cmd.StdinPipe()
@@ -57,11 +57,7 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		return failed(err)
 	}
 	// The ranks get the CPUs first. The group has only this process, and its threads.
-	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the kernel returns 20 minus the nice value
-	if err == nil {
-		err = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, min(19, 20-own+niceStep))
-	}
-	if err != nil {
+	if err := platform.Yield(cmd.Process.Pid, niceStep); err != nil {
 		log.Warn("the dashboard has the CPU priority of the training", "error", err)
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})

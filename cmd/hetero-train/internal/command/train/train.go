@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"syscall"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 const trainExample = `  hetero-train train -c configs/resnet50.toml
@@ -53,6 +54,9 @@ func New(a *cli.App) *cobra.Command {
 
 // Start loads the configuration, logs it, and runs the training. flags is nil for the root command.
 func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
+	if runtime.GOOS == "windows" {
+		return exit.Usagef("training does not run on Windows: use Linux, or Linux in WSL 2; on Windows, the program reads runs, plans and simulates")
+	}
 	stops, release := signals.Catch()
 	defer release()
 	a.Stops = stops
@@ -189,10 +193,9 @@ func policyFrom(cfg *config.Config) string {
 // is a better limit of the memory, because the planner respects it.
 func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
+	if limit, ok := platform.AddressLimit(); ok && limit < ample {
 		log.Warn("the address space is limited (ulimit -v); if the limit is too low, the program ends with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
-			"limit_mib", limit.Cur>>20)
+			"limit_mib", limit>>20)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -36,7 +37,8 @@ type part struct {
 	Reason    string `json:"reason,omitempty"`   // reason why the component is not available, and the remedy
 }
 
-// libraries returns the components of the program on this machine.
+// libraries returns the components of the program on this machine. If the program cannot load native libraries, all of
+// them have the same reason.
 func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
@@ -49,7 +51,15 @@ func libraries() []part {
 	if all := gpus.All(); len(all) > 0 {
 		nvml.Available, nvml.Version = true, fmt.Sprintf("driver %s, CUDA %s", all[0].Driver, all[0].CUDA)
 	}
-	return append(list, nvml)
+	list = append(list, nvml)
+	if why := nativelib.Loadable(); why != nil {
+		for i := range list {
+			if strings.Contains(list[i].Reason, why.Error()) {
+				list[i].Reason = why.Error()
+			}
+		}
+	}
+	return list
 }
 
 func reasonedPart(name, purpose string, err error) part {
@@ -177,12 +187,35 @@ func writeVersion(w io.Writer, list []part) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, p := range list {
-		if p.Reason != "" {
-			fmt.Fprintf(w, "\n%s (%s): %s\n", p.Name, p.For, p.Reason)
-		}
+	for _, why := range reasonsOf(list) {
+		fmt.Fprintf(w, "\n%s: %s\n", strings.Join(why.parts, ", "), why.reason)
+	}
+	if nativelib.Loadable() != nil {
+		return nil // the program searches no folder
 	}
 	return libraryFolders(w)
+}
+
+// reasonOf is a reason that several parts may have.
+type reasonOf struct {
+	reason string
+	parts  []string // "cpu device (training on CPUs)"
+}
+
+// reasonsOf returns each reason once.
+func reasonsOf(list []part) (all []reasonOf) {
+	for _, p := range list {
+		if p.Reason == "" {
+			continue
+		}
+		name := fmt.Sprintf("%s (%s)", p.Name, p.For)
+		if at := slices.IndexFunc(all, func(r reasonOf) bool { return r.reason == p.Reason }); at >= 0 {
+			all[at].parts = append(all[at].parts, name)
+			continue
+		}
+		all = append(all, reasonOf{p.Reason, []string{name}})
+	}
+	return all
 }
 
 // libraryFolders prints the folders that the program searches for libraries.

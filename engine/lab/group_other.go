@@ -1,7 +1,0 @@
-//go:build !linux
-
-package lab
-
-import "syscall"
-
-func ownGroup() *syscall.SysProcAttr { return nil }

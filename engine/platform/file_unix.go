@@ -1,0 +1,46 @@
+//go:build unix
+
+package platform
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When the
+// file is closed, or the process ends for any reason, the system releases the lock.
+func TryLock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrLocked
+		default:
+			return err
+		}
+	}
+}
+
+// Map maps the first bytes of a file into the memory, for reading. The map remains valid after the file is closed.
+func Map(f *os.File, bytes int) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ, unix.MAP_SHARED)
+}
+
+// Unmap ends a map.
+func Unmap(mapped []byte) error { return unix.Munmap(mapped) }
+
+// SyncDir makes the creation, renaming and removal of entries of an open folder durable.
+func SyncDir(dir *os.File) error { return dir.Sync() }
+
+// FileID returns numbers that identify a file on this machine. ok is false if the system does not tell them.
+func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return uint64(stat.Dev), stat.Ino, true //nolint:unconvert // an int32 on macOS
+}

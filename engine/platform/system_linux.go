@@ -1,0 +1,4 @@
+package platform
+
+// System is the name of the operating system.
+const System = "Linux"
