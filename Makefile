@@ -2,6 +2,7 @@
 #
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
+#   ARCH=arm64                   build for arm64 with a cross compiler, in build/arm64 (docs/install.md)
 #   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found
 #   CUDA_ARCHS=75;80;86;89;90    compute capabilities of the GPU code, ascending
 #   WERROR=on                    C++ warnings are errors
@@ -11,7 +12,7 @@
 #   HETERO_INSTALL=off           never install system packages, even as root
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
-#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz (default: all)
+#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 (default: all)
 
 SANITIZE ?= off
 CUDA     ?= auto
@@ -24,7 +25,29 @@ ifeq ($(filter on off auto,$(CUDA)),)
 $(error CUDA: got '$(CUDA)', want auto, on or off)
 endif
 
-BUILD   := build$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
+ifneq ($(filter-out arm64,$(ARCH)),)
+$(error ARCH: got '$(ARCH)', want arm64, or no value for this machine)
+endif
+# CROSS is the prefix of the cross compiler's names; empty if this machine is itself of the architecture.
+CROSS   := $(if $(ARCH),$(if $(filter aarch64 arm64,$(shell uname -m)),,aarch64-linux-gnu-))
+BUILD   := build$(if $(CROSS),/$(ARCH))$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
+PROGRAM := $(if $(CROSS),$(BUILD)/)hetero-train
+ifneq ($(CROSS),)
+ifneq ($(filter auto off,$(CUDA)),$(CUDA))
+$(error CUDA: got '$(CUDA)', want auto or off: a build for another architecture has no GPU device)
+endif
+override CUDA := off
+export CC := $(CROSS)gcc
+export CXX := $(CROSS)g++
+export GOARCH := $(ARCH)
+export CGO_ENABLED := 1
+# Libraries of this machine are none of the other architecture. third_party/arm64.sh fetches some of those.
+CROSS_CMAKE := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_FIND_ROOT_PATH='$(CURDIR)/third_party/.arm64' \
+	-DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
+ifneq ($(filter-out build native configure clean help,$(MAKECMDGOALS)),)
+$(error ARCH=$(ARCH): got the target $(filter-out build native configure clean help,$(MAKECMDGOALS)), want build or native: other targets run what they build)
+endif
+endif
 LIBS    := $(CURDIR)/$(BUILD)/lib
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 CORES   := $(shell nproc 2>/dev/null || echo 2)
@@ -66,13 +89,17 @@ NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h'
 .PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-long test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
-	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o hetero-train ./cmd/hetero-train
-	@echo "hetero-train: $(or $(VERSION),built outside git)"
+	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o $(PROGRAM) ./cmd/hetero-train
+	@echo "$(PROGRAM): $(or $(VERSION),built outside git)"
 
 configure:
+ifneq ($(CROSS),)
+	@command -v $(CXX) >/dev/null || { echo "make: ARCH=$(ARCH): there is no $(CXX) in PATH; run: sudo apt-get install g++-aarch64-linux-gnu" >&2; exit 2; }
+else
 	@third_party/deps.sh
+endif
 	@mkdir -p $(BUILD)
-	@cmake -S . -B $(BUILD) --log-level=NOTICE \
+	@cmake -S . -B $(BUILD) --log-level=NOTICE $(CROSS_CMAKE) \
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
 		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
 
@@ -188,7 +215,7 @@ clean: ## Remove built files; keep downloads
 	rm -rf build hetero-train
 
 distclean: clean ## Remove downloads too
-	rm -rf third_party/onednn third_party/.cuda third_party/.download
+	rm -rf third_party/onednn third_party/.cuda third_party/.download third_party/.arm64
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -30,6 +30,7 @@ var remedies = map[string]string{
 	"jpeg": "apt-get install libturbojpeg0-dev, then make",
 
 	// Programs.
+	"arm64":      "run third_party/arm64.sh and make ARCH=arm64; apt-get install qemu-user libstdc++6-arm64-cross",
 	"axe":        "run scripts/dashboard_ui.sh --check",
 	"bash":       "apt-get install bash",
 	"chromium":   "apt-get install chromium",
@@ -173,6 +174,7 @@ type Tier string
 const (
 	Large   Tier = "HETERO_LARGE"   // published sizes and long comparisons
 	Hostile Tier = "HETERO_HOSTILE" // long versions of the tests of docs/reliability.md
+	Arm64   Tier = "HETERO_ARM64"   // programs for arm64 under QEMU
 )
 
 // On reports whether the tests of the tier run.

@@ -27,9 +27,16 @@ type Identity struct {
 // amounts.
 const memoryUnit = 256 << 20
 
+// namelessArm is the model that the CPU device reports on arm64, because /proc/cpuinfo has no name there. Without the
+// number of the part, unlike arm64 CPUs would count as one type.
+const namelessArm = "aarch64 CPU"
+
 // Identify returns the identity of a rank's device. gpu is nil if the rank computes on the CPU.
 func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	cpu := host.CPU
+	if dev.Kind == "cpu" && dev.Model == namelessArm && cpu.Model != "" {
+		dev.Model = cpu.Model
+	}
 	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable), cpus(cpu.Quota),
 		strconv.FormatInt((host.Memory.Limit+memoryUnit/2)/memoryUnit, 10)}
 	var kind strings.Builder

@@ -48,6 +48,19 @@ func TestFingerprintsChangeWithTheHardwareAlone(t *testing.T) {
 	}
 }
 
+func TestUnlikeArmCPUsAreUnlikeTypes(t *testing.T) {
+	dev := device.Info{Kind: "cpu", Model: "aarch64 CPU", ISA: "neon", Threads: 2}
+	for model, want := range map[string]string{
+		"Neoverse N1":    "cpu Neoverse N1 neon 2 CPUs 2 threads",
+		"ARM part 0xfff": "cpu ARM part 0xfff neon 2 CPUs 2 threads",
+		"":               "cpu aarch64 CPU neon 2 CPUs 2 threads",
+	} {
+		if got := Identify(dev, system.Host{CPU: system.CPU{Model: model, Quota: 2}}, nil).Type; got != want {
+			t.Errorf("%q: got %q, want %q", model, got, want)
+		}
+	}
+}
+
 func TestTypesOfDevicesAreReadable(t *testing.T) {
 	for _, c := range []struct {
 		dev   device.Info

@@ -171,7 +171,8 @@ func TestFactsOfFakeMachines(t *testing.T) {
 		features []string
 	}{
 		{"x86 server", xeon(), "Intel(R) Xeon(R) Platinum 8480+", "GenuineIntel", [3]int{2, 4, 8}, []string{"avx", "avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16"}},
-		{"ARM server", arm, "ARM part 0xd40", "ARM", [3]int{1, 2, 2}, []string{"asimd", "bf16", "sve"}},
+		{"ARM server", arm, "Neoverse V1", "ARM", [3]int{1, 2, 2}, []string{"asimd", "bf16", "sve"}},
+		{"unknown ARM part", arm.with(machine{"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x61\nCPU part\t: 0xfff\nprocessor\t: 1\n"}), "Apple part 0xfff", "Apple", [3]int{1, 2, 2}, []string{}},
 		{"virtual machine without topology", xeon().with(machine{"proc/cpuinfo": "processor : 0\nmodel name : QEMU\nflags : sse2\nprocessor : 1\n"}),
 			"QEMU", "", [3]int{1, 2, 2}, []string{}},
 	}

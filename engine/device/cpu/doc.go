@@ -1,6 +1,9 @@
 // Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes most convolutions and linear
 // layers. Vector kernels in src/ compute all other ops, and convolutions of small images.
 //
+// On arm64 the device does not use oneDNN: it computes convolutions and linear layers as matrix products with NEON
+// (src/gemm_arm64.h), and in bf16 with bfmmla if the CPU has it. Images and weights then have plain layouts.
+//
 // # The library
 //
 // The kernels are in libhetero_cpu.so, which [Driver].Open loads. Open searches $HETERO_LIB_DIR if it is set, else
@@ -10,7 +13,8 @@
 // Environment variables change the library's behaviour, for tests and benchmarks. If a value is wrong, Open returns
 // device.ErrUnavailable.
 //
-//	HETERO_CPU_ISA      avx512_bf16, avx512, avx2 or generic: limit of the instruction set; avx512_bf16 excludes AMX
+//	HETERO_CPU_ISA      avx512_bf16, avx512, avx2 or generic: limit of the instruction set; avx512_bf16 excludes AMX; on
+//	                    arm64, generic excludes bfmmla
 //	                    amx: no limit; kernels are chosen as on a CPU with AMX, also if the CPU lacks AMX
 //	HETERO_CPU_KERNELS  kernels to use without timing; see below
 //	HETERO_CPU_TIMES    times of kernels in microseconds, "tiles=5,onednn=3", in place of measured times
