@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,18 +178,32 @@ func TestTrafficOfANetworkNamespace(t *testing.T) {
 // spaceVariable marks the process of a test that runs in the network namespace.
 const spaceVariable = "HETERO_TEST_SPACE"
 
-func checkOwnTraffic(t *testing.T) {
+// awaitCarrier waits until the kernel has noticed the carrier of a new interface.
+func awaitCarrier(t *testing.T, name string) {
 	t.Helper()
-	var s *LinkSampler
-	var names map[string]int
-	// A new link is up only after the kernel has noticed its carrier.
-	for limit := time.Now().Add(30 * time.Second); len(names) != 3 && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
-		s, names = NewLinkSampler(), map[string]int{}
-		for i, l := range s.Links() {
-			names[l.Name] = i
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if link.Flags&net.FlagRunning != 0 {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%s has no carrier: its flags are %v", name, link.Flags)
 		}
 	}
-	if _, found := names["lab0"]; !found || len(names) != 3 {
+}
+
+func checkOwnTraffic(t *testing.T) {
+	t.Helper()
+	awaitCarrier(t, "lab0")
+	awaitCarrier(t, "lab1")
+	s, names := NewLinkSampler(), map[string]int{}
+	for i, l := range s.Links() {
+		names[l.Name] = i
+	}
+	if _, found := names["lab0"]; !found || len(names) != 3 || len(s.Links()) != 3 {
 		t.Fatalf("got the links %+v, want lab0, lab1 and lo", s.Links())
 	}
 	got := make([]telemetry.Traffic, len(names))
