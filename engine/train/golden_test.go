@@ -345,8 +345,11 @@ func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 	}
 }
 
-// steadyReplica returns a ResNet on the CPU after an epoch and a step, and its loader.
-func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) {
+// stepsOfAnEpoch is the number of steps in an epoch of steadyReplica's loader.
+const stepsOfAnEpoch = 4
+
+// steadyReplica returns a ResNet on the CPU after some steps, and its loader.
+func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *data.Loader) {
 	t.Helper()
 	dev := openCPU(t)
 	o := testOptions()
@@ -370,7 +373,10 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	for range l.BatchesPerEpoch() + 1 { // so that all caches are filled
+	if got := l.BatchesPerEpoch() / o.Accumulation; got != stepsOfAnEpoch {
+		t.Fatalf("got an epoch of %d steps, want %d", got, stepsOfAnEpoch)
+	}
+	for range steps {
 		if _, err := r.Step(context.Background(), l, 0.01); err != nil {
 			t.Fatal(err)
 		}
@@ -386,9 +392,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Skip("the address sanitizer allocates on the Go heap")
 	}
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
-		r, l := steadyReplica(t, compute)
+		r, l := steadyReplica(t, compute, stepsOfAnEpoch+1) // all caches are filled
 		before, _ := r.dev.Memory()
-		allocs := testing.AllocsPerRun(10, func() {
+		allocs := testing.AllocsPerRun(stepsOfAnEpoch, func() {
 			if _, err := r.Step(context.Background(), l, 0.01); err != nil {
 				t.Fatal(err)
 			}
@@ -472,7 +478,7 @@ func TestSameSeedGivesBitEqualLosses(t *testing.T) {
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var first [2]float64
 		for i := range 2 {
-			r, l := steadyReplica(t, compute)
+			r, l := steadyReplica(t, compute, 2) // the third step depends on the gradients and moments of two
 			out, err := r.Step(context.Background(), l, 0.01)
 			if err != nil {
 				t.Fatal(err)
