@@ -76,10 +76,7 @@ func measuredBlind(gpus map[string]balancer.Curve, seed uint64, noise float64) s
 // worst run of this network has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
-	seeds := 20 // 400 runs in all
-	if *full {
-		seeds = 400
-	}
+	seeds := seeds(20, 400) // 400 runs in all without -simulate.full
 	for _, noise := range []float64{0.05, 0.2} {
 		var known, blind endings
 		for _, network := range slices.Sorted(maps.Keys(curves)) {

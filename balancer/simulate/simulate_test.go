@@ -27,6 +27,14 @@ func onlyFull(t *testing.T) {
 	}
 }
 
+// seeds returns the number of seeds of a test: all of them with -simulate.full.
+func seeds(some, all int) int {
+	if *full {
+		return all
+	}
+	return some
+}
+
 // families make the curves of ranks, each of which could hold the whole batch.
 var families = []struct {
 	name  string

@@ -81,12 +81,9 @@ func lost(res *simulate.Result) (steps float64) {
 	return steps
 }
 
-// Without -simulate.full, 60 clusters of each kind; with it, the 400 of docs/benchmarks/balancing.md.
+// Without -simulate.full, 30 clusters of each kind; with it, the 400 of docs/benchmarks/balancing.md.
 func TestHybridFindsSharesThatFillTiles(t *testing.T) {
-	seeds := 60
-	if *full {
-		seeds = 400
-	}
+	seeds := seeds(30, 400)
 	for _, test := range []struct {
 		noise   float64
 		alike   bool
@@ -142,10 +139,7 @@ func lostAtStart(t *testing.T, n int, cluster func(seed uint64) simulate.Options
 
 // The policy loses 4.1 and 18.8 steps. With a first window of 3 steps and others of 10, it lost 9.7 and 57.6.
 func TestHybridLosesLittleAtTheStart(t *testing.T) {
-	seeds := 60
-	if *full {
-		seeds = 200
-	}
+	seeds := seeds(60, 200)
 	early := lostAtStart(t, seeds, spread)
 	median, most := early[seeds/2], early[9*seeds/10]
 	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", median, most)
@@ -186,7 +180,7 @@ func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 // end shows that the test can fail.
 func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 	unknown := 0
-	for seed := range uint64(120) {
+	for seed := range uint64(seeds(60, 120)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		curves := make([]balancer.Curve, 2+r.IntN(7))
 		for i := range curves {
