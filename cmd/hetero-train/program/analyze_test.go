@@ -245,6 +245,7 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 
 // Command analyze --compare must read what training sends to a real MLflow server.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
+	t.Parallel()
 	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
 	tool := needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
 	p, root := buildProgram(t), t.TempDir()

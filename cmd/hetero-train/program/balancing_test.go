@@ -81,6 +81,7 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 
 // A policy must change which rank computes a sample, but not the result of training.
 func TestPoliciesTrainAlike(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	losses := map[string][]float64{}
 	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {

@@ -55,6 +55,7 @@ func jpegShard(t *testing.T, n int) []byte {
 // Truncated shards and shards with changed bits, plain and compressed, must be read, or refused with the exit code of
 // faulty data. With data.corrupt = "skip", training must finish, or refuse the shard with the same exit code.
 func TestDamagedShards(t *testing.T) {
+	t.Parallel()
 	trials := 60
 	if needtest.Hostile.On() {
 		trials = 1000

@@ -207,16 +207,17 @@ func accessible(t *testing.T, ctx context.Context) {
 	})
 }
 
-// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser.
+// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser. The ranks are slowed down, because they
+// would otherwise take the CPUs from the browser.
 func TestDashboardShowsTheRecords(t *testing.T) {
+	t.Parallel()
 	const compared = 40 // steps whose figures are compared with the records
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	port := porttest.Free(t)
-	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
+	set := []string{"device.kind=cpu", "data.batch_size=32", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
 		"train.steps=100000", "balance.policy=hybrid"}
-	slow := asRank(p.command(dir, set...), 1, 2, port)
-	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN=3")
-	lead := asRank(p.command(dir, set...), 0, 2, port)
+	slow, lead := asRank(p.command(dir, set...), 1, 2, port), asRank(p.command(dir, set...), 0, 2, port)
+	slow.Env, lead.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN=30"), append(lead.Env, "HETERO_LAB_SLOWDOWN=10")
 	var messages strings.Builder
 	lead.Stderr = &messages
 	for _, cmd := range []*exec.Cmd{slow, lead} {
@@ -246,7 +247,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	evaluate[bool](t, ctx, `setTimeout(() => document.querySelector('tbody a').click(), 100), true`)
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
 	// Readers know the conditions of the run from its start on.
-	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x1/x3"))`)
+	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x10/x30"))`)
 	// The page moves, without another load. A busy machine may make few steps in this time, so the test waits for all steps
 	// that it compares below.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
@@ -382,6 +383,7 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 
 // TestDashboardShowsTrafficOfLinks: a run of GPU ranks, made of records, because few machines have such links.
 func TestDashboardShowsTrafficOfLinks(t *testing.T) {
+	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	logs := filepath.Join(dir, "run", "logs")
 	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "run", "configs"), 0o755), os.WriteFile(filepath.Join(dir, "run", "configs", "resolved.toml"), nil, 0o644)); err != nil {
@@ -466,6 +468,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 
 // TestDashboardShowsForeignTextAsText: each text of a run's files is markup that would run a script.
 func TestDashboardShowsForeignTextAsText(t *testing.T) {
+	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	markup := func(field string) string {
 		return `<img src=x onerror=window.hacked='` + field + `'><script>window.hacked='` + field + `'</script>`
@@ -530,6 +533,7 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 
 // TestDashboardLogin: a wrong token leads back to the form, and the right token to the page.
 func TestDashboardLogin(t *testing.T) {
+	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	const token = "0123456789abcdef0123"
 	file, list := filepath.Join(t.TempDir(), "token"), filepath.Join(dir, "run", "configs", "resolved.toml")
@@ -591,6 +595,7 @@ func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), do
 // TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads a run that does not change once. After a restart of the server,
 // which counts versions from the beginning, the page shows the records that were added meanwhile.
 func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
+	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	add, done := recordsOf(t, filepath.Join(dir, "run"), 1)
 	defer done()
@@ -617,6 +622,7 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 // TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs. Eight
 // pages show their runs and follow them, and the ninth one when another page has ended.
 func TestNinePagesOfOneBrowser(t *testing.T) {
+	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	var add []func(int64)
 	for i := range 9 {
@@ -721,6 +727,7 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 // TestDashboardTellsOfMissingRuns: a run that does not exist, appears, is deleted, and comes back without the records of a
 // rank.
 func TestDashboardTellsOfMissingRuns(t *testing.T) {
+	t.Parallel()
 	root, p, dir := browser(t), buildProgram(t), t.TempDir()
 	ctx, cancel := chromedp.NewContext(root) // without the check for refused requests
 	defer cancel()

@@ -66,8 +66,13 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 // be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the weights can be found
 // in memory, and a flipped bit remains.
 func TestABitThatFlipsInARank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
-	const steps, interval = 300, 10
+	const interval = 10
+	steps, trials := int64(160), 4
+	if needtest.Hostile.On() {
+		steps, trials = 300, 24
+	}
 	set := []string{"balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "optimizer.lr=1e-30", "optimizer.weight_decay=0",
 		fmt.Sprintf("checkpoint.interval_steps=%d", interval), "checkpoint.keep=1000", fmt.Sprintf("train.steps=%d", steps)}
 	command := func(folder string, ranks int) *exec.Cmd {
@@ -90,15 +95,11 @@ func TestABitThatFlipsInARank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trials := 4
-	if needtest.Hostile.On() {
-		trials = 24
-	}
 	found, accepted, wrong := 0, 0, 0
 	for trial := range trials {
 		random := rand.New(rand.NewPCG(uint64(trial), 2))
 		ranks, folder := 2+trial%2, fmt.Sprint("trial", trial)
-		victim, after := random.IntN(ranks), 10+random.Int64N(150)
+		victim, after := random.IntN(ranks), 10+random.Int64N(steps/2)
 		trained := command(folder, ranks)
 		places := 0
 		run := finishAfterStep(t, trained, func() {
@@ -142,6 +143,7 @@ func TestABitThatFlipsInARank(t *testing.T) {
 
 // Commands that are repeated or refused after the end of a run do not change its state.
 func TestStatusAfterLaterCommands(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=20"), 0).check(t, exit.Done, "")
 	status := func() string {

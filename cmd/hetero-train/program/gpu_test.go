@@ -75,6 +75,7 @@ func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 
 // With "auto", the program must log once why it uses the CPU. With "cuda", the same reason must be an error.
 func TestAutoGoesOnWithoutGPU(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
 		name  string
@@ -121,6 +122,7 @@ func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 
 // Other processes may compute on these GPUs, so command devices must not create a context, as opening a device does.
 func TestDevicesMakesNoContext(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	contexts := filepath.Join(dir, "contexts")
 	made := func() bool { _, err := os.Stat(contexts); return err == nil }
@@ -145,6 +147,7 @@ func TestDevicesMakesNoContext(t *testing.T) {
 // Two ranks may share a GPU only with device.share_gpu. Rank discovery must check this, or the program before it if
 // there are fewer GPUs than ranks.
 func TestRanksAreNotPutOnOneGPU(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
 		gpus int
@@ -169,6 +172,7 @@ var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1
 // The host of the shim cannot access device memory. Images, labels, losses, gradients and weights must therefore move
 // only by copies.
 func TestRanksOnGPUsTrainAsOne(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	var want outcomeOfRun
 	for i, c := range []struct {
@@ -219,6 +223,7 @@ func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
 // The run must end with the exit code of the device. The last checkpoint must be complete, and the resumed run must
 // equal a run without the fault.
 func TestALostGPUEndsTheRun(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	whole := filepath.Join(dir, "whole")
 	// This run also measures the algorithms, so that later runs select the same ones.

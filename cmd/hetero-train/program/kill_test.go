@@ -23,6 +23,7 @@ var (
 
 // The test kills the program 20 times at random moments, also during saves, and then lets it finish.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	if *killConfig != "" {
 		p.config = *killConfig

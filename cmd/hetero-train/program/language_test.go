@@ -67,6 +67,7 @@ func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 }
 
 func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallText)
 	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=1"), 0).check(t, exit.Done, "")
@@ -85,6 +86,7 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 }
 
 func TestTextRunsResumeBitEqual(t *testing.T) {
+	t.Parallel()
 	for name, settings := range map[string]string{"next token": smallText, "masked tokens": smallMasked} {
 		p, dir := buildProgram(t), t.TempDir()
 		p.config = clitest.WriteConfig(t, settings)
@@ -148,6 +150,7 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 var smallMasked = strings.NewReplacer("gpt2", "bert_base", "vocabulary = 16\nsequence_length = 12", "vocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12").Replace(smallText)
 
 func TestBERTLearnsMaskedTokens(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallMasked)
 	out := finish(t, p.command(dir, "model.dropout=0.0", "train.epochs=20"), 0)
@@ -164,6 +167,7 @@ func TestBERTLearnsMaskedTokens(t *testing.T) {
 }
 
 func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallMasked)
 	for _, kind := range []string{"reference", "cpu"} {
@@ -190,6 +194,7 @@ func wordVocabulary(t *testing.T, dir string) string {
 }
 
 func TestBERTTrainsOnTokenFiles(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	shards, vocab := filepath.Join(dir, "shards"), wordVocabulary(t, dir)
 	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 90))

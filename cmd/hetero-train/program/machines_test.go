@@ -145,6 +145,7 @@ func checkBoth(t *testing.T, ranks [2]ended, texts ...string) {
 }
 
 func TestMachinesWithOtherDataAreRefused(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	all := classFolders(t, 600, small)
 	swapped := all.changed(t, 0, small)
@@ -228,6 +229,7 @@ func withoutSamples(config string) string {
 // Images that change on one machine during a run, or between two starts, end the run before it saves what it has learnt from
 // them. The images are too large for the cache of decoded images, so each epoch reads them again.
 func TestImagesThatChangeOnOneMachine(t *testing.T) {
+	t.Parallel()
 	const size = 260
 	p := buildRanks(t)
 	p.config = clitest.WriteConfig(t, withoutSamples(smallRun))

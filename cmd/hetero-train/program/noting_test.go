@@ -41,6 +41,7 @@ func readBench(t *testing.T, out ended) (b benchTraced) {
 // The timeline must contain the kernels of graphs under the names of layers, and the activity of the GPU and of the
 // host.
 func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
+	t.Parallel()
 	p, file := buildProgram(t), filepath.Join(t.TempDir(), "step.json")
 	out := finish(t, onGPU(t, 1, p.benchTrace(file)), 0)
 	out.check(t, exit.Done, "")
@@ -91,6 +92,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 
 // Without CUPTI, the host measures each launch separately, and the command must print the reason.
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "recorded no kernel"} {
 		out := finish(t, onGPU(t, 1, p.benchTrace(filepath.Join(dir, behaviour)), "HETERO_SHIM_CUPTI="+behaviour), 0)

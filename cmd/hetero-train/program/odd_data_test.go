@@ -32,6 +32,7 @@ func greyPNG(t *testing.T, v uint8) []byte {
 
 // A run on unusual data must succeed, or end with an error that states the reason (docs/reliability.md, row M5).
 func TestOddDataTrainsOrIsRefused(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	constant := func(v uint8) []byte { return greyPNG(t, v) }
 	var wide bytes.Buffer

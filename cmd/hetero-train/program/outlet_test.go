@@ -15,6 +15,7 @@ import (
 // The reader of standard output and standard error ends after the first line, as head -1 does. SIGPIPE must not end the
 // supervisor.
 func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
 		dir := t.TempDir()
@@ -35,6 +36,7 @@ func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
 
 // A paused reader (Ctrl-S, less) must delay neither a rank nor the supervisor that writes the output of the ranks.
 func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
 		dir := t.TempDir()

@@ -115,6 +115,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 }
 
 func TestATerminalHasColoursAndABar(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	for _, c := range []struct {
 		name    string

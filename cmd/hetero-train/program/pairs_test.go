@@ -84,6 +84,7 @@ func TestBERTLearnsTheNextSentence(t *testing.T) {
 }
 
 func TestAnySplitOfPairsTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	settings, _ := pairSettings(t, dir)
 	p.config = clitest.WriteConfig(t, settings)

@@ -100,6 +100,7 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 // bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over the twelve steps of
 // the test, hence the limit of 3 %. If ranks had different loss scales, the losses would differ by factors.
 func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	fast := hasFastBF16(t)
 	old, recent := rankOn{"cpu", []string{"HETERO_CPU_ISA=avx2"}}, rankOn{kind: "cpu"}
@@ -169,6 +170,7 @@ func hasFastBF16(t *testing.T) bool {
 
 // The last ranks of the machine must use the CPU. The ranks compare parameter hashes at the end of the run.
 func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	hasFastBF16(t) // skips the test without a CPU device
 	output := filepath.Join(dir, "mixed")
@@ -224,15 +226,17 @@ func asIfFastest(t *testing.T, cache, dt string) {
 
 // A resumed run must keep its element type, because cached timings can change between two runs.
 func TestAResumedRunKeepsItsType(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	if !hasFastBF16(t) {
 		needtest.Missing(t, "bf16", "there is one type to choose from")
 	}
+	var more []string // environment of the runs
 	run := func(name, cache, says string, set ...string) (precision string) {
 		t.Helper()
 		output := filepath.Join(dir, name)
-		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4"), set...)...)
-		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4", "profile.at_start=off"), set...)...)
+		cmd.Env = append(append(os.Environ(), "XDG_CACHE_HOME="+cache), more...)
 		finish(t, cmd, 0).check(t, exit.Done, says)
 		_, after, _ := strings.Cut(string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
 		precision, _, _ = strings.Cut(after, `"`)
@@ -274,7 +278,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 		t.Errorf("eval of a run in f32: got %d, %s%s", evaluated.code, evaluated.stdout, evaluated.stderr)
 	}
 	// A run on a CPU that does not support the type must resume in another type, and log this.
-	t.Setenv("HETERO_CPU_ISA", "avx2")
+	more = []string{"HETERO_CPU_ISA=avx2"}
 	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32", "train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)
 	}

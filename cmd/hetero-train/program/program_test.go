@@ -20,6 +20,9 @@ import (
 
 // TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
 // of one run would change the shares of another run.
+//
+// Tests that take seconds call t.Parallel, because most of them wait for other processes. Tests that look at all processes
+// of the program (noProcessOf), compare speeds, or change the environment or the folder of this process do not.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {

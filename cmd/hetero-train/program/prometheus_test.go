@@ -55,6 +55,7 @@ func eventually(t *testing.T, what string, is func() bool) bool {
 
 // A Prometheus server scrapes a run of two ranks.
 func TestPrometheusScrapesARun(t *testing.T) {
+	t.Parallel()
 	server := needtest.Program(t, "prometheus", "prometheus")
 	p, dir := buildRanks(t), t.TempDir()
 	port, own := porttest.Free(t), porttest.Free(t)

@@ -48,6 +48,7 @@ func (r outcomeOfRun) loss(t *testing.T) float64 {
 }
 
 func TestAnySplitTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=40"), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "one", "run"))
@@ -83,6 +84,7 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 // Ranks on different CPUs round gradients differently, but must have equal parameters. The run compares hashes of the
 // parameters before it ends.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
+	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
 	other := asRank(p.command(dir, set...), 1, 2, port)
@@ -138,6 +140,7 @@ func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 }
 
 func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} {
 		if memory == "off" && gloo.Available() != nil {
@@ -306,6 +309,7 @@ func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeo
 }
 
 func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name       string

@@ -296,6 +296,7 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 
 // balance compare must use folders of its own, even if the settings name a run.
 func TestComparisonsLeaveRunsAlone(t *testing.T) {
+	t.Parallel()
 	buildRanks(t)
 	s := newSweep(t)
 	logs := filepath.Join(s.output, "logs")

@@ -11,9 +11,9 @@ import (
 )
 
 // onSelftest runs the NCCL suite of the program on one simulated GPU with a fake NCCL.
-func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, out string) {
+func onSelftest(t *testing.T, fault string, flags []string, env ...string) (code int, out string) {
 	t.Helper()
-	cmd := exec.Command(buildRanks(t).path, "selftest", "--device", "nccl", "--short", "--run", checks)
+	cmd := exec.Command(buildRanks(t).path, append([]string{"selftest", "--device", "nccl", "--short"}, flags...)...)
 	cmd = onNCCL(t, 1, cmd, fault)
 	cmd.Env = append(cmd.Env, env...)
 	text, err := cmd.CombinedOutput()
@@ -23,21 +23,26 @@ func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, ou
 // Ranks share a GPU, with versions of NCCL that support this and with versions that do not. The suite must detect
 // simulated faults.
 func TestSelftestOfNCCL(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
-		name, fault, checks string
-		code                int
-		says                []string
+		name, fault string
+		flags       []string
+		code        int
+		says        []string
 	}{
-		{"all but what takes seconds", "", "", exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, shared by the ranks", "nccl       values     ok", "nccl       order      ok",
+		{"all but what takes seconds", "", nil, exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, shared by the ranks", "nccl       values     ok", "nccl       order      ok",
 			"nccl       faults     ok", ", 0 failed"}},
-		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exit.Done, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
-		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
-		{"an operation that hangs", "hang:1@1", "/faults/an operation that a rank", exit.Communication, []string{"nccl       faults     FAILED"}},
-		{"one rank whose NCCL refuses", "refuse:1", "/values/broadcast", exit.Communication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
-		{"one that is too old", "version=21703", "", exit.Communication, []string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
+		{"a version that puts two ranks on one GPU", "version=23003", []string{"--run", "/values/broadcast"}, exit.Done, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
+		{"a bit that is wrong", "wrong:1@2", []string{"--run", "/values/(broadcast|all_reduce of every)"}, exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
+		// The check tries longer time-outs, up to two minutes. The first one ends within the limit.
+		{"an operation that hangs", "hang:1@1", []string{"--run", "/faults/an operation that a rank", "--limit", "8s"}, exit.Communication, []string{"nccl       faults     FAILED",
+			"with a time-out of 1.2s: the operation that all ranks enter: ", "the check did not end within 8s"}},
+		{"one rank whose NCCL refuses", "refuse:1", []string{"--run", "/values/broadcast"}, exit.Communication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
+		{"one that is too old", "version=21703", nil, exit.Communication, []string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, out := onSelftest(t, c.fault, c.checks, "HETERO_REQUIRE=nccl")
+			t.Parallel()
+			code, out := onSelftest(t, c.fault, c.flags, "HETERO_REQUIRE=nccl")
 			if code != c.code {
 				t.Errorf("got exit code %d, want %d; it said\n%s", code, c.code, out)
 			}

@@ -46,6 +46,7 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 // A run in which a rank is killed or hangs must save all steps that all ranks completed. The resumed run must be
 // bit-equal to a run without the fault.
 func TestALostRankCostsNoStep(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name   string
@@ -98,6 +99,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 
 // A pause of all processes of a run that is longer than every time-out must not end the run.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} { // "off" selects Gloo, as between machines
 		t.Run("shared memory "+memory, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 // The number of micro-batches and the size of buckets must not change the losses, up to the rounding of f32 sums. A
 // second run must use the cached choice, and a resumed run the choice of its checkpoint.
 func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
+	t.Parallel()
 	p, dir, cache := buildRanks(t), t.TempDir(), t.TempDir()
 	hasFastBF16(t) // skips the test without the CPU library
 	p.config = clitest.WriteConfig(t, smallText)
@@ -80,6 +81,7 @@ func TestAModelWithBatchStatisticsKeepsOneMicroBatch(t *testing.T) {
 
 // If a batch does not fit in the memory, the program must divide it into the smallest number of micro-batches that fit.
 func TestABatchThatDoesNotFitIsDivided(t *testing.T) {
+	t.Parallel()
 	p, cache := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallText)
 	run := func(set ...string) *exec.Cmd {
