@@ -69,8 +69,11 @@ CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
 # .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
-# One package more than cores is tested at a time, because many tests wait for other processes.
-GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -timeout 30m -p $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
+# One package more than cores is tested at a time, and in a package one test more than cores, because many tests wait for
+# other processes.
+GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -timeout 30m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
+# Package program takes longest, so its tests start first.
+ALL_TESTS := ./cmd/hetero-train/program ./...
 ifeq ($(SANITIZE),address)
 # The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
 # loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function
@@ -131,7 +134,7 @@ deps: ## Install missing dependencies: oneDNN, and as root system packages
 	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
 
 test: build native-test ## Build, then run every test; tests fail if the CPU library is missing
-	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) ./...
+	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) $(ALL_TESTS)
 
 test-kernels: native-test # tests only the GPU kernels, compiled for the host, without f16
 	@set -x; $(TEST_ENV) $(GO_TEST) -short ./cuda
@@ -140,7 +143,7 @@ test-long: build native-test ## Run the long tests, which take hours; PARTS="lar
 	@$(CUDA_ENV) $(TEST_ENV) .ci/long $(PARTS)
 
 test-race: build native-test ## Run every test under Go's race detector
-	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race ./...
+	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race $(ALL_TESTS)
 
 lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }

@@ -4,7 +4,8 @@
     .ci/tests.py [--record FILE] go test [FLAGS] PACKAGES
 
 It adds -json to the command. It prints the lines of go test for packages, and the output of packages and tests that fail.
-At the end it prints the number of skipped tests for each reason. The exit code is that of go test.
+At the end it prints the number of skipped tests for each reason, and the slowest packages and tests. The exit code is that
+of go test.
 
     .ci/tests.py --judge ALLOWED FILE...
 
@@ -29,6 +30,7 @@ class Tests:
         self.output = collections.defaultdict(list)  # (package, test): its output
         self.results = {}  # (package, test): pass, fail or skip
         self.failed = []  # (package, test), children first
+        self.seconds = {}  # (package, test): elapsed time; test "" is the package
 
     def add(self, event, show=lambda text: None):
         """Adds an event of go test -json. show prints the text of failures and the lines of packages."""
@@ -48,6 +50,7 @@ class Tests:
         elif action == "build-output":
             show(event["Output"])
         elif action in ("pass", "fail", "skip"):
+            self.seconds[package, test] = event.get("Elapsed", 0)
             self.end(package, test, action, show)
 
     def end(self, package, test, action, show):
@@ -74,6 +77,18 @@ class Tests:
             if result == "skip":
                 reasons[reason("".join(self.output[key]))].append(key)
         return reasons
+
+
+    def slowest(self, most=10):
+        """Returns the packages and the tests without subtests that took longest, as two lists of (seconds, name)."""
+        packages, tests = [], []
+        for (package, test), seconds in self.seconds.items():
+            name = package.split("/", 3)[-1]
+            if not test:
+                packages.append((seconds, name))
+            elif "/" not in test:
+                tests.append((seconds, f"{name} {test}"))
+        return sorted(packages, reverse=True)[:most], sorted(tests, reverse=True)[:most]
 
 
 def reason(text):
@@ -116,6 +131,11 @@ def run(args):
     print(f"tests: {passed} passed, {sum(bool(t) for _, t in tests.failed)} failed, {reasons.total()} skipped")
     for why, count in reasons.most_common():
         print(f"  {count:4} skipped: {why}")
+    # Tests share the CPUs, so these are times on the clock and not times of a CPU.
+    for kind, slowest in zip(("packages", "tests"), tests.slowest()):
+        print(f"slowest {kind}:")
+        for seconds, name in slowest:
+            print(f"  {seconds:6.1f} s  {name}")
     return code
 
 

@@ -36,6 +36,11 @@ expect 0 good "$here/tests.py" --record records/good.json go test -count=1 ./goo
 ok  	example.com/m/good	
 tests: 1 passed, 0 failed, 1 skipped
      1 skipped: needs y: N of PATH
+slowest packages:
+ s  good
+slowest tests:
+ s  good TestOne
+!TestOne/part
 !said
 !logged
 END
