@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -26,8 +27,8 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 			needtest.Missing(t, "arm64", err)
 		}
 	}
-	libraries := filepath.Join(root, "third_party", ".arm64", "usr", "lib")
-	libraries += ":" + filepath.Join(libraries, "aarch64-linux-gnu")
+	fetched := filepath.Join(root, "third_party", ".arm64")
+	libraries := strings.Join([]string{fetched + "/usr/lib", fetched + "/usr/lib/aarch64-linux-gnu", fetched + "/lib/aarch64-linux-gnu"}, ":")
 	cmd := exec.Command(qemu, append([]string{"-cpu", model, "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=" + libraries,
 		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), filepath.Join(build, "hetero-train")}, args...)...)
 	return cmd

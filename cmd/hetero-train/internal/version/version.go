@@ -13,6 +13,12 @@ var number = "0.1.0-dev"
 // Text formats release, commit, compiler and platform on one line.
 func Text() string {
 	b := Build()
+	return fmt.Sprintf("%s %s/%s", Source(), b.OS, b.Arch)
+}
+
+// Source is Text without the platform. Ranks that train together have equal sources, but may have unlike processors.
+func Source() string {
+	b := Build()
 	commit := ""
 	if b.Commit != "" {
 		commit = ", commit " + b.Commit[:min(12, len(b.Commit))]
@@ -20,7 +26,7 @@ func Text() string {
 			commit += " with changes"
 		}
 	}
-	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
+	return fmt.Sprintf("hetero-train %s%s, %s", b.Version, commit, b.Go)
 }
 
 // Facts contains the properties of the build of this program.

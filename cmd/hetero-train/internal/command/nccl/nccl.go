@@ -58,7 +58,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 		if k.Opts.Assignment.WorldSize < 2 {
 			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
-		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "command", Value: name}}); err != nil {
 			return err
 		}
 		x, err := exchange.Agree(ctx, k)

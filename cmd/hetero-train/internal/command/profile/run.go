@@ -89,7 +89,7 @@ func (p *profiling) run(ctx context.Context) error {
 	}
 	if k.Opts.Assignment.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
-		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "profile", Value: quick}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "profile", Value: quick}}); err != nil {
 			return err
 		}
 	}
