@@ -6,18 +6,20 @@
 #   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found
 #   CUDA_ARCHS=75;80;86;89;90    compute capabilities of the GPU code, ascending
 #   WERROR=on                    C++ warnings are errors
+#   OLD_GLIBC=on                 the libraries also run on glibc 2.28, for releases (third_party/glibc)
 #   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 in this folder instead of the pinned one
 #   HETERO_ONEDNN=off            build without oneDNN: with plain, slow kernels
 #   PREFIX=/usr/local DESTDIR=   folders of make install
 #   HETERO_INSTALL=off           never install system packages, even as root
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
-#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 (default: all)
+#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines (default: all)
 
 SANITIZE ?= off
 CUDA     ?= auto
 CUDA_ARCHS ?= 75;80;86;89;90
 WERROR   ?= off
+OLD_GLIBC ?= off
 export HETERO_ONEDNN     ?= auto
 export HETERO_ONEDNN_DIR ?=
 
@@ -104,7 +106,7 @@ endif
 	@mkdir -p $(BUILD)
 	@cmake -S . -B $(BUILD) --log-level=NOTICE $(CROSS_CMAKE) \
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
-		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
+		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' -DHETERO_OLD_GLIBC='$(OLD_GLIBC)' >$(BUILD)/configure.log
 
 native: configure ## Build only the native libraries, in build/lib
 	@third_party/progress.sh cmake $(BUILD)/build.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES)
@@ -208,14 +210,15 @@ uninstall: ## Remove the files of make install
 		'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train' '$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
 	@rm -rf '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train' '$(INSTALL_TO)/share/doc/hetero-train'
 
-dist: ## Pack a release for any x86-64 Linux with glibc 2.31 or newer, as root (scripts/dist.sh)
+dist: ## Pack a release and a Python wheel in dist/, for any x86-64 Linux with glibc 2.28 or newer, as root (scripts/dist.sh)
 	@scripts/dist.sh $(VERSION)
 
-dist-check: dist ## Run the release in roots of Debian 11 and 13, as root
-	@scripts/dist_check.sh build/hetero-train-$(VERSION)-linux-x86_64.tar.gz
+dist-check: dist ## Run the release in roots of Debian 11 and 13, and install the wheel, as root
+	@scripts/dist_check.sh dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
+	@scripts/dist_check.sh --wheel dist/hetero_train-*_x86_64.whl
 
 clean: ## Remove built files; keep downloads
-	rm -rf build hetero-train
+	rm -rf build dist hetero-train
 
 distclean: clean ## Remove downloads too
 	rm -rf third_party/onednn third_party/.cuda third_party/.download third_party/.arm64

@@ -1,59 +1,48 @@
 #!/usr/bin/env bash
-# Packs a release: build/hetero-train-VERSION-linux-x86_64.tar.gz with the program, its libraries, their licences,
-# configurations and documentation. The release runs on x86-64 Linux with glibc 2.31 or newer and needs nothing else.
+# Packs a release in dist/: an archive and a Python wheel, with the program, its libraries, their licences, configurations
+# and documentation, and SHA256SUMS. The release runs on x86-64 Linux with glibc 2.28 or newer and needs nothing else.
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
 #
-# Everything is compiled in a root file system of Debian 11, because its glibc 2.31 is old enough. debootstrap creates
-# this root in build/dist/bullseye. The script keeps it for later builds. scripts/dist_check.sh tests the tarball.
+# Everything is compiled in a root file system of Debian 11. docs/decisions/0011-release-from-debian-11.md explains why
+# its libraries nevertheless run on glibc 2.28. debootstrap makes this root in build/dist; the script keeps it
+# for later builds. scripts/dist_check.sh tests the release.
+#
+# The build is reproducible by design: the root comes from a Debian release that does not change, paths in the root do not
+# depend on the checkout, and all times are that of the commit (SOURCE_DATE_EPOCH). The version of Go is this machine's.
 #
 # The libgloo-dev of Debian 11 is too old. Gloo is therefore compiled from the source archive of a later Debian and
 # linked statically. third_party/gloo.sha256 pins this archive. If it is missing in build/dist, the script downloads
 # it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022
 
 fail() { echo "dist: $*" >&2; exit 1; }
-version=${1:-$(git describe --tags --always --dirty)}
-mirror=${HETERO_DEBIAN_MIRROR:-} # empty: the default of debootstrap
+. scripts/roots.sh
 release=bullseye
-root=$PWD/build/dist/$release
-name=hetero-train-$version-linux-x86_64
-tree=build/dist/$name
+packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
+machine=x86_64
+triplet=$machine-linux-gnu
+version=${1:-$(git describe --tags --always --dirty)}
+root=$PWD/build/dist/root-$release
+name=hetero-train-$version-linux-$machine
+tree=$PWD/build/dist/$name
 libs=$tree/lib/hetero-train
 licences=$tree/share/doc/hetero-train/licences
-packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
+most=2000 # MiB of disk space while the script runs; 400 MiB stay for later builds
 
-[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "got $(uname -s)-$(uname -m), want Linux-x86_64"
-[ "$(id -u)" = 0 ] || fail "needs root, for chroot: sudo make dist"
-command -v debootstrap >/dev/null || fail "debootstrap is missing; run: apt-get install debootstrap"
-git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the tarball contains the files that git tracks"
-
-# inside COMMAND… runs the command in the root. It mounts /proc, which Go needs, until the command ends.
-inside() {
-	unshare --mount sh -c 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"' sh "$root" \
-		env -i PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
-}
-
-make_root() {
-	[ -e "$root/.ready" ] && return
-	echo "dist: making a root of Debian $release in $root"
-	rm -rf "$root"
-	debootstrap --variant=minbase --include=$packages $release "$root" ${mirror:+"$mirror"} >build/dist/debootstrap.log 2>&1 ||
-		{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $release failed; its output is in build/dist/debootstrap.log"; }
-	touch "$root/.ready"
-}
-
-# Go's ./... skips folders with a go.mod. The roots contain Go sources, so this folder gets a go.mod.
-mkdir -p build/dist
-echo 'module roots' >build/dist/go.mod
+need_roots
+git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the release contains the files that git tracks"
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+need_space build/dist $most "a release"
+goroot=$(go env GOROOT)
+mounts=("$goroot" usr/local/go)
 
 copy_sources() {
-	[ "$(cat "$root/usr/local/go/VERSION" 2>/dev/null)" = "$(cat "$(go env GOROOT)/VERSION")" ] ||
-		{ rm -rf "$root/usr/local/go"; cp -a "$(go env GOROOT)" "$root/usr/local/go"; }
-	# Replace the old sources by the tracked files. Keep build/ in the root, so that a second build is fast.
+	rm -rf "$root/src" "$root/root/.cache"
 	mkdir -p "$root/src"
-	find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$root/src" -xf -
 	go mod vendor -o "$root/src/vendor"
 	cmp -s third_party/onednn.sha256 third_party/onednn/PINS || python3 third_party/onednn.py
@@ -92,7 +81,7 @@ build_gloo() {
 	rm -rf "$root/tmp/gloo" "$root/usr/local/include/gloo" "$root/usr/local/lib/libgloo.of"
 	mkdir -p "$root/tmp/gloo/source/gloo"
 	tar -C "$root/tmp/gloo/source/gloo" --strip-components=1 -xf "$gloo"
-	inside sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX=/usr/local
+	inside "$root" sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX=/usr/local
 		cmake --build /tmp/gloo/build -j"$(nproc)" -t install' >build/dist/gloo.log 2>&1 ||
 		{ tail -n 20 build/dist/gloo.log >&2; fail "Gloo does not build; its output is in build/dist/gloo.log"; }
 	rm -rf "$root/tmp/gloo"
@@ -102,13 +91,10 @@ build_gloo() {
 build() {
 	echo "dist: building $version"
 	rm -rf "$tree" "$root/out"
-	inside env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off \
-		make -C /src --no-print-directory build install CUDA=off VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
+	inside "$root" env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off HETERO_ONEDNN=on SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
+		make -C /src --no-print-directory build install CUDA=off OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
 		{ tail -n 20 build/dist/build.log >&2; fail "the build failed; its output is in build/dist/build.log"; }
-	mkdir -p "$tree"
-	cp -a "$root/out/." "$tree"
-	strip --strip-unneeded "$libs"/*.so*
-	strip "$tree/bin/hetero-train"
+	cp -a "$root/out" "$tree"
 }
 
 # glibc matches the names of the libraries that belong to glibc.
@@ -122,9 +108,9 @@ bundle() {
 		for file in "$tree/bin/hetero-train" "$libs"/*.so*; do
 			for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
 				[[ $needed =~ $glibc ]] || [ -e "$libs/$needed" ] && continue
-				path=$(inside ldconfig -p | sed -n "s|^\s*$needed (libc6,x86-64.*=> ||p" | head -n 1)
+				path=$(cd "$root" && find usr/lib/$triplet lib/$triplet -maxdepth 1 -name "$needed" -print -quit)
 				[ -n "$path" ] || fail "$(basename "$file") needs $needed, which Debian $release does not have"
-				cp "$(outside "$path")" "$libs/$needed"
+				cp -L "$root/$path" "$libs/$needed"
 				licence_of "$path"
 				more=yes
 			done
@@ -132,62 +118,103 @@ bundle() {
 	done
 }
 
-# outside PATH prints the path of a file of the root as seen from outside. Links in the root may be absolute, so they
-# are resolved inside the root.
-outside() { echo "$root$(inside readlink -f "$1")"; }
-
-# run_paths sets the run path of every library, so that a library finds other libraries in its own folder.
-run_paths() {
-	local file
-	for file in "$libs"/*.so*; do
-		cp "$file" "$root/tmp/library.so"
-		inside patchelf --set-rpath '$ORIGIN' /tmp/library.so
-		cp "$root/tmp/library.so" "$file"
-		chmod 755 "$file"
-	done
+# finish_files strips the program and the libraries, and sets the run path of every library, so that a library finds
+# other libraries in its own folder. All files get modes that do not depend on this machine.
+finish_files() {
+	rm -rf "$root/out" && cp -a "$tree" "$root/out"
+	inside "$root" sh -ec '"$1-strip" /out/bin/hetero-train
+		"$1-strip" --strip-unneeded /out/lib/hetero-train/*.so*
+		for file in /out/lib/hetero-train/*.so*; do patchelf --set-rpath "\$ORIGIN" "$file"; done
+		find /out -type d -exec chmod 755 {} +
+		find /out -type f -exec chmod 644 {} +
+		chmod 755 /out/bin/* /out/lib/hetero-train/*.so* /out/share/hetero-train/scripts/*.sh' sh $triplet
+	rm -rf "$tree" && cp -a "$root/out" "$tree"
 }
 
-# licence_of PATH: copies the copyright file of a library's Debian package, and records the source package.
+# row NAME VERSION LICENCE SOURCE FOLDER adds a row to the manifest; the folder, below the licences, has the texts.
+row() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$licences/MANIFEST.tsv"; }
+
+# licence_of PATH copies the copyright file of a library's Debian package, and adds the package to the manifest.
 licence_of() {
-	local real package source
-	real=$(inside readlink -f "$1")
-	package=$(inside dpkg -S "$real" 2>/dev/null || inside dpkg -S "${real#/usr}" 2>/dev/null || inside dpkg -S "/usr$real")
-	package=${package%%: *}
-	mkdir -p "$licences/${package%%:*}"
-	cp -L "$root/usr/share/doc/${package%%:*}/copyright" "$licences/${package%%:*}/"
-	source=$(inside dpkg-query -W -f '${source:Package} ${source:Version}' "$package")
-	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source" >>"$licences/SOURCES.txt"
-}
-
-# collect_licences collects the licences of all libraries in the release.
-collect_licences() {
-	cp LICENSE "$licences/"
-	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"
-	cp -r third_party/onednn/share/doc/onednn/. "$licences/onednn/"
-	mkdir -p "$licences/gloo" && cp third_party/gloo/LICENSE "$licences/gloo/"
-	echo "libhetero_gloo.so: Gloo (linked statically); source archive $(basename "$gloo")" >>"$licences/SOURCES.txt"
-	cp "$root/usr/local/go/LICENSE" "$licences/go/"
-	cp "$root"/usr/share/common-licenses/{Apache-2.0,GPL-2,GPL-3,LGPL-2.1} "$licences/texts/"
-	local module dir file
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train | sort -u | while read -r module dir; do
-		mkdir -p "$licences/go/$module"
-		for file in "$dir"/*LICEN[SC]E* "$dir"/COPYING* "$dir"/NOTICE*; do
-			[ ! -e "$file" ] || cp -r "$file" "$licences/go/$module/"
-		done
-		[ -n "$(ls "$licences/go/$module")" ] || fail "the Go module $module has no licence file"
+	local file=/$1 package="" path licence
+	for path in "$file" "${file#/usr}" "/usr$file"; do # dpkg knows the path of before or after the merge of /usr
+		package=$(inside "$root" dpkg -S "$path" 2>/dev/null | head -n 1) && break
 	done
-	chmod -R u+w "$licences"
+	package=${package%%:*}
+	case $package in
+	libgomp1 | libstdc++6 | libgcc-s1) licence="GPL-3.0-or-later WITH GCC-exception-3.1" ;;
+	libturbojpeg0) licence="IJG AND BSD-3-Clause AND Zlib" ;;
+	*) fail "the licence of $(basename "$file") from package ${package:-unknown} is not known; add it to licence_of" ;;
+	esac
+	mkdir -p "$licences/$package"
+	cp -L "$root/usr/share/doc/$package/copyright" "$licences/$package/"
+	row "$package" "$(inside "$root" dpkg-query -W -f '${Version}' "$package")" "$licence" \
+		"$(inside "$root" dpkg-query -W -f 'Debian source package ${source:Package} ${source:Version}' "$package")" "$package"
 }
 
-make_root
+# licence_in FILE… prints the SPDX names of the licences whose texts are in the files, joined by AND.
+licence_in() {
+	local found=()
+	has() { cat "$@" | tr -s '[:space:]' ' ' | grep -qiE "$pattern"; }
+	local pattern
+	pattern='your choice of exactly one of the following two licenses: \* The FreeType License' has "$@" && { echo "FTL OR GPL-2.0-or-later"; return; }
+	pattern='Apache License,? Version 2\.0' has "$@" && found+=(Apache-2.0)
+	pattern='Mozilla Public License,? Version 2\.0' has "$@" && found+=(MPL-2.0)
+	pattern='SIL Open Font License' has "$@" && found+=(OFL-1.1)
+	pattern='Creative Commons Attribution 4\.0' has "$@" && found+=(CC-BY-4.0)
+	pattern='free and unencumbered software released into the public domain' has "$@" && found+=(Unlicense)
+	pattern='free of charge, to any person obtaining a copy of this software' has "$@" && found+=(MIT)
+	if pattern='Redistribution and use in source and binary forms' has "$@"; then
+		pattern='neither the names? of|names? of (its|the) contributors may' has "$@" && found+=(BSD-3-Clause) || found+=(BSD-2-Clause)
+	fi
+	[ ${#found[@]} -gt 0 ] || return 1
+	local text
+	text=$(printf ' AND %s' "${found[@]}")
+	echo "${text# AND }"
+}
+
+# collect_licences collects the licences of everything else in the release.
+collect_licences() {
+	local module moved dir files licence onednn=third_party/onednn
+	cp LICENSE "$licences/"
+	row hetero-train "$version" Apache-2.0 "this project" .
+	mkdir -p "$licences"/{onednn,gloo,go,uplot,texts}
+	cp -r $onednn/share/doc/onednn/. "$licences/onednn/"
+	row oneDNN "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' $onednn/lib/cmake/dnnl/dnnl-config-version.cmake)" Apache-2.0 \
+		"Python wheel $(awk '{ print $2; exit }' third_party/onednn.sha256)" onednn
+	cp third_party/gloo/LICENSE "$licences/gloo/"
+	row Gloo "0.5.0 of $(echo "$gloo" | sed 's/.*git\(....\)\(..\)\(..\).*/\1-\2-\3/')" BSD-3-Clause "Debian source archive $(basename "$gloo"), linked into libhetero_gloo.so" gloo
+	cp "$goroot/LICENSE" "$licences/go/"
+	row Go "$(head -n 1 "$goroot/VERSION")" BSD-3-Clause "the Go toolchain, linked into hetero-train" go
+	cp third_party/uplot/LICENSE "$licences/uplot/"
+	row uPlot "$(sed -n 's/.*"uplot": "\(.*\)".*/\1/p' profiler/dashboard/ui/package.json)" MIT "npm package uplot, in the page of the dashboard" uplot
+	cp "$root"/usr/share/common-licenses/{Apache-2.0,GPL-2,GPL-3,LGPL-2.1} "$licences/texts/"
+	while read -r module moved dir; do
+		mkdir -p "$licences/go/$module"
+		(cd "$dir" && find . -maxdepth 1 \( -iname '*licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname patents \) -exec cp -r {} "$licences/go/$module/" \;)
+		mapfile -t files < <(find "$licences/go/$module" -type f)
+		licence=$(licence_in ${files[@]+"${files[@]}"} </dev/null) ||
+			fail "the licence of the Go module $module is not known: want a text in $dir that licence_in knows"
+		row "$module" "$moved" "$licence" "Go module, linked into hetero-train" "go/$module"
+	done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train | sort -u)
+	chmod -R u+w "$licences"
+	{ printf 'name\tversion\tlicence\tsource\tfolder of the texts\n'; sort "$licences/MANIFEST.tsv"; } >"$licences/sorted"
+	mv "$licences/sorted" "$licences/MANIFEST.tsv"
+}
+
+make_root $release "$root" $packages
 copy_sources
 build_gloo
 build
 mkdir -p "$licences"
 bundle
-run_paths
 collect_licences
 cp README.md "$tree/"
+finish_files
 scripts/dist_check.sh --elf "$tree"
-tar -C build/dist --owner=0 --group=0 -czf "build/$name.tar.gz" "$name"
-echo "dist: build/$name.tar.gz, $(($(stat -c %s "build/$name.tar.gz") >> 20)) MiB"
+rm -rf dist && mkdir dist
+tar -C build/dist --sort=name --format=gnu --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
+python3 scripts/wheel.py "$tree" "$version" manylinux_2_28_$machine dist
+(cd dist && rm -f SHA256SUMS && sha256sum -- * >../build/dist/SHA256SUMS && mv ../build/dist/SHA256SUMS .)
+rm -rf "$tree" "$root"/{src,out,root/.cache}
+(cd dist && for file in *; do echo "dist: dist/$file, $((($(stat -c %s "$file") + 1048575) >> 20)) MiB"; done)

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Checks a release that scripts/dist.sh has packed.
 #
-#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs at most glibc 2.31, and only
-#                                                   libraries of glibc or of the folder
-#   scripts/dist_check.sh TARBALL [RELEASE…]        the same check, then runs the release in a root of each Debian release
+#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs at most glibc 2.28 and only
+#                                                   libraries of glibc or of the folder, in versions that these define
+#   scripts/dist_check.sh --wheel WHEEL             pip installs the wheel in an empty environment; the program trains there
+#                                                   with an installed configuration, and pip removes all files again
+#   scripts/dist_check.sh ARCHIVE [RELEASE…]        the first check, then runs the release in a root of each Debian release
 #                                                   (default: bullseye trixie): lists the devices, and trains with two
 #                                                   ranks over shared memory and over Gloo. The losses must be equal.
 #                                                   Needs root. The script keeps the roots in build/dist
@@ -11,47 +13,84 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { echo "dist_check: $*" >&2; exit 1; }
-mirror=${HETERO_DEBIAN_MIRROR:-} # empty: the default of debootstrap
-newest=2.31 # version of glibc in Debian 11 and Ubuntu 20.04
-glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
+. scripts/roots.sh
+newest=2.28 # glibc of RHEL 8, Debian 10 and Ubuntu 18.10
+glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64|ld-linux-aarch64)\.so\.'
+
+# versions_needed FILE prints LIBRARY VERSION for each version of a library that the file needs.
+versions_needed() {
+	readelf -VW "$1" | awk '/^Version / { needs = /needs section/ }
+		needs && /File: / { sub(/.*File: /, ""); library = $1 }
+		needs && /Name: / { sub(/.*Name: /, ""); print library, $1 }'
+}
+
+# versions_defined FILE prints each version that the library defines.
+versions_defined() {
+	readelf -VW "$1" | awk '/^Version / { defines = /definition section/ }
+		defines && /Name: / { sub(/.*Name: /, ""); print $1 }'
+}
+
+# symbols_of FILE VERSION prints the symbols that the file needs in this version.
+symbols_of() { readelf --dyn-syms -W "$1" | awk -v at="@$2" '$7 == "UND" && index($8, at) && substr($8, index($8, at)) == at { printf " %s", substr($8, 1, index($8, at) - 1) }'; }
 
 # check_elf FOLDER
 check_elf() {
-	local file needed version count=0 bad=0
+	local file needed library version count=0 bad=0
+	complain() { echo "dist_check: $*" >&2; bad=1; }
 	while read -r file; do
 		readelf -h "$file" >/dev/null 2>&1 || continue
 		count=$((count + 1))
 		for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
 			[[ $needed =~ $glibc ]] || [ -e "$1/lib/hetero-train/$needed" ] ||
-				{ echo "dist_check: ${file#"$1"/} needs $needed, which is neither glibc's nor in lib/hetero-train" >&2; bad=1; }
+				complain "${file#"$1"/} needs $needed, which is neither glibc's nor in lib/hetero-train"
 		done
 		case $file in
 		"$1"/lib/*) readelf -d "$file" | grep -q 'RUNPATH.*\[$ORIGIN\]' ||
-			{ echo "dist_check: ${file#"$1"/} does not search its own folder for libraries: want the run path \$ORIGIN" >&2; bad=1; } ;;
+			complain "${file#"$1"/} does not search its own folder for libraries: want the run path \$ORIGIN" ;;
 		esac
-		version=$(readelf -VW "$file" | grep -o 'Name: GLIBC_[0-9.]*' | sed 's/.*_//' | sort -V | tail -n 1)
-		[ "$(printf '%s\n' "${version:-0}" $newest | sort -V | tail -n 1)" = $newest ] ||
-			{ echo "dist_check: ${file#"$1"/} needs glibc $version, want $newest or older" >&2; bad=1; }
+		while read -r library version; do
+			if [[ $library =~ $glibc ]]; then
+				[ "$(printf '%s\n' "${version#GLIBC_}" $newest | sort -V | tail -n 1)" = $newest ] ||
+					complain "${file#"$1"/} needs glibc ${version#GLIBC_}, want $newest or older:$(symbols_of "$file" "$version") (third_party/glibc replaces such functions)"
+			elif [ -e "$1/lib/hetero-train/$library" ]; then
+				versions_defined "$1/lib/hetero-train/$library" | grep -qxF "$version" ||
+					complain "${file#"$1"/} needs $version of $library, which lib/hetero-train/$library does not define"
+			fi
+		done < <(versions_needed "$file")
 	done < <(find "$1" -type f)
 	[ $count -ge 5 ] || fail "found $count programs and libraries in $1, want at least 5"
 	[ $bad = 0 ] || exit 1
 	echo "dist_check: $count programs and libraries need at most glibc $newest and no other libraries"
 }
 
-# check_release RELEASE TARBALL
+# check_wheel WHEEL
+check_wheel() {
+	local wheel prefix=$folder/venv left
+	wheel=$(realpath "$1")
+	python3 -m venv "$prefix" && find "$prefix" | sort >"$folder/before"
+	"$prefix/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$wheel"
+	(
+		cd "$folder"
+		env -i PATH="$prefix/bin:/usr/bin:/bin" HOME="$folder" sh -ec 'hetero-train version
+			hetero-train -c "$1/share/hetero-train/configs/resnet50.toml" --set data.dataset=synthetic_image --set data.num_samples=128 \
+				--set train.epochs=1 >train.txt 2>&1 || { cat train.txt; exit 1; }
+			grep final_train_loss experiments/resnet50/results/result.json
+			if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' sh "$prefix"
+	) || fail "the program of $1 does not train"
+	"$prefix/bin/python" -m pip uninstall --quiet --yes hetero-train
+	left=$(find "$prefix" ! -name __pycache__ ! -name '*.pyc' | sort | comm -13 "$folder/before" -)
+	[ -z "$left" ] || fail "pip uninstall left these files: $left"
+	echo "dist_check: pip installs and removes $(basename "$1"), and its program trains"
+}
+
+# check_release RELEASE ARCHIVE
 check_release() {
 	local root=$PWD/build/dist/check-$1
-	if [ ! -e "$root/.ready" ]; then
-		echo "dist_check: making a root of Debian $1 in $root"
-		rm -rf "$root"
-		mkdir -p build/dist && echo 'module roots' >build/dist/go.mod # excludes the roots from Go's ./...
-		debootstrap --variant=minbase "$1" "$root" ${mirror:+"$mirror"} >build/dist/debootstrap.log 2>&1 ||
-			{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $1 failed; its output is in build/dist/debootstrap.log"; }
-		touch "$root/.ready"
-	fi
+	need_space build/dist 600 "a root of Debian $1"
+	make_root "$1" "$root"
 	rm -rf "$root/opt/dist" && mkdir -p "$root/opt/dist"
 	tar -C "$root/opt/dist" --strip-components=1 -xf "$2"
-	unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" env -i PATH=/opt/dist/bin:/usr/bin:/bin HOME=/root sh -ec "$2"' sh "$root" '
+	inside "$root" env PATH=/opt/dist/bin:/usr/bin:/bin sh -ec '
 		cd "$(mktemp -d)"
 		hetero-train version
 		hetero-train devices
@@ -66,27 +105,31 @@ check_release() {
 		cmp -s loss-auto.txt loss-off.txt || { echo "the losses over shared memory and over Gloo (above) differ, want equal losses"; exit 1; }
 		if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' ||
 		fail "the release does not run on Debian $1"
+	rm -rf "$root/opt/dist"
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
 }
 
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 case ${1:-} in
 --elf)
 	check_elf "${2:?want the folder}"
 	;;
+--wheel)
+	check_wheel "${2:?want the wheel}"
+	;;
 '' | -*)
-	fail "got '${*}', want --elf FOLDER, or TARBALL [RELEASE…]"
+	fail "got '${*}', want --elf FOLDER, --wheel WHEEL, or ARCHIVE [RELEASE…]"
 	;;
 *)
-	tarball=$(realpath "$1")
+	archive=$(realpath "$1")
 	shift
-	[ -f "$tarball" ] || fail "$tarball not found"
-	[ "$(id -u)" = 0 ] || fail "needs root, for chroot"
-	folder=$(mktemp -d)
-	trap 'rm -rf "$folder"' EXIT
-	tar -C "$folder" --strip-components=1 -xf "$tarball"
+	[ -f "$archive" ] || fail "$archive not found"
+	need_roots
+	tar -C "$folder" --strip-components=1 -xf "$archive"
 	check_elf "$folder"
 	for release in "${@:-bullseye trixie}"; do
-		for one in $release; do check_release "$one" "$tarball"; done
+		for one in $release; do check_release "$one" "$archive"; done
 	done
 	;;
 esac

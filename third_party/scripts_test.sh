@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests deps.sh, isa_check.sh, progress.sh and the accepted values of CUDA_ARCHS. It prints the cases that fail.
+# Tests deps.sh, isa_check.sh, progress.sh, glibc/ and the accepted values of CUDA_ARCHS. It prints the cases that fail.
 # .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
@@ -36,6 +36,8 @@ expect 0 "" "a Go of no release" go_version "devel go1.100-0a1b2c3"
 expect 1 "Go is too old (go1.9.7); install Go $wanted or newer" "an older Go" go_version go1.9.7
 expect 1 "Go is too old" "a release candidate" go_version "go${wanted%.*}rc1"
 expect 1 "Go is too old" "a Go that says nothing" go_version ""
+
+expect 0 "" "functions of later versions of glibc" glibc/old_test.sh
 
 # object NAME CODE compiles a file as if for a later instruction set.
 object() {

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Tests what dist.sh and dist_check.sh use and what needs no root: wheel.py, and the check of symbols. .ci/run runs it.
+set -u
+cd "$(dirname "$0")"
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+failed=0
+platform=manylinux_2_28_$(uname -m)
+
+# expect WANT TEXT NAME COMMAND… runs the command. It must end with exit code WANT, and its output must contain TEXT.
+expect() {
+	local want=$1 text=$2 name=$3 said code
+	shift 3
+	said=$("$@" 2>&1)
+	code=$?
+	if [ $code != "$want" ] || [[ $said != *"$text"* ]]; then
+		echo "$name: got exit code $code, want $want and \"$text\": $said" >&2
+		failed=1
+	fi
+}
+
+# tree FOLDER makes the files of a small release.
+tree() {
+	mkdir -p "$1"/{bin,lib/hetero-train,share/hetero-train/configs,share/doc/hetero-train/licences}
+	printf '#!/bin/sh\necho "$0" "$@"\n' >"$1/bin/hetero-train"
+	echo 'a = 1' >"$1/share/hetero-train/configs/a.toml"
+	echo licence >"$1/share/doc/hetero-train/licences/LICENSE"
+	echo '# hetero-train' >"$1/README.md"
+	find "$1" -type f -exec chmod 644 {} +
+	chmod 755 "$1/bin/hetero-train"
+	for name in a b c d e; do
+		echo 'extern "C" int f() { return 1; }' | ${CXX:-c++} -shared -fPIC -nodefaultlibs -Wl,-rpath,'$ORIGIN' -x c++ -o "$1/lib/hetero-train/lib$name.so" -
+	done
+}
+
+# version DESCRIBED prints the version of the wheel.
+version() { python3 -c 'import sys, wheel; print(wheel.python_version(sys.argv[1]))' "$1"; }
+for pair in v1.2.0=1.2.0 1.2=1.2 v1.2.0-3-gabc1234=1.2.0.post3+gabc1234 v1.2.0-3-gabc1234-dirty=1.2.0.post3+gabc1234.dirty \
+	v2.0.0-rc1=2.0.0rc1 v1.2.0-dirty=1.2.0+dirty abc1234=0.0.0+gabc1234 1234567-dirty=0.0.0+g1234567.dirty; do
+	expect 0 "${pair#*=}" "version ${pair%%=*}" version "${pair%%=*}"
+	[ "$(version "${pair%%=*}")" = "${pair#*=}" ] || { echo "version ${pair%%=*}: got $(version "${pair%%=*}"), want ${pair#*=}" >&2; failed=1; }
+done
+expect 1 "want the output of git describe" "a version that is none" version "next week"
+
+# A wheel depends on contents and SOURCE_DATE_EPOCH only, not on folder or time.
+tree "$room/one"
+sleep 2.1 # zip files count two seconds
+tree "$room/two"
+mkdir "$room/out" "$room/again"
+export SOURCE_DATE_EPOCH=1700000000
+expect 0 "" "a wheel" python3 wheel.py "$room/one" v1.2.0 $platform "$room/out"
+expect 0 "" "the same wheel" python3 wheel.py "$room/two" v1.2.0 $platform "$room/again"
+wheel=hetero_train-1.2.0-py3-none-$platform.whl
+cmp "$room/out/$wheel" "$room/again/$wheel" || failed=1
+chmod 644 "$room/two/bin/hetero-train"
+expect 1 "no executable bin/hetero-train" "a release without the program" python3 wheel.py "$room/two" v1.2.0 $platform "$room/again"
+
+# RECORD has the hash of every file.
+expect 0 "" "hashes of RECORD" python3 - "$room/out/$wheel" <<'PY'
+import base64, csv, hashlib, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+rows = list(csv.reader(wheel.read("hetero_train-1.2.0.dist-info/RECORD").decode().splitlines()))
+assert sorted(r[0] for r in rows) == sorted(wheel.namelist()), "RECORD and the wheel list different files"
+for path, digest, size in rows[:-1]:
+    content = wheel.read(path)
+    want = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    assert (digest, size) == (want, str(len(content))), f"{path}: got {digest} {size}, want {want} {len(content)}"
+modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in wheel.infolist()}
+assert modes["hetero_train-1.2.0.data/scripts/hetero-train"] == 0o755, modes
+assert modes["hetero_train-1.2.0.data/data/share/hetero-train/configs/a.toml"] == 0o644, modes
+PY
+
+# pip puts the program into bin/ and the libraries into lib/hetero-train of the environment.
+if python3 -m venv "$room/venv" >/dev/null 2>&1; then
+	expect 0 "" "pip install" "$room/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$room/out/$wheel"
+	expect 0 "bin/hetero-train devices" "the installed program" "$room/venv/bin/hetero-train" devices
+	[ -e "$room/venv/lib/hetero-train/liba.so" ] || { echo "pip install: no lib/hetero-train/liba.so" >&2; failed=1; }
+else
+	echo "dist_test: python3-venv is missing, pip install is not tested" >&2
+fi
+
+# check_elf accepts the tree, and finds a function of a later glibc, a missing library and a missing run path.
+expect 0 "5 programs and libraries" "libraries that need nothing" ./dist_check.sh --elf "$room/one"
+if [ "$(printf '2.29\n%s\n' "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -V | head -n 1)" = 2.29 ]; then
+	echo 'extern "C" double exp(double); double g(double x) { return exp(x); }' |
+		${CXX:-c++} -O2 -shared -fPIC -Wl,-rpath,'$ORIGIN' -nodefaultlibs -x c++ -o "$room/one/lib/hetero-train/liba.so" - -lm
+	expect 1 "liba.so needs glibc 2.29, want 2.28 or older: exp" "a function of a later glibc" ./dist_check.sh --elf "$room/one"
+fi
+tree "$room/one"
+echo 'int h() { return 2; }' | ${CXX:-c++} -shared -fPIC -nodefaultlibs -Wl,-soname,libother.so.1 -x c++ -o "$room/libother.so" -
+echo 'extern int h(); int k() { return h(); }' |
+	${CXX:-c++} -shared -fPIC -nodefaultlibs -Wl,-rpath,'$ORIGIN' -x c++ -o "$room/one/lib/hetero-train/libb.so" - -x none "$room/libother.so"
+expect 1 "libb.so needs libother.so.1, which is neither" "a library that is not there" ./dist_check.sh --elf "$room/one"
+tree "$room/one"
+echo 'int h() { return 2; }' | ${CXX:-c++} -shared -fPIC -nodefaultlibs -x c++ -o "$room/one/lib/hetero-train/libc.so" -
+expect 1 "does not search its own folder" "a library without a run path" ./dist_check.sh --elf "$room/one"
+exit $failed

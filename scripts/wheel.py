@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Packs the files of a release as a Python wheel, so that `pip install` puts hetero-train into PATH.
+
+    scripts/wheel.py TREE VERSION PLATFORM FOLDER     PLATFORM: manylinux_2_28_x86_64
+
+TREE has bin/, lib/ and share/. pip installs these folders below the prefix of the environment, where the program finds
+its libraries in ../lib/hetero-train. VERSION is the output of git describe. Two calls with the same files give the same
+bytes; SOURCE_DATE_EPOCH sets the time of all entries.
+"""
+import base64
+import hashlib
+import os
+import re
+import stat
+import sys
+import time
+import zipfile
+
+NAME = "hetero_train"
+
+
+def python_version(described):
+    """Turns the output of git describe into a version of PEP 440: v1.2.0-3-gabc1234-dirty is 1.2.0.post3+gabc1234.dirty."""
+    tag = re.fullmatch(r"v?(\d+(?:\.\d+)+)(?:-?(a|b|rc)\.?(\d+))?(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?", described)
+    commit = re.fullmatch(r"([0-9a-f]{7,40})(-dirty)?", described)
+    if tag:
+        number, phase, phase_number, after, commit_name, dirty = tag.groups()
+        version = number + (phase + phase_number if phase else "") + (".post" + after if after else "")
+    elif commit:
+        version, commit_name, dirty = "0.0.0", "g" + commit.group(1), commit.group(2)
+    else:
+        sys.exit(f"wheel: VERSION: got {described!r}, want the output of git describe: v1.2.0, v1.2.0-3-gabc1234 or a commit")
+    local = ".".join(part for part in (commit_name, "dirty" if dirty else "") if part)
+    return version + ("+" + local if local else "")
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def contents(tree, info, version, platform):
+    """Returns [(path in the wheel, executable, bytes)]. The files of bin/ become scripts, all others data."""
+    data = info.replace(".dist-info", ".data")
+    files = []
+    for folder, _, names in os.walk(tree):
+        for name in names:
+            path = os.path.join(folder, name)
+            inside = os.path.relpath(path, tree)
+            if os.path.islink(path) or os.sep not in inside:
+                continue  # README.md of the archive; a wheel holds no links
+            place = "scripts" + inside[len("bin"):] if inside.startswith("bin" + os.sep) else "data/" + inside
+            files.append((f"{data}/{place}", bool(os.stat(path).st_mode & stat.S_IXUSR), read_file(path)))
+    metadata = f"""Metadata-Version: 2.1
+Name: {NAME.replace('_', '-')}
+Version: {version}
+Summary: Data-parallel deep-learning training on workers of unequal speed
+License: Apache-2.0
+License-File: LICENSE
+Requires-Python: >=3.6
+Description-Content-Type: text/markdown
+
+"""
+    files.append((f"{info}/METADATA", False, metadata.encode() + read_file(os.path.join(tree, "README.md"))))
+    files.append((f"{info}/LICENSE", False, read_file(os.path.join(tree, "share/doc/hetero-train/licences/LICENSE"))))
+    wheel = f"Wheel-Version: 1.0\nGenerator: hetero-train\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n"
+    files.append((f"{info}/WHEEL", False, wheel.encode()))
+    return sorted(files)
+
+
+def record(files, info):
+    """Returns the text of RECORD: path, hash and size of each file."""
+    lines = []
+    for path, _, content in files:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{path},sha256={digest},{len(content)}\n")
+    return "".join(lines) + f"{info}/RECORD,,\n"
+
+
+def main(tree, described, platform, folder):
+    version = python_version(described)
+    info = f"{NAME}-{version}.dist-info"
+    files = contents(tree, info, version, platform)
+    if not any(path.endswith(".data/scripts/hetero-train") and executable for path, executable, _ in files):
+        sys.exit(f"wheel: {tree} has no executable bin/hetero-train")
+    files.append((f"{info}/RECORD", False, record(files, info).encode()))
+    when = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800))[:6]  # zip files begin in 1980
+    target = os.path.join(folder, f"{NAME}-{version}-py3-none-{platform}.whl")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+        for path, executable, content in files:
+            entry = zipfile.ZipInfo(path, when)
+            entry.create_system = 3  # Unix, so that the mode counts
+            entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, content)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
