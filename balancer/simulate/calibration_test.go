@@ -41,8 +41,7 @@ func (c *calibration) percent() (near, covered float64) {
 // other, so the figures need many seeds: with 20 instead of 40, saturating curves at 5 % noise reach 87 % instead of 91 %.
 // An interval covers the truth if it is off by at most a thousandth: both ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
-	const policy = "hybrid"
-	seeds := seeds(40, 40)
+	const policy, seeds = "hybrid", 40
 	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64, cluster func(seed uint64) simulate.Options) {
 		t.Helper()
 		var start, c calibration

@@ -85,7 +85,7 @@ func TestAnInterruptedSweepKeepsWhatItMeasured(t *testing.T) {
 			session.Environment{Stdout: &out, Stderr: messages, Train: run.Train})
 	}()
 	<-seen
-	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+	if err := sendTo(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if code := <-ended; code != exit.Interrupted || !strings.Contains(out.String(), "interrupted: the table contains what was measured so far") || !strings.Contains(out.String(), "knee: batch") {

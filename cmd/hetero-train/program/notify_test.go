@@ -122,7 +122,7 @@ func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	if err != nil || held == nil || !*held {
 		t.Fatalf("process of rank 0: got %+v, %v", holder, err)
 	}
-	if err := syscall.Kill(holder.PID, syscall.SIGKILL); err != nil {
+	if err := sendTo(holder.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if code := exitOf(t, cmd.Wait()); code != exit.Communication {

@@ -104,7 +104,7 @@ func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+	if err := sendTo(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if o := <-ended; o.code != exit.Interrupted || !strings.Contains(o.stderr, "saved ") || !strings.Contains(o.stderr, "to resume, run the same command again") {

@@ -1,0 +1,125 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
+)
+
+// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. The compiler
+// would find no other faults, and takes ten times as long, because it would compile the standard library for each system.
+func TestAllPackagesSuitEachSystem(t *testing.T) {
+	needtest.NotShort(t, "checks all packages for five systems")
+	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"} {
+		t.Run(platform, func(t *testing.T) {
+			system, arch, _ := strings.Cut(platform, "/")
+			own, err := checkTypes(system, arch, func(err error) { t.Error(err) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if own < 100 { // the module has more packages
+				t.Errorf("got %d packages, want those of the whole module", own)
+			}
+		})
+	}
+}
+
+// listed is a package in the output of go list. ImportPath of a package that was made for a test has the suffix
+// " [PACKAGE.test]".
+type listed struct {
+	ImportPath, Dir, ForTest string
+	GoFiles                  []string
+	ImportMap                map[string]string
+	Module                   *struct{ Main bool }
+	Error                    *struct{ Err string }
+}
+
+// checkTypes checks all packages of this module, and reports each fault. It returns their number.
+func checkTypes(system, arch string, fault func(error)) (own int, err error) {
+	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,ForTest,GoFiles,ImportMap,Module,Error", "./...")
+	list.Dir, list.Stderr = "../../..", os.Stderr
+	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
+	out, err := list.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := list.Start(); err != nil {
+		return 0, err
+	}
+	known := packages{"unsafe": types.Unsafe}
+	for d := json.NewDecoder(out); ; { // a package comes after all packages that it imports
+		var p listed
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			return own, err
+		}
+		mine := p.Module != nil && p.Module.Main
+		switch {
+		case p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test"): // the latter is a generated main package
+			continue
+		case mine:
+			own++
+		}
+		if p.Error != nil && len(p.GoFiles) > 0 {
+			fault(errors.New(p.Error.Err))
+		}
+		if err := known.add(&p, mine, types.SizesFor("gc", arch), fault); err != nil {
+			return own, err
+		}
+	}
+	return own, list.Wait()
+}
+
+// packages are the packages that are known, by ImportPath.
+type packages map[string]*types.Package
+
+// add checks a package. Bodies of functions matter only in packages of this module.
+func (known packages) add(p *listed, mine bool, sizes types.Sizes, fault func(error)) error {
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	config := types.Config{Importer: importer{known, p.ImportMap}, Sizes: sizes, IgnoreFuncBodies: !mine, Error: func(err error) {
+		if mine {
+			fault(err)
+		}
+	}}
+	path, _, _ := strings.Cut(p.ImportPath, " ")
+	checked, _ := config.Check(path, set, files, nil) // Error gets all faults
+	known[p.ImportPath] = checked
+	return nil
+}
+
+// importer finds the imports of one package.
+type importer struct {
+	known packages
+	names map[string]string // from the path in the source to ImportPath, where they differ
+}
+
+func (i importer) Import(path string) (*types.Package, error) {
+	if name := i.names[path]; name != "" {
+		path = name
+	}
+	if p := i.known[path]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("no package %s", path)
+}
