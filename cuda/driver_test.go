@@ -10,9 +10,13 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
+	if err := nativelib.Loadable(); err != nil {
+		needtest.Missing(t, "cpu", err)
+	}
 	t.Setenv(nativelib.DirVariable, t.TempDir())
 	os.Unsetenv(VisibleVariable)
 	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "CUDA device") || !strings.Contains(err.Error(), "(no "+LibraryName+" in /") {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func TestLibraryIsLookedForBesideTheProgram(t *testing.T) {
@@ -32,6 +34,9 @@ func TestLibraryIsLookedForBesideTheProgram(t *testing.T) {
 }
 
 func TestFindNamesWhatItSoughtAndWhere(t *testing.T) {
+	if err := Loadable(); err != nil {
+		needtest.Missing(t, "cpu", err)
+	}
 	dir := t.TempDir()
 	t.Setenv(DirVariable, dir)
 	_, err := Find("libhetero_x.so")
