@@ -30,7 +30,7 @@ var remedies = map[string]string{
 	"jpeg": "apt-get install libturbojpeg0-dev, then make",
 
 	// Programs.
-	"arm64":      "run third_party/arm64.sh and make ARCH=arm64 VERSION=; apt-get install qemu-user libstdc++6-arm64-cross",
+	"arm64":      "run third_party/arm64.sh and make ARCH=arm64; apt-get install qemu-user libstdc++6-arm64-cross",
 	"axe":        "run scripts/dashboard_ui.sh --check",
 	"bash":       "apt-get install bash",
 	"chromium":   "apt-get install chromium",

@@ -1,11 +1,13 @@
 package program
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -13,7 +15,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// onArm64 returns a command that runs the program for arm64 (make ARCH=arm64) under QEMU, on the CPU model of that name.
+// builtForArm64 builds the program for arm64 once, with the stamps of builtProgram: ranks compare their versions.
+var builtForArm64 = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train-arm64")
+	cmd := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..")
+	cmd.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=1", "CC=aarch64-linux-gnu-gcc")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model of that name, with the libraries of
+// make ARCH=arm64.
 func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	t.Helper()
 	qemu := needtest.Program(t, "arm64", "qemu-aarch64", "qemu-aarch64-static")
@@ -22,15 +36,19 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	build := filepath.Join(root, "build", "arm64")
-	for _, file := range []string{"hetero-train", "lib/libhetero_cpu.so", "lib/libhetero_gloo.so"} {
+	for _, file := range []string{"lib/libhetero_cpu.so", "lib/libhetero_gloo.so"} {
 		if _, err := os.Stat(filepath.Join(build, file)); err != nil {
 			needtest.Missing(t, "arm64", err)
 		}
 	}
+	path, err := builtForArm64()
+	if err != nil {
+		t.Fatal(err)
+	}
 	fetched := filepath.Join(root, "third_party", ".arm64")
 	libraries := strings.Join([]string{fetched + "/usr/lib", fetched + "/usr/lib/aarch64-linux-gnu", fetched + "/lib/aarch64-linux-gnu"}, ":")
 	cmd := exec.Command(qemu, append([]string{"-cpu", model, "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=" + libraries,
-		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), filepath.Join(build, "hetero-train")}, args...)...)
+		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), path}, args...)...)
 	return cmd
 }
 
