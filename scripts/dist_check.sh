@@ -67,7 +67,7 @@ check_elf() {
 check_wheel() {
 	local wheel prefix=$folder/venv left
 	wheel=$(realpath "$1")
-	python3 -m venv "$prefix" && find "$prefix" | sort >"$folder/before"
+	python3 -m venv "$prefix" && find "$prefix" -type f | sort >"$folder/before"
 	"$prefix/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$wheel"
 	(
 		cd "$folder"
@@ -78,7 +78,7 @@ check_wheel() {
 			if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' sh "$prefix"
 	) || fail "the program of $1 does not train"
 	"$prefix/bin/python" -m pip uninstall --quiet --yes hetero-train
-	left=$(find "$prefix" ! -name __pycache__ ! -name '*.pyc' | sort | comm -13 "$folder/before" -)
+	left=$(find "$prefix" -type f ! -name '*.pyc' | sort | comm -13 "$folder/before" -)
 	[ -z "$left" ] || fail "pip uninstall left these files: $left"
 	echo "dist_check: pip installs and removes $(basename "$1"), and its program trains"
 }
