@@ -1,5 +1,8 @@
 # hetero-train: `make` builds everything, `make help` lists the other targets.
 #
+# BUILD=<folder>, on the command line only: build there. The program is then <folder>/hetero-train, and the sources stay as
+# they are: if they are read-only, downloads are in <folder>/third_party, otherwise in third_party.
+#
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
 #   ARCH=arm64                   build for arm64 with a cross compiler, in build/arm64 (docs/install.md)
@@ -10,7 +13,7 @@
 #   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 in this folder instead of the pinned one
 #   HETERO_ONEDNN=off            build without oneDNN: with plain, slow kernels
 #   PREFIX=/usr/local DESTDIR=   folders of make install
-#   HETERO_INSTALL=off           never install system packages, even as root
+#   HETERO_INSTALL=off           install and download nothing; print the commands
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
 #   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines (default: all)
@@ -32,8 +35,17 @@ $(error ARCH: got '$(ARCH)', want arm64, or no value for this machine)
 endif
 # CROSS is the prefix of the cross compiler's names; empty if this machine is itself of the architecture.
 CROSS   := $(if $(ARCH),$(if $(filter aarch64 arm64,$(shell uname -m)),,aarch64-linux-gnu-))
-BUILD   := build$(if $(CROSS),/$(ARCH))$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
-PROGRAM := $(if $(CROSS),$(BUILD)/)hetero-train
+# Paths may contain spaces, so recipes quote them, and no function of make splits them. A variable BUILD of the
+# environment belongs to another program.
+ifeq ($(origin BUILD),command line)
+PROGRAM := $(BUILD)/hetero-train
+else
+BUILD   := build$(if $(CROSS),/$(ARCH))
+PROGRAM := $(if $(CROSS),$(BUILD),.)/hetero-train
+endif
+ifneq ($(SANITIZE),off)
+override BUILD := $(BUILD)/$(SANITIZE)
+endif
 ifneq ($(CROSS),)
 ifneq ($(filter auto off,$(CUDA)),$(CUDA))
 $(error CUDA: got '$(CUDA)', want auto or off: a build for another architecture has no GPU device)
@@ -50,9 +62,22 @@ ifneq ($(filter-out build native configure clean help,$(MAKECMDGOALS)),)
 $(error ARCH=$(ARCH): got the target $(filter-out build native configure clean help,$(MAKECMDGOALS)), want build or native: other targets run what they build)
 endif
 endif
-LIBS    := $(CURDIR)/$(BUILD)/lib
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
-CORES   := $(shell nproc 2>/dev/null || echo 2)
+BUILT    := $(if $(filter /%,$(BUILD)),,$(CURDIR)/)$(BUILD)
+LIBS     := $(BUILT)/lib
+FETCHED  := $(shell [ -w third_party ] && echo '$(CURDIR)/third_party' || echo '$(BUILT)/third_party')
+# A folder of sources inside another repository is not that repository. The offline archive has the version in a file.
+VERSION  := $(shell if [ -e .git ]; then git describe --tags --always --dirty 2>/dev/null; else cat .version 2>/dev/null; fi)
+CORES    := $(shell nproc 2>/dev/null || echo 2)
+# The scripts of third_party need these folders.
+PLACES   := HETERO_FETCHED='$(FETCHED)' HETERO_BUILD='$(BUILT)'
+# Tools that deps.sh has put below FETCHED.
+export PATH := $(FETCHED)/.tools/go/bin:$(FETCHED)/.tools/cmake/bin:$(PATH)
+# By default Go calls the C compiler gcc. A machine may have only clang, as cc.
+ifeq ($(origin CC),default)
+ifeq ($(shell command -v gcc 2>/dev/null),)
+export CC := cc
+endif
+endif
 
 # The Makefile sets the version, because git refuses to describe a clone that belongs to another user (a container's
 # bind mount) when Go calls it.
@@ -65,7 +90,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 # If the GPU device is built, the Go code that queries the driver is built, too. go then needs this environment. The
 # program starts without a driver in both cases.
-CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda.env';
+CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 
 # Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
@@ -91,27 +116,27 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-long test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall offline-archive dist dist-check deps test test-kernels test-long test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
-	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o $(PROGRAM) ./cmd/hetero-train
+	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o '$(PROGRAM)' ./cmd/hetero-train
 	@echo "$(PROGRAM): $(or $(VERSION),built outside git)"
 
 configure:
+	@mkdir -p '$(BUILD)' || { echo "make: the folder $(BUILD) cannot be written; to build elsewhere: make BUILD=FOLDER" >&2; exit 2; }
 ifneq ($(CROSS),)
 	@command -v $(CXX) >/dev/null || { echo "make: ARCH=$(ARCH): there is no $(CXX) in PATH; run: sudo apt-get install g++-aarch64-linux-gnu" >&2; exit 2; }
 else
-	@third_party/deps.sh
+	@$(PLACES) third_party/deps.sh
 endif
-	@mkdir -p $(BUILD)
-	@cmake -S . -B $(BUILD) --log-level=NOTICE $(CROSS_CMAKE) \
+	@third_party/configure.sh '$(BUILD)' $(CROSS_CMAKE) -DHETERO_FETCHED='$(FETCHED)' \
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
-		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' -DHETERO_OLD_GLIBC='$(OLD_GLIBC)' >$(BUILD)/configure.log
+		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' -DHETERO_OLD_GLIBC='$(OLD_GLIBC)'
 
 native: configure ## Build only the native libraries, in build/lib
-	@third_party/progress.sh cmake $(BUILD)/build.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES)
-	@grep -i 'warning:' $(BUILD)/build.log || true
-	@cat $(BUILD)/parts.txt
+	@third_party/progress.sh cmake '$(BUILD)/build.log' env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build '$(BUILD)' --parallel $(CORES)
+	@grep -i 'warning:' '$(BUILD)/build.log' || true
+	@cat '$(BUILD)/parts.txt'
 ifneq ($(SANITIZE),off)
 	@echo "sanitizer: run the tests with: make test SANITIZE=$(SANITIZE)"
 endif
@@ -120,20 +145,20 @@ ifeq ($(SANITIZE),address)
 endif
 
 native-test: configure # libraries for tests: GPU kernels, kernel lab and NCCL communicator, compiled for the host, and a fake NCCL
-	@third_party/progress.sh cmake $(BUILD)/build-test.log env -u MFLAGS MAKEFLAGS=--no-print-directory \
-		cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES)
+	@third_party/progress.sh cmake '$(BUILD)/build-test.log' env -u MFLAGS MAKEFLAGS=--no-print-directory \
+		cmake --build '$(BUILD)' --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES)
 
 cuda-lab: ## Build the CUDA kernel lab, build/cuda-lab: checks and times variants of kernels on a GPU
 	@[ '$(SANITIZE)' = off ] || { echo "cuda-lab: got SANITIZE=$(SANITIZE), want none: there is build/$(SANITIZE)/cuda-lab-host, from make native-test" >&2; exit 2; }
 	@$(MAKE) --no-print-directory configure CUDA=on
-	@third_party/progress.sh cmake $(BUILD)/build-lab.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target cuda-lab --parallel $(CORES)
+	@third_party/progress.sh cmake '$(BUILD)/build-lab.log' env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build '$(BUILD)' --target cuda-lab --parallel $(CORES)
 	@echo "cuda-lab: $(BUILD)/cuda-lab --help"
 
 cuda-toolchain: ## Install a CUDA toolkit in third_party/.cuda (1.2 GB, no root), where make finds it
-	@python3 third_party/cuda.py
+	@$(PLACES) python3 third_party/cuda.py
 
-deps: ## Install missing dependencies: oneDNN, and as root system packages
-	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
+deps: ## Install what the build lacks: as root system packages, otherwise Go, CMake and oneDNN without root
+	@$(PLACES) third_party/deps.sh --force && echo "deps: everything the build needs is here"
 
 test: build native-test ## Build, then run every test; tests fail if the CPU library is missing
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) $(ALL_TESTS)
@@ -150,10 +175,10 @@ test-race: build native-test ## Run every test under Go's race detector
 lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
 	@$(CUDA_ENV) set -x; go vet ./...
-	@mkdir -p $(BUILD); diff=$$(go mod tidy -diff 2>$(BUILD)/tidy.log) || [ -n "$$diff" ] || \
-		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 $(BUILD)/tidy.log)"; \
+	@mkdir -p '$(BUILD)'; diff=$$(go mod tidy -diff 2>'$(BUILD)/tidy.log') || [ -n "$$diff" ] || \
+		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 '$(BUILD)/tidy.log')"; \
 		[ -z "$$diff" ] || { echo "go.mod or go.sum is not tidy; go mod tidy would change:"; echo "$$diff"; exit 1; }
-	@third_party/isa_check.sh $(BUILD)
+	@third_party/isa_check.sh '$(BUILD)'
 	@if command -v golangci-lint >/dev/null; then echo golangci-lint run; golangci-lint run; \
 		else echo "lint: golangci-lint is not installed, skipped"; fi
 	@files="$(NATIVE_FILES)"; if [ -z "$$files" ]; then :; \
@@ -166,49 +191,36 @@ BUNDLE := $(BUILD)/gpu-bundle/hetero-train
 
 gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, run scripts/gpu_check.sh
 	@$(MAKE) --no-print-directory build CUDA=on
-	@rm -rf $(BUNDLE) && mkdir -p $(BUNDLE)/build $(BUNDLE)/tests/engine/train $(BUNDLE)/tests/engine/models
-	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -rf $(BUNDLE)/build/lib/*_shim.so $(BUNDLE)/build/lib/*_fake.so* $(BUNDLE)/build/lib/fake_driver
-	@cp -r scripts configs $(BUNDLE)/ && cp -r engine/models/testdata $(BUNDLE)/tests/engine/models/
-	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/train.test ./engine/train
-	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/models.test ./engine/models
-	@strip --strip-unneeded $(BUNDLE)/build/lib/*.so*
-	@tar -C $(BUILD)/gpu-bundle -czf $(BUILD)/hetero-train-gpu.tar.gz hetero-train
-	@echo "gpu-bundle: $(BUILD)/hetero-train-gpu.tar.gz, $$(($$(stat -c %s $(BUILD)/hetero-train-gpu.tar.gz) >> 20)) MiB"
+	@rm -rf '$(BUNDLE)' && mkdir -p '$(BUNDLE)/build' '$(BUNDLE)/tests/engine/train' '$(BUNDLE)/tests/engine/models'
+	@cp '$(PROGRAM)' LICENSE '$(BUNDLE)/' && cp -r '$(BUILD)/lib' '$(BUNDLE)/build/' && \
+		cd '$(BUNDLE)/build/lib' && rm -rf *_shim.so *_fake.so* fake_driver
+	@cp -r scripts configs '$(BUNDLE)/' && cp -r engine/models/testdata '$(BUNDLE)/tests/engine/models/'
+	@go test -c -ldflags '-s -w $(LAZY)' -o '$(BUNDLE)/tests/train.test' ./engine/train
+	@go test -c -ldflags '-s -w $(LAZY)' -o '$(BUNDLE)/tests/models.test' ./engine/models
+	@cd '$(BUNDLE)/build/lib' && strip --strip-unneeded *.so*
+	@tar -C '$(BUILD)/gpu-bundle' -czf '$(BUILD)/hetero-train-gpu.tar.gz' hetero-train
+	@echo "gpu-bundle: $(BUILD)/hetero-train-gpu.tar.gz, $$(($$(stat -c %s '$(BUILD)/hetero-train-gpu.tar.gz') >> 20)) MiB"
 
 gpu-check: gpu-bundle ## Test and measure the GPU of this machine, in less than ten minutes
-	@$(BUNDLE)/scripts/gpu_check.sh --output $(CURDIR)/$(BUILD)/gpu_check
+	@'$(BUNDLE)/scripts/gpu_check.sh' --output '$(BUILT)/gpu_check'
 
 bench: build ## Measure this machine's peak, every op against it, and ResNet-50 training steps
-	./hetero-train bench peak
-	./hetero-train bench ops
-	./hetero-train bench train --model resnet50 --image-size 32 --batch-size 128 --steps 20
-	./hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --steps 10
+	'$(PROGRAM)' bench peak
+	'$(PROGRAM)' bench ops
+	'$(PROGRAM)' bench train --model resnet50 --image-size 32 --batch-size 128 --steps 20
+	'$(PROGRAM)' bench train --model resnet50 --image-size 224 --batch-size 32 --steps 10
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
-# Avoid a double slash if PREFIX is /.
-INSTALL_TO := $(DESTDIR)$(patsubst %/,%,$(PREFIX))
 
 install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set
-	@[ -x hetero-train ] && [ -d $(BUILD)/lib ] || { echo "install: nothing is built here; run make first" >&2; exit 2; }
-	@install -d '$(INSTALL_TO)/bin' '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train/configs' '$(INSTALL_TO)/share/hetero-train/scripts/weather' \
-		'$(INSTALL_TO)/share/doc/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions' '$(INSTALL_TO)/share/zsh/site-functions' '$(INSTALL_TO)/share/fish/vendor_completions.d'
-	@install -m 755 hetero-train '$(INSTALL_TO)/bin/'
-	@install -m 755 $(filter-out %_shim.so,$(wildcard $(BUILD)/lib/libhetero_*.so)) $(wildcard $(BUILD)/lib/libdnnl.so.*) '$(INSTALL_TO)/lib/hetero-train/'
-	@install -m 644 configs/*.toml configs/README.md '$(INSTALL_TO)/share/hetero-train/configs/'
-	@install -m 755 scripts/lab.sh '$(INSTALL_TO)/share/hetero-train/scripts/'
-	@install -m 644 scripts/weather/*.txt '$(INSTALL_TO)/share/hetero-train/scripts/weather/'
-	@for file in LICENSE *.md configs/README.md third_party/README.md $$(find docs -name '*.md'); do \
-		install -D -m 644 "$$file" '$(INSTALL_TO)/share/doc/hetero-train/'"$$file"; done
-	@./hetero-train completion bash >'$(INSTALL_TO)/share/bash-completion/completions/hetero-train'
-	@./hetero-train completion zsh >'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train'
-	@./hetero-train completion fish >'$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
-	@echo "install: $(INSTALL_TO)/bin/hetero-train"
+	@third_party/install.sh install '$(DESTDIR)' '$(PREFIX)' '$(PROGRAM)' '$(BUILD)'
 
-uninstall: ## Remove the files of make install
-	@rm -f '$(INSTALL_TO)/bin/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions/hetero-train' \
-		'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train' '$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
-	@rm -rf '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train' '$(INSTALL_TO)/share/doc/hetero-train'
+uninstall: ## Remove the files of make install, and the folders that it made
+	@third_party/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
+
+offline-archive: ## Pack sources and all that make downloads, for a build without a network
+	@$(PLACES) third_party/offline.sh '$(BUILD)' '$(VERSION)'
 
 dist: ## Pack a release and a Python wheel in dist/, for any x86-64 Linux with glibc 2.28 or newer, as root (scripts/dist.sh)
 	@scripts/dist.sh $(VERSION)
@@ -217,11 +229,17 @@ dist-check: dist ## Run the release in roots of Debian 11 and 13, and install th
 	@scripts/dist_check.sh dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 	@scripts/dist_check.sh --wheel dist/hetero_train-*_x86_64.whl
 
+# Only files of the build: a BUILD of the user may contain other files.
 clean: ## Remove built files; keep downloads
+ifeq ($(PROGRAM),./hetero-train)
 	rm -rf build dist hetero-train
+else
+	cd '$(BUILD)' && rm -rf hetero-train lib cuda gpu-bundle address undefined CMakeFiles CMakeCache.txt Makefile cmake_install.cmake \
+		compile_commands.json parts.txt cuda.env *.log .configured .deps-failed hetero-train-*.tar.gz
+endif
 
 distclean: clean ## Remove downloads too
-	rm -rf third_party/onednn third_party/.cuda third_party/.download third_party/.arm64
+	cd '$(FETCHED)' && rm -rf onednn .cuda .download .tools .arm64
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -8,7 +8,7 @@ import (
 )
 
 // Binding describes how this build queries the driver.
-const Binding = "this program queries the driver only through the device's library, because it was built without -tags cuda (make sets this tag if it finds a CUDA toolkit)"
+const Binding = "this program queries the driver only through the device's library, because it was built without a CUDA toolkit (tag cuda)"
 
 // seen returns no information.
 func seen() (count int, asked bool, err error) { return 0, false, nil }

@@ -36,7 +36,7 @@ func TestDriverWithoutLibraryIsSomethingToMend(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := notBuilt(fs.ErrNotExist, []string{file}); errors.As(err, new(device.AbsentError)) || !strings.Contains(err.Error(), "make cuda-toolchain && make CUDA=on") {
+	if err := notBuilt(fs.ErrNotExist, []string{file}); errors.As(err, new(device.AbsentError)) || !strings.Contains(err.Error(), nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md")) {
 		t.Errorf("with a driver: got %v, want how to build", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 // Available returns nil if NCCL can be used, otherwise an [UnavailableError].
@@ -26,7 +27,7 @@ func Available() error {
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
-		return 0, "", UnavailableError(err.Error() + "; the build needs a CUDA toolkit with NCCL (make cuda-toolchain, then make CUDA=on)")
+		return 0, "", UnavailableError(err.Error() + "; the build needs a CUDA toolkit with NCCL: " + nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md"))
 	}
 	if version, path, err = lib.facts(); err != nil {
 		return 0, "", UnavailableError(err.Error())

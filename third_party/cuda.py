@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Installs a CUDA 13.0 toolkit with cuBLAS, cuDNN, CUPTI and NCCL for x86-64 Linux in third_party/.cuda (see wheels.py).
+"""Installs a CUDA 13.0 toolkit with cuBLAS, cuDNN, CUPTI and NCCL for x86-64 Linux in .cuda of third_party or HETERO_FETCHED
+(see wheels.py).
 
 The result has the layout of the site-packages of a Python with PyTorch:
 
@@ -27,12 +28,12 @@ def make_programs_executable(tree):
 
 
 def make():
-    if not wheels.make_tree(PINS, os.path.join(wheels.HERE, ".cuda"), "the CUDA toolkit", "1.2 GB, 1.9 GB unpacked", place, make_programs_executable):
+    if not wheels.make_tree(PINS, os.path.join(wheels.FETCHED, ".cuda"), "the CUDA toolkit", "1.2 GB, 1.9 GB unpacked", place, make_programs_executable):
         return False
     for _, wheel in wheels.read_pins(PINS):
-        os.remove(os.path.join(wheels.DOWNLOAD, wheel))
+        os.remove(wheels.place_of(wheel))
     return True
 
 
 if __name__ == "__main__":
-    sys.exit(wheels.run(make, "the CUDA toolkit is in third_party/.cuda"))
+    sys.exit(wheels.run(make, f"the CUDA toolkit is in {wheels.FETCHED}/.cuda"))

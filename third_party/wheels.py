@@ -1,18 +1,24 @@
 """Downloads Python wheels whose SHA-256 is pinned, and unpacks them into one tree.
 
-A pins file has one line per wheel, `<sha256>  <file name>`. If a wheel is not in third_party/.download, `python3 -m pip
-download` downloads it there. The hash of a wheel is checked before the wheel is unpacked. The complete tree appears by one
-rename, so an interrupted run leaves no partial tree. The module needs the standard library and, for the download only, pip.
+A pins file has one line per wheel, `<sha256>  <file name>`. Wheels for other processors are left out. If a wheel is not in
+the folder .download, `pip download` downloads it there. The hash of a wheel is checked before the wheel is unpacked. The
+complete tree appears by one rename, so an interrupted run leaves no partial tree. The module needs the standard library
+and, for the download only, pip. `pip download` works where PEP 668 forbids `pip install`.
+
+HETERO_FETCHED names the folder for .download and for the trees; the default is third_party.
 """
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DOWNLOAD = os.path.join(HERE, ".download")
+FETCHED = os.path.abspath(os.environ.get("HETERO_FETCHED") or HERE)
+DOWNLOAD = os.path.join(FETCHED, ".download")
+OLDEST_PIP = (20, 3)  # knows the platform tags of all pinned wheels
 STAMP = "PINS"  # file in the installed tree with the pins; after a change of a pin, the tree is installed again
 
 
@@ -21,9 +27,13 @@ class Failure(Exception):
 
 
 def read_pins(path):
-    """Returns [(sha256, wheel file name)]."""
+    """Returns [(sha256, wheel file name)] of the wheels for this processor."""
     with open(path, encoding="ascii") as file:
-        return [tuple(line.split()) for line in file if line.strip()]
+        pins = [tuple(line.split()) for line in file if line.strip()]
+    fitting = [pin for pin in pins if pin[1].endswith((f"_{platform.machine()}.whl", "-any.whl"))]
+    if not fitting:
+        raise Failure(f"{os.path.basename(path)} has no wheel for the processor {platform.machine()}, only {', '.join(name for _, name in pins)}")
+    return fitting
 
 
 def requirement(wheel):
@@ -32,18 +42,58 @@ def requirement(wheel):
     return f"{name.replace('_', '-')}=={version}"
 
 
+def pip_version(command):
+    """Returns the version of a pip as (major, minor), or None if there is none."""
+    try:
+        done = subprocess.run([*command, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    except OSError:
+        return None
+    words = done.stdout.decode(errors="replace").split()
+    if done.returncode or len(words) < 2 or words[0] != "pip":
+        return None
+    return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in words[1].split(".")[:2])
+
+
+def find_pip(what, by_hand):
+    """Returns the command of a pip. If this Python has none, or an old one, its module venv makes an environment with a pip."""
+    own = [sys.executable, "-m", "pip"]
+    version = pip_version(own)
+    if version and version >= OLDEST_PIP:
+        return own
+    environment = os.path.join(DOWNLOAD, "pip")
+    pip = [os.path.join(environment, "bin", "python3"), "-m", "pip"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+    try:
+        if not pip_version(pip):
+            subprocess.run([sys.executable, "-m", "venv", "--clear", environment], **quiet)
+        if (pip_version(pip) or (0, 0)) < OLDEST_PIP:
+            subprocess.run([*pip, "install", "--upgrade", "pip"], **quiet)
+    except (OSError, subprocess.CalledProcessError):
+        shutil.rmtree(environment, ignore_errors=True)
+        found = "is missing" if not version else f"is {version[0]}.{version[1]}, want {OLDEST_PIP[0]}.{OLDEST_PIP[1]} or later"
+        raise Failure(f"pip {found}, it fetches {what}; run: sudo apt-get install python3-pip ({by_hand})") from None
+    return pip
+
+
 def download(what, size, wheels):
     """Fetches the wheels into DOWNLOAD."""
-    by_hand = f"or put {' and '.join(wheels)} into third_party/.download by hand"
-    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
-        raise Failure(f"pip is missing, it fetches {what}; run: sudo apt-get install python3-pip ({by_hand})")
+    by_hand = f"or put {' and '.join(wheels)} into {DOWNLOAD} by hand"
+    pip = find_pip(what, by_hand)
     requirements = [requirement(wheel) for wheel in wheels]
-    print(f"deps: fetching {' '.join(requirements)} into third_party/.download ({size})", flush=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2",
+    print(f"deps: fetching {' '.join(requirements)} into {DOWNLOAD} ({size})", flush=True)
+    command = [*pip, "download", "--quiet", "--disable-pip-version-check", "--retries", "2",
                "--no-deps", "--only-binary=:all:", "--dest", DOWNLOAD, *requirements]
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode:
         raise Failure(f"pip download of {what} ended with status {done.returncode}; try again with a network, {by_hand}")
+
+
+def place_of(wheel):
+    """Returns the path of a wheel that was downloaded, or put into third_party/.download by hand."""
+    for folder in (DOWNLOAD, os.path.join(HERE, ".download")):
+        if os.path.exists(os.path.join(folder, wheel)):
+            return os.path.join(folder, wheel)
+    return None
 
 
 def verify(path, want):
@@ -58,7 +108,7 @@ def verify(path, want):
 
 
 def unpack(path, tree, place):
-    """Writes the wheel's files into tree; place gives a file's path there as a list, None to leave it out."""
+    """Writes the wheel's files into tree; place gives a file's path there as a list, None to leave it out. Programs stay executable."""
     with zipfile.ZipFile(path) as wheel:
         for entry in wheel.infolist():
             parts = entry.filename.split("/")
@@ -69,6 +119,8 @@ def unpack(path, tree, place):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with wheel.open(entry) as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
+            if entry.external_attr >> 16 & 0o111:
+                os.chmod(target, 0o755)
 
 
 def up_to_date(pins, tree):
@@ -86,19 +138,22 @@ def make_tree(pins, tree, what, size, place, finish):
         return False
     wheels = read_pins(pins)
     os.makedirs(DOWNLOAD, exist_ok=True)
-    missing = [wheel for _, wheel in wheels if not os.path.exists(os.path.join(DOWNLOAD, wheel))]
+    missing = [wheel for _, wheel in wheels if not place_of(wheel)]
     if missing:
         download(what, size, missing)
     for digest, wheel in wheels:
-        verify(os.path.join(DOWNLOAD, wheel), digest)
+        if not place_of(wheel):
+            raise Failure(f"pip downloaded another wheel of {what} than {wheel}; put this wheel into {DOWNLOAD} by hand")
+        verify(place_of(wheel), digest)
     partial = os.path.join(DOWNLOAD, f"{os.path.basename(tree)}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         for _, wheel in wheels:
-            unpack(os.path.join(DOWNLOAD, wheel), partial, place)
+            unpack(place_of(wheel), partial, place)
         finish(partial)
         shutil.copyfile(pins, os.path.join(partial, STAMP))
         shutil.rmtree(tree, ignore_errors=True)
+        os.makedirs(os.path.dirname(tree), exist_ok=True)
         os.rename(partial, tree)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -262,7 +262,7 @@ namespace hetero {
 void start_activity() {
   throw Unavailable(
       "cuda: this build cannot record GPU activities, because its CUDA toolkit has no cupti.h: build with a toolkit "
-      "that has it (make cuda-toolchain && make CUDA=on)");
+      "that has it (docs/gpu.md)");
 }
 Activities stop_activity() { throw Invalid("activity: not recording"); }
 void free_activities() {}

@@ -59,7 +59,7 @@ void want_architecture(int index, const cudaDeviceProp &facts) {
   if (arch < HETERO_CUDA_LOWEST_ARCH)
     throw Unavailable("GPU " + std::to_string(index) + " (" + facts.name + ") has compute capability " +
                       capability_text(arch) + ", want at least " + capability_text(HETERO_CUDA_LOWEST_ARCH) +
-                      ", the lowest that this program was built for (make CUDA_ARCHS=...)");
+                      ", the lowest that this program was built for (docs/gpu.md explains how to build for others)");
 }
 
 ht_identity identify(int index) {

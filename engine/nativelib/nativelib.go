@@ -26,7 +26,20 @@ func Find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no %s in %s; run make, or set %s to the folder that holds it: %w", name, strings.Join(dirs, ", "), DirVariable, fs.ErrNotExist)
+	return "", fmt.Errorf("%s: %w", missing(name, programFolder(), dirs, os.Getenv(DirVariable)), fs.ErrNotExist)
+}
+
+// missing says where a library was searched, and what the user of the program in the folder can do. variable is the value
+// of DirVariable.
+func missing(name, folder string, dirs []string, variable string) string {
+	text := fmt.Sprintf("no %s in %s", name, strings.Join(dirs, ", "))
+	switch {
+	case variable != "":
+		return fmt.Sprintf("%s, the only folder that is searched: correct or unset %s", text, DirVariable)
+	case builtIn(folder):
+		return fmt.Sprintf("%s; run: make, or set %s to the folder that holds it", text, DirVariable)
+	}
+	return fmt.Sprintf("%s; install or unpack the program again with its libraries, or set %s to the folder that holds it", text, DirVariable)
 }
 
 // Dirs returns the folders to search, in order. If DirVariable is set, its folder is the only one.
@@ -34,14 +47,10 @@ func Dirs() []string {
 	if dir := os.Getenv(DirVariable); dir != "" {
 		return []string{dir}
 	}
-	exe, err := os.Executable()
-	if err != nil {
+	beside := programFolder()
+	if beside == "" {
 		return nil
 	}
-	if real, err := filepath.EvalSymlinks(exe); err == nil {
-		exe = real
-	}
-	beside := filepath.Dir(exe)
 	return []string{
 		filepath.Join(beside, "build", "lib"),
 		filepath.Join(beside, "lib"),

@@ -1,9 +1,9 @@
 # Finds oneDNN with the v3 API, searching in this order:
 #   1. HETERO_ONEDNN_DIR (CMake or environment variable). If it is set, no other place is searched
-#   2. third_party/onednn: the pinned build that third_party/onednn.py installs
+#   2. onednn in HETERO_FETCHED or third_party: the pinned build that third_party/onednn.py installs
 #   3. the system
 #
-#   OneDNN3_FOUND, OneDNN3_VERSION, OneDNN3_REASON (why it was not found)
+#   OneDNN3_FOUND, OneDNN3_VERSION, OneDNN3_REASON (why it was not found), OneDNN3_INCLUDE_DIR
 #   OneDNN3_SYSTEM         true if found on the system; otherwise it is copied to the folder of the built libraries
 #   OneDNN3_LIBRARY_FILE   the library file, with links resolved
 #   OneDNN3_THREADS        "gomp", "TBB", "sequential" or "other": its threading library
@@ -16,6 +16,9 @@ endif()
 
 # _onednn3_look(<find options>…) searches for oneDNN. It sets _include, _library, and OneDNN3_VERSION from the header.
 macro(_onednn3_look)
+  # CMake before 3.21 ignores NO_CACHE.
+  unset(_include CACHE)
+  unset(_library CACHE)
   unset(_include)
   unset(_library)
   unset(OneDNN3_VERSION)
@@ -32,7 +35,7 @@ if(HETERO_ONEDNN_DIR)
   _onednn3_look(PATHS "${HETERO_ONEDNN_DIR}" NO_DEFAULT_PATH)
   set(OneDNN3_REASON "no include/oneapi/dnnl/dnnl_version.h and lib/libdnnl.so under HETERO_ONEDNN_DIR=${HETERO_ONEDNN_DIR}")
 else()
-  _onednn3_look(PATHS "${PROJECT_SOURCE_DIR}/third_party/onednn" NO_DEFAULT_PATH)
+  _onednn3_look(PATHS "${HETERO_FETCHED}/onednn" "${PROJECT_SOURCE_DIR}/third_party/onednn" NO_DEFAULT_PATH)
   if(NOT OneDNN3_VERSION)
     _onednn3_look()
     set(OneDNN3_SYSTEM TRUE)
@@ -58,6 +61,7 @@ if(OneDNN3_FOUND)
   else()
     set(OneDNN3_THREADS other)
   endif()
+  set(OneDNN3_INCLUDE_DIR "${_include}")
   get_filename_component(OneDNN3_LIBRARY_FILE "${_library}" REALPATH)
   if(NOT TARGET OneDNN3::OneDNN3)
     add_library(OneDNN3::OneDNN3 UNKNOWN IMPORTED)

@@ -2,6 +2,9 @@
 #
 #   TurboJPEG_FOUND, TurboJPEG_VERSION ("unknown version" without a .pc file)
 #   TurboJPEG::TurboJPEG   imported target
+# Each configuration searches again, because the package may have been removed since the last one.
+unset(TurboJPEG_INCLUDE_DIR CACHE)
+unset(TurboJPEG_LIBRARY CACHE)
 find_path(TurboJPEG_INCLUDE_DIR turbojpeg.h)
 find_library(TurboJPEG_LIBRARY NAMES turbojpeg)
 

@@ -1,9 +1,19 @@
 # libhetero_gloo.so: collectives between several hosts, through Gloo.
+# Each configuration searches again, because the package may have been removed since the last one.
+unset(Gloo_INCLUDE_DIR CACHE)
+unset(Gloo_LIBRARY CACHE)
 find_path(Gloo_INCLUDE_DIR gloo/transport/context.h)
 find_library(Gloo_LIBRARY NAMES gloo)
 mark_as_advanced(Gloo_INCLUDE_DIR Gloo_LIBRARY)
 if(NOT Gloo_INCLUDE_DIR OR NOT Gloo_LIBRARY)
-  string(APPEND hetero_parts "gloo: off (no Gloo: ranks on one host only; run: sudo apt-get install libgloo-dev, then make)\n")
+  hetero_off(gloo "no Gloo, so all ranks must be on one host; run: sudo apt-get install libgloo-dev && make")
+  return()
+endif()
+set(gloo_compat "${PROJECT_SOURCE_DIR}/third_party/gloo_compat")
+hetero_probe(gloo_works gloo.cc INCLUDES "${PROJECT_SOURCE_DIR}/engine/collective/gloo/src" "${Gloo_INCLUDE_DIR}" "${gloo_compat}"
+  LIBRARIES "${Gloo_LIBRARY}")
+if(NOT gloo_works)
+  hetero_off(gloo "the Gloo in ${Gloo_INCLUDE_DIR} is too old or damaged, so all ranks must be on one host: ${gloo_works_reason}")
   return()
 endif()
 set(gloo_version "unknown version")
@@ -20,7 +30,8 @@ add_library(hetero_gloo SHARED ${gloo_sources} ${gloo_shared} engine/device/cpu/
 target_include_directories(hetero_gloo PRIVATE "${PROJECT_SOURCE_DIR}/engine/collective/gloo"
   "${PROJECT_SOURCE_DIR}/engine/collective/shm/src" "${PROJECT_SOURCE_DIR}/engine/device/cpu/src")
 target_include_directories(hetero_gloo SYSTEM PRIVATE "${Gloo_INCLUDE_DIR}")
-target_include_directories(hetero_gloo SYSTEM PRIVATE "${PROJECT_SOURCE_DIR}/third_party/gloo_compat")
+target_include_directories(hetero_gloo SYSTEM PRIVATE "${gloo_compat}")
+target_compile_definitions(hetero_gloo PRIVATE HETERO_LIBRARY_KEY="${gloo_works_key}")
 target_link_libraries(hetero_gloo PRIVATE "${Gloo_LIBRARY}")
 set_target_properties(hetero_gloo PROPERTIES LINK_DEPENDS "${hetero_exports}")
 string(APPEND hetero_parts "gloo: on (Gloo ${gloo_version}${hetero_note})\n")

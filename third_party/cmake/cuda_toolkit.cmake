@@ -1,6 +1,6 @@
 # Searches for a CUDA toolkit in this order: CUDA_HOME or CUDA_PATH (if one of them is set, no other place is
 # searched); next to the nvcc in PATH; /usr/local/cuda; the packages of the active Python (nvidia/cu13);
-# third_party/.cuda, made by `make cuda-toolchain`.
+# third_party/.cuda, made by `make cuda-toolchain`. The toolkit must compile what cuda/src uses.
 #
 # Sets cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN (the folder of cudnn.h). If there is no
 # toolkit, it sets cuda_missing to the reason. HETERO_CUPTI_H is the folder of cupti.h. If HETERO_CUPTI_H is false,
@@ -13,7 +13,11 @@ set(cuda_missing "")
 set(cuda_root "")
 set(cuda_bring "run: make cuda-toolchain (1.2 GB, no root needed), or set CUDA_HOME")
 set(cuda_fetched "${PROJECT_SOURCE_DIR}/third_party/.cuda/nvidia")
+if(EXISTS "${HETERO_FETCHED}/.cuda/nvidia")
+  set(cuda_fetched "${HETERO_FETCHED}/.cuda/nvidia")
+endif()
 
+unset(HETERO_PYTHON CACHE)
 find_program(HETERO_PYTHON python3)
 set(cuda_python "")
 if(HETERO_PYTHON)
@@ -62,6 +66,44 @@ elseif(cuda_strange)
   list(SORT cuda_known COMPARE NATURAL)
   string(REPLACE ";" ", " cuda_known "${cuda_known}")
   set(cuda_missing "CUDA_ARCHS: got${cuda_strange}, want of those that CUDA ${cuda_version} makes code for: ${cuda_known}")
+endif()
+
+# The host's compiler compiles cuda/src/*.cc and gorgonia.org/cu; nvcc compiles the kernels, with the host's compiler.
+if(NOT cuda_missing)
+  set(cuda_cupti "")
+  set(cuda_define HETERO_CUPTI=0)
+  if(HETERO_CUPTI_H)
+    set(cuda_cupti "${HETERO_CUPTI_H}")
+    set(cuda_define HETERO_CUPTI=1)
+  endif()
+  hetero_probe(cuda_works cuda.cc DEFINITIONS ${cuda_define} LIBRARIES "${HETERO_CUDART}"
+    INCLUDES "${PROJECT_SOURCE_DIR}/third_party/cuda_compat" ${cuda_includes} "${cuda_root}/include" "${HETERO_CUDNN}" ${cuda_cupti})
+  if(NOT cuda_works)
+    set(cuda_missing "the toolkit in ${cuda_root} does not work with this program, which therefore uses no GPU: ${cuda_works_reason}")
+  endif()
+endif()
+if(NOT cuda_missing)
+  list(GET HETERO_CUDA_ARCHS 0 cuda_probed)
+  set(cuda_key "${cuda_works_key} ${HETERO_NVCC} ${cuda_version} ${cuda_probed}")
+  if(NOT "${HETERO_NVCC_PROBED}" STREQUAL "${cuda_key}")
+    execute_process(COMMAND "${HETERO_NVCC}" -std=c++17 -gencode "arch=compute_${cuda_probed},code=sm_${cuda_probed}"
+        -ccbin "${CMAKE_CXX_COMPILER}" -I "${cuda_root}/include" -c "${PROJECT_SOURCE_DIR}/third_party/cmake/probes/cuda_kernel.cu"
+        -o "${PROJECT_BINARY_DIR}/CMakeFiles/probe.o"
+      RESULT_VARIABLE cuda_failed OUTPUT_VARIABLE cuda_text ERROR_VARIABLE cuda_text)
+    string(REGEX MATCH "[^\n]*error[^\n]*" cuda_error "${cuda_text}")
+    string(REGEX REPLACE "^[^\n]*/" "" cuda_error "${cuda_error}")
+    string(REPLACE ";" "," cuda_error "${cuda_error}")
+    if(NOT cuda_failed EQUAL 0 AND cuda_error STREQUAL "")
+      set(cuda_error "it does not compile a kernel")
+    elseif(cuda_failed EQUAL 0)
+      set(cuda_error "")
+    endif()
+    set(HETERO_NVCC_PROBED "${cuda_key}" CACHE INTERNAL "")
+    set(HETERO_NVCC_ERROR "${cuda_error}" CACHE INTERNAL "")
+  endif()
+  if(HETERO_NVCC_ERROR)
+    set(cuda_missing "${HETERO_NVCC} does not work with ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION}, so the program uses no GPU: ${HETERO_NVCC_ERROR}")
+  endif()
 endif()
 if(cuda_missing)
   set(cuda_root "")

@@ -41,7 +41,7 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 		says string
 	}{
 		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": the folder contains no finished run"},
-		{[]string{"--input-dir", empty}, "scripts/run_benchmark.sh makes runs"},
+		{[]string{"--input-dir", empty}, "hetero-train train makes runs"},
 		{[]string{"--input-dir", unfinished}, "1 folders with runs cannot be used (1: not finished: it has no results/result.json)"},
 		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
 		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},

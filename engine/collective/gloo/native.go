@@ -32,6 +32,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/native"
 	"github.com/hetero-train/hetero-train/engine/collective/signature"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -42,7 +43,7 @@ type library struct{ api *C.hetero_gloo_api }
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; the build needs Gloo (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w; the build needs Gloo: %s", ErrUnavailable, err, nativelib.Remedy("sudo apt-get install libgloo-dev && make", "docs/install.md"))
 	}
 	return &library{(*C.hetero_gloo_api)(table)}, nil
 }

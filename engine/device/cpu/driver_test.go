@@ -30,7 +30,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 		content string // content of the library file; "" for no file
 		want    []string
 	}{
-		{"no file", "", []string{"no libhetero_cpu.so in ", "run make"}},
+		{"no file", "", []string{"no libhetero_cpu.so in ", "correct or unset " + nativelib.DirVariable}},
 		{"no library", "not an ELF file", []string{"libhetero_cpu.so", "invalid ELF header"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,24 +2,17 @@
 #include "context.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <random>
 #include <type_traits>
 #include <utility>
 
-#include <gloo/common/error.h>
-#include <gloo/transport/tcp/device.h>
-#include <gloo/transport/tcp/pair.h>
+#include "opened.h"
 
 namespace hetero {
 
@@ -40,45 +33,6 @@ std::string private_address() {
   auto part = [&] { return std::to_string(1 + random() % 254); };
   return "127." + part() + "." + part() + "." + part();
 }
-
-gloo::IoException failed(const char *what) {
-  return gloo::IoException(std::string(what) + ": " + std::strerror(errno));
-}
-
-// Socket owns a file descriptor, and closes it unless take was called.
-struct Socket {
-  int fd;
-  ~Socket() {
-    if (fd >= 0) ::close(fd);
-  }
-  int take() { return std::exchange(fd, -1); }
-};
-
-// Opened gives a pair a socket that is already connected, because Gloo itself would accept any connection to its port
-// as the other rank. It accesses members that exist in all versions of Gloo, through a class derived from Gloo's.
-struct Opened : gloo::transport::tcp::Pair {
-  using Pair = gloo::transport::tcp::Pair;
-  static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {
-    sockaddr_storage peer{};
-    socklen_t length = sizeof peer;
-    if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0)
-      throw failed("query the other rank's address");
-    std::lock_guard<std::mutex> lock(pair.*(&Opened::m_));
-    const auto state = pair.*(&Opened::state_);
-    if (state == CONNECTING || state == CONNECTED || state == CLOSED)
-      throw gloo::IoException("the rank is already connected");
-    int &own = pair.*(&Opened::fd_);
-    if (own >= 0) { // Gloo before May 2023 opens a listening socket for each pair, not for each device
-      device.unregisterDescriptor(own, &pair);
-      ::close(own);
-      own = -1;
-    }
-    pair.*(&Opened::peer_) = gloo::transport::tcp::Address(peer);
-    own = socket.take();
-    device.registerDescriptor(own, EPOLLIN, &pair);
-    (pair.*(&Opened::changeState))(CONNECTED);
-  }
-};
 
 // If the watcher has not read the clock for this long, the process or the machine was stopped. Such a pause does not
 // count towards the time limit. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends

@@ -101,7 +101,7 @@ func New(a *cli.App) *cobra.Command {
 func (f *analyzeFlags) run(a *cli.App) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or set --input-dir to the folder of existing runs", f.input)
+		return exit.Usagef("analyze: there is no folder %s; start runs with hetero-train train, or set --input-dir to the folder of existing runs", f.input)
 	}
 	if err != nil {
 		return exit.Usagef("analyze: %w", err)
@@ -140,7 +140,7 @@ func nothingToCompare(study *analysis.Study) string {
 	} else {
 		text += fmt.Sprintf("%d folders with runs cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
 	}
-	return text + "; scripts/run_benchmark.sh makes runs and completes interrupted runs"
+	return text + "; hetero-train train makes runs, and completes interrupted runs if it is repeated"
 }
 
 // write writes the files of the output folder.

@@ -1,0 +1,46 @@
+package nativelib
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Remedy returns the advice for a program that lacks a part. A program in the folder where make built it can be built
+// again with the command. An installed program or a release has no Makefile, so its user gets the page of the
+// documentation that explains the build.
+func Remedy(command, page string) string { return remedy(programFolder(), command, page) }
+
+func remedy(folder, command, page string) string {
+	if builtIn(folder) {
+		return "run: " + command
+	}
+	return "this installation does not contain it; " + page + " explains how to build the program from source"
+}
+
+// programFolder returns the folder of this program after resolving links, or "" if the system does not tell.
+func programFolder() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = real
+	}
+	return filepath.Dir(exe)
+}
+
+// builtIn reports whether make builds in the folder: it is the checkout, or the folder of make BUILD=FOLDER.
+func builtIn(folder string) bool {
+	for _, files := range [][]string{{"Makefile", "go.mod", "CMakeLists.txt"}, {"CMakeCache.txt", "lib"}} {
+		found := 0
+		for _, file := range files {
+			if _, err := os.Stat(filepath.Join(folder, file)); err == nil {
+				found++
+			}
+		}
+		if found == len(files) {
+			return true
+		}
+	}
+	return false
+}

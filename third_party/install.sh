@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs what `make` built, or removes it again.
+#
+#   install.sh install DESTDIR PREFIX PROGRAM BUILD     copies to DESTDIR/PREFIX
+#   install.sh uninstall DESTDIR PREFIX                 removes these files, and the folders that install made
+#
+# Without DESTDIR, share/hetero-train/folders.txt lists the folders that install made, because an empty folder of the
+# system must stay. Below DESTDIR, where a package is made, uninstall removes all folders that become empty.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=$1 staged=$2
+to=$staged${3%/}
+share=$to/share/hetero-train
+
+fail() {
+	echo "$mode: $1" >&2
+	exit 2
+}
+
+made=()
+# folder PATH makes a folder, and adds every folder that did not exist to made, parents first.
+folder() {
+	[ ! -d "$1" ] || return 0
+	folder "$(dirname "$1")"
+	install -d "$1"
+	made+=("$1")
+}
+
+# put MODE FOLDER FILE… copies files.
+put() {
+	local mode=$1 into=$2
+	shift 2
+	folder "$into"
+	install -m "$mode" "$@" "$into/"
+}
+
+install_all() {
+	local program=$1 build=$2 file shell name
+	[ -x "$program" ] && [ -d "$build/lib" ] || fail "$program or $build/lib is missing; run make first"
+	put 755 "$to/bin" "$program"
+	folder "$to/lib/hetero-train"
+	for file in "$build"/lib/libhetero_*.so "$build"/lib/libdnnl.so.*; do
+		case $file in *_shim.so) continue ;; esac
+		[ ! -e "$file" ] || put 755 "$to/lib/hetero-train" "$file"
+	done
+	put 644 "$share/configs" configs/*.toml configs/README.md
+	put 755 "$share/scripts" scripts/lab.sh
+	put 644 "$share/scripts/weather" scripts/weather/*.txt
+	while read -r file; do
+		put 644 "$(dirname "$to/share/doc/hetero-train/$file")" "$file"
+	done < <(printf '%s\n' LICENSE *.md configs/README.md third_party/README.md && find docs -name '*.md')
+	for shell in bash:bash-completion/completions/hetero-train zsh:zsh/site-functions/_hetero-train \
+		fish:fish/vendor_completions.d/hetero-train.fish; do
+		name=$to/share/${shell#*:}
+		folder "$(dirname "$name")"
+		"$program" completion "${shell%%:*}" >"$name"
+		chmod 644 "$name"
+	done
+	if [ -z "$staged" ] && [ ${#made[@]} -gt 0 ]; then
+		printf '%s\n' "${made[@]}" >>"$share/folders.txt" # a second install adds to the list of the first one
+	fi
+	echo "install: $to/bin/hetero-train"
+}
+
+uninstall_all() {
+	local path list=()
+	if [ -z "$staged" ]; then
+		mapfile -t list < <(tac "$share/folders.txt" 2>/dev/null)
+	else
+		for path in "$to"/{bin,lib,share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,doc}}; do
+			while [ "${#path}" -gt "${#staged}" ]; do
+				list+=("$path")
+				path=$(dirname "$path")
+			done
+		done
+	fi
+	rm -f "$to/bin/hetero-train" "$to/share/bash-completion/completions/hetero-train" \
+		"$to/share/zsh/site-functions/_hetero-train" "$to/share/fish/vendor_completions.d/hetero-train.fish"
+	rm -rf "$to/lib/hetero-train" "$share" "$to/share/doc/hetero-train"
+	for path in "${list[@]}"; do
+		[ ! -d "$path" ] || rmdir --ignore-fail-on-non-empty "$path"
+	done
+}
+
+case $mode in
+install) install_all "$4" "$5" ;;
+uninstall) uninstall_all ;;
+*) fail "got '$mode', want install or uninstall" ;;
+esac

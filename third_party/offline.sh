@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Packs one archive from which `make` builds the program without a network: the sources, the Go modules (vendor), and Go,
+# CMake and oneDNN as the wheels contain them. The archive is for the kind of processor of this machine. The other machine
+# needs make, bash and a C++ compiler.
+#
+#   offline.sh BUILD VERSION      makes BUILD/hetero-train-VERSION-offline-MACHINE.tar.gz
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+name=hetero-train-${2:-source}
+archive=$name-offline-$(uname -m).tar.gz
+fetched=${HETERO_FETCHED:-$PWD/third_party}
+
+mkdir -p "$build"
+work=$(cd "$(mktemp -d "$build/offline.XXXXXX")" && pwd)
+trap 'rm -rf "$work"' EXIT
+tree=$work/$name
+mkdir "$tree"
+
+# The sources: the files that git tracks; without git all files but those of builds and downloads.
+if [ -e .git ]; then
+	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$tree" -xf -
+else
+	tar --exclude=./build --exclude=./hetero-train --exclude=./experiments --exclude=./vendor --exclude='./third_party/.*' \
+		--exclude=./third_party/onednn --exclude=__pycache__ -cf - . | tar -C "$tree" -xf -
+fi
+[ -z "$2" ] || echo "$2" >"$tree/.version"
+
+python3 third_party/tools.py go
+python3 third_party/tools.py cmake
+cp -a "$fetched/.tools" "$tree/third_party/"
+if [ "$(uname -m)" = x86_64 ]; then
+	python3 third_party/onednn.py
+	cp -a "$fetched/onednn" "$tree/third_party/"
+fi
+if [ -d vendor ]; then
+	cp -a vendor "$tree/"
+else
+	"$fetched/.tools/go/bin/go" mod vendor -o "$tree/vendor" 2>"$build/vendor.log" || {
+		tail -n 5 "$build/vendor.log" >&2
+		echo "offline: go mod vendor failed; its output is in $build/vendor.log" >&2
+		exit 1
+	}
+fi
+
+tar -C "$work" --owner=0 --group=0 -cf - "$name" | gzip -1 >"$build/$archive.part"
+mv "$build/$archive.part" "$build/$archive"
+echo "offline: $build/$archive, $(($(stat -c %s "$build/$archive") >> 20)) MiB"
