@@ -23,9 +23,8 @@ long clock_ns(clockid_t clock) {
 } // namespace
 
 // Hidden, so that dlsym finds glibc's function, not this one.
-extern "C" __attribute__((visibility("hidden"))) int pthread_cond_clockwait(pthread_cond_t *cond,
-                                                                            pthread_mutex_t *mutex, clockid_t clock,
-                                                                            const timespec *deadline) {
+extern "C" __attribute__((visibility("hidden"))) int
+pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock, const timespec *deadline) {
   static const Wait theirs = reinterpret_cast<Wait>(dlsym(RTLD_DEFAULT, "pthread_cond_clockwait"));
   if (theirs) return theirs(cond, mutex, clock, deadline);
   // A deadline of years may exceed a long in ns, so its seconds are compared first.
