@@ -175,6 +175,8 @@ def parse_arguments():
 
 def main():
     a = parse_arguments()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell started this program in the background, with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     a.output.mkdir(parents=True, exist_ok=True)
     comparison = Comparison(a)
     version = subprocess.run([a.binary, "version"], capture_output=True, text=True).stdout.strip()
