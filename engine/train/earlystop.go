@@ -62,5 +62,5 @@ func (s *stopping) over(o EarlyStop) bool {
 
 // reason describes why early stopping ended the run.
 func (s *stopping) reason(o EarlyStop) string {
-	return fmt.Sprintf("%[1]s has not improved by more than %[3].6g over its best value, %[2].6g, in %[4]d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
+	return fmt.Sprintf("%s has not improved by more than %.6g over its best value, %.6g, in %d evaluations", o.Metric, o.MinDelta, math.Abs(float64(s.Best)), s.Since)
 }
