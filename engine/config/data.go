@@ -74,7 +74,7 @@ func (d *Data) Keys() []Key {
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).Learnt().
 			Doc("Random crop of training images: the image is padded with this many black pixels on each side, and a random window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).Learnt().
-			Doc("Random resized crop of training images: a random window with 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3 is scaled to `image_size`."),
+			Doc("Random resized crop of training images: a random window with 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3 is scaled to `image_size`. Evaluation then scales the shorter side to 256/224 of `image_size` and takes the centre."),
 		Bool(&d.Flip, "flip", false).Learnt().
 			Doc("Mirrors a training image left to right with probability 1/2."),
 		Floats(&d.Mean, "mean").Length(3).AtMost(1).Learnt().

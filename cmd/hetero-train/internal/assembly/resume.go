@@ -120,8 +120,7 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	if t := r.Data.Tokens; t != nil {
 		about.Tokenizer, about.Words = t.Tokenizer, t.Words
 	} else {
-		norm := parts.Normalization(r.Cfg.Data, r.Data.Normalization)
-		about.Mean, about.Std = norm.Mean, norm.Std
+		about.Preprocessing = parts.PreprocessingOf(r.Cfg.Data, r.Data.Normalization)
 	}
 	text, err := json.Marshal(about)
 	if err != nil {

@@ -78,6 +78,9 @@ func (r *Run) InitFrom() error {
 	if err := r.Replica.FillWeights(fit.ReadInto); err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
+	if now := parts.PreprocessingOf(r.Cfg.Data, r.Data.Normalization); r.Data.Tokens == nil && f.About.Differs(now) {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the weights of model.init_from were trained on images that were prepared in another way", "then", f.About.Preprocessing.String(), "now", now.String())
+	}
 	fresh, why := fit.Replaced()
 	r.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if fit.ByNumber() {

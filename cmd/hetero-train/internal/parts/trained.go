@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
@@ -25,12 +28,65 @@ type Trained struct {
 
 	// Properties of the data set that command predict needs. Checkpoints of earlier versions do not have these
 	// properties.
-	Classes []string   `json:"classes,omitempty"`
-	Mean    [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
-	Std     [3]float32 `json:"std,omitzero"`
+	Classes []string `json:"classes,omitempty"`
+	Preprocessing
 
 	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
 	Words     string `json:"words,omitempty"`     // digest of the WordPiece vocabulary
+}
+
+// Preprocessing describes how an image becomes an input of the model in an evaluation. Std is 0 if it is unknown, and
+// ImageSize also in checkpoints of earlier versions.
+type Preprocessing struct {
+	Mean [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
+	Std  [3]float32 `json:"std,omitzero"`
+
+	ImageSize int `json:"image_size,omitempty"` // pixels
+	Resize    int `json:"resize,omitempty"`     // shorter side before the centre crop, in pixels; 0: ImageSize
+}
+
+// Known reports whether p says something.
+func (p Preprocessing) Known() bool { return p.Std != [3]float32{} }
+
+// PreprocessingOf returns how an evaluation with the settings d prepares images. own is the normalization of the data set.
+func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
+	norm := Normalization(d, own)
+	_, eval := Transforms(d)
+	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
+}
+
+// Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not part of
+// them.
+func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
+	if p.ImageSize == 0 {
+		return
+	}
+	if !given("data.image_size") {
+		d.ImageSize = p.ImageSize
+	}
+	if !given("data.random_resized_crop") {
+		d.RandomResizedCrop = p.Resize > 0
+	}
+}
+
+// Differs reports whether both are known and differ.
+func (p Preprocessing) Differs(q Preprocessing) bool {
+	if p.ImageSize == 0 || q.ImageSize == 0 { // a checkpoint of an earlier version
+		p.ImageSize, p.Resize, q.ImageSize, q.Resize = 0, 0, 0, 0
+	}
+	return p.Known() && q.Known() && p != q
+}
+
+// String describes p: "48 pixels, mean [0.1 0.1 0.1], std [0.5 0.5 0.5]".
+func (p Preprocessing) String() string {
+	text := fmt.Sprintf("mean %v, std %v", p.Mean, p.Std)
+	switch {
+	case p.Resize > 0:
+		return fmt.Sprintf("shorter side scaled to %d pixels, centre of %d pixels, %s", p.Resize, p.ImageSize, text)
+	case p.ImageSize > 0:
+		return fmt.Sprintf("%d pixels, %s", p.ImageSize, text)
+	}
+	return text
 }
 
 // wordsOf returns a digest of a WordPiece vocabulary, for [Trained].
@@ -102,18 +158,43 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 		t.Classes = weights.ClassesOf(file)
 	}
 	t.Words = cmp.Or(t.Words, file.Metadata()[wordsKey])
+	if !t.Known() {
+		t.Preprocessing = preprocessingIn(file)
+	}
 	return t, err
 }
 
-// wordsKey is the key of a safetensors file's metadata that contains the digest of the WordPiece vocabulary.
-const wordsKey = "vocabulary"
+// preprocessingIn returns the preprocessing in the metadata of a file, if export wrote it. Other programs may use the key for
+// another purpose.
+func preprocessingIn(file *checkpoint.File) (p Preprocessing) {
+	const mostPixels = 1 << 16
+	text := file.Metadata()[preprocessingKey]
+	if json.Unmarshal([]byte(text), &p) != nil || slices.Min(p.Std[:]) <= 0 || p.ImageSize < 1 || p.ImageSize > mostPixels || p.Resize < 0 || p.Resize > 2*mostPixels {
+		return Preprocessing{}
+	}
+	return p
+}
 
-// AddTo adds the names of the classes and the digest of the vocabulary to the metadata of a safetensors file.
+// Keys of a safetensors file's metadata.
+const (
+	wordsKey         = "vocabulary"    // digest of the WordPiece vocabulary
+	preprocessingKey = "preprocessing" // JSON of a Preprocessing
+)
+
+// AddTo adds the names of the classes, the digest of the vocabulary and the preprocessing to the metadata of a safetensors
+// file.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)
 	}
 	if t.Words != "" {
 		metadata[wordsKey] = t.Words
+	}
+	if t.Known() {
+		text, err := json.Marshal(t.Preprocessing)
+		if err != nil {
+			panic(err) // unreachable: the numbers are finite
+		}
+		metadata[preprocessingKey] = string(text)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
@@ -86,11 +87,14 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if err != nil {
 		return err
 	}
-	trained.AddTo(metadata)
 	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
 	if err == nil {
 		metadata["model"] = cfg.Model.Name
+		if trained.Known() && trained.ImageSize == 0 { // a checkpoint of an earlier version
+			trained.Preprocessing = parts.PreprocessingOf(cfg.Data, data.Normalization{Mean: trained.Mean, Std: trained.Std})
+		}
 	}
+	trained.AddTo(metadata)
 	if f.format == "hf" {
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))

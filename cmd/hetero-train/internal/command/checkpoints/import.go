@@ -283,14 +283,14 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
-// imported returns the digest of the vocabulary and the names of the classes of the imported weights. It returns no names
-// if the file has none, or if the classifier is a new one.
+// imported returns the digest of the vocabulary, the preprocessing and the names of the classes of the imported weights. It
+// returns no names if the file has none, or if the classifier is a new one.
 func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (about parts.Trained, err error) {
 	known, err := parts.Described(file)
 	if err != nil {
 		return about, err
 	}
-	about.Words = known.Words
+	about.Words, about.Preprocessing = known.Words, known.Preprocessing
 	if bert, ok := settings.(*weights.BERTSettings); ok && weights.Named(bert.Classes()) {
 		known.Classes = bert.Classes()
 	}

@@ -69,6 +69,7 @@ type savedModel struct {
 	classes    int           // number of classes of the model
 	averaged   bool          // --ema is set: evaluate the averaged weights
 	imported   bool          // the checkpoint comes from "checkpoint import" and does not describe its training data
+	prepared   bool          // the user stated how images are prepared
 	noData     bool          // the user selected no data set, so the settings contain the default data set
 	predictor  *train.Predictor
 }
@@ -146,6 +147,11 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}
 	if m.trained.Name == "" && m.checkpoint.State.Step == 0 {
 		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
+		given := func(key string) bool {
+			return a.File != "" || slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
+		}
+		m.trained.Apply(&r.Cfg.Data, given)
+		m.prepared = given("data.image_size") || given("data.mean") || given("data.std")
 		m.imported, m.noData = true, !named && a.File == "" && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	return m, nil
@@ -301,6 +307,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if m.trained.Std != ([3]float32{}) {
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
+	m.sayPreprocessing(own)
 	norm := parts.Normalization(m.Cfg.Data, own)
 	model, err := parts.BuildClassifier(&m.Cfg.Model)
 	if err != nil {
@@ -320,6 +327,18 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return m.predictor.LoadAverages(m.checkpoint)
 	}
 	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// sayPreprocessing warns if images are prepared in another way than in the training, or if nobody states the way of the
+// training.
+func (m *savedModel) sayPreprocessing(own data.Normalization) {
+	used := parts.PreprocessingOf(m.Cfg.Data, own)
+	switch {
+	case m.trained.Differs(used):
+		m.Opts.Log.Warn("images are prepared in another way than in the training", "training", m.trained.Preprocessing.String(), "now", used.String())
+	case m.imported && !m.trained.Known() && !m.prepared:
+		m.Opts.Log.Warn("the imported weights do not state how the training prepared images: set data.image_size, data.mean, data.std and data.random_resized_crop, or give -c FILE", "now", used.String())
+	}
 }
 
 // openDevice opens the device and chooses the element type of the activations.

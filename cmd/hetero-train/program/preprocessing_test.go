@@ -1,0 +1,72 @@
+package program
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// The preparation of images stays with exported weights. Who prepares them in another way is warned.
+func TestPreprocessingStaysWithTheWeights(t *testing.T) {
+	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})
+	images := []string{"data.dataset=images", "data.path=" + pictures, "data.num_samples=0", "model.num_classes=3", "train.steps=3"}
+	dir, _ := trainSmall(t, append(images, "data.image_size=12", "data.crop_padding=0", "data.random_resized_crop=true", "data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]")...)
+	evaluate := func(model string, more ...string) (loss float64, messages string) {
+		t.Helper()
+		o := execute(append([]string{"eval", model, "--json", "--split", "all", "--device", "reference", "--set", "data.path=" + pictures}, more...))
+		var e inference.Evaluation
+		if err := json.Unmarshal([]byte(o.stdout), &e); o.code != exit.Done || err != nil {
+			t.Fatalf("eval %s: exit code %d: %s%s", model, o.code, o.stdout, o.stderr)
+		}
+		return float64(e.Loss), o.stderr
+	}
+	want, messages := evaluate(dir)
+	const other, unknown = "prepared in another way", "do not state how"
+	if strings.Contains(messages, other) {
+		t.Errorf("as in the training: got a warning:\n%s", messages)
+	}
+	folder := t.TempDir()
+	file, again := filepath.Join(folder, "out.safetensors"), filepath.Join(folder, "again.safetensors")
+	imported, plain := filepath.Join(folder, "imported"), filepath.Join(folder, "plain")
+	model := []string{"--set", "model.channels=[3, 4]"}
+	for _, args := range [][]string{
+		{"checkpoint", "export", dir, "--output", file},
+		append([]string{"checkpoint", "import", file, "--output", again}, model...),
+		append([]string{"checkpoint", "import", again, "--output", imported}, model...),
+	} {
+		if o := execute(args); o.code != exit.Done {
+			t.Fatalf("%q: exit code %d: %s", args, o.code, o.stderr)
+		}
+	}
+	set := []string{"--set", "data.dataset=images"}
+	if got, messages := evaluate(imported, set...); got != want || strings.Contains(messages, other) || strings.Contains(messages, unknown) {
+		t.Errorf("after export and import: got loss %v, want %v without a warning:\n%s", got, want, messages)
+	}
+	for _, changed := range [][]string{{"--set", "data.image_size=8"}, {"--set", "data.mean=[0, 0, 0]", "--set", "data.std=[1, 1, 1]"}, {"--set", "data.random_resized_crop=false"}} {
+		if _, messages := evaluate(imported, append(changed, set...)...); !strings.Contains(messages, other) {
+			t.Errorf("%q: got no warning:\n%s", changed, messages)
+		}
+	}
+
+	// A run that starts from the weights.
+	p := buildProgram(t)
+	p.config = clitest.WriteConfig(t, smallRun)
+	for _, from := range []string{file, dir, imported} {
+		start := append(images, "data.image_size=12", "model.init_from="+from)
+		finish(t, p.command(t.TempDir(), start...), 0).check(t, exit.Done, "trained on images that were "+other)
+	}
+
+	// Weights of another program.
+	renameClasses(t, file, filepath.Join(folder, "theirs.safetensors"), []string{"blue", "green", "red"})
+	if o := execute(append([]string{"checkpoint", "import", filepath.Join(folder, "theirs.safetensors"), "--output", plain}, model...)); o.code != exit.Done {
+		t.Fatal(o.stderr)
+	}
+	if _, messages := evaluate(plain, set...); !strings.Contains(messages, unknown) {
+		t.Errorf("weights of another program: got no warning:\n%s", messages)
+	}
+}
