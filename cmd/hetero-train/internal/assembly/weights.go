@@ -84,11 +84,19 @@ func (r *Run) InitFrom() error {
 	fresh, why := fit.Replaced()
 	r.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if fit.ByNumber() {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier of the file has no names of classes: its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(byNumber(f.About.Classes)+": its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
 			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if len(fresh) > 0 {
 		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
 	}
 	return nil
+}
+
+// byNumber returns why the classes of a file and of the data set cannot be compared by name. names are those of the file.
+func byNumber(names []string) string {
+	if weights.Named(names) {
+		return "the labels of the data set are numbers, so they cannot be compared with the names of the classes in the file"
+	}
+	return "the classifier of the file has no names of classes"
 }
