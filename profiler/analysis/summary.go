@@ -258,16 +258,14 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
-// addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision.
+// addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The records of
+// a killed run may end before its last decision, which status shows, too.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
 	for _, d := range decisions {
-		if d.Step > s.Steps {
-			continue
-		}
 		if !math.IsNaN(d.ShareOfOracle) {
 			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
-			n := float64(max(0, d.Step-previous))
+			n := float64(max(0, min(d.Step, s.Steps)-previous))
 			steps, sum = steps+n, sum+n*d.ShareOfOracle
 		}
 		previous = d.Step

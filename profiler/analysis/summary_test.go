@@ -392,3 +392,12 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 		t.Errorf("got\n%s\nwant the steps of the figures", text)
 	}
 }
+
+// The records of a killed run may end before its last decision.
+func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
+	s := Summary{FirstStep: 1, Steps: 90}
+	s.addDecisions([]Decision{{Step: 80, ShareOfOracle: 0.5}, {Step: 93, ShareOfOracle: 0.9}})
+	if !near(s.ShareOfOracle, 0.9) || !near(s.ShareOfOracleMean, (80*0.5+10*0.9)/90) {
+		t.Errorf("got %v at the end and %v as mean, want 0.9 and 0.544", s.ShareOfOracle, s.ShareOfOracleMean)
+	}
+}
