@@ -55,6 +55,14 @@ func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
 	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
 }
 
+// Complete adds the size of the images, which checkpoints of earlier versions lack. d are the settings of the training.
+func (p *Preprocessing) Complete(d config.Data) {
+	if p.Known() && p.ImageSize == 0 {
+		_, eval := Transforms(d)
+		p.ImageSize, p.Resize = eval.Size, eval.Resize
+	}
+}
+
 // Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not part of
 // them.
 func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {

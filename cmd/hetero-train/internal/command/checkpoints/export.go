@@ -18,7 +18,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
@@ -90,9 +89,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
 	if err == nil {
 		metadata["model"] = cfg.Model.Name
-		if trained.Known() && trained.ImageSize == 0 { // a checkpoint of an earlier version
-			trained.Preprocessing = parts.PreprocessingOf(cfg.Data, data.Normalization{Mean: trained.Mean, Std: trained.Std})
-		}
+		trained.Complete(cfg.Data)
 	}
 	trained.AddTo(metadata)
 	if f.format == "hf" {

@@ -329,8 +329,8 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// sayPreprocessing warns if images are prepared in another way than in the training, or if nobody states the way of the
-// training.
+// sayPreprocessing warns if images are prepared in another way than in the training, or if neither the weights
+// nor the user states the way of the training.
 func (m *savedModel) sayPreprocessing(own data.Normalization) {
 	used := parts.PreprocessingOf(m.Cfg.Data, own)
 	switch {
