@@ -123,14 +123,5 @@ func write(path string, v any) (err error) {
 	if err = cache.Replace(path, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes a rename durable.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(d), d.Close())
+	return platform.SyncFolder(filepath.Dir(path))
 }

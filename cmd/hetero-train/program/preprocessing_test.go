@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The preparation of images stays with exported weights. Who prepares them in another way is warned.
+// The preparation of images stays with exported weights. A command that prepares them in another way warns.
 func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})
 	images := []string{"data.dataset=images", "data.path=" + pictures, "data.num_samples=0", "model.num_classes=3", "train.steps=3"}

@@ -133,7 +133,7 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 	if err := os.Rename(temporary, target); err != nil {
 		return inCache(err)
 	}
-	return inCache(syncDir(filepath.Dir(target)))
+	return inCache(platform.SyncFolder(filepath.Dir(target)))
 }
 
 // decompress returns the uncompressed stream of in, which may be compressed or plain.
@@ -165,14 +165,6 @@ type marked struct {
 func (m marked) Write(p []byte) (int, error) {
 	n, err := m.w.Write(p)
 	return n, m.mark(err)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(d), d.Close())
 }
 
 // counter counts the bytes read and reports progress.

@@ -2,7 +2,6 @@ package download
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,9 +72,5 @@ func (t *transfer) publish() error {
 	if err := os.Rename(t.part.Name(), t.target); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(t.target))
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(dir), dir.Close())
+	return platform.SyncFolder(filepath.Dir(t.target))
 }

@@ -346,11 +346,7 @@ func replace(path string, contents []byte) error {
 	if err := os.Rename(path+".part", path); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(d), d.Close())
+	return platform.SyncFolder(filepath.Dir(path))
 }
 
 // run is the state of one call of Tokenize.

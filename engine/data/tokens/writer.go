@@ -140,16 +140,8 @@ func (w *Writer) finish() error {
 	if err := os.Rename(w.part(), w.path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(w.path))
+	return platform.SyncFolder(filepath.Dir(w.path))
 }
 
 // Close closes the part file without finishing the shard. Resume can continue it.
 func (w *Writer) Close() error { return w.f.Close() }
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(d), d.Close())
-}

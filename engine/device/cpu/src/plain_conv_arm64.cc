@@ -235,7 +235,7 @@ template <class T, class P> struct Outer final : GemmOperands {
     }
   }
 
-  // Writes column j of a panel: what a channel of src holds for the pixels [k, k + depth) of dst, through one tap.
+  // Writes column j of a panel: values of one channel of src, which one tap reads for pixels [k, k + depth) of dst.
   void one(int64_t group, int64_t column, bool valid, int64_t k, int64_t depth, P *panel, int64_t j) const {
     const int64_t channel = column / e.taps(), tap = column % e.taps();
     const int64_t down = tap / e.kw * e.dilation[0] - e.padding[0], right = tap % e.kw * e.dilation[1] - e.padding[1];

@@ -211,7 +211,7 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	if err != nil {
 		return exit.With(exit.Data, fmt.Errorf("repack %s: %w", from, err))
 	}
-	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return syncFolder(filepath.Dir(to)) }} {
+	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return platform.SyncFolder(filepath.Dir(to)) }} {
 		if err := step(); errors.Is(err, fs.ErrExist) {
 			return taken
 		} else if err != nil {
@@ -234,13 +234,4 @@ func nameAnew(from, to string) error {
 		return os.Rename(from, to)
 	}
 	return err
-}
-
-// syncFolder flushes a folder to the disk, so that new names in it survive a power failure.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(platform.SyncDir(d), d.Close())
 }

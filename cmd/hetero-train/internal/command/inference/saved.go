@@ -146,13 +146,12 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		return nil, err
 	}
 	if m.trained.Name == "" && m.checkpoint.State.Step == 0 {
-		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
 		given := func(key string) bool {
 			return a.File != "" || slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
 		}
 		m.trained.Apply(&r.Cfg.Data, given)
 		m.prepared = given("data.image_size") || given("data.mean") || given("data.std")
-		m.imported, m.noData = true, !named && a.File == "" && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
+		m.imported, m.noData = true, !given("data.dataset") && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	return m, nil
 }
