@@ -6,7 +6,8 @@
 # Each rank is in its own control group (version 1 or 2) with a quota in CPUs, in periods of 10 ms. If the system does
 # not permit control groups, the device simulates the quotas by idle time, and every output contains a note. With
 # --link, each rank also has its own network namespace and link. docs/lab.md explains which quotas are possible. The
-# script removes its control groups and namespaces when it ends. After a kill, its next start removes them.
+# script removes its control groups and namespaces when it ends. After a kill, its next start removes them. Under sudo,
+# the files of the runs then belong to the user who called it.
 #
 # The script prints the output of rank 0 and the standard error of the other ranks. It passes signals on to all ranks.
 #
@@ -83,8 +84,23 @@ cleanup() {
 		ip netns del "lab$id-$spaces" 2>/dev/null || true
 	done
 	ip netns del "lab$id-hub" 2>/dev/null || true
+	give_back
 	rm -rf "$scratch"
 }
+
+# give_back makes the user of sudo the owner of the folder of runs, so that this user's later runs can write there.
+runs=experiments
+give_back() {
+	[[ -z ${SUDO_UID:-} || ! -d $runs ]] || find "$runs" -xdev -user 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" {} + || true
+}
+for ((i = 1; i < $#; i++)); do
+	next=$((i + 1))
+	case ${!i} in
+	--output-dir) runs=${!next} ;;
+	--output-dir=*) runs=${!i#*=} ;;
+	--set) [[ ${!next} != experiment.output_dir=* ]] || runs=${!next#*=} ;;
+	esac
+done
 trap cleanup EXIT
 
 # remove_groups removes a folder of control groups, and kills processes that still run in them (children of a rank).

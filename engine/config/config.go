@@ -62,7 +62,7 @@ func (c *Config) tables() []table {
 		{name: "notify", doc: "Reports of events of the run to a program or a webhook (`docs/monitoring.md`).", keys: c.Notify.Keys()},
 		{name: "tracking", doc: "Experiment tracking (`docs/monitoring.md`).", keys: c.Tracking.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some of them load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
+		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Environment variables `NCCL_*` without a key here are passed on with a warning, except those that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`), which are refused.", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

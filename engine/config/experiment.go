@@ -18,7 +18,7 @@ type Experiment struct {
 func (e *Experiment) Keys() []Key {
 	return []Key{
 		String(&e.Name, "name", "distributed_training").Operational().
-			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run of this name exists with different settings, the folder of the old run is renamed `distributed_training-1`, `-2`, … if the name is the default; with any other name, the new run is refused (docs/training.md)."),
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run of this name exists with different settings, the folder of the old run is renamed `distributed_training-1`, `-2`, … if the name is the default; with any other name, the new run is refused. A run with the default name that starts while another one trains gets the next free name (docs/training.md)."),
 		String(&e.OutputDir, "output_dir", "experiments").Path().Operational().
 			Doc("Folder that contains all runs."),
 		String(&e.LogDir, "log_dir", "").Path().Operational().

@@ -44,3 +44,9 @@ func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
 	}
 	return uint64(stat.Dev), stat.Ino, true //nolint:unconvert // an int32 on macOS
 }
+
+// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not tell.
+func OwnedByRoot(info os.FileInfo) (owned, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == 0, ok
+}

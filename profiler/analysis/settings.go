@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
 const (
@@ -58,23 +57,11 @@ func readSettings(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
-	var tree map[string]any
-	if err := toml.Unmarshal(text, &tree); err != nil {
+	flat, err := runs.Flat(text)
+	if err != nil {
 		return nil, fmt.Errorf("read settings: %s: %w", path, err)
 	}
-	flat := map[string]string{}
-	flatten(flat, "", tree)
 	return flat, nil
-}
-
-func flatten(flat map[string]string, prefix string, tree map[string]any) {
-	for key, value := range tree {
-		if table, ok := value.(map[string]any); ok {
-			flatten(flat, prefix+key+".", table)
-		} else {
-			flat[prefix+key] = fmt.Sprint(value)
-		}
-	}
 }
 
 // Keys that may differ between runs of one comparison: keys that identify a run, and keys that are compared. A name

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+
+	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// MostTrials is the largest number of runs that are compared side by side: a figure has one colour for each.
-const MostTrials = 8
+// mostColumns is the largest number of runs that have a column each in a table. Of more runs, each has a row.
+const mostColumns = 8
 
 // SideBySide compares runs.
 type SideBySide struct {
@@ -44,8 +46,8 @@ var ownSettings = []string{"experiment.name", "experiment.output_dir", "experime
 // CompareTrials compares runs. It makes their names unique. The error for runs that cannot be compared is an
 // ErrNotComparable.
 func CompareTrials(trials []*Trial) (*SideBySide, error) {
-	if len(trials) < 2 || len(trials) > MostTrials {
-		return nil, fmt.Errorf("%w: got %d, want 2 to %d", ErrNotComparable, len(trials), MostTrials)
+	if len(trials) < 2 {
+		return nil, fmt.Errorf("%w: got %d, want at least 2", ErrNotComparable, len(trials))
 	}
 	if err := sameMeasure(trials); err != nil {
 		return nil, err
@@ -209,7 +211,7 @@ func settingsThatDiffer(trials []*Trial) []Difference {
 				d.Values = append(d.Values, nil)
 			default:
 				d.Values = append(d.Values, &v)
-				v = canonical(v)
+				v = runs.Canonical(v)
 			}
 			seen[fmt.Sprint(found, v)] = true
 		}
@@ -218,17 +220,6 @@ func settingsThatDiffer(trials []*Trial) []Difference {
 		}
 	}
 	return all
-}
-
-// canonical returns a text that is equal for equal values: 0.10 and 1e-1, or lists with and without commas.
-func canonical(value string) string {
-	if v, err := strconv.ParseFloat(value, 64); err == nil {
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	if strings.HasPrefix(value, "[") {
-		return strings.Join(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(`, []"'`, r) }), " ")
-	}
-	return value
 }
 
 // CurveKeys returns the keys of the curves that at least one run has, in the order of the runs.
@@ -381,8 +372,87 @@ func plain(text string) string {
 	return string(runes)
 }
 
+// Label returns the name of a run with its values of the settings that differ, for a legend.
+func (s *SideBySide) Label(run int) string {
+	const most = 3 // settings
+	var values []string
+	for _, d := range s.Settings {
+		if v := d.Values[run]; v != nil && len(values) <= most {
+			values = append(values, plain(s.leaf(d.Key)+"="+*v))
+		}
+	}
+	if len(values) > most {
+		values[most] = "…"
+	}
+	name := plain(s.Trials[run].Name)
+	if len(values) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(values, ", ") + ")"
+}
+
+// leaf returns a key without its table, unless another setting that differs has the same name.
+func (s *SideBySide) leaf(key string) string {
+	name := key[strings.LastIndexByte(key, '.')+1:]
+	for _, d := range s.Settings {
+		if d.Key != key && strings.HasSuffix(d.Key, "."+name) {
+			return key
+		}
+	}
+	return name
+}
+
+// perRun returns a table with one row for each run: its settings that differ, and its figures that differ. equal has the
+// figures that are equal in all runs.
+func (s *SideBySide) perRun() (table [][]string, equal []string) {
+	table = make([][]string, 1+len(s.Trials))
+	for i, name := range s.header("run") {
+		table[i] = append(table[i], name)
+	}
+	for _, row := range append(s.settingRows(), s.rows()...) {
+		if same := slices.Compact(slices.Clone(row[1:])); len(same) == 1 {
+			equal = append(equal, row[0]+" "+same[0])
+			continue
+		}
+		for i, cell := range row {
+			table[i] = append(table[i], cell)
+		}
+	}
+	return table, equal
+}
+
+// printPerRun writes the table of perRun for a terminal.
+func (s *SideBySide) printPerRun(w io.Writer) error {
+	rows, equal := s.perRun()
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintf(table, "%s\n", strings.Join(row, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(equal) > 0 {
+		if _, err := fmt.Fprintf(w, "\nEqual in all runs: %s.\n", strings.Join(equal, ", ")); err != nil {
+			return err
+		}
+	}
+	return s.printNotes(w)
+}
+
+func (s *SideBySide) printNotes(w io.Writer) error {
+	for _, note := range s.Notes {
+		if _, err := fmt.Fprintf(w, "NOTE %s\n", note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Print writes the comparison as tables for a terminal.
 func (s *SideBySide) Print(w io.Writer) error {
+	if len(s.Trials) > mostColumns {
+		return s.printPerRun(w)
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{s.header("run")}, s.rows()...) {
 		fmt.Fprintf(table, "%s\n", strings.Join(row, "\t"))
@@ -401,22 +471,25 @@ func (s *SideBySide) Print(w io.Writer) error {
 	} else if _, err := fmt.Fprintln(w, "\nNo setting differs."); err != nil {
 		return err
 	}
-	for _, note := range s.Notes {
-		if _, err := fmt.Fprintf(w, "NOTE %s\n", note); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.printNotes(w)
 }
 
 // Report returns the comparison in Markdown, with figures.
 func (s *SideBySide) Report(drawn []Figure) string {
 	var b strings.Builder
-	b.WriteString("# Comparison of runs\n\n" + markdown(s.header("run"), s.rows()) + "\n## Settings that differ\n\n")
-	if rows := s.settingRows(); len(rows) > 0 {
-		b.WriteString(markdown(s.header("setting"), rows))
+	if len(s.Trials) > mostColumns {
+		rows, equal := s.perRun()
+		b.WriteString("# Comparison of runs\n\n" + markdown(rows[0], rows[1:]))
+		if len(equal) > 0 {
+			b.WriteString("\nEqual in all runs: " + strings.Join(equal, ", ") + ".\n")
+		}
 	} else {
-		b.WriteString("No setting differs.\n")
+		b.WriteString("# Comparison of runs\n\n" + markdown(s.header("run"), s.rows()) + "\n## Settings that differ\n\n")
+		if rows := s.settingRows(); len(rows) > 0 {
+			b.WriteString(markdown(s.header("setting"), rows))
+		} else {
+			b.WriteString("No setting differs.\n")
+		}
 	}
 	for _, note := range s.Notes {
 		fmt.Fprintf(&b, "\n- %s", note)

@@ -174,13 +174,15 @@ type Summary struct {
 	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks
 	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
+	BestEval         experiment.Number `json:"best_eval"` // best value of BestEvalMetric, of a run that has ended
+	BestEvalMetric   string            `json:"best_eval_metric,omitempty"`
 	Updated          int64             `json:"updated"` // time of the newest record or of the end, ms since 1970 UTC
 }
 
 // summarize reads the summary of a run.
 func summarize(name string, root *os.Root) Summary {
 	unknown := experiment.Number(math.NaN())
-	s := Summary{Name: name, SamplesPerSecond: unknown, ShareOfOracle: unknown, Loss: unknown}
+	s := Summary{Name: name, SamplesPerSecond: unknown, ShareOfOracle: unknown, Loss: unknown, BestEval: unknown}
 	settings, _ := readSettings(root)
 	s.Model, s.Dataset, s.Policy = settings.Model.Name, settings.Data.Dataset, settings.Balance.Policy
 	e := gather(root, settings)
@@ -200,6 +202,7 @@ func summarize(name string, root *os.Root) Summary {
 	if r := e.result; r != nil && e.ended() {
 		s.Model, s.Dataset, s.Ranks, s.Steps = r.Model, r.Dataset, max(r.Ranks, 1), r.Steps
 		s.SamplesPerSecond, s.Loss = r.SamplesPerSecond, r.FinalTrainLoss
+		s.BestEval, s.BestEvalMetric = r.BestEval, r.BestEvalMetric
 		s.Updated = r.Ended.UnixMilli()
 	}
 	s.State = e.judge()

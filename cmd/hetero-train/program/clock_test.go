@@ -25,6 +25,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/observe/tracing.go":         "when a trace began, for its reader",
 	"engine/timeline/recorder.go":                          "when a trace began; what follows is measured from there",
 	"cmd/hetero-train/internal/command/profile/show.go":    "when a profile was made, for its reader",
+	"cmd/hetero-train/internal/command/runs/runs.go":       "when a run was updated, for its reader",
 	"cmd/hetero-train/internal/rebalance/scores.go":        "likewise",
 	"profiler/profiles/cache.go":                           "when figures were measured, for their reader",
 	"profiler/analysis/trial_mlflow.go":                    "when a run wrote its newest point, for people",

@@ -1,9 +1,13 @@
 package program
 
 import (
+	"io"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -33,6 +37,44 @@ func newConfig(a *cli.App) *cobra.Command {
 	}
 	add("show", "Print every key with its resolved value, as TOML", "  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
 	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.Env.Catalog) })
-	add("docs", "Print the documentation of every key, as Markdown", "  hetero-train config docs | less", func(*config.Config) []byte { return config.Markdown(a.Env.Catalog) })
+	parent.AddCommand(cli.WithConfig(newDocs(a)))
 	return parent
+}
+
+func newDocs(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "docs [KEY | TABLE...]",
+		Short: "Print the documentation of keys",
+		Long: `Print the documentation of keys. Without an argument, the command prints a page of all keys, as Markdown. With a key such as
+optimizer.lr, or a table such as optimizer, it prints the meaning, type, unit and default of these keys.`,
+		Example: `  hetero-train config docs optimizer.lr
+  hetero-train config docs balance
+  hetero-train config docs | less`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if _, err := a.Load(); err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				_, err := cmd.OutOrStdout().Write(config.Markdown(a.Env.Catalog))
+				return err
+			}
+			var texts []string
+			for _, name := range names {
+				text, err := config.Describe(a.Env.Catalog, name)
+				if err != nil {
+					return exit.Usagef("config docs: %w", err)
+				}
+				texts = append(texts, text)
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), strings.Join(texts, "\n"))
+			return err
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var keys []string
+			for _, v := range a.Env.Catalog.Values() {
+				keys = append(keys, v.Key)
+			}
+			return keys, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/nccl"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/runs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/schedule"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/status"
@@ -155,6 +156,7 @@ func families(a *cli.App) []*cobra.Command {
 		newConfig(a),
 		cli.WithConfig(signals.Tidied(dashboard.New(a))),
 		cli.WithoutConfig(signals.Tidied(status.New(a)), "status reads the folder of a run"),
+		cli.WithoutConfig(signals.Tidied(runs.New(a)), "runs reads the folders of runs"),
 		signals.Tidied(bench.New(a)),
 		signals.Tidied(nccl.New(a)),
 		signals.Tidied(data.New(a)),

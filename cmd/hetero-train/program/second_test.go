@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -353,46 +355,65 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	s.steps("distributed_training", 3, "0.7")
 }
 
-// Of two processes, one must train, and the other must report that the folder is in use. The old run must exist exactly
-// once.
-func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
+// Runs of a sweep may train at a time. Each has a folder of its own, and the old run exists exactly once.
+func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
-	var ends [2]ended
-	done := make(chan int)
-	for i := range ends {
-		cmd := s.command("--lr", "0.2", "--set", "train.steps=300")
-		go func() {
-			var b bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &b, &b
-			ends[i].code = exitOfRun(cmd.Run())
-			ends[i].stdout = b.String()
-			done <- i
-		}()
+	rates := []string{"0.2", "0.3", "0.4"}
+	ends := make([]ended, len(rates))
+	var all sync.WaitGroup
+	for i, rate := range rates {
+		cmd := s.command("--lr", rate, "--set", "train.steps=300")
+		all.Go(func() {
+			out, err := cmd.CombinedOutput()
+			if ends[i].stderr = string(out); err != nil {
+				ends[i].code = -1
+			}
+		})
 	}
-	<-done
-	<-done
-	for _, e := range ends {
-		if e.code != exit.Done && (e.code != exit.Usage || !strings.Contains(e.stdout, "in use") && !strings.Contains(e.stdout, "just now")) {
-			t.Errorf("got exit code %d and\n%s", e.code, e.stdout)
+	all.Wait()
+	renamed := 0
+	for i, e := range ends {
+		if e.code != exit.Done {
+			t.Fatalf("a run failed:\n%s", e.stderr)
+		}
+		_, name, found := strings.Cut(e.stderr, "this command resumes it with --set experiment.name=")
+		if !found {
+			s.steps("distributed_training", 300, rates[i])
+			continue
+		}
+		renamed++
+		name, _, _ = strings.Cut(name, "\n")
+		s.steps(name, 300, rates[i])
+		s.run(exit.Done, "train.steps = 300 ended the run", "--lr", rates[i], "--set", "train.steps=300", "--set", "experiment.name="+name)
+	}
+	folders, err := filepath.Glob(filepath.Join(s.output, "distributed_training*"))
+	if err != nil || len(folders) != 1+len(rates) || renamed == 0 || renamed == len(rates) {
+		t.Errorf("got %d runs with a name of their own, and the folders %q", renamed, folders)
+	}
+	old := 0
+	for _, dir := range folders {
+		if resultOf(t, dir).Steps == 20 {
+			old++
 		}
 	}
-	if ends[0].code != exit.Done && ends[1].code != exit.Done {
-		t.Error("neither trained")
-	}
-	s.steps("distributed_training-1", 20, "0.05")
-	s.steps("distributed_training", 300, "0.2")
-	if parts.Exists(filepath.Join(s.output, "distributed_training-2")) {
-		t.Error("moved twice")
+	if old != 1 {
+		t.Errorf("the old run exists %d times in %q", old, folders)
 	}
 }
 
-func exitOfRun(err error) int {
-	var e *exec.ExitError
-	if errors.As(err, &e) {
-		return e.ExitCode()
+// The ranks of a run, and the command that resumes it, have the name that its supervisor has chosen.
+func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
+	s := newSweep(t)
+	first := watch(t, s.command("--set", "train.steps=1000000", "--set", "train.log_interval=1"))
+	first.await(t, "step 3/")
+	e := s.run(exit.Done, "done: 20 steps", "--lr", "0.2", "--set", "parallel.ranks=2")
+	if n := strings.Count(e.stderr, "so this run is named distributed_training-1"); n != 1 {
+		t.Errorf("got the name %d times:\n%s", n, e.stderr)
 	}
-	return 0
+	s.steps("distributed_training-1", 20, "0.2")
+	first.cmd.Process.Signal(syscall.SIGTERM)
+	first.cmd.Wait()
 }
 
 // The old run must remain unchanged, and the error must state how to continue.

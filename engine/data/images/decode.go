@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
@@ -65,17 +66,36 @@ func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	switch {
 	case bytes.HasPrefix(contents, []byte("\xFF\xD8")):
 		return d.decodeJPEG(contents, sizer, img)
-	case bytes.HasPrefix(contents, []byte("\x89PNG\r\n\x1a\n")):
-		return d.decodePNG(contents, img)
+	case bytes.HasPrefix(contents, []byte(pngStart)):
+		err := d.decodePNG(contents, img)
+		if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if d.decodePNG(pixelsOnly(contents), img) == nil {
+				return nil
+			}
+		}
+		return err
 	case len(contents) == 0:
 		return errors.New("empty file")
+	}
+	return otherFormat(contents)
+}
+
+// otherFormat returns the error about an image that is neither JPEG nor PNG.
+func otherFormat(contents []byte) error {
+	for _, f := range []struct{ start, then, name string }{
+		{"RIFF", "WEBP", "WebP"}, {"GIF8", "", "GIF"}, {"BM", "", "BMP"}, {"II*\x00", "", "TIFF"}, {"MM\x00*", "", "TIFF"},
+		{"\x00\x00\x00", "ftypavif", "AVIF"}, {"\x00\x00\x00", "ftyphei", "HEIF"},
+	} {
+		if rest, ok := bytes.CutPrefix(contents, []byte(f.start)); ok && bytes.Contains(rest[:min(len(rest), 16)], []byte(f.then)) {
+			return fmt.Errorf("a %s image, want JPEG or PNG: convert it, for example with magick IN OUT.png", f.name)
+		}
 	}
 	return fmt.Errorf("neither JPEG nor PNG: begins with % x", contents[:min(len(contents), 8)])
 }
 
 func (d *Decoder) checkSize(width, height int) error {
 	if width < 1 || height < 1 || width > d.o.MaxPixels/height {
-		return fmt.Errorf("image of %d x %d pixels, want at most %d in all", width, height, d.o.MaxPixels)
+		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels)", width, height, d.o.MaxPixels)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 // Description contains the properties in the header of an image.
@@ -19,9 +21,15 @@ type Description struct {
 
 // Describe reads the header of a JPEG or PNG image.
 func Describe(contents []byte) (Description, error) {
+	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
+		return describeJPEG(contents)
+	}
 	c, format, err := image.DecodeConfig(bytes.NewReader(contents))
+	if err != nil && bytes.HasPrefix(contents, []byte(pngStart)) {
+		c, format, err = image.DecodeConfig(bytes.NewReader(pixelsOnly(contents)))
+	}
 	if errors.Is(err, image.ErrFormat) {
-		return Description{}, fmt.Errorf("neither JPEG nor PNG: begins with % x", contents[:min(len(contents), 8)])
+		return Description{}, otherFormat(contents)
 	}
 	if err != nil {
 		return Description{}, err
@@ -41,4 +49,16 @@ func Describe(contents []byte) (Description, error) {
 		d.Colour = "palette"
 	}
 	return d, nil
+}
+
+func describeJPEG(contents []byte) (Description, error) {
+	width, height, channels, bits, err := jpeg.Shape(contents)
+	if err != nil {
+		return Description{}, err
+	}
+	colour := map[int]string{1: "grey", 3: "rgb", 4: "cmyk"}[channels]
+	if colour == "" {
+		return Description{}, fmt.Errorf("jpeg: %d channels, want 1, 3 or 4", channels)
+	}
+	return Description{Format: "jpeg", Width: width, Height: height, Colour: colour, Bits: bits, Orientation: OrientationOf(contents)}, nil
 }

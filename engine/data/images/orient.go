@@ -25,20 +25,24 @@ const (
 // swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG or PNG image. If the tag is missing or invalid, it returns Upright, because
-// image viewers then show the image as stored.
+// OrientationOf reads the tag of a JPEG or PNG image: from EXIF or, if EXIF has none, from XMP. If the tag is missing or
+// invalid, it returns Upright, because image viewers then show the image as stored.
 func OrientationOf(contents []byte) Orientation {
-	var exif []byte
+	var exif, xmp []byte
 	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
-		exif = exifOfJPEG(contents)
+		exif, xmp = segmentOf(contents, "Exif\x00\x00"), segmentOf(contents, "http://ns.adobe.com/xap/1.0/\x00")
 	} else {
-		exif = exifOfPNG(contents)
+		exif, xmp = chunkOf(contents, "eXIf", ""), chunkOf(contents, "iTXt", "XML:com.adobe.xmp\x00\x00\x00") // not compressed
 	}
-	return orientationIn(exif)
+	o, found := orientationIn(exif)
+	if !found {
+		o = orientationInXMP(xmp)
+	}
+	return o
 }
 
-// exifOfJPEG returns the TIFF structure in the APP1 segment.
-func exifOfJPEG(b []byte) []byte {
+// segmentOf returns the contents, after a prefix, of the first APP1 segment with this prefix.
+func segmentOf(b []byte, prefix string) []byte {
 	for at := 2; at+4 <= len(b) && b[at] == 0xFF; {
 		marker, length := b[at+1], int(binary.BigEndian.Uint16(b[at+2:]))
 		switch {
@@ -48,8 +52,7 @@ func exifOfJPEG(b []byte) []byte {
 		case marker == 0xDA, length < 2, at+2+length > len(b): // start of the image data, or a damaged file
 			return nil
 		}
-		segment := b[at+4 : at+2+length]
-		if rest, ok := bytes.CutPrefix(segment, []byte("Exif\x00\x00")); marker == 0xE1 && ok {
+		if rest, ok := bytes.CutPrefix(b[at+4:at+2+length], []byte(prefix)); marker == 0xE1 && ok {
 			return rest
 		}
 		at += 2 + length
@@ -57,25 +60,21 @@ func exifOfJPEG(b []byte) []byte {
 	return nil
 }
 
-// exifOfPNG returns the contents of the eXIf chunk.
-func exifOfPNG(b []byte) []byte {
-	for at := 8; at+8 <= len(b); {
-		length, kind := int64(binary.BigEndian.Uint32(b[at:])), string(b[at+4:at+8])
-		if kind == "IEND" || int64(at)+12+length > int64(len(b)) {
-			return nil
+// chunkOf returns the contents, after a prefix, of the first chunk of a PNG image of this kind and with this prefix.
+func chunkOf(b []byte, kind, prefix string) []byte {
+	for c := range chunks(b) {
+		if rest, ok := bytes.CutPrefix(c.contents, []byte(prefix)); c.kind == kind && ok {
+			return rest
 		}
-		if kind == "eXIf" {
-			return b[at+8 : at+8+int(length)]
-		}
-		at += 12 + int(length)
 	}
 	return nil
 }
 
-// orientationIn reads the tag from the first directory of a TIFF structure.
-func orientationIn(b []byte) Orientation {
+// orientationIn reads the tag from the first directory of a TIFF structure. found is true if there is one, even if its
+// value is invalid.
+func orientationIn(b []byte) (o Orientation, found bool) {
 	if len(b) < 8 {
-		return Upright
+		return Upright, false
 	}
 	var order binary.ByteOrder = binary.BigEndian
 	if b[0] == 'I' {
@@ -83,20 +82,60 @@ func orientationIn(b []byte) Orientation {
 	}
 	at := int64(order.Uint32(b[4:]))
 	if order.Uint16(b[2:]) != 42 || at+2 > int64(len(b)) {
-		return Upright
+		return Upright, false
 	}
 	entries := b[at+2:]
 	for n := order.Uint16(b[at:]); n > 0 && len(entries) >= 12; n-- {
-		const short = 3
-		if order.Uint16(entries) == 0x0112 && order.Uint16(entries[2:]) == short {
-			if o := order.Uint16(entries[8:]); o >= 1 && o <= 8 {
-				return Orientation(o)
-			}
-			return Upright
+		if order.Uint16(entries) == 0x0112 {
+			return valid(number(order, entries)), true
 		}
 		entries = entries[12:]
 	}
-	return Upright
+	return Upright, false
+}
+
+// number returns the first number of an entry of a directory; 0 if it has another type.
+func number(order binary.ByteOrder, entry []byte) uint32 {
+	const ( // the standard demands short, but some programs write the others
+		byteType  = 1
+		shortType = 3
+		longType  = 4
+	)
+	switch order.Uint16(entry[2:]) {
+	case byteType:
+		return uint32(entry[8])
+	case shortType:
+		return uint32(order.Uint16(entry[8:]))
+	case longType:
+		return order.Uint32(entry[8:])
+	}
+	return 0
+}
+
+// orientationInXMP reads the attribute or the element tiff:Orientation.
+func orientationInXMP(xmp []byte) Orientation {
+	const name = "tiff:Orientation"
+	for {
+		at := bytes.Index(xmp, []byte(name))
+		if at < 0 {
+			return Upright
+		}
+		xmp = xmp[at+len(name):]
+		value := bytes.TrimLeft(xmp, "= \t\r\n")
+		if len(value) < 3 || !bytes.ContainsRune([]byte(`"'>`), rune(value[0])) {
+			continue
+		}
+		if end := value[2]; end == '<' || end == value[0] {
+			return valid(uint32(value[1]) - '0')
+		}
+	}
+}
+
+func valid(n uint32) Orientation {
+	if n < uint32(Upright) || n > uint32(TurnLeft) {
+		return Upright
+	}
+	return Orientation(n)
 }
 
 // apply makes img upright. The result is in buf if buf is large enough; apply returns the buffer used.

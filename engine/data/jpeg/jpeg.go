@@ -1,8 +1,9 @@
 package jpeg
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"image/jpeg"
 )
 
 // Limits for progressive images. Each scan of such an image is a pass over all pixels. Encoders use about ten scans.
@@ -16,6 +17,7 @@ const (
 type Header struct {
 	Width, Height int // pixels
 	viaGo         bool
+	frame         frame
 }
 
 // Decoder decodes one image at a time and reuses its buffers.
@@ -46,11 +48,13 @@ func (d *Decoder) Close() {
 
 // Header reads the size of the encoded image in data.
 func (d *Decoder) Header(data []byte) (Header, error) {
-	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // this count includes the scans of a thumbnail
+	f := frameOf(data)
+	scans := f.scans
 	if scans > maxScans {
 		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
-	h, err := d.size(data)
+	h, err := d.size(data, f)
+	h.frame = f
 	pixels := h.Width * h.Height
 	switch {
 	case err != nil || scans*pixels <= maxScanPixels:
@@ -62,22 +66,29 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 }
 
 // size reads the size with the library that will decode the image.
-func (d *Decoder) size(data []byte) (Header, error) {
-	if d.native != nil {
+func (d *Decoder) size(data []byte, f frame) (Header, error) {
+	if d.native != nil && f.channels != 4 {
 		if h, err := d.native.header(data); err == nil {
 			return h, nil
 		}
 		// image/jpeg may support an image that libturbojpeg does not support, so return the error of image/jpeg.
 	}
-	return goHeader(data)
+	h, err := goHeader(data)
+	if unsupported := jpeg.UnsupportedError(""); d.native == nil && errors.As(err, &unsupported) {
+		err = fmt.Errorf("%w; libturbojpeg may read it: install it, and build the program again", err)
+	}
+	return h, err
 }
 
 // Decode decodes data to RGB bytes (height, width, 3). h is the Header of data. The result is in buf if buf is large
 // enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up, if the library supports it.
 // Otherwise the result has full size.
 func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int, err error) {
+	if data, err = h.frame.image(data); err != nil {
+		return nil, 0, 0, err
+	}
 	if d.native == nil || h.viaGo {
-		return goDecode(data, h, buf)
+		return goDecode(h.frame.withInks(data), h, buf)
 	}
 	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
 	pix = grow(buf, 3*width*height)

@@ -216,9 +216,8 @@ func correlation(a, b []byte) float64 {
 }
 
 func TestManyScansAreRefused(t *testing.T) {
-	contents := append(encode(t, gradient(16, 16)), bytes.Repeat([]byte{0xFF, 0xDA}, maxScans)...)
 	for name, d := range decoders(t) {
-		if _, err := d.Header(contents); err == nil || !strings.Contains(err.Error(), "501 scans") {
+		if _, err := d.Header(progressive(16, 16, maxScans+1)); err == nil || !strings.Contains(err.Error(), "501 scans") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/pyjson"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
@@ -340,7 +341,7 @@ func (c *chunk) countUnknown(t tokenizer.Tokenizer) {
 // field returns the string of a JSON object's field.
 func field(line []byte, name string) ([]byte, error) {
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(line, &object); err != nil {
+	if err := pyjson.Unmarshal(line, &object); err != nil {
 		return nil, fmt.Errorf("want a JSON object: %w", err)
 	}
 	raw, ok := object[name]

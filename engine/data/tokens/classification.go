@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/pyjson"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -182,6 +183,11 @@ func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (te
 		return nil, nil, "", errors.New("more than 16 MiB, want a shorter line")
 	}
 	if at := firstInvalid(line); at >= 0 {
+		if !isJSON && *columns == nil {
+			if text := c.o.otherFormat(line); text != "" {
+				return nil, nil, "", errors.New(text)
+			}
+		}
 		return nil, nil, "", fmt.Errorf("byte %d is not UTF-8: % x", at, line[at:min(len(line), at+8)])
 	}
 	line = bytes.TrimRight(line, "\r\n")
@@ -191,10 +197,8 @@ func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (te
 	var value func(name string) (string, error)
 	switch {
 	case isJSON:
-		var object map[string]any
-		d := json.NewDecoder(bytes.NewReader(line))
-		d.UseNumber()
-		if err := d.Decode(&object); err != nil {
+		object, err := jsonObject(line)
+		if err != nil {
 			return nil, nil, "", fmt.Errorf("want a JSON object: %w", err)
 		}
 		value = func(name string) (string, error) { return jsonValue(object, name) }
@@ -202,7 +206,7 @@ func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (te
 		*columns = strings.Split(string(line), "\t")
 		for _, name := range []string{c.o.Text, c.o.Label, c.o.Second} {
 			if name != "" && !slices.Contains(*columns, name) {
-				return nil, nil, "", fmt.Errorf("there is no column %q; the columns are %q", name, *columns)
+				return nil, nil, "", c.o.noColumn(name, line, *columns)
 			}
 		}
 		return nil, nil, "", nil
@@ -245,6 +249,20 @@ func firstInvalid(line []byte) int {
 	return -1
 }
 
+// jsonObject parses a line. Numbers keep their text.
+func jsonObject(line []byte) (object map[string]any, err error) {
+	for _, text := range [][]byte{line, pyjson.Standard(line)} {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if bad := d.Decode(&object); bad == nil {
+			return object, nil
+		} else if err == nil {
+			err = bad
+		}
+	}
+	return nil, err
+}
+
 // jsonValue returns a field of an object as text. The field must be a string, a number or a boolean.
 func jsonValue(object map[string]any, name string) (string, error) {
 	switch v := object[name].(type) {
@@ -256,8 +274,10 @@ func jsonValue(object map[string]any, name string) (string, error) {
 		return strconv.FormatBool(v), nil
 	case nil:
 		return "", fmt.Errorf("no value of %q", name)
+	case []any:
+		return "", fmt.Errorf("%q is a list, want one string or number; a text has one label", name)
 	default:
-		return "", fmt.Errorf("%q is %T, want a string or a number", name, v)
+		return "", fmt.Errorf("%q is an object, want a string or a number", name)
 	}
 }
 

@@ -638,8 +638,23 @@ func TestNumbersOfClassesAreInOrder(t *testing.T) {
 	}
 }
 
+// Python writes NaN into JSON. A field that is not read does no harm.
+func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
+	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.jsonl", []byte(`{"text": "a NaN", "label": 10, "score": NaN}
+{"text": "a", "label": 2, "scores": [-Infinity, 1e-3]}`)), Tokenizer: wordPiece(t), Length: 8})
+	if err != nil || !slices.Equal(c.Classes(), []string{"2", "10"}) || c.Len() != 2 {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
+
 func TestLabelledTextsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
+		"CSV":              {"a.tsv", "text,label\na,1\n", `csv.DictReader(sys.stdin)]' < a.tsv > a.jsonl converts CSV to JSON lines`},
+		"CSV, semicolons":  {"a.tsv", "text;label\na;1\n", `delimiter=";"`},
+		"CSV, other name":  {"a.csv", "text,label\na,1\n", "not tab-separated values"},
+		"JSON lines":       {"a.json", `{"text": "a", "label": "1"}` + "\n", "rename the file to a.jsonl"},
+		"a JSON array":     {"a.json", "[\n{\"text\": \"a\", \"label\": \"1\"}]\n", "json.load(sys.stdin)]' < a.json > a.jsonl"},
+		"Parquet":          {"a.parquet", "PAR1\x15\x04\xff\xfe\x00\n", "the file has Parquet, not tab-separated values"},
 		"no column":        {"a.tsv", "sentence\tlabel\na\t1\n", `line 1: there is no column "text"; the columns are ["sentence" "label"]`},
 		"too few columns":  {"a.tsv", "text\tlabel\na\t1\na\n", `line 3: got 1 columns, want 2`},
 		"no label":         {"a.tsv", "text\tlabel\na\t \n", `line 2: "label" is empty`},
@@ -649,7 +664,9 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 		"not UTF-8":        {"a.tsv", "text\tlabel\na\xff\t1\n", "line 2: byte 1 is not UTF-8: ff"},
 		"no JSON":          {"a.jsonl", "text\n", "line 1: want a JSON object"},
 		"no field":         {"a.jsonl", `{"text": "a"}`, `line 1: no value of "label"`},
-		"a list":           {"a.jsonl", `{"text": ["a"], "label": 1}`, `"text" is []interface {}, want a string`},
+		"a list":           {"a.jsonl", `{"text": ["a"], "label": 1}`, `"text" is a list, want one string or number`},
+		"an object":        {"a.jsonl", `{"text": {"a": 1}, "label": 1}`, `"text" is an object, want a string`},
+		"NaN":              {"a.jsonl", `{"text": "a", "label": NaN, "score": NaN}`, `line 1: no value of "label"`},
 		"an unknown class": {"b.tsv", "text\tlabel\na\tmaybe\n", `line 2: got label "maybe", want one of ["no" "yes"]`},
 		"a long line":      {"a.tsv", "text\tlabel\n" + strings.Repeat("x", 16<<20) + "\t1\n", "line 2: more than 16 MiB"},
 	} {

@@ -7,8 +7,9 @@
 // "class" in .json, otherwise from .txt. If all labels are numbers, the labels are the class numbers. If all labels
 // are names, the classes are the sorted names.
 //
-// Other files of a sample are ignored. The base name is the path up to the first dot in its last element. The format
-// requires that the files of a sample are adjacent.
+// Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an extension
+// can have dots. A sample without .jpg, .jpeg or .png can have one image such as input.jpg, and a sample without a label can
+// have one file such as output.cls. The format requires that the files of a sample are adjacent.
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/pyjson"
 )
 
 const (
@@ -44,8 +45,10 @@ type grouper struct {
 	key      string
 	image    archive.Member
 	imageEnd string // extension of the image; "" until an image is found
+	another  string // extension of a second image with dots in its extension, if the sample has no other image
 	label    string
-	priority int // source of the label, as an index of labelEnds; len(labelEnds) without a label
+	priority int   // source of the label, as an index of labelEnds; len(labelEnds) for dottedLabel; noLabel
+	fault    error // of the file of dottedLabel
 }
 
 // keyHash is the first half of a SHA-256. Keys are hashed because they may be long. The hash is cryptographic because
@@ -58,6 +61,15 @@ func hashKey(key string) keyHash {
 }
 
 var labelEnds = []string{"cls", "json", "txt"}
+
+// dottedLabel is the end of an extension with dots, such as output.cls, whose file has the label if no file of labelEnds
+// has it.
+const dottedLabel = "cls"
+
+const noLabel = 1 << 30
+
+// isImage reports whether an extension without dots is that of an image.
+func isImage(end string) bool { return end == "jpg" || end == "jpeg" || end == "png" }
 
 func newGrouper() *grouper {
 	return &grouper{texts: map[string]int32{}, seen: map[keyHash]struct{}{}}
@@ -97,20 +109,16 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 			return err
 		}
 		if _, seen := g.seen[hashKey(key)]; seen {
-			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive", key)
+			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive: pack the shard again with tar --sort=name", key)
 		}
-		g.open, g.key, g.imageEnd, g.label, g.priority = true, key, "", "", len(labelEnds)
+		g.open, g.key, g.imageEnd, g.another, g.label, g.priority, g.fault = true, key, "", "", "", noLabel, nil
 	}
-	switch end {
-	case "jpg", "jpeg", "png":
-		if g.imageEnd != "" {
-			return fmt.Errorf("sample %.200q has two images, .%s and .%s", key, g.imageEnd, end)
-		}
-		if m.Size > math.MaxInt32 {
-			return fmt.Errorf("image %.200q has %d bytes, want less than 2 GiB", m.Name, m.Size)
-		}
-		g.image, g.imageEnd = m, end
-		return nil
+	last := end[strings.LastIndexByte(end, '.')+1:]
+	switch {
+	case isImage(last):
+		return g.addImage(m, end)
+	case last == dottedLabel && last != end:
+		return g.addDottedLabel(m, contents)
 	}
 	for priority, known := range labelEnds {
 		if end != known {
@@ -128,6 +136,38 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 				g.label, g.priority = label, priority
 			}
 		}
+	}
+	return nil
+}
+
+// addImage processes an image. An extension without dots precedes one with dots, such as input.jpg.
+func (g *grouper) addImage(m archive.Member, end string) error {
+	switch dotted := strings.Contains(end, "."); {
+	case dotted && strings.Contains(g.imageEnd, "."):
+		g.another = end
+		return nil
+	case dotted && g.imageEnd != "":
+		return nil
+	case !dotted && g.imageEnd != "" && !strings.Contains(g.imageEnd, "."):
+		return fmt.Errorf("sample %.200q has two images, .%s and .%s", g.key, g.imageEnd, end)
+	case m.Size > math.MaxInt32:
+		return fmt.Errorf("image %.200q has %d bytes, want less than 2 GiB", m.Name, m.Size)
+	}
+	g.image, g.imageEnd, g.another = m, end, ""
+	return nil
+}
+
+// addDottedLabel processes a file of dottedLabel. finish reports its faults, because another file may have the label.
+func (g *grouper) addDottedLabel(m archive.Member, contents io.Reader) error {
+	switch {
+	case g.priority == len(labelEnds) || g.fault != nil:
+		g.fault = fmt.Errorf("sample %.200q has several files .%s whose extensions have dots", g.key, dottedLabel)
+	case g.priority > len(labelEnds):
+		label, err := readLabel(dottedLabel, m.Size, contents)
+		if err != nil {
+			g.fault = fmt.Errorf("label %.200q: %w", m.Name, err)
+		}
+		g.label, g.priority = label, len(labelEnds)
 	}
 	return nil
 }
@@ -165,7 +205,7 @@ func cleanLabel(text string) (string, error) {
 
 func jsonLabel(text []byte) (string, error) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
+	if err := pyjson.Unmarshal(text, &fields); err != nil {
 		return "", err
 	}
 	for _, name := range []string{"label", "cls", "class"} {
@@ -195,8 +235,14 @@ func (g *grouper) finish() error {
 		g.out.Ignored++
 		return nil
 	}
-	if g.priority == len(labelEnds) {
-		return fmt.Errorf("sample %.200q has no label: want .cls, .json with \"label\", or .txt", g.key)
+	const dots = "; the key of a sample ends at the first dot of a file's name: rename the files if the key itself has dots"
+	switch {
+	case g.another != "":
+		return fmt.Errorf("sample %.200q has several images, .%s and .%s%s", g.key, g.imageEnd, g.another, dots)
+	case g.priority == len(labelEnds) && g.fault != nil:
+		return fmt.Errorf("%w%s", g.fault, dots)
+	case g.priority == noLabel:
+		return fmt.Errorf("sample %.200q has no label next to its image: want .cls, .json with \"label\", or .txt; the files of a sample must be consecutive: pack the shard again with tar --sort=name", g.key)
 	}
 	g.seen[hashKey(g.key)] = struct{}{}
 	g.names += int64(len(g.key))
@@ -220,7 +266,7 @@ func (g *grouper) finish() error {
 // index returns the index of the shard after all members have been added.
 func (g *grouper) index(l archive.Layout) (*index, error) {
 	if err := g.finish(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; it is the last sample, so the end of the shard may be missing", err)
 	}
 	if len(g.out.Keys) == 0 {
 		return nil, errors.New("no samples: want files KEY.jpg and KEY.cls")

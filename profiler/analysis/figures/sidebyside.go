@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/drawing"
@@ -29,7 +30,7 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 			title += " over training time"
 		}
 		drawn = append(drawn, analysis.Figure{Title: title, Caption: caption, Path: name + ".png"})
-		return drawing.Save(dir, name, drawing.Width, drawing.Height, p)
+		return drawing.Save(dir, name, drawing.Width, heightFor(len(s.Trials)), p)
 	}
 	for _, key := range s.CurveKeys() {
 		caption := "The horizontal axis is the step."
@@ -56,7 +57,7 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string, error) {
 	var p *plot.Plot
 	title := ""
-	for run, t := range s.Trials {
+	for run := range s.Trials {
 		c := s.Curve(run, key)
 		if c == nil {
 			continue
@@ -87,9 +88,9 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 		p.Add(line)
 		if len(points) <= mostMarks {
 			p.Add(marks)
-			p.Legend.Add(t.Name, line, marks)
+			p.Legend.Add(s.Label(run), line, marks)
 		} else {
-			p.Legend.Add(t.Name, line)
+			p.Legend.Add(s.Label(run), line)
 		}
 	}
 	if p == nil || p.X.Min > p.X.Max {
@@ -102,6 +103,13 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	}
 	p.Y.Max += 0.07 * float64(len(s.Trials)+1) * (p.Y.Max - p.Y.Min) // leaves space for the legend
 	return p, title, nil
+}
+
+// heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the usual
+// height; each further one needs a line of text.
+func heightFor(runs int) vg.Length {
+	const usual, legendLine = 8, 0.043 // runs; part of the usual height, of one line of the legend
+	return drawing.Height * (1 + legendLine*vg.Length(max(0, runs-usual)))
 }
 
 // mostMarks is the largest number of points of a curve that are marked, so that single evaluations can be seen.

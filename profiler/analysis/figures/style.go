@@ -31,8 +31,9 @@ func lineOf(policy string) draw.LineStyle {
 	return draw.LineStyle{Color: colorOf(policy), Width: vg.Points(1.6), Dashes: policyStyle[policy].dashes}
 }
 
-// rankLine returns the line style of a rank.
+// rankLine returns the line style of a rank or a run. Of 32 lines, those of one colour differ by their dashes.
 func rankLine(rank int) draw.LineStyle {
 	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
-	return draw.LineStyle{Color: drawing.Palette[rank%len(drawing.Palette)], Width: vg.Points(1.6), Dashes: dashes[rank%len(dashes)]}
+	colours := len(drawing.Palette)
+	return draw.LineStyle{Color: drawing.Palette[rank%colours], Width: vg.Points(1.6), Dashes: dashes[(rank+rank/colours)%len(dashes)]}
 }

@@ -14,11 +14,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// OnePath returns cmd as a command with exactly one argument, a path. Such a command does not accept -c, --set and
-// similar flags.
-func OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
+// OnePath returns cmd as a command with exactly one argument, a path or the name of a run. Such a command does not accept
+// -c, --set and similar flags.
+func (a *App) OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path, err := a.RunPath(args[0])
+		if err != nil {
+			return err
+		}
+		return exit.Classify(cmd.Context(), run(path))
+	}
 	return WithoutConfig(cmd, "this command reads the file or folder of its argument")
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -150,8 +152,8 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		return "", exit.Usagef("%s: %w", key, err)
 	}
 	defer f.Close() // the error of closing a file that was only read does not matter
-	if info.Mode().Perm()&0o077 != 0 {
-		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600)", key, file, info.Mode().Perm())
+	if !private(info) {
+		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key, file, info.Mode().Perm())
 	}
 	if info.Size() > mostTokenBytes {
 		return "", exit.Usagef("%s: %s: got %d bytes, want at most %d", key, file, info.Size(), mostTokenBytes)
@@ -166,6 +168,19 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file, content, key)
 	}
 	return secret, nil
+}
+
+// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to root,
+// the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
+func private(info os.FileInfo) bool {
+	const (
+		others     = 0o007
+		groupReads = 0o040
+		groupElse  = 0o030
+	)
+	owned, _ := platform.OwnedByRoot(info)
+	mode := info.Mode().Perm()
+	return mode&(others|groupElse) == 0 && (mode&groupReads == 0 || owned)
 }
 
 // Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example

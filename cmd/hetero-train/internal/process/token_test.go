@@ -27,3 +27,33 @@ func TestOddTokenFilesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Kubernetes mounts a secret with mode 0440, owner root and the group of fsGroup. The group of another owner's file may
+// have any users.
+func TestWhoMayReadASecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := os.Getuid() == 0
+	for mode, want := range map[os.FileMode]bool{
+		0o600: true, 0o400: true, 0o440: root, 0o640: root, 0o444: false, 0o644: false, 0o460: false, 0o660: false, 0o450: false, 0o401: false,
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadToken(path, session.Environment{}); (err == nil) != want || want && got != "0123456789abcdef" {
+			t.Errorf("mode %04o, owner root %v: got %q, %v, want accepted %v", mode, root, got, err, want)
+		}
+	}
+	if !root {
+		return
+	}
+	const nobody = 65534
+	if err := errors.Join(os.Chmod(path, 0o440), os.Chown(path, nobody, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadToken(path, session.Environment{}); err == nil || !strings.Contains(err.Error(), "mode 0440, want 0600, or 0440 of a file of root") {
+		t.Errorf("a file of another user: got %v", err)
+	}
+}

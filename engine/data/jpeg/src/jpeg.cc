@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <vector>
 
 struct hetero_jpeg_decoder {
   tjhandle handle;
@@ -32,15 +33,27 @@ bool harmless(const char *warning) {
   return std::strstr(warning, "orrupt") == nullptr && std::strstr(warning, "remature") == nullptr;
 }
 
-// libjpeg stores the text of only the first warning of an image. If the first warning is harmless, a missing end
-// marker still reveals a truncated file.
-bool has_end_marker(const uint8_t *data, size_t bytes) {
-  for (size_t i = bytes; i >= 2; --i) {
-    if (data[i - 2] == 0xFF && data[i - 1] == 0xD9) {
-      return true;
-    }
+bool ends_with_marker(const uint8_t *data, size_t bytes) {
+  return bytes >= 2 && data[bytes - 2] == 0xFF && data[bytes - 1] == 0xD9;
+}
+
+// Decodes an image that lacks its end marker. libjpeg stores the text of only the first warning of an image, and the
+// missing marker is one. With a marker at the end, every other warning means that pixels may be missing.
+int32_t decode_without_end(tjhandle handle, const uint8_t *data, size_t bytes, uint8_t *pixels, int width, int height,
+                           char *error, size_t error_bytes) {
+  std::vector<uint8_t> whole;
+  try {
+    whole.reserve(bytes + 2);
+    whole.assign(data, data + bytes);
+    whole.insert(whole.end(), {0xFF, 0xD9});
+  } catch (const std::bad_alloc &) {
+    return fail(error, error_bytes, "out of memory");
   }
-  return false;
+  if (tjDecompress2(handle, whole.data(), whole.size(), pixels, width, 3 * width, height, TJPF_RGB,
+                    TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING) == 0) {
+    return 0;
+  }
+  return fail(error, error_bytes, "no end marker: truncated");
 }
 
 const char *library() {
@@ -73,9 +86,11 @@ void destroy(hetero_jpeg_decoder *decoder) {
 
 int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header, char *error,
                size_t error_bytes) {
-  int width = 0, height = 0, subsampling = 0, colorspace = 0;
+  int width = 0, height = 0, subsampling = -1, colorspace = -1;
   int status = tjDecompressHeader3(d->handle, data, data_bytes, &width, &height, &subsampling, &colorspace);
-  if (status != 0 && tjGetErrorCode(d->handle) == TJERR_FATAL) {
+  // A subsampling without a name in this API is decoded like any other. The size is known in spite of the error.
+  bool unnamed = width > 0 && height > 0 && subsampling < 0;
+  if (status != 0 && tjGetErrorCode(d->handle) == TJERR_FATAL && !unnamed) {
     return fail(error, error_bytes, tjGetErrorStr2(d->handle));
   }
   if (width < 1 || height < 1) {
@@ -108,10 +123,13 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
     return 0;
   }
   const char *text = tjGetErrorStr2(d->handle);
-  if (tjGetErrorCode(d->handle) == TJERR_FATAL || !harmless(text)) {
+  if (tjGetErrorCode(d->handle) == TJERR_FATAL) {
     return fail(error, error_bytes, text);
   }
-  return has_end_marker(data, data_bytes) ? 0 : fail(error, error_bytes, "no end marker: truncated");
+  if (!ends_with_marker(data, data_bytes)) {
+    return decode_without_end(d->handle, data, data_bytes, pixels, width, height, error, error_bytes);
+  }
+  return harmless(text) ? 0 : fail(error, error_bytes, text);
 }
 
 } // namespace

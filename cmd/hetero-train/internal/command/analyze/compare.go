@@ -22,15 +22,19 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 			return exit.Usagef("analyze --compare: --%s has no effect; runs are compared over all their steps", other)
 		}
 	}
-	if len(dirs) < 2 || len(dirs) > analysis.MostTrials {
-		return exit.Usagef("analyze --compare: got %d runs, want the folders of 2 to %d runs", len(dirs), analysis.MostTrials)
+	if len(dirs) < 2 {
+		return exit.Usagef("analyze --compare: got %d runs, want the names or folders of at least 2 runs", len(dirs))
 	}
 	output := f.output
 	if !cmd.Flags().Changed("output-dir") {
 		output = filepath.Join("experiments", "comparison")
 	}
 	var trials []*analysis.Trial
-	for _, dir := range dirs {
+	for _, run := range dirs {
+		dir, err := a.RunPath(run)
+		if err != nil {
+			return err
+		}
 		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
 		if err != nil && cmd.Context().Err() != nil {
 			return fmt.Errorf("analyze --compare: %w", errors.Join(cmd.Context().Err(), err))

@@ -28,7 +28,14 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 	if f.logDir != "" && len(runs) > 1 {
 		return exit.Usagef("analyze: --log-dir: got %d runs, want one run", len(runs))
 	}
-	for i, dir := range runs {
+	for i, run := range runs {
+		dir, err := a.RunPath(run)
+		switch {
+		case err != nil && f.logDir == "":
+			return err
+		case err != nil:
+			dir = run
+		}
 		if f.logDir == "" && !parts.IsFolder(dir) {
 			return exit.Usagef("analyze: there is no folder %s", dir)
 		}

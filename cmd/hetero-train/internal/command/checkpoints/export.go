@@ -54,7 +54,7 @@ func newCheckpointExport(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
 	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics ([ema]) instead of those of the last step")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
-	return cli.OnePath(cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
+	return a.OnePath(cmd, "a checkpoint or a run", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
 
 func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {

@@ -32,7 +32,7 @@ func newCheckpointInspect(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show the contents of a checkpoint or a .safetensors file", Long: inspectLong, Example: inspectExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, which also has the resolved configuration of the run")
-	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
+	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 
 // Inspection is the output of command checkpoint inspect.

@@ -37,7 +37,7 @@ func newCheckpointVerify(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "verify PATH", Short: "Check hashes and values of checkpoints", Long: verifyLong, Example: verifyExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON object")
-	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
+	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
 }
 
 // Verification is the output of command checkpoint verify.
@@ -143,7 +143,7 @@ func toVerify(path string) ([]string, error) {
 	names, err := checkpoint.List(dir)
 	var refused *checkpoint.IOError
 	if errors.As(err, &refused) && !parts.IsFolder(dir) {
-		return nil, exit.Usagef("%s: got a file, want a checkpoint, a run's folder or a .safetensors file", path)
+		return nil, exit.Usagef("%s: got a file, want a checkpoint, a run or a .safetensors file", path)
 	}
 	if err != nil {
 		return nil, err

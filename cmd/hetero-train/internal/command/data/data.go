@@ -195,9 +195,13 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	if _, err := os.Lstat(to); err == nil {
 		return taken
 	}
-	f, err := os.CreateTemp(filepath.Dir(to), ".repack-*")
+	folder := filepath.Dir(to)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return exit.With(exit.FolderCode(err), fmt.Errorf("data repack: make the folder of %s: %w", to, err))
+	}
+	f, err := os.CreateTemp(folder, ".repack-*")
 	if err != nil {
-		return exit.With(exit.FolderCode(err), err)
+		return exit.With(exit.FolderCode(err), fmt.Errorf("data repack: write in folder %s: %w", folder, err))
 	}
 	defer func() {
 		f.Close()           // no data can be lost after Sync

@@ -123,13 +123,15 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}()
 	if path == "" {
 		if a.File == "" {
-			return nil, exit.Usagef("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
+			return nil, exit.Usagef("got no checkpoint, want a checkpoint's folder, a run, or -c FILE")
 		}
 		cfg, err := a.Read()
 		if err != nil {
 			return nil, err
 		}
 		path = filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name)
+	} else if path, err = a.RunPath(path); err != nil {
+		return nil, err
 	}
 	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { r.Opts.Log.Warn(err.Error()) }); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -64,7 +65,7 @@ func New(a *cli.App) *cobra.Command {
 // contains the run.
 func open(input, name string) (*runs.Folder, *runs.Run, error) {
 	path := input
-	if strings.ContainsRune(name, filepath.Separator) || name == "." {
+	if strings.ContainsRune(name, filepath.Separator) || name == "." || name != "" && !isFolder(filepath.Join(input, name)) && isFolder(name) {
 		path, name = name, ""
 	}
 	folder, err := runs.OpenFolder(path)
@@ -79,6 +80,11 @@ func open(input, name string) (*runs.Folder, *runs.Run, error) {
 		return nil, nil, errors.Join(err, folder.Close())
 	}
 	return folder, run, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // openIn opens a run of a folder.

@@ -17,7 +17,7 @@ import (
 
 const syncLong = `Send a run to MLflow.
 
-RUN is the folder of a run that trained with tracking.mlflow. The command sends the points, parameters and files that the server
+RUN is the name of a run in the folder experiments, or the folder of a run, that trained with tracking.mlflow. The command sends the points, parameters and files that the server
 does not have yet. It sends each point once, also after a crash.
 
 Exit codes:
@@ -59,8 +59,12 @@ func newSync(a *cli.App) *cobra.Command {
 				return exit.Usagef("--mlflow: %w", err)
 			}
 		}
+		dir, err := a.RunPath(args[0])
+		if err != nil {
+			return err
+		}
 		if logDir == "" {
-			logDir = filepath.Join(args[0], "logs")
+			logDir = filepath.Join(dir, "logs")
 		}
 		skipped := 0
 		target, run, err := mlflow.Sync(cmd.Context(), mlflow.SenderOptions{LogDir: logDir, Target: target, Environ: a.Env.Environ,

@@ -100,6 +100,11 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 			return err
 		}
 	}
+	cfg, said, release, err := claimName(a, cfg, assigned)
+	if err != nil {
+		return err
+	}
+	defer release()
 	setup, err := session.ReadTestbed(cfg, a.Env)
 	if err != nil {
 		return err
@@ -115,6 +120,9 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	// A supervisor has already logged the ranks.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); assigned.WorldSize > 1 && !supervised {
 		opts.Log.Info(assigned.String(), logs.ComponentKey, logs.ComponentCluster)
+	}
+	for _, w := range said { // the ranks of a supervisor do not say this, because they get the name from it
+		opts.Log.Warn(w)
 	}
 	// A supervisor does not log warnings and the configuration, because its rank 0 does.
 	if assigned.Rank == 0 && !(assigned.Launch && assigned.LocalWorldSize > 1) {

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// RunPath returns the path of an argument that names a run, a checkpoint or a file: a path, or the name of a run in the
+// folder of runs. That folder is experiment.output_dir of the command line, otherwise of the file of -c, otherwise its
+// default.
+func (a *App) RunPath(argument string) (string, error) { return InRuns(argument, a.runsFolder()) }
+
+// InRuns returns the path of an argument that is a path, or the name of a run in a folder of runs.
+func InRuns(argument, folder string) (string, error) {
+	if argument == "" || argument == "-" || filepath.Clean(argument) == "." || strings.ContainsAny(argument, `/\`) {
+		return argument, nil
+	}
+	run := filepath.Join(folder, argument)
+	named, noRun := os.Stat(run)
+	direct, noPath := os.Stat(argument)
+	switch {
+	case noRun == nil && noPath == nil && !os.SameFile(named, direct):
+		return "", exit.Usagef("%s: got a name that is a run in %s, and a path: write %s or .%c%s", argument, folder, run, filepath.Separator, argument)
+	case noRun == nil && named.IsDir():
+		return run, nil
+	case noPath != nil:
+		return "", exit.Usagef("%s: there is no run of this name in %s, and no such file or folder; hetero-train runs lists the runs", argument, folder)
+	}
+	return argument, nil
+}
+
+// runsFolder returns the folder of runs.
+func (a *App) runsFolder() string {
+	const key = "experiment.output_dir"
+	folder := parts.Defaults().Experiment.OutputDir
+	if a.File != "" {
+		if cfg, err := config.Load(a.File, a.Env.Catalog); err == nil { // the command reports a fault of the file
+			folder = cfg.Experiment.OutputDir
+		}
+	}
+	for _, o := range a.Overrides {
+		if o.Key == key {
+			folder = strings.Trim(o.Value, `"'`)
+		}
+	}
+	return folder
+}

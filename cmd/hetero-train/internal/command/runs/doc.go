@@ -1,0 +1,2 @@
+// Package runs lists the runs of a folder.
+package runs

@@ -1,0 +1,140 @@
+package program
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// runJSON is a line of runs --json.
+type runJSON struct {
+	Name     string
+	State    struct{ Kind string }
+	Model    string
+	Steps    int64
+	Loss     *float64
+	BestEval *float64 `json:"best_eval"`
+	Settings map[string]string
+}
+
+func TestRunsAreListed(t *testing.T) {
+	p := buildProgram(t)
+	root := t.TempDir()
+	for name, rate := range map[string]string{"lr-1": "0.001", "lr-2": "0.01", "other": "0.01"} {
+		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=3").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "group", "nested", "logs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "group", "nested", ".lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := func(args ...string) outcome { return execute(append([]string{"runs", "--input-dir", root}, args...)) }
+	names := func(args ...string) string {
+		t.Helper()
+		o := list(append(args, "--json")...)
+		if o.code != exit.Done {
+			t.Fatalf("%q: got exit code %d and %s", args, o.code, o.stderr)
+		}
+		var all []string
+		for line := range strings.Lines(o.stdout) {
+			var r runJSON
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if r.State.Kind != "finished" || r.Model != "simple_cnn" || r.Steps != 3 || r.Loss == nil || r.BestEval == nil {
+				t.Errorf("got %+v, want a finished run of simple_cnn with 3 steps, a loss and an evaluation", r)
+			}
+			all = append(all, r.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	for _, c := range []struct {
+		args []string
+		want int
+		has  string
+	}{
+		{nil, 3, "other"},
+		{[]string{"lr-*"}, 2, "lr-1"},
+		{[]string{"lr-[2-9]", "oth?r"}, 2, "lr-2"},
+		{[]string{"--where", "optimizer.lr=1e-2"}, 2, "other"},
+		{[]string{"--where", "optimizer.lr=0.01", "--where", `model.name="simple_cnn"`, "lr-*"}, 1, "lr-2"},
+		{[]string{"--state", "finished,failed"}, 3, "lr-1"},
+		{[]string{"--state", "crashed"}, 0, ""},
+		{[]string{"--where", "optimizer.lr=7"}, 0, ""},
+	} {
+		if got := names(c.args...); len(strings.Fields(got)) != c.want || !strings.Contains(got, c.has) {
+			t.Errorf("%q: got %q, want %d runs with %q", c.args, got, c.want, c.has)
+		}
+	}
+	o := list("--key", "optimizer.lr,train.steps")
+	for _, want := range []string{"best evaluation", "optimizer.lr", "lr-1", "0.001", "finished", "the folder group contains runs"} {
+		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
+			t.Errorf("got exit code %d and\n%s%swant %q", o.code, o.stdout, o.stderr, want)
+		}
+	}
+	if o := list("none"); o.code != exit.Done || !strings.Contains(o.stdout, "none of the 3 runs") {
+		t.Errorf("no run of this name: got %d, %q", o.code, o.stdout)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--where", "optimizer.lr"}, "want KEY=VALUE"},
+		{[]string{"--where", "optimizer.lrr=1"}, "nearest: optimizer.lr"},
+		{[]string{"--key", "nothing"}, "no run of " + root + " has the key nothing"},
+		{[]string{"--state", "done"}, `--state: got "done"`},
+		{[]string{"[a"}, "syntax error in pattern"},
+		{[]string{"--input-dir", filepath.Join(root, "missing")}, "there is no folder"},
+		{[]string{"--set", "train.steps=1"}, "--set train.steps"},
+	} {
+		if o := list(c.args...); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
+		}
+	}
+}
+
+// A run has the same name in all commands.
+func TestCommandsTakeTheNameOfARun(t *testing.T) {
+	p := buildProgram(t)
+	dir := t.TempDir()
+	root := filepath.Join(dir, "experiments")
+	for _, name := range []string{"first", "second"} {
+		if out, err := p.command(root, "experiment.name="+name, "train.steps=3").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	t.Chdir(dir)
+	for _, args := range [][]string{
+		{"status", "first"}, {"eval", "first"}, {"eval", "first", "--best"}, {"analyze", "first", "second"}, {"analyze", "--compare", "first", "second"},
+		{"checkpoint", "inspect", "first"}, {"checkpoint", "verify", "first"}, {"checkpoint", "export", "first", "--output", "w.safetensors"},
+	} {
+		if o := execute(args); o.code != exit.Done {
+			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
+		}
+	}
+	for _, args := range [][]string{{"eval", "third"}, {"analyze", "third"}, {"checkpoint", "verify", "third"}, {"tracking", "sync", "third"}} {
+		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "there is no run of this name in experiments") {
+			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
+		}
+	}
+	t.Chdir(root)
+	if o := execute([]string{"status", "first"}); o.code != exit.Done {
+		t.Errorf("a path without a separator: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestConfigDocsOfAKey(t *testing.T) {
+	if o := execute([]string{"config", "docs", "optimizer.lr", "balance"}); o.code != exit.Done || !strings.HasPrefix(o.stdout, "optimizer.lr\n") || !strings.Contains(o.stdout, "\n\nbalance.policy\n") {
+		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"config", "docs", "optimizer.l"}); o.code != exit.Usage || !strings.Contains(o.stderr, "nearest: optimizer.lr") {
+		t.Errorf("got exit code %d and %s", o.code, o.stderr)
+	}
+}

@@ -1,0 +1,110 @@
+package images
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image/color"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// tiff returns a TIFF structure whose directory has a tag of this type and value.
+func tiff(order binary.AppendByteOrder, start string, kind uint16, value uint32) string {
+	b := order.AppendUint32(order.AppendUint16([]byte(start), 42), 8)
+	b = order.AppendUint16(b, 1)
+	b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, 0x0112), kind), 1)
+	if kind == 3 {
+		b = order.AppendUint16(order.AppendUint16(b, uint16(value)), 0)
+	} else {
+		b = order.AppendUint32(b, value)
+	}
+	return string(order.AppendUint32(b, 0))
+}
+
+func TestOrientationOfUnusualPrograms(t *testing.T) {
+	photo, picture := jpegOf(t, plain(8, 8, color.White)), pngOf(t, plain(8, 8, color.White))
+	segment := func(contents string) string {
+		return photo[:2] + "\xFF\xE1" + string(binary.BigEndian.AppendUint16(nil, uint16(len(contents)+2))) + contents + photo[2:]
+	}
+	afterHead := len(pngStart) + 25
+	withChunk := func(kind, contents string) string {
+		return picture[:afterHead] + chunk(kind, contents) + picture[afterHead:]
+	}
+	const xmp = "http://ns.adobe.com/xap/1.0/\x00<x:xmpmeta>"
+	little, big := binary.LittleEndian, binary.BigEndian
+	for name, c := range map[string]struct {
+		contents string
+		want     Orientation
+	}{
+		"short":               {segment("Exif\x00\x00" + tiff(little, "II", 3, 6)), TurnRight},
+		"long":                {segment("Exif\x00\x00" + tiff(little, "II", 4, 6)), TurnRight},
+		"long, big endian":    {segment("Exif\x00\x00" + tiff(big, "MM", 4, 8)), TurnLeft},
+		"text":                {segment("Exif\x00\x00" + tiff(big, "MM", 2, 8)), Upright},
+		"too large":           {segment("Exif\x00\x00" + tiff(big, "MM", 4, 1<<16+6)), Upright},
+		"XMP, attribute":      {segment(xmp + `<rdf:Description tiff:Orientation="3" tiff:Make="x"/>`), Turn180},
+		"XMP, single quotes":  {segment(xmp + `<rdf:Description tiff:Orientation = '3'/>`), Turn180},
+		"XMP, element":        {segment(xmp + "<tiff:Orientation>8</tiff:Orientation>"), TurnLeft},
+		"XMP, invalid":        {segment(xmp + "<tiff:Orientation>9</tiff:Orientation>"), Upright},
+		"XMP, two digits":     {segment(xmp + "<tiff:Orientation>33</tiff:Orientation>"), Upright},
+		"XMP, cut":            {segment(xmp + "<tiff:Orientation>"), Upright},
+		"EXIF before XMP":     {segment(xmp + `tiff:Orientation="3"`)[:2] + segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
+		"PNG, EXIF":           {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
+		"PNG, XMP":            {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), TurnRight},
+		"PNG, XMP after text": {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
+		"none":                {photo, Upright},
+	} {
+		if got := OrientationOf([]byte(c.contents)); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestOtherFormatsAreNamed(t *testing.T) {
+	for start, want := range map[string]string{
+		"RIFF\x10\x00\x00\x00WEBPVP8 ": "a WebP image", "RIFF\x10\x00\x00\x00WAVEfmt ": "neither JPEG nor PNG", "GIF89a": "a GIF image", "BM\x00\x00": "a BMP image",
+		"II*\x00": "a TIFF image", "\x00\x00\x00\x18ftypheic": "a HEIF image", "text": "neither JPEG nor PNG: begins with 74 65 78 74",
+	} {
+		if _, err := Describe([]byte(start)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", start, err, want)
+		}
+	}
+}
+
+// libpng ignores faults of chunks that no pixel depends on. A file can also end behind its pixels.
+func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
+	picture := pngOf(t, plain(9, 7, color.NRGBA{200, 100, 50, 255}))
+	bad := []byte(chunk("tEXt", "Comment\x00none"))
+	bad[len(bad)-1] ^= 1
+	head, end := len(pngStart)+25, len(picture)-12
+	d, err := NewDecoder(DecodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for name, c := range map[string]struct {
+		contents string
+		ok       bool
+	}{
+		"checksum of a text behind the pixels":    {picture[:end] + string(bad) + picture[end:], true},
+		"checksum of a text before the pixels":    {picture[:head] + string(bad) + picture[head:], true},
+		"no end chunk":                            {picture[:end], true},
+		"checksum of the end chunk":               {picture[:len(picture)-1] + "\x00", true},
+		"checksum of the pixels":                  {picture[:end-1] + string([]byte{picture[end-1] ^ 1}) + picture[end:], false},
+		"checksum of the header":                  {picture[:head-1] + string([]byte{picture[head-1] ^ 1}) + picture[head:], false},
+		"cut within the pixels, with a bad chunk": {picture[:end-20] + string(bad) + picture[end:], false},
+	} {
+		var img data.Image
+		err := d.Decode([]byte(c.contents), nil, &img)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v, want decoded %v", name, err, c.ok)
+		}
+		if err == nil && !bytes.Equal(img.Pix[:3], []byte{200, 100, 50}) {
+			t.Errorf("%s: pixels are %v", name, img.Pix[:3])
+		}
+		if _, err := Describe([]byte(c.contents)); c.ok && err != nil {
+			t.Errorf("%s: describe: %v", name, err)
+		}
+	}
+}

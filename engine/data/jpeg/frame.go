@@ -1,0 +1,94 @@
+package jpeg
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+)
+
+// frame describes an encoded image. Cameras write further data behind its end marker, for example a video.
+type frame struct {
+	width, height int
+	channels      int // 0 without a frame header
+	bits          int // per channel
+	end           int // bytes up to and including the end marker; the number of all bytes without one
+	ended         bool
+	scans         int  // passes over the pixels
+	whole         bool // the only scan has all channels and is not progressive
+	adobe         bool // Adobe's marker states how the channels are stored
+}
+
+// frameOf reads the markers of an image up to its end marker, as decoders do: bytes before a marker are skipped, and a
+// marker with a length is skipped together with its contents.
+func frameOf(data []byte) (f frame) {
+	f.end = len(data)
+	progressive := false
+	at := min(2, len(data)) // after the start marker
+	for {
+		next := bytes.IndexByte(data[at:], 0xFF)
+		if next < 0 {
+			return f
+		}
+		for at += next; at < len(data) && data[at] == 0xFF; at++ { // a marker may have several of these bytes
+		}
+		if at == len(data) {
+			return f
+		}
+		marker := data[at]
+		at++
+		switch {
+		case marker == 0xD9:
+			f.end, f.ended = at, true
+			return f
+		case marker <= 0x01, marker >= 0xD0 && marker <= 0xD8: // a byte of pixels, or a marker without contents
+			continue
+		case at+2 > len(data):
+			return f
+		}
+		length := max(int(binary.BigEndian.Uint16(data[at:])), 2)
+		contents := data[at+2 : max(at+2, min(at+length, len(data)))]
+		at = min(at+length, len(data))
+		switch {
+		case marker == 0xDA:
+			f.scans++
+			f.whole = f.scans == 1 && !progressive && len(contents) > 0 && int(contents[0]) == f.channels
+		case marker == 0xEE:
+			f.adobe = f.adobe || len(contents) >= 12 && bytes.HasPrefix(contents, []byte("Adobe"))
+		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC && len(contents) >= 6:
+			progressive = marker > 0xC1
+			f.bits, f.channels = int(contents[0]), int(contents[5])
+			f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
+		}
+	}
+}
+
+// Shape returns the size of an image, its number of channels, and the bits of each. It decodes nothing.
+func Shape(data []byte) (width, height, channels, bits int, err error) {
+	f := frameOf(data)
+	if f.width < 1 || f.height < 1 {
+		return 0, 0, 0, 0, errors.New("jpeg: no frame header with a size")
+	}
+	return f.width, f.height, f.channels, f.bits, nil
+}
+
+// errCut reports an image that lacks its end marker, and may lack pixels.
+var errCut = errors.New("jpeg: no end marker: truncated")
+
+// image returns the bytes of the image alone. Without an end marker, it returns all bytes if a decoder detects missing
+// pixels; of several scans, whole scans could be missing.
+func (f frame) image(data []byte) ([]byte, error) {
+	if !f.ended && !f.whole {
+		return nil, errCut
+	}
+	return data[:f.end], nil
+}
+
+// withInks adds Adobe's marker to an image of four inks that lacks it. image/jpeg refuses such images. They are stored as
+// those with the marker, as Pillow reads them.
+func (f frame) withInks(data []byte) []byte {
+	if f.channels != 4 || f.adobe || len(data) < 2 {
+		return data
+	}
+	marker := []byte{0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0} // the last byte: the inks are not transformed
+	return append(append(bytes.Clone(data[:2]), marker...), data[2:]...)
+}

@@ -1,0 +1,51 @@
+// Package pyjson reads JSON as Python's package json writes it by default: NaN, Infinity and -Infinity, which JSON does not
+// have, stand for null.
+package pyjson
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Unmarshal is json.Unmarshal, and accepts the words of Python. If the text is faulty in another way, the error is that of
+// json.Unmarshal.
+func Unmarshal(text []byte, into any) error {
+	err := json.Unmarshal(text, into)
+	if err == nil {
+		return nil
+	}
+	standard := Standard(text)
+	if bytes.Equal(standard, text) || !json.Valid(standard) {
+		return err
+	}
+	return json.Unmarshal(standard, into)
+}
+
+var words = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+
+// Standard returns the text with null in place of the words of Python. It changes nothing within strings.
+func Standard(text []byte) []byte {
+	var out []byte
+	from, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case quoted && text[i] == '\\':
+			i++
+		case text[i] == '"':
+			quoted = !quoted
+		case !quoted:
+			for _, word := range words {
+				if bytes.HasPrefix(text[i:], word) {
+					out = append(append(out, text[from:i]...), "null"...)
+					i += len(word) - 1
+					from = i + 1
+					break
+				}
+			}
+		}
+	}
+	if from == 0 {
+		return text
+	}
+	return append(out, text[from:]...)
+}

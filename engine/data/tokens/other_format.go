@@ -1,0 +1,43 @@
+package tokens
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// noColumn returns the error about a first line that does not name a column. If the file has another format, the error
+// names the conversion.
+func (o ClassificationOptions) noColumn(name string, line []byte, columns []string) error {
+	if text := o.otherFormat(line); text != "" {
+		return fmt.Errorf("there is no column %q: %s", name, text)
+	}
+	return fmt.Errorf("there is no column %q; the columns are %q", name, columns)
+}
+
+// otherFormat names the format of a file that has no tab-separated values, and the conversion to JSON lines. It returns ""
+// if the first line shows no other format.
+func (o ClassificationOptions) otherFormat(line []byte) string {
+	file := filepath.Base(o.Path)
+	to := strings.TrimSuffix(file, filepath.Ext(file)) + ".jsonl"
+	convert := func(format, program string) string {
+		return fmt.Sprintf("the file has %s, not tab-separated values: python3 -c '%s' < %s > %s converts %s to JSON lines", format, program, file, to, format)
+	}
+	start := bytes.TrimLeft(line, " \t\r\n")
+	switch {
+	case bytes.HasPrefix(line, []byte("PAR1")):
+		return convert("Parquet", `import io,sys,pandas; pandas.read_parquet(io.BytesIO(sys.stdin.buffer.read())).to_json(sys.stdout, orient="records", lines=True)`)
+	case bytes.HasPrefix(start, []byte("[")):
+		return convert("a JSON array", "import json,sys; [print(json.dumps(x)) for x in json.load(sys.stdin)]")
+	case bytes.HasPrefix(start, []byte("{")):
+		return fmt.Sprintf("the file has JSON, not tab-separated values: if each line is an object, rename the file to %s, the name of JSON lines", to)
+	case bytes.ContainsRune(line, '\t'):
+		return ""
+	case bytes.ContainsRune(line, ','):
+		return convert("CSV", "import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin)]")
+	case bytes.ContainsRune(line, ';'):
+		return convert("CSV", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter=";")]`)
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+package runs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Settings returns the settings of a run: values by keys with dots.
+func (f *Folder) Settings(name string) (map[string]string, error) {
+	f.mu.RLock()
+	root, err := f.openRoot(name)
+	f.mu.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // read only
+	text, err := regular.ReadIn(root, resolvedFile, mostSettings)
+	if err == nil {
+		var flat map[string]string
+		if flat, err = Flat(text); err == nil {
+			return flat, nil
+		}
+	}
+	return nil, fmt.Errorf("run %s: read %s: %w", name, resolvedFile, err)
+}
+
+// Flat parses settings in TOML. It returns values by keys with dots.
+func Flat(text []byte) (map[string]string, error) {
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	flat := map[string]string{}
+	flatten(flat, "", tree)
+	return flat, nil
+}
+
+func flatten(flat map[string]string, prefix string, tree map[string]any) {
+	for key, value := range tree {
+		if table, ok := value.(map[string]any); ok {
+			flatten(flat, prefix+key+".", table)
+		} else {
+			flat[prefix+key] = fmt.Sprint(value)
+		}
+	}
+}
+
+// Canonical returns a text that is equal for equal values of settings: 0.10 and 1e-1, or lists with and without commas.
+func Canonical(value string) string {
+	if v, err := strconv.ParseFloat(value, 64); err == nil {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	if strings.HasPrefix(value, "[") {
+		return strings.Join(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(`, []"'`, r) }), " ")
+	}
+	return value
+}
