@@ -58,8 +58,9 @@ export CGO_ENABLED := 1
 # Libraries of this machine are none of the other architecture. third_party/arm64.sh fetches some of those.
 CROSS_CMAKE := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_FIND_ROOT_PATH='$(CURDIR)/third_party/.arm64' \
 	-DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
-ifneq ($(filter-out build native configure clean help,$(MAKECMDGOALS)),)
-$(error ARCH=$(ARCH): got the target $(filter-out build native configure clean help,$(MAKECMDGOALS)), want build or native: other targets run what they build)
+CROSSED := build native configure install dist dist-check clean help
+ifneq ($(filter-out $(CROSSED),$(MAKECMDGOALS)),)
+$(error ARCH=$(ARCH): got the target $(filter-out $(CROSSED),$(MAKECMDGOALS)), want one of $(CROSSED): other targets run what they build)
 endif
 endif
 BUILT    := $(if $(filter /%,$(BUILD)),,$(CURDIR)/)$(BUILD)
@@ -72,6 +73,11 @@ CORES    := $(shell nproc 2>/dev/null || echo 2)
 PLACES   := HETERO_FETCHED='$(FETCHED)' HETERO_BUILD='$(BUILT)'
 # Tools that deps.sh has put below FETCHED.
 export PATH := $(FETCHED)/.tools/go/bin:$(FETCHED)/.tools/cmake/bin:$(PATH)
+# Go has its caches below HOME, which services and containers may not set, or not let the user write.
+ifeq ($(shell [ -w "$$HOME" ] && echo yes),)
+export GOPATH ?= $(FETCHED)/.go
+export GOCACHE ?= $(FETCHED)/.go/cache
+endif
 # By default Go calls the C compiler gcc. A machine may have only clang, as cc.
 ifeq ($(origin CC),default)
 ifeq ($(shell command -v gcc 2>/dev/null),)
@@ -213,8 +219,13 @@ bench: build ## Measure this machine's peak, every op against it, and ResNet-50 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
+# install runs the program to get the shell completions. If this machine cannot run it, install builds one for this machine,
+# without cgo.
+RUNS := $(if $(CROSS),$(BUILT)/completions/hetero-train,$(PROGRAM))
+
 install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set
-	@third_party/install.sh install '$(DESTDIR)' '$(PREFIX)' '$(PROGRAM)' '$(BUILD)'
+	@$(if $(CROSS),env -u GOARCH CGO_ENABLED=0 $(GO_BUILD) -o '$(RUNS)' ./cmd/hetero-train)
+	@third_party/install.sh install '$(DESTDIR)' '$(PREFIX)' '$(PROGRAM)' '$(BUILD)' '$(RUNS)'
 
 uninstall: ## Remove the files of make install, and the folders that it made
 	@third_party/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
@@ -222,12 +233,16 @@ uninstall: ## Remove the files of make install, and the folders that it made
 offline-archive: ## Pack sources and all that make downloads, for a build without a network
 	@$(PLACES) third_party/offline.sh '$(BUILD)' '$(VERSION)'
 
-dist: ## Pack a release and a Python wheel in dist/, for any x86-64 Linux with glibc 2.28 or newer, as root (scripts/dist.sh)
-	@scripts/dist.sh $(VERSION)
+dist: ## Pack a release and a Python wheel in dist/, for any Linux with glibc 2.28 or newer, as root; ARCH=arm64 for arm64 (scripts/dist.sh)
+	@ARCH='$(ARCH)' scripts/dist.sh $(VERSION)
 
-dist-check: dist ## Run the release in roots of Debian 11 and 13, and install the wheel, as root
+dist-check: dist ## Run the release in roots of Debian 11 and 13, and install the wheel, as root; for arm64 run it under QEMU
+ifneq ($(CROSS),)
+	@scripts/dist_check.sh dist/hetero-train-$(VERSION)-linux-aarch64.tar.gz
+else
 	@scripts/dist_check.sh dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 	@scripts/dist_check.sh --wheel dist/hetero_train-*_x86_64.whl
+endif
 
 # Only files of the build: a BUILD of the user may contain other files.
 clean: ## Remove built files; keep downloads
@@ -239,7 +254,7 @@ else
 endif
 
 distclean: clean ## Remove downloads too
-	cd '$(FETCHED)' && rm -rf onednn .cuda .download .tools .arm64
+	cd '$(FETCHED)' && { [ ! -e .go ] || chmod -R u+w .go; } && rm -rf onednn .cuda .download .tools .arm64 .go
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

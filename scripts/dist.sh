@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Packs a release in dist/: an archive and a Python wheel, with the program, its libraries, their licences, configurations
-# and documentation, and SHA256SUMS. The release runs on x86-64 Linux with glibc 2.28 or newer and needs nothing else.
+# and documentation, and SHA256SUMS. The release runs on Linux with glibc 2.28 or newer and needs nothing else.
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
+#   ARCH=arm64 scripts/dist.sh    a release for arm64, by Debian's cross compiler
 #
 # Everything is compiled in a root file system of Debian 11. docs/decisions/0011-release-from-debian-11.md explains why
 # its libraries nevertheless run on glibc 2.28. debootstrap makes this root in build/dist; the script keeps it
@@ -21,11 +22,29 @@ umask 022
 fail() { echo "dist: $*" >&2; exit 1; }
 . scripts/roots.sh
 release=bullseye
-packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
-machine=x86_64
-triplet=$machine-linux-gnu
 version=${1:-$(git describe --tags --always --dirty)}
 root=$PWD/build/dist/root-$release
+cross=()
+case ${ARCH:-} in
+'')
+	machine=x86_64
+	packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
+	triplet=$machine-linux-gnu
+	places=(usr/lib/$triplet lib/$triplet)
+	prefix=/usr/local # of Gloo
+	;;
+arm64)
+	machine=aarch64
+	packages=g++-aarch64-linux-gnu,make,cmake,ca-certificates,patchelf
+	triplet=$machine-linux-gnu
+	root=$root-$machine
+	places=(usr/$triplet/lib opt/arm64/usr/lib/$triplet)
+	prefix=/opt/arm64/usr
+	cross=(-D CMAKE_SYSTEM_NAME=Linux -D CMAKE_SYSTEM_PROCESSOR=$machine -D CMAKE_CXX_COMPILER=$triplet-g++)
+	export GOARCH=arm64 CGO_ENABLED=1 # go list names the modules of this architecture
+	;;
+*) fail "ARCH: got '$ARCH', want arm64, or no value for x86-64" ;;
+esac
 name=hetero-train-$version-linux-$machine
 tree=$PWD/build/dist/$name
 libs=$tree/lib/hetero-train
@@ -45,8 +64,16 @@ copy_sources() {
 	mkdir -p "$root/src"
 	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$root/src" -xf -
 	go mod vendor -o "$root/src/vendor"
+	[ $machine = x86_64 ] || return 0
 	cmp -s third_party/onednn.sha256 third_party/onednn/PINS || python3 third_party/onednn.py
 	cp -a third_party/onednn "$root/src/third_party/"
+}
+
+# get_arm64 puts libturbojpeg of Debian for arm64 into /opt/arm64 of the root, where later builds find it.
+get_arm64() {
+	[ ! -e "$root/opt/arm64" ] || return 0
+	inside "$root" sh -ec '/src/third_party/arm64.sh libturbojpeg0-dev && mv /src/third_party/.arm64 /opt/arm64' >build/dist/arm64.log 2>&1 ||
+		{ tail -n 5 build/dist/arm64.log >&2; fail "cannot fetch libturbojpeg for arm64; the output is in build/dist/arm64.log"; }
 }
 
 # debian_mirror prints the address of the Debian archive from which debootstrap made the root.
@@ -70,35 +97,40 @@ open(sys.argv[2], "wb").write(urllib.request.urlopen(sys.argv[1], timeout=60).re
 	[ "$got" = "$sum" ] || fail "$gloo: got SHA-256 $got, want $sum (third_party/gloo.sha256); remove the file, then run again"
 }
 
-# build_gloo installs Gloo in /usr/local of the root. It compiles Gloo only if the archive or the project file has
+# build_gloo installs Gloo in the root, below prefix. It compiles Gloo only if the archive or the project file has
 # changed.
 build_gloo() {
 	local of
 	get_gloo
 	of=$(cat third_party/gloo.sha256 third_party/gloo/CMakeLists.txt | sha256sum)
-	[ "$(cat "$root/usr/local/lib/libgloo.of" 2>/dev/null)" = "$of" ] && return
+	[ "$(cat "$root$prefix/lib/libgloo.of" 2>/dev/null)" = "$of" ] && return
 	echo "dist: building Gloo"
-	rm -rf "$root/tmp/gloo" "$root/usr/local/include/gloo" "$root/usr/local/lib/libgloo.of"
+	rm -rf "$root/tmp/gloo" "$root$prefix/include/gloo" "$root$prefix/lib/libgloo.of"
 	mkdir -p "$root/tmp/gloo/source/gloo"
 	tar -C "$root/tmp/gloo/source/gloo" --strip-components=1 -xf "$gloo"
-	inside "$root" sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX=/usr/local
-		cmake --build /tmp/gloo/build -j"$(nproc)" -t install' >build/dist/gloo.log 2>&1 ||
+	inside "$root" sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX="$@"
+		cmake --build /tmp/gloo/build -j"$(nproc)" -t install' sh "$prefix" ${cross[@]+"${cross[@]}"} >build/dist/gloo.log 2>&1 ||
 		{ tail -n 20 build/dist/gloo.log >&2; fail "Gloo does not build; its output is in build/dist/gloo.log"; }
 	rm -rf "$root/tmp/gloo"
-	echo "$of" >"$root/usr/local/lib/libgloo.of"
+	echo "$of" >"$root$prefix/lib/libgloo.of"
 }
 
 build() {
 	echo "dist: building $version"
+	local onednn=on
 	rm -rf "$tree" "$root/out"
-	inside "$root" env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off HETERO_ONEDNN=on SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
-		make -C /src --no-print-directory build install CUDA=off OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
+	if [ $machine != x86_64 ]; then
+		onednn=off
+		cp -a "$root/opt/arm64" "$root/src/third_party/.arm64"
+	fi
+	inside "$root" env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off HETERO_ONEDNN=$onednn SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
+		make -C /src --no-print-directory build install ARCH="${ARCH:-}" CUDA=off OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
 		{ tail -n 20 build/dist/build.log >&2; fail "the build failed; its output is in build/dist/build.log"; }
 	cp -a "$root/out" "$tree"
 }
 
 # glibc matches the names of the libraries that belong to glibc.
-glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
+glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64|ld-linux-aarch64)\.so\.'
 
 # bundle copies all libraries that the program's libraries need directly or indirectly, except those of glibc.
 bundle() {
@@ -108,7 +140,7 @@ bundle() {
 		for file in "$tree/bin/hetero-train" "$libs"/*.so*; do
 			for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
 				[[ $needed =~ $glibc ]] || [ -e "$libs/$needed" ] && continue
-				path=$(cd "$root" && find usr/lib/$triplet lib/$triplet -maxdepth 1 -name "$needed" -print -quit)
+				path=$(cd "$root" && find "${places[@]}" -maxdepth 1 -name "$needed" -print -quit)
 				[ -n "$path" ] || fail "$(basename "$file") needs $needed, which Debian $release does not have"
 				cp -L "$root/$path" "$libs/$needed"
 				licence_of "$path"
@@ -136,20 +168,26 @@ row() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$licences/MANIFEST.tsv"; }
 
 # licence_of PATH copies the copyright file of a library's Debian package, and adds the package to the manifest.
 licence_of() {
-	local file=/$1 package="" path licence
-	for path in "$file" "${file#/usr}" "/usr$file"; do # dpkg knows the path of before or after the merge of /usr
-		package=$(inside "$root" dpkg -S "$path" 2>/dev/null | head -n 1) && break
-	done
-	package=${package%%:*}
-	case $package in
+	local file=/$1 package="" number="" source="" path licence doc=$root/usr/share/doc
+	if [[ $file == /opt/arm64/* ]]; then
+		IFS=$'\t' read -r package number source _ < <(awk -F '\t' -v path="${file#/opt/arm64}" '$4 == path' "$root/opt/arm64/files.tsv")
+		doc=$root/opt/arm64/usr/share/doc
+	else
+		for path in "$file" "${file#/usr}" "/usr$file"; do # dpkg knows the path of before or after the merge of /usr
+			package=$(inside "$root" dpkg -S "$path" 2>/dev/null | head -n 1) && break
+		done
+		package=${package%%:*}
+		number=$(inside "$root" dpkg-query -W -f '${Version}' "$package")
+		source=$(inside "$root" dpkg-query -W -f '${source:Package} ${source:Version}' "$package")
+	fi
+	case ${package%-arm64-cross} in
 	libgomp1 | libstdc++6 | libgcc-s1) licence="GPL-3.0-or-later WITH GCC-exception-3.1" ;;
 	libturbojpeg0) licence="IJG AND BSD-3-Clause AND Zlib" ;;
 	*) fail "the licence of $(basename "$file") from package ${package:-unknown} is not known; add it to licence_of" ;;
 	esac
 	mkdir -p "$licences/$package"
-	cp -L "$root/usr/share/doc/$package/copyright" "$licences/$package/"
-	row "$package" "$(inside "$root" dpkg-query -W -f '${Version}' "$package")" "$licence" \
-		"$(inside "$root" dpkg-query -W -f 'Debian source package ${source:Package} ${source:Version}' "$package")" "$package"
+	cp -L "$doc/$package/copyright" "$licences/$package/"
+	row "$package" "$number" "$licence" "Debian source package $source" "$package"
 }
 
 # licence_in FILE… prints the SPDX names of the licences whose texts are in the files, joined by AND.
@@ -178,10 +216,13 @@ collect_licences() {
 	local module moved dir files licence onednn=third_party/onednn
 	cp LICENSE "$licences/"
 	row hetero-train "$version" Apache-2.0 "this project" .
-	mkdir -p "$licences"/{onednn,gloo,go,uplot,texts}
-	cp -r $onednn/share/doc/onednn/. "$licences/onednn/"
-	row oneDNN "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' $onednn/lib/cmake/dnnl/dnnl-config-version.cmake)" Apache-2.0 \
-		"Python wheel $(awk '{ print $2; exit }' third_party/onednn.sha256)" onednn
+	mkdir -p "$licences"/{gloo,go,uplot,texts}
+	if [ $machine = x86_64 ]; then
+		mkdir -p "$licences/onednn"
+		cp -r $onednn/share/doc/onednn/. "$licences/onednn/"
+		row oneDNN "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' $onednn/lib/cmake/dnnl/dnnl-config-version.cmake)" Apache-2.0 \
+			"Python wheel $(awk '{ print $2; exit }' third_party/onednn.sha256)" onednn
+	fi
 	cp third_party/gloo/LICENSE "$licences/gloo/"
 	row Gloo "0.5.0 of $(echo "$gloo" | sed 's/.*git\(....\)\(..\)\(..\).*/\1-\2-\3/')" BSD-3-Clause "Debian source archive $(basename "$gloo"), linked into libhetero_gloo.so" gloo
 	cp "$goroot/LICENSE" "$licences/go/"
@@ -204,6 +245,7 @@ collect_licences() {
 
 make_root $release "$root" $packages
 copy_sources
+[ $machine = x86_64 ] || get_arm64
 build_gloo
 build
 mkdir -p "$licences"
@@ -212,7 +254,10 @@ collect_licences
 cp README.md "$tree/"
 finish_files
 scripts/dist_check.sh --elf "$tree"
-rm -rf dist && mkdir dist
+for file in dist/*.tar.gz; do # of another version
+	[[ $file == dist/hetero-train-"$version"-linux-*.tar.gz ]] || rm -rf dist
+done
+mkdir -p dist && rm -f dist/*$machine*
 tar -C build/dist --sort=name --format=gnu --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
 python3 scripts/wheel.py "$tree" "$version" manylinux_2_28_$machine dist
 (cd dist && rm -f SHA256SUMS && sha256sum -- * >../build/dist/SHA256SUMS && mv ../build/dist/SHA256SUMS .)

@@ -9,6 +9,8 @@
 #                                                   (default: bullseye trixie): lists the devices, and trains with two
 #                                                   ranks over shared memory and over Gloo. The losses must be equal.
 #                                                   Needs root. The script keeps the roots in build/dist
+#   scripts/dist_check.sh ARCHIVE-aarch64.tar.gz    the first check, then runs the release under QEMU with the glibc of
+#                                                   Debian 11, which dist.sh has installed: lists the devices, and trains
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -109,6 +111,25 @@ check_release() {
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
 }
 
+# check_arm64 FOLDER. QEMU's user mode cannot start further processes of the program, so there is one rank.
+check_arm64() {
+	local glibc_of=$PWD/build/dist/root-bullseye-aarch64/usr/aarch64-linux-gnu
+	command -v qemu-aarch64 >/dev/null || fail "qemu-aarch64 is missing; run: apt-get install qemu-user"
+	[ -e "$glibc_of/lib/libc.so.6" ] || fail "$glibc_of has no glibc for arm64; run: make dist ARCH=arm64"
+	# Go preempts goroutines by signals, which QEMU does not always deliver correctly.
+	local run=(qemu-aarch64 -cpu neoverse-n1 -L "$glibc_of" -E GODEBUG=asyncpreemptoff=1 "$1/bin/hetero-train")
+	(
+		cd "$folder"
+		"${run[@]}" version >version.txt && cat version.txt
+		if grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing" version.txt; then exit 1; fi
+		"${run[@]}" devices
+		"${run[@]}" train --model simple_cnn --dataset synthetic_image --num-samples 64 --batch-size 16 --epochs 1 --experiment-name check \
+			--set device.kind=cpu --set train.precision=f32 --set model.channels="[8, 16]" >train.txt 2>&1 || { cat train.txt; exit 1; }
+		grep final_train_loss experiments/check/results/result.json
+	) || fail "the release does not run under QEMU"
+	echo "dist_check: runs on arm64 under QEMU, glibc of Debian 11"
+}
+
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 case ${1:-} in
@@ -125,6 +146,12 @@ case ${1:-} in
 	archive=$(realpath "$1")
 	shift
 	[ -f "$archive" ] || fail "$archive not found"
+	if [[ $archive == *-aarch64.tar.gz ]]; then
+		mkdir "$folder/release" && tar -C "$folder/release" --strip-components=1 -xf "$archive"
+		check_elf "$folder/release"
+		check_arm64 "$folder/release"
+		exit
+	fi
 	need_roots
 	tar -C "$folder" --strip-components=1 -xf "$archive"
 	check_elf "$folder"

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Fetches libraries of Debian for arm64 into third_party/.arm64, where `make ARCH=arm64` finds them: Gloo (ranks on several
 # machines) and libturbojpeg (fast JPEG decoding). It needs apt-get and dpkg-deb, and no root; it installs nothing. A second
-# run does nothing.
+# run does nothing. third_party/.arm64/files.tsv lists the files: package, version, source package, path.
+#
+#   arm64.sh [PACKAGE…]
 set -euo pipefail
 cd "$(dirname "$0")"
 
-packages=(libgloo-dev libturbojpeg0-dev)
+packages=("$@")
+[ $# -gt 0 ] || packages=(libgloo-dev libturbojpeg0-dev)
 [ ! -e .arm64 ] || exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,7 +23,11 @@ arm64 update
 arm64 install -y --no-install-recommends --download-only "${packages[@]}"
 # The cross compiler has these libraries.
 rm -f "$work"/archives/{libc6,libc6-dev,libgcc-s1,libstdc++6,libcrypt1,libcrypt-dev,linux-libc-dev,gcc-*-base}_*.deb
-for file in "$work"/archives/*.deb; do dpkg-deb -x "$file" "$work/tree"; done
+for file in "$work"/archives/*.deb; do
+	dpkg-deb -x "$file" "$work/tree"
+	from=$(dpkg-deb -W --showformat='${Package}\t${Version}\t${source:Package} ${source:Version}' "$file")
+	dpkg-deb --fsys-tarfile "$file" | tar -tf - | awk -v from="$from" '!/\/$/ { sub(/^\./, ""); print from "\t" $0 }' >>"$work/tree/files.tsv"
+done
 chmod 755 "$work/tree"
 mv "$work/tree" .arm64
 echo "arm64: third_party/.arm64 has ${packages[*]} and what they need"

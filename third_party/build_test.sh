@@ -34,7 +34,7 @@ if [ "$(id -u)" = 0 ]; then as=(setpriv --reuid=65534 --regid=65534 --clear-grou
 build() {
 	local folder=$1
 	shift
-	env -u MAKEFLAGS -u MAKELEVEL -u CXX -u CC -u CUDA -u WERROR -u CUDA_ARCHS -u HETERO_ONEDNN PATH="$room/bin:$PATH" HOME="$room" "${as[@]}" make -C "$folder" --no-print-directory "$@"
+	env -u MAKEFLAGS -u MAKELEVEL -u CXX -u CC -u CUDA -u WERROR -u CUDA_ARCHS -u HETERO_ONEDNN PATH="$room/bin:$PATH" HOME="${home-$room}" "${as[@]}" make -C "$folder" --no-print-directory "$@"
 }
 own() { [ ${#as[@]} = 0 ] || chown -R 65534:65534 "$@"; }
 
@@ -65,6 +65,14 @@ expect 0 "" "make clean" build "$room/c d" clean BUILD="$room/out side/b"
 mkdir -p "$room/a b/third_party/.tools/go/bin"
 cp "$room/bin/go" "$room/a b/third_party/.tools/go/bin/"
 expect 0 "$room/a b/third_party/.tools/go/bin/go" "Go of deps.sh" build "$room/a b" -s --eval 'where: ; @command -v go' where
+
+# Without a HOME that it can write, Go has its caches next to the downloads.
+caches=(-s --eval 'where: ; @echo "got $$GOPATH $$GOCACHE"' where)
+expect 0 "got  " "a HOME" env -u GOPATH -u GOCACHE bash -c "$(declare -f build); as=(${as[*]}) room='$room'; build '$room/a b' \"\$@\"" bash "${caches[@]}"
+for home in "" /nowhere; do
+	expect 0 "got $room/a b/third_party/.go $room/a b/third_party/.go/cache" "HOME='$home'" env -u GOPATH -u GOCACHE bash -c "$(declare -f build); as=(${as[*]}) room='$room' home='$home'; build '$room/a b' \"\$@\"" bash "${caches[@]}"
+done
+unset home
 
 # What the configuration depends on.
 mv "$room/a b" "$room/moved"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `make` built, or removes it again.
 #
-#   install.sh install DESTDIR PREFIX PROGRAM BUILD     copies to DESTDIR/PREFIX
+#   install.sh install DESTDIR PREFIX PROGRAM BUILD [RUNS]   copies to DESTDIR/PREFIX. RUNS: a program that runs on this
+#                                                   machine, for the shell completions; default PROGRAM
 #   install.sh uninstall DESTDIR PREFIX                 removes these files, and the folders that install made
 #
 # Without DESTDIR, share/hetero-train/folders.txt lists the folders that install made, because an empty folder of the
@@ -36,7 +37,7 @@ put() {
 }
 
 install_all() {
-	local program=$1 build=$2 file shell name
+	local program=$1 build=$2 runs=${3:-$1} file shell name
 	[ -x "$program" ] && [ -d "$build/lib" ] || fail "$program or $build/lib is missing; run make first"
 	put 755 "$to/bin" "$program"
 	folder "$to/lib/hetero-train"
@@ -54,7 +55,7 @@ install_all() {
 		fish:fish/vendor_completions.d/hetero-train.fish; do
 		name=$to/share/${shell#*:}
 		folder "$(dirname "$name")"
-		"$program" completion "${shell%%:*}" >"$name"
+		"$runs" completion "${shell%%:*}" >"$name"
 		chmod 644 "$name"
 	done
 	if [ -z "$staged" ] && [ ${#made[@]} -gt 0 ]; then
@@ -84,7 +85,7 @@ uninstall_all() {
 }
 
 case $mode in
-install) install_all "$4" "$5" ;;
+install) install_all "$4" "$5" "${6:-}" ;;
 uninstall) uninstall_all ;;
 *) fail "got '$mode', want install or uninstall" ;;
 esac

@@ -48,7 +48,7 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	fetched := filepath.Join(root, "third_party", ".arm64")
 	libraries := strings.Join([]string{fetched + "/usr/lib", fetched + "/usr/lib/aarch64-linux-gnu", fetched + "/lib/aarch64-linux-gnu"}, ":")
 	cmd := exec.Command(qemu, append([]string{"-cpu", model, "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=" + libraries,
-		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), path}, args...)...)
+		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), "-E", underQEMU, path}, args...)...)
 	return cmd
 }
 

@@ -13,6 +13,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
+// underQEMU is the environment of programs in QEMU's user mode. Go preempts goroutines by signals. QEMU can deliver a signal
+// where the processor could not, and the Go program then crashes (golang.org/issue/36981).
+const underQEMU = "GODEBUG=asyncpreemptoff=1"
+
 // QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem the first CPU of level x86-64-v2, Haswell the first
 // with AVX2.
 func TestOldProcessors(t *testing.T) {
@@ -25,7 +29,7 @@ func TestOldProcessors(t *testing.T) {
 	p := buildProgram(t)
 	on := func(cpu string, args ...string) ended {
 		t.Helper()
-		return finish(t, exec.Command(qemu, append([]string{"-cpu", cpu, p.path}, args...)...), 0)
+		return finish(t, exec.Command(qemu, append([]string{"-cpu", cpu, "-E", underQEMU, p.path}, args...)...), 0)
 	}
 	train := []string{"-c", p.config, "--set", "train.steps=3", "--set", "train.eval_interval=0", "--set", "model.channels=[16, 32]"}
 	for cpu, isa := range map[string]string{"qemu64": "", "Nehalem": "generic", "Haswell": "avx2"} {

@@ -48,16 +48,20 @@ struct Sum {
 };
 // Keeps the earlier of equal values; a NaN wins over every number.
 struct Max {
-  template <class V> static V of(V acc, V v) { return (v > acc) | (v != v) ? v : acc; }
+  template <class V> static V of(V acc, V v) { return ((v > acc) | (v != v)) ? v : acc; }
 };
 struct Min {
-  template <class V> static V of(V acc, V v) { return (v < acc) | (v != v) ? v : acc; }
+  template <class V> static V of(V acc, V v) { return ((v < acc) | (v != v)) ? v : acc; }
 };
 
 // Reduces two sources directly, without an intermediate block in the L1 cache. dst may equal a or b, but must not
-// overlap them otherwise.
+// overlap them otherwise. The pragmas state that no iteration depends on another one.
 template <class T, class F> void reduce_two(T *dst, T *also, const T *a, const T *b, size_t n) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
   for (size_t i = 0; i < n; i++) dst[i] = also[i] = F::of(a[i], b[i]);
 }
 

@@ -14,13 +14,10 @@
 #include <vector>
 
 #include "hetero_device.h"
-#include "isa.h"
 #include "kernel.h"
 #include "machine.h"
 #include "memory.h"
-#if HT_HAVE_ONEDNN
-#include "onednn.h"
-#endif
+#include "peak_product.h"
 
 namespace hetero {
 
@@ -53,19 +50,6 @@ void generic_read(const char *p, size_t n, void *sink) {
     for (int l = 0; l < 8; l++) sum[l] ^= v[l];
   }
   std::memcpy(sink, sum, 64);
-}
-
-PeakLoops loops() {
-  PeakLoops l = generic_peak_loops();
-#if defined(__x86_64__)
-  if (isa() == Isa::avx2) l = avx2_peak_loops();
-  if (isa() == Isa::avx512) l = avx512_peak_loops();
-  if (has_avx512bf16()) l.bf16 = avx512_bf16_peak;
-#if HT_HAVE_AMX
-  if (has_amx_bf16()) l.bf16 = amx_bf16_peak;
-#endif
-#endif
-  return l;
 }
 
 // The times at which each thread began and ended a pass.
@@ -158,37 +142,6 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
   return best;
 }
 
-// Measures square products by oneDNN, with operands in the fastest formats. The size is the first one whose product
-// takes about the time of a pass.
-double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds) {
-#if HT_HAVE_ONEDNN
-  using namespace dnnl;
-  double best = 0;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  for (int64_t n = 256;;) {
-    auto any = [&](memory::data_type t) { return Desc({n, n}, t, memory::format_tag::any); };
-    const auto type = dnnl_type(dtype);
-    const matmul::primitive_desc pd(cpu_engine(), any(type), any(type), any(memory::data_type::f32));
-    const matmul product(pd);
-    memory a(pd.src_desc(), cpu_engine()), b(pd.weights_desc(), cpu_engine()), c(pd.dst_desc(), cpu_engine());
-    for (memory *m : {&a, &b}) std::memset(m->get_data_handle(), 0x3c, m->get_desc().get_size()); // 0.011 in both types
-    stream s(cpu_engine());
-    double took = 0;
-    do {
-      const auto begun = Clock::now();
-      product.execute(s, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
-      s.wait();
-      took = std::chrono::duration<double>(Clock::now() - begun).count();
-      best = std::max(best, 2 * std::pow(static_cast<double>(n), 3) / took);
-    } while (Clock::now() < end && (took > pass_seconds / 2 || n == 2048));
-    if (Clock::now() >= end || n == 2048) return best;
-    n *= 2;
-  }
-#else
-  throw Unsupported("measure_peak: the library was built without oneDNN");
-#endif
-}
-
 } // namespace
 
 PeakLoops generic_peak_loops() {
@@ -196,20 +149,36 @@ PeakLoops generic_peak_loops() {
           [](char *p, size_t n) { std::memset(p, 1, n); }};
 }
 
+double measure_sizes(double seconds, const std::function<std::function<void()>(int64_t n)> &prepare) {
+  double best = 0;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (int64_t n = 256;; n *= 2) {
+    const auto product = prepare(n);
+    double took = 0;
+    do {
+      const auto begun = Clock::now();
+      product();
+      took = std::chrono::duration<double>(Clock::now() - begun).count();
+      best = std::max(best, 2 * std::pow(static_cast<double>(n), 3) / took);
+    } while (Clock::now() < end && (took > pass_seconds / 2 || n == 2048));
+    if (Clock::now() >= end || n == 2048) return best;
+  }
+}
+
 double measure_peak(int32_t what, double seconds) {
   if (!(seconds >= 0 && seconds < 3600))
     throw Invalid("measure_peak: got " + std::to_string(seconds) + " seconds, want 0 to 3600");
-  PeakLoops l = loops();
+  PeakLoops l = peak_loops();
   int threads = omp_get_max_threads();
   switch (what) {
   case HT_PEAK_F32_FLOPS: return measure_flops(l.f32, seconds, threads);
   case HT_PEAK_BF16_FLOPS:
     if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
     return measure_flops(l.bf16, seconds, threads);
-  case HT_PEAK_F32_PRODUCT_FLOPS: return measure_product(HT_F32, seconds);
+  case HT_PEAK_F32_PRODUCT_FLOPS: return measure_product(HT_F32, seconds, threads);
   case HT_PEAK_BF16_PRODUCT_FLOPS:
     if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
-    return measure_product(HT_BF16, seconds);
+    return measure_product(HT_BF16, seconds, threads);
   case HT_PEAK_F16_FLOPS: throw Unsupported("measure_peak: no f16 dot products on a CPU");
   case HT_PEAK_READ_BYTES:
   case HT_PEAK_COPY_BYTES:

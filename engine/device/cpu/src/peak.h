@@ -25,5 +25,6 @@ PeakLoops avx2_peak_loops();
 PeakLoops avx512_peak_loops();
 int64_t avx512_bf16_peak(int64_t turns, void *sink);
 int64_t amx_bf16_peak(int64_t turns, void *sink); // only if has_amx_bf16()
+int64_t bfmmla_peak(int64_t turns, void *sink);   // only if has_bfmmla()
 
 } // namespace hetero

@@ -1,7 +1,7 @@
 // peak_bf16_arm64.cc: inner loop of the bf16 peak measurement.
 #include <arm_neon.h>
 
-#include "peak_arm64.h"
+#include "peak.h"
 
 namespace hetero {
 

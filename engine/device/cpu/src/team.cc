@@ -47,9 +47,15 @@ int64_t clock_ns(clockid_t c) {
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
+// Takes one turn of spinning. The turns of kSpin assume that this takes tens of cycles, during which the core leaves the
+// memory system and the other threads of the core undisturbed.
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  // yield takes one cycle on cores with one thread, so a thread would sleep after a few microseconds. isb empties the
+  // pipeline, which takes about as long as pause.
+  __asm__ volatile("isb" ::: "memory");
 #endif
 }
 
@@ -495,7 +501,7 @@ void use_team(int n) {
   team = n;
 }
 
-Together::Together(bool) : before_(false) {}
+Together::Together(bool) {}
 Together::~Together() {}
 
 Alone::Alone() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

@@ -31,8 +31,10 @@ public:
   Together(const Together &) = delete;
   Together &operator=(const Together &) = delete;
 
+#if HT_OWN_TEAM // other OpenMP libraries always run all threads at once
 private:
   bool before_;
+#endif
 };
 
 // While an object of this class exists, the calling OS thread has a team of one. Use it for primitives that another
