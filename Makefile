@@ -200,6 +200,7 @@ gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, r
 	@rm -rf '$(BUNDLE)' && mkdir -p '$(BUNDLE)/build' '$(BUNDLE)/tests/engine/train' '$(BUNDLE)/tests/engine/models'
 	@cp '$(PROGRAM)' LICENSE '$(BUNDLE)/' && cp -r '$(BUILD)/lib' '$(BUNDLE)/build/' && \
 		cd '$(BUNDLE)/build/lib' && rm -rf *_shim.so *_fake.so* fake_driver
+	@$(PLACES) third_party/notices.sh '$(BUNDLE)/licences' '$(BUILD)' --go
 	@cp -r scripts configs '$(BUNDLE)/' && cp -r engine/models/testdata '$(BUNDLE)/tests/engine/models/'
 	@go test -c -ldflags '-s -w $(LAZY)' -o '$(BUNDLE)/tests/train.test' ./engine/train
 	@go test -c -ldflags '-s -w $(LAZY)' -o '$(BUNDLE)/tests/models.test' ./engine/models
@@ -225,7 +226,7 @@ RUNS := $(if $(CROSS),$(BUILT)/completions/hetero-train,$(PROGRAM))
 
 install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set
 	@$(if $(CROSS),env -u GOARCH CGO_ENABLED=0 $(GO_BUILD) -o '$(RUNS)' ./cmd/hetero-train)
-	@third_party/install.sh install '$(DESTDIR)' '$(PREFIX)' '$(PROGRAM)' '$(BUILD)' '$(RUNS)'
+	@$(PLACES) third_party/install.sh install '$(DESTDIR)' '$(PREFIX)' '$(PROGRAM)' '$(BUILD)' '$(RUNS)'
 
 uninstall: ## Remove the files of make install, and the folders that it made
 	@third_party/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'

@@ -14,6 +14,7 @@ tree() {
 	cp -r "$sources"/{configs,docs} "$1/"
 	cp -r "$sources"/scripts/{lab.sh,weather} "$1/scripts/"
 	cp "$sources"/third_party/*.{sh,py,sha256,md} "$1/third_party/"
+	cp -r "$sources"/third_party/{gloo,uplot} "$1/third_party/"
 	cp "$sources/third_party/onednn.sha256" "$1/third_party/onednn/PINS"
 }
 
@@ -96,6 +97,7 @@ mkdir -p "$room/usr/share/fish" "$room/stage"
 own "$room/usr" "$room/stage"
 expect 0 "install: $room/usr/local/bin/hetero-train" "install" build "$room/moved" install PREFIX="$room/usr/local"
 [ -e "$room/usr/local/lib/hetero-train/libhetero_cpu.so" ] && [ ! -e "$room/usr/local/lib/hetero-train/libhetero_cuda_shim.so" ] || complain "install" "got the libraries $(ls "$room/usr/local/lib/hetero-train")"
+[ -e "$room/usr/local/share/doc/hetero-train/licences/uplot/LICENSE" ] || complain "install" "the licence of uPlot is missing"
 [ "$(cat "$room/usr/local/share/bash-completion/completions/hetero-train")" = "run completion bash" ] || complain "install" "no completion"
 expect 0 "" "a second install" build "$room/moved" install PREFIX="$room/usr/local"
 expect 0 "" "uninstall" build "$room/moved" uninstall PREFIX="$room/usr/local"

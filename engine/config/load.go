@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -47,11 +48,14 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	if file == "" {
 		return parse("", nil, false, catalog, overrides)
 	}
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe could block, and then no signal would end the program
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.IsDir() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
+		return nil, fmt.Errorf("read the configuration: %s is a folder, a pipe or a socket, want a file", file)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 func mustParse(t *testing.T, text string, overrides ...Override) *Config {
@@ -383,5 +385,16 @@ func TestOriginOfAKey(t *testing.T) {
 		if got := c.Origin(key); got != want {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
+	}
+}
+
+// A pipe would block, and no signal would end the program.
+func TestAPipeIsNoConfiguration(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := needtest.MakePipe(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(pipe, town); err == nil || !strings.Contains(err.Error(), "want a file") {
+		t.Errorf("got %v, want an error", err)
 	}
 }

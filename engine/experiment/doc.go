@@ -24,6 +24,7 @@
 //	  results/result.json    see Result; replaced atomically. When a later process begins to train, Begin renames
 //	                         it to result.previous.json, and likewise results.md, and summary.json and
 //	                         latency_histogram.png in the logs
+//	<log_dir>/run_folder.txt  with Options.LogDir: the folder of the run; see OpenLogs
 //
 // # How a run begins
 //

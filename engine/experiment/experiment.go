@@ -207,7 +207,10 @@ func (r *Run) makeFolders() error {
 			return folderError("create", filepath.Join(r.Dir, name), err)
 		}
 	}
-	return r.refuseOddFiles(folders)
+	if err := r.refuseOddFiles(folders); err != nil || r.logDir == "" {
+		return err
+	}
+	return r.writeOwner()
 }
 
 // refuseOddFiles returns an error for files that would later stop the run. It runs before anything is written. It

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const lockFile = ".lock"
@@ -21,7 +22,7 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 		if err := output.MkdirAll(name, 0o755); err != nil {
 			return nil, folderError("create", dir, err)
 		}
-		lock, err := output.OpenFile(filepath.Join(name, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+		lock, err := regular.WriteIn(output, filepath.Join(name, lockFile), os.O_RDWR|os.O_CREATE)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // another process has just moved the folder
 		}

@@ -3,15 +3,21 @@ package regular
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 )
 
-// mostLineBytes is the largest size of a line that EachLine passes to visit.
-const mostLineBytes = 16 << 20
+const (
+	// mostLineBytes is the largest size of a line that EachLine passes to visit.
+	mostLineBytes = 16 << 20
+	// mostSkippedBytes is the largest size of a line that EachLine skips. A file with a longer line has no lines: it is
+	// another file, or a sparse file that would take minutes to read.
+	mostSkippedBytes = 256 << 20
+)
 
 // EachLine calls visit with each line of the regular file path, including the line end. The last line may have no
-// line end. For a line of more than 16 MiB, EachLine passes nil. The slice is valid only during the call. Memory use
-// is limited to one line, regardless of the size of the file.
+// line end. For a line of more than 16 MiB, EachLine passes nil; a line of more than 256 MiB is an *Error. The slice is
+// valid only during the call. Memory use is limited to one line, regardless of the size of the file.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
 	if err != nil {
@@ -22,8 +28,12 @@ func EachLine(path string, visit func(line []byte) error) error {
 	for {
 		line, err := in.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = in.ReadSlice('\n')
+		for skipped := len(line); errors.Is(err, bufio.ErrBufferFull); {
+			var more []byte
+			more, err = in.ReadSlice('\n')
+			if skipped += len(more); skipped > mostSkippedBytes {
+				return &Error{path, fmt.Sprintf("got a line of more than %d MiB, want lines of at most %d MiB", mostSkippedBytes>>20, mostLineBytes>>20)}
+			}
 		}
 		if err != nil && err != io.EOF {
 			return err

@@ -31,6 +31,25 @@ func TestEachLine(t *testing.T) {
 	}
 }
 
+// A sparse file needs no disk space, and its zeros contain no line end.
+func TestEachLineRefusesASparseFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(path, []byte("first\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 60<<30); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	err := EachLine(path, func([]byte) error {
+		lines++
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "got a line of more than 256 MiB") || lines != 1 {
+		t.Errorf("got %d lines and %v, want the first line and an error", lines, err)
+	}
+}
+
 // TestReadRefusesTooMuch uses a sparse file, which needs no disk space. Reading the whole file would exhaust the
 // memory.
 func TestReadRefusesTooMuch(t *testing.T) {

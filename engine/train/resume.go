@@ -56,13 +56,13 @@ func (r *run) restore(s checkpoint.State) error {
 	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
 	if to, from := r.Replica.scale, s.LossScale; to != nil && from != nil {
 		if err := to.Set(float64(from.Scale), from.GoodSteps); err != nil {
-			return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
+			return corruptState(s.Step, err)
 		}
 	}
 	if raw, ok := s.Extra[loopKey]; ok {
 		var last lastResults
 		if err := json.Unmarshal(raw, &last); err != nil {
-			return fmt.Errorf("checkpoint of step %d: state of the loop: %w", s.Step, err)
+			return corruptState(s.Step, fmt.Errorf("state of the loop: %w", err))
 		}
 		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
 		r.trained = last.Trained
@@ -74,6 +74,11 @@ func (r *run) restore(s checkpoint.State) error {
 		r.evalOwed = true
 	}
 	return nil
+}
+
+// corruptState reports a state whose checksums are correct, but from which no run can continue.
+func corruptState(step int64, err error) error {
+	return &checkpoint.CorruptError{Path: fmt.Sprintf("the checkpoint of step %d", step), Reason: err.Error()}
 }
 
 // settleEnd computes the step at which the run ends, and passes it to the schedule as its length.
@@ -108,7 +113,7 @@ func Forget(state *checkpoint.State) error {
 	}
 	var last lastResults
 	if err := json.Unmarshal(raw, &last); err != nil {
-		return fmt.Errorf("checkpoint of step %d: state of the loop: %w", state.Step, err)
+		return corruptState(state.Step, fmt.Errorf("state of the loop: %w", err))
 	}
 	last.Eval, last.Stopping = nil, stopping{}
 	text, err := json.Marshal(last)

@@ -121,9 +121,9 @@ func Load(dir string) (*Run, error) {
 	if err := run.identify(); err != nil {
 		return nil, err
 	}
-	logs := filepath.Join(dir, "logs")
-	if moved := run.Settings["experiment.log_dir"]; moved != "" {
-		logs = moved
+	logs, err := logDirOf(dir, run.Settings)
+	if err != nil {
+		return nil, err
 	}
 	if err := run.readSteps(logs); err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (r *Run) readDecisions(path string) error {
 			High          *float64            `json:"share_of_oracle_high"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
 		}
-		if json.Unmarshal(text, &line) != nil || line.Step == nil {
+		if json.Unmarshal(text, &line) != nil || line.Step == nil || *line.Step < 0 || *line.Step > runtime.MostStep {
 			damaged++
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -153,7 +154,10 @@ func noRecords(dir string) error {
 // the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.
 func Summarize(dir, logs string) (*Summary, error) {
 	if logs == "" {
-		logs = LogDir(dir)
+		var err error
+		if logs, err = LogDir(dir); err != nil {
+			return nil, err
+		}
 	}
 	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -219,7 +223,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 func startsOf(path string) (starts []runtime.Event, err error) {
 	err = regular.EachLine(path, func(line []byte) error {
 		var e runtime.Event
-		if bytes.Contains(line, []byte(`"start":`)) && json.Unmarshal(line, &e) == nil && e.Start != nil { // other lines may be damaged
+		if bytes.Contains(line, []byte(`"start":`)) && json.Unmarshal(line, &e) == nil && e.Start != nil && e.Step >= 0 && e.Step <= runtime.MostStep { // other lines may be damaged
 			starts = append(starts, e)
 		}
 		return nil
@@ -283,12 +287,35 @@ func ignored(file string, damaged int) string {
 	return fmt.Sprintf("%s: %d damaged lines ignored", file, damaged)
 }
 
-// LogDir returns the folder of the logs of the run in dir, according to its settings.
-func LogDir(dir string) string {
-	if settings, err := readSettings(dir); err == nil && settings["experiment.log_dir"] != "" {
-		return settings["experiment.log_dir"]
+// LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name must
+// belong to the run; see experiment.OpenLogs.
+func LogDir(dir string) (string, error) {
+	settings, err := readSettings(dir)
+	if err != nil {
+		settings = nil // settings are optional
 	}
-	return filepath.Join(dir, "logs")
+	return logDirOf(dir, settings)
+}
+
+func logDirOf(dir string, settings map[string]string) (string, error) {
+	moved := settings["experiment.log_dir"]
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() // read only
+	if moved == "" {
+		own := filepath.Join(dir, "logs")
+		if _, err := root.Stat("logs"); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link that leads out of the folder
+			return "", fmt.Errorf("%w; `hetero-train analyze RUN --log-dir %s` reads it all the same", err, own)
+		}
+		return own, nil
+	}
+	logs, err := experiment.OpenLogs(moved, root)
+	if err != nil {
+		return "", fmt.Errorf("experiment.log_dir: %w", err)
+	}
+	return moved, logs.Close()
 }
 
 // addResult sets the status of the run, if its newest process has written a result. If a later process began, the result

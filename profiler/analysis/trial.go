@@ -128,17 +128,20 @@ func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, erro
 	if !ok {
 		return nil, fmt.Errorf("%s is not the folder of a run: it has neither configs/resolved.toml nor records in logs, and no meta.yaml of MLflow", path)
 	}
-	return readRecords(folder, name, path)
+	return readRecords(ctx, folder, name, path)
 }
 
 // readRecords reads a run from the files that this program writes.
-func readRecords(folder *runs.Folder, name, path string) (*Trial, error) {
+func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*Trial, error) {
 	run, err := folder.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer run.Close() // read only
-	for run.Update(readBytes) {
+	for ctx.Err() == nil && run.Update(readBytes) {
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
 	}
 	v := run.View()
 	if v.Last == 0 {
@@ -172,7 +175,7 @@ func readRecords(folder *runs.Folder, name, path string) (*Trial, error) {
 	if err := t.addSettings(path); err != nil {
 		return nil, err
 	}
-	if err := t.addSteps(run, units); err != nil {
+	if err := t.addSteps(ctx, run, units); err != nil {
 		return nil, err
 	}
 	if r := v.Ranks[0].Record; r != nil {
@@ -211,8 +214,8 @@ func (t *Trial) addSettings(path string) error {
 }
 
 // addSteps adds the curves over training steps.
-func (t *Trial) addSteps(run *runs.Run, units float64) error {
-	f, err := run.Figures(runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "step", "training_time"}})
+func (t *Trial) addSteps(ctx context.Context, run *runs.Run, units float64) error {
+	f, err := run.Figures(ctx, runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "step", "training_time"}})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +25,8 @@ const listTime = time.Second
 
 // list sends the list of all runs.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.answers.get("list", int64(time.Since(s.begun)/listTime), func() (any, error) {
-		list, err := s.options.Folder.List()
+	answer, err := s.answers.get(r.Context(), "list", int64(time.Since(s.begun)/listTime), func(ctx context.Context) (any, error) {
+		list, err := s.options.Folder.List(ctx)
 		return struct {
 			runs.Listing
 			Folder  string  `json:"folder"`
@@ -44,7 +45,7 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	answer, err := s.answers.get("view/"+r.PathValue("name"), f.run.Version(), func() (any, error) { return f.run.View(), nil })
+	answer, err := s.answers.get(r.Context(), "view/"+r.PathValue("name"), f.run.Version(), func(context.Context) (any, error) { return f.run.View(), nil })
 	s.send(w, r, answer, f.orGone(err))
 }
 
@@ -62,7 +63,7 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	key := fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query)
-	answer, err := s.answers.get(key, f.run.Version(), func() (any, error) { return f.run.Figures(query) })
+	answer, err := s.answers.get(r.Context(), key, f.run.Version(), func(ctx context.Context) (any, error) { return f.run.Figures(ctx, query) })
 	s.send(w, r, answer, f.orGone(err))
 }
 
@@ -330,11 +331,13 @@ type buildKey struct {
 	version int64
 }
 
-// build is an answer in the making. done is closed when the other fields are set.
+// build is an answer in the making. done is closed when answer and err are set.
 type build struct {
-	done   chan struct{}
-	answer *answer
-	err    error
+	done    chan struct{}
+	answer  *answer
+	err     error
+	clients int                // that wait; answers.mu guards it
+	cancel  context.CancelFunc // called when no client waits
 }
 
 // Limits of the memory of cached answers, in bytes.
@@ -344,8 +347,9 @@ const (
 )
 
 // get returns the cached answer for a key and a version. If there is none, it calls value and caches the result. Clients
-// that need the same answer at the same time wait for one call; other clients do not wait.
-func (a *answers) get(key string, version int64, value func() (any, error)) (*answer, error) {
+// that need the same answer at the same time wait for one call; other clients do not wait. A client stops to wait when its
+// ctx ends. The context of value ends when no client waits.
+func (a *answers) get(ctx context.Context, key string, version int64, value func(context.Context) (any, error)) (*answer, error) {
 	a.mu.Lock()
 	if found := a.all[key]; found != nil && found.version == version {
 		found.used = time.Now()
@@ -353,28 +357,53 @@ func (a *answers) get(key string, version int64, value func() (any, error)) (*an
 		return found, nil
 	}
 	k := buildKey{key, version}
-	if b := a.builds[k]; b != nil {
-		a.mu.Unlock()
-		<-b.done
-		return b.answer, b.err
+	b := a.builds[k]
+	if b == nil {
+		building, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		b = &build{done: make(chan struct{}), cancel: cancel}
+		if a.builds == nil {
+			a.builds = map[buildKey]*build{}
+		}
+		a.builds[k] = b
+		go a.make(building, k, b, value)
 	}
-	b := &build{done: make(chan struct{}), err: errors.New("the reply could not be built")} // err: if value panics
-	if a.builds == nil {
-		a.builds = map[buildKey]*build{}
-	}
-	a.builds[k] = b
+	b.clients++
 	a.mu.Unlock()
+	select {
+	case <-b.done:
+		return b.answer, b.err
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b.clients--; b.clients == 0 {
+		b.cancel()
+		if a.builds[k] == b { // the next client does not wait for the canceled build
+			delete(a.builds, k)
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// make builds an answer.
+func (a *answers) make(ctx context.Context, k buildKey, b *build, value func(context.Context) (any, error)) {
+	b.err = errors.New("the reply could not be built") // if value panics
 	defer func() {
+		if p := recover(); p != nil { // as http.Server does
+			b.err = fmt.Errorf("the reply could not be built: panic: %v\n%s", p, debug.Stack())
+		}
 		a.mu.Lock()
-		delete(a.builds, k)
+		if a.builds[k] == b {
+			delete(a.builds, k)
+		}
 		if b.err == nil && b.answer.size() <= mostCachedBytes {
-			a.keep(key, b.answer)
+			a.keep(k.key, b.answer)
 		}
 		a.mu.Unlock()
+		b.cancel()
 		close(b.done)
 	}()
-	b.answer, b.err = encode(version, value)
-	return b.answer, b.err
+	b.answer, b.err = encode(k.version, func() (any, error) { return value(ctx) })
 }
 
 // encode returns the JSON text of a value.

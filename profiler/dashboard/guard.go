@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/httpguard"
@@ -42,9 +41,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != "/login"):
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed, because the dashboard only reads", http.StatusMethodNotAllowed)
-		case !s.mayRead(r):
-			s.askToken(w, r)
 		default:
+			if may, wrong := s.mayRead(r); !may {
+				if !wrong || !s.refusesWrong(w, r) {
+					s.askToken(w, r)
+				}
+				return
+			}
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.writeTime)) // a recorder in tests fails
 			next.ServeHTTP(w, r)
 		}
@@ -88,24 +91,39 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// mayRead reports whether the client has sent the token, or needs none.
-func (s *Server) mayRead(r *http.Request) bool {
-	if s.options.Token == "" || r.URL.Path == "/login" || isPublic(r.URL.Path) {
-		return true
+// mayRead reports whether the client has sent the token, or needs none. wrong means that it has sent another token.
+func (s *Server) mayRead(r *http.Request) (may, wrong bool) {
+	if s.options.Token == "" {
+		httpguard.Prove(r)
+		return true, false
+	}
+	if r.URL.Path == "/login" || isPublic(r.URL.Path) {
+		return true, false
 	}
 	if c, err := r.Cookie(cookieName); err == nil && httpguard.Equal(c.Value, s.session) {
-		return true
+		httpguard.Prove(r)
+		return true, false
 	}
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && s.logins.allow() && s.known(httpguard.Equal(bearer, s.options.Token))
+	if ok && httpguard.Equal(bearer, s.options.Token) {
+		httpguard.Prove(r)
+		return true, false
+	}
+	return false, ok
 }
 
-// known returns right, and counts wrong tokens.
-func (s *Server) known(right bool) bool {
-	if !right {
-		s.logins.failed()
+// refusesWrong counts a wrong token. It answers the request and returns true if the address of the client has sent too
+// many.
+func (s *Server) refusesWrong(w http.ResponseWriter, r *http.Request) bool {
+	from, over, first := s.wrong.Wrong(r)
+	if first {
+		s.options.Log.Warn("many wrong tokens", "from", from)
 	}
-	return right
+	if over {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many wrong tokens from your address: use the token that the dashboard was started with", http.StatusTooManyRequests)
+	}
+	return over
 }
 
 // askToken responds to a client without the token. A request for the page is redirected to the login form; all other
@@ -127,19 +145,18 @@ func isPublic(path string) bool {
 
 // login sets the cookie of a client that sends the token.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	if !s.logins.allow() {
-		http.Error(w, "too many wrong tokens: try again in a few seconds", http.StatusTooManyRequests)
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
-	if s.options.Token == "" || !s.known(httpguard.Equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token)) {
-		http.Redirect(w, r, "/login.html#wrong", http.StatusSeeOther)
+	if s.options.Token == "" || !httpguard.Equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token) {
+		if !s.refusesWrong(w, r) {
+			http.Redirect(w, r, "/login.html#wrong", http.StatusSeeOther)
+		}
 		return
 	}
+	httpguard.Prove(r)
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -149,28 +166,4 @@ func sessionOf(token string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("hetero-train dashboard session"))
 	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// limiter permits a few wrong tokens at once, and then one per second.
-type limiter struct {
-	mu    sync.Mutex
-	wrong float64
-	last  time.Time
-}
-
-const mostWrong = 10
-
-func (l *limiter) allow() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	l.wrong = max(0, l.wrong-now.Sub(l.last).Seconds())
-	l.last = now
-	return l.wrong < mostWrong
-}
-
-func (l *limiter) failed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wrong++
 }

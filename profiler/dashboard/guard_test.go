@@ -47,16 +47,25 @@ func testFolder(t *testing.T) *runs.Folder {
 // start starts a server and returns its address.
 func start(t *testing.T, o Options) string {
 	t.Helper()
+	return startLimited(t, o, mostConnections)
+}
+
+// startLimited starts a server with a number of places for connections.
+func startLimited(t *testing.T, o Options, places int) string {
+	t.Helper()
 	o.Folder, o.Log = testFolder(t), slog.New(slog.DiscardHandler)
-	return serve(t, o)
+	return serve(t, o, func(s *Server) { s.places = places })
 }
 
 // serve serves until the end of the test and returns the address.
-func serve(t *testing.T, o Options) string {
+func serve(t *testing.T, o Options, change ...func(*Server)) string {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(s)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -230,11 +239,37 @@ func TestDataNeedTheToken(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", header, status, want)
 		}
 	}
-	for range 2 * mostWrong {
-		(probe{line: "POST /login", body: "token=guess"}).send(t, at)
+	// Strangers that guess must not keep out the clients, even from the same address.
+	last := 0
+	for range 20 {
+		last, _, _ = (probe{line: "POST /login", body: "token=guess"}).send(t, at)
+		(probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer guess"}}).send(t, at)
 	}
-	if status, _, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 429 {
-		t.Errorf("after many wrong tokens: got %d, want 429", status)
+	if last != 429 {
+		t.Errorf("after many wrong tokens: got %d, want 429", last)
+	}
+	if status, h, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 303 || h.Get("Location") != "/" {
+		t.Errorf("the right token after many wrong ones: got %d to %q, want the page", status, h.Get("Location"))
+	}
+	if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t, at); status != 200 {
+		t.Errorf("the right token in a header after many wrong ones: got %d, want 200", status)
+	}
+}
+
+// Strangers hold more connections than the server has places. A client with the token must get through.
+func TestHeldConnectionsDoNotKeepOutAClient(t *testing.T) {
+	at := startLimited(t, Options{Loopback: true, Token: testToken}, 20)
+	for range 100 {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for range 3 {
+		if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t, at); status != 200 {
+			t.Errorf("got %d, want 200", status)
+		}
 	}
 }
 

@@ -47,11 +47,12 @@ type Options struct {
 type Server struct {
 	options Options
 	handler http.Handler
-	session string // value of the cookie for clients that have sent the token
-	logins  limiter
+	session string            // value of the cookie for clients that have sent the token
+	wrong   httpguard.Limiter // of tokens
 	begun   time.Time
 
 	writeTime, retryTime, graceTime time.Duration // the constants, except in tests
+	places                          int           // mostConnections, except in tests
 
 	mu        sync.Mutex
 	followers map[string]*follower
@@ -68,7 +69,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, followers: map[string]*follower{}, over: context.Background()}
+	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, places: mostConnections, followers: map[string]*follower{}, over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)
@@ -99,8 +100,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		limit.set()
 		server.ConnState = limit.track
 	}
+	limited := httpguard.Limit(server, listener, s.places)
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(httpguard.Limit(listener, mostConnections)) }()
+	go func() { done <- server.Serve(limited) }()
 	select {
 	case err := <-done:
 		return err

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,7 +224,7 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 	var a answers
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	calls := 0
-	slow := func() (any, error) {
+	slow := func(context.Context) (any, error) {
 		if calls++; calls == 1 {
 			close(begun)
 		}
@@ -233,13 +234,13 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if got, err := a.get("slow", 1, slow); err != nil || string(got.plain) != `"slow"` {
+			if got, err := a.get(t.Context(), "slow", 1, slow); err != nil || string(got.plain) != `"slow"` {
 				t.Errorf("got %v and error %v", got, err)
 			}
 		})
 	}
 	<-begun
-	if got, err := a.get("fast", 1, func() (any, error) { return "fast", nil }); err != nil || string(got.plain) != `"fast"` {
+	if got, err := a.get(t.Context(), "fast", 1, func(context.Context) (any, error) { return "fast", nil }); err != nil || string(got.plain) != `"fast"` {
 		t.Errorf("while another answer is built: got %v and error %v", got, err)
 	}
 	close(proceed)
@@ -249,11 +250,65 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 	}
 }
 
+// A client that leaves stops to wait. When all clients of an answer have left, its build ends.
+func TestABuildEndsWhenItsClientsLeave(t *testing.T) {
+	var a answers
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	hangs := func(ctx context.Context) (any, error) {
+		close(begun)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	}
+	var leave [2]context.CancelFunc
+	left := make(chan error, 2)
+	for i := range leave {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave[i] = cancel
+		go func() {
+			_, err := a.get(ctx, "slow", 1, hangs)
+			left <- err
+		}()
+	}
+	<-begun
+	for a.waiting() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	leave[0]()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that left: got %v", err)
+	}
+	select {
+	case <-ended:
+		t.Error("the build ended although a client waits")
+	default:
+	}
+	leave[1]()
+	<-left
+	<-ended
+	if got, err := a.get(t.Context(), "slow", 1, func(context.Context) (any, error) { return "again", nil }); err != nil || string(got.plain) != `"again"` {
+		t.Errorf("the next client: got %v and error %v", got, err)
+	}
+	if _, err := a.get(t.Context(), "panics", 1, func(context.Context) (any, error) { panic("no") }); err == nil || !strings.Contains(err.Error(), "panic: no") {
+		t.Errorf("got %v, want the panic as an error", err)
+	}
+}
+
+// waiting returns the number of clients that wait for answers.
+func (a *answers) waiting() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range a.builds {
+		n += b.clients
+	}
+	return n
+}
+
 func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 	var a answers
 	for i, length := range []int{1000, mostCachedBytes, 1000, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2} {
 		text := strings.Repeat("x", length)
-		if got, err := a.get(fmt.Sprint(i), 1, func() (any, error) { return text, nil }); err != nil || len(got.plain) != length+2 {
+		if got, err := a.get(t.Context(), fmt.Sprint(i), 1, func(context.Context) (any, error) { return text, nil }); err != nil || len(got.plain) != length+2 {
 			t.Fatalf("answer of %d bytes: error %v", length, err)
 		}
 		sum := 0
@@ -267,7 +322,7 @@ func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 	if a.all["7"] == nil {
 		t.Error("the newest answer is not cached")
 	}
-	if _, err := a.get("bad", 1, func() (any, error) { return nil, errors.New("bad") }); err == nil || a.all["bad"] != nil {
+	if _, err := a.get(t.Context(), "bad", 1, func(context.Context) (any, error) { return nil, errors.New("bad") }); err == nil || a.all["bad"] != nil {
 		t.Errorf("got error %v, want one, and no cached answer", err)
 	}
 }
@@ -489,7 +544,7 @@ func TestADeletedRunEnds(t *testing.T) {
 	if e != (event{"refused", "a", "the folder of the run no longer exists", 0, true}) {
 		t.Errorf("after the run was deleted: got %+v", e)
 	}
-	if _, err := f.run.Figures(runs.Query{Points: 1, Columns: []string{"loss"}}); err == nil && f.run.View().Last > 0 {
+	if _, err := f.run.Figures(t.Context(), runs.Query{Points: 1, Columns: []string{"loss"}}); err == nil && f.run.View().Last > 0 {
 		t.Error("the files of the deleted run are open")
 	}
 	if status, body := ask(s, "/api/runs/a"); status != 404 {

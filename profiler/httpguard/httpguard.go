@@ -1,24 +1,39 @@
 // Package httpguard contains code that the HTTP servers of the profiler share: a limit of open connections, the host of
-// a Host header, and a comparison of secrets.
+// a Host header, a comparison of secrets, and a limit of wrong secrets.
 package httpguard
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
+	"net/http"
 	"strings"
-	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// Limit returns a listener that accepts at most most open connections. It closes further connections at once, so their
-// clients get an error instead of waiting.
-func Limit(l net.Listener, most int) net.Listener {
-	return &limited{Listener: l, open: make(chan struct{}, most)}
+// Limit lets s have at most most open connections on l, which it returns wrapped. If all places are taken, a connection
+// without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a Prove, the new
+// one is closed at once, so that its client gets an error instead of waiting.
+func Limit(s *http.Server, l net.Listener, most int) net.Listener {
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, guestKey{}, conn.(*counted).guest)
+	}
+	return &limited{Listener: l, crowd: crowd.New(most)}
+}
+
+type guestKey struct{}
+
+// Prove records that the client of a request may use the server. The connection then keeps its place.
+func Prove(r *http.Request) {
+	guest, _ := r.Context().Value(guestKey{}).(*crowd.Guest) // nil in tests without connections
+	guest.Prove()
 }
 
 type limited struct {
 	net.Listener
-	open chan struct{} // one element for each open connection
+	crowd *crowd.Crowd
 }
 
 // Accept implements net.Listener.
@@ -28,24 +43,21 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case l.open <- struct{}{}:
-			return &counted{Conn: conn, release: sync.OnceFunc(func() { <-l.open })}, nil
-		default:
-			conn.Close() // the client sees a closed connection
+		if guest := l.crowd.Enter(conn); guest != nil {
+			return &counted{conn, guest}, nil
 		}
 	}
 }
 
-// counted is a connection that calls release when it is closed.
+// counted is a connection that leaves the crowd when it is closed.
 type counted struct {
 	net.Conn
-	release func()
+	guest *crowd.Guest
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	c.release()
+	c.guest.Leave()
 	return c.Conn.Close()
 }
 

@@ -1,18 +1,33 @@
 package httpguard
 
 import (
+	"bufio"
+	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/netip"
+	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
+// Clients that send nothing give up their places. A client that has proved itself keeps its place, also if others then
+// find none.
 func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer inner.Close()
-	l := Limit(inner, 1)
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/proved" {
+			Prove(r)
+		}
+	})}
+	l := Limit(server, inner, 2)
+	go server.Serve(l)
+	defer server.Close()
 	dial := func() net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", inner.Addr().String())
@@ -20,32 +35,87 @@ func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(30 * time.Second))
 		return c
 	}
-	accepted := make(chan net.Conn)
-	go func() {
-		for range 2 {
-			c, err := l.Accept()
-			if err != nil {
-				t.Error(err)
-			}
-			accepted <- c
+	ask := func(c net.Conn, path string) error {
+		if _, err := c.Write([]byte("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+			return err
 		}
-	}()
-	dial()
-	first := <-accepted
-	second := dial()
-	if _, err := second.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("second connection: got %v, want it closed", err)
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return err
 	}
-	for range 2 { // a second Close frees no second place
-		first.Close()
+	closed := func(c net.Conn) bool {
+		_, err := io.Copy(io.Discard, c)
+		return !errors.Is(err, os.ErrDeadlineExceeded)
 	}
-	dial()
-	defer (<-accepted).Close()
-	if free := cap(l.(*limited).open) - len(l.(*limited).open); free != 0 {
-		t.Errorf("%d free connections, want 0", free)
+	first := dial()
+	if err := ask(first, "/proved"); err != nil {
+		t.Fatal(err)
 	}
+	silent := dial()
+	client := dial()
+	if !closed(silent) {
+		t.Error("a silent client keeps its place")
+	}
+	if err := ask(client, "/proved"); err != nil {
+		t.Errorf("a client that needs the place of a silent one: got %v", err)
+	}
+	if !closed(dial()) {
+		t.Error("a client got a place although all others have proved themselves")
+	}
+	client.Close()
+	for deadline := time.Now().Add(30 * time.Second); ask(dial(), "/") != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("a closed connection does not leave its place")
+		}
+	}
+	if err := ask(first, "/"); err != nil {
+		t.Errorf("a client that has proved itself lost its place: %v", err)
+	}
+}
+
+func TestWrongSecretsCountByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Limiter
+		wrong := func(from string) (over, first bool) {
+			name, over, first := l.Wrong(&http.Request{RemoteAddr: from + ":1"})
+			if name != from {
+				t.Errorf("got the address %s, want %s", name, from)
+			}
+			return over, first
+		}
+		firsts := 0
+		for i := range 100 {
+			over, first := wrong("10.0.0.1")
+			if first {
+				firsts++
+			}
+			if over != (i >= mostWrong) {
+				t.Errorf("wrong secret %d: got over = %v", i, over)
+			}
+		}
+		if firsts != 1 {
+			t.Errorf("%d reports, want 1", firsts)
+		}
+		if over, _ := wrong("10.0.0.2"); over {
+			t.Error("another address suffers")
+		}
+		time.Sleep(2 * time.Second)
+		if over, _ := wrong("10.0.0.1"); over {
+			t.Error("the address may send one secret per second")
+		}
+		for i := range 2 * mostAddresses {
+			wrong(netip.AddrFrom4([4]byte{11, 0, byte(i >> 8), byte(i)}).String())
+		}
+		if len(l.all) > mostAddresses {
+			t.Errorf("%d addresses in memory, want at most %d", len(l.all), mostAddresses)
+		}
+	})
 }
 
 func TestHost(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,11 +37,20 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: whole, last: map[string]int64{}}, err
 }
 
+// mostStoreFile is much larger than a file of a run, except for metrics.
+const mostStoreFile = 1 << 20
+
+// validID matches the ids of runs, which are names of folders. A stranger may have written the spool.
+var validID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+
 // statuses are the numbers of statuses in meta.yaml.
 var statuses = map[string]int{Running: 1, Finished: 3, Failed: 4, Killed: 5}
 
 func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64, error) {
 	clear(f.last) // after a failure, the files decide
+	if !validID.MatchString(start.ID) {
+		return "", 0, &Refused{fmt.Errorf("%s: got %q as the id of the run, want letters and digits", SpoolFile, start.ID)}
+	}
 	experimentID, err := f.experiment(start.Experiment)
 	if err != nil {
 		return "", 0, err
@@ -53,7 +63,7 @@ func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64,
 		}
 	}
 	run = experimentID + "/" + id
-	if text, err := os.ReadFile(filepath.Join(f.path, run, "tags", SentTag)); err == nil {
+	if text, err := regular.Read(filepath.Join(f.path, run, "tags", SentTag), mostStoreFile); err == nil {
 		sent, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil || sent < 0 {
 			return "", 0, &Refused{fmt.Errorf("tag %s in %s: got %q, want a position in the spool", SentTag, run, text)}
@@ -83,7 +93,7 @@ func (f *folder) experiment(name string) (string, error) {
 			continue
 		}
 		newest = max(newest, id)
-		text, err := os.ReadFile(filepath.Join(f.path, e.Name(), "meta.yaml"))
+		text, err := regular.Read(filepath.Join(f.path, e.Name(), "meta.yaml"), mostStoreFile)
 		if err == nil && slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
 			value, ok := strings.CutPrefix(line, "name: ")
 			return ok && (value == name || value == quoted(name) || value == "'"+name+"'")
@@ -242,7 +252,7 @@ func (f *folder) params(_ context.Context, run string, params map[string]string)
 
 func (f *folder) status(_ context.Context, run, status string, time int64) error {
 	path := filepath.Join(f.path, run, "meta.yaml")
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, mostStoreFile)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,23 +49,73 @@ func once(t *testing.T, what string, got []int64, every, last int64) {
 	}
 }
 
+// runWithResults returns the folder of a run with a file of results.
+func runWithResults(t *testing.T) string {
+	t.Helper()
+	run := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(run, "results"), 0o700), os.WriteFile(filepath.Join(run, "results", "a b.md"), []byte("results"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// A stranger may have written the state file of a run, so its target gets no credentials and no files in a folder.
+func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
+	for _, c := range []struct {
+		folder  bool // the target is a folder, not a server
+		environ []string
+		refused bool
+	}{
+		{false, nil, false},
+		{false, []string{tokenVariable + "=t"}, true},
+		{false, []string{userVariable + "=u", passwordVariable + "=p"}, true},
+		{false, []string{tokenVariable + "=t", addressVariable + "=SERVER/"}, false},
+		{false, []string{tokenVariable + "=t", addressVariable + "=http://127.0.0.1:1"}, true},
+		{true, nil, true},
+	} {
+		dir, target := t.TempDir(), newFake(t).URL
+		if c.folder {
+			target = t.TempDir()
+		}
+		for i := range c.environ {
+			c.environ[i] = strings.Replace(c.environ[i], "SERVER", target, 1)
+		}
+		written(t, dir, true, 10, 20)
+		if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(fmt.Sprintf(`{"target":%q}`, target)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Environ: c.environ})
+		var refused *UnconfirmedError
+		if errors.As(err, &refused) != c.refused || !c.refused && err != nil {
+			t.Errorf("%s with %q: got %v, want a refusal: %v", target, c.environ, err, c.refused)
+		}
+		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: target, Environ: c.environ}); err != nil {
+			t.Errorf("%s with %q, as the user's target: got %v", target, c.environ, err)
+		}
+	}
+}
+
 func TestARunIsSent(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	written(t, dir, true, 10, 20000)
-	file := filepath.Join(dir, "results.md")
-	if err := os.WriteFile(file, []byte("results"), 0o600); err != nil {
+	run := runWithResults(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(run, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	s, err := OpenSpool(dir, Start{}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Add(Line{Artifact: "results/a b.md", Path: file})
-	s.Add(Line{Artifact: "results/gone", Path: file + ".gone"})
+	s.Add(Line{Artifact: "results/a b.md"})
+	outside := []string{"results/gone", "link", secret, "../../" + filepath.Base(secret), "logs/../../x"} // a stranger may have written the spool
+	for _, name := range outside {
+		s.Add(Line{Artifact: name})
+	}
 	s.Add(Line{Status: Finished, Time: 5000})
 	s.Close()
 	var skipped []string
-	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL + "/", OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
+	if _, _, err := Sync(context.Background(), SenderOptions{RunDir: run, LogDir: dir, Target: f.URL + "/", OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
 		t.Fatal(err)
 	}
 	once(t, "train/loss", f.steps("train/loss"), 10, 20000)
@@ -78,8 +129,8 @@ func TestARunIsSent(t *testing.T) {
 	if got := f.files["/api/2.0/mlflow-artifacts/artifacts/1/"+fakeRun+"/artifacts/results/a b.md"]; got != "results" || len(f.files) != 1 {
 		t.Errorf("got files %v, want results.md", f.files)
 	}
-	if len(skipped) != 1 || skipped[0] != file+".gone" {
-		t.Errorf("got skipped files %q, want the missing one", skipped)
+	if !slices.Equal(skipped, outside) {
+		t.Errorf("got skipped files %q, want %q", skipped, outside)
 	}
 	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil { // the target is known
 		t.Fatal(err)

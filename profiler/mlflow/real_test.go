@@ -124,15 +124,12 @@ func TestARealServerWithFaults(t *testing.T) {
 	}
 	stop = startMLflow(t, program, dir, port)
 	sync()
-	file := filepath.Join(t.TempDir(), "results.md")
-	if err := os.WriteFile(file, []byte("results"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	o.RunDir = runWithResults(t)
 	s, err := OpenSpool(logs, Start{}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Add(Line{Artifact: "results/a b.md", Path: file})
+	s.Add(Line{Artifact: "results/a b.md"})
 	s.Add(Line{Status: Finished, Time: 5000})
 	s.Close()
 	faulty = false

@@ -48,8 +48,9 @@ type store interface {
 
 // SenderOptions configure a sender.
 type SenderOptions struct {
+	RunDir   string // folder of the run, for its files; "": only files of LogDir are sent
 	LogDir   string
-	Target   string // URL or folder; "": the target of the last sender
+	Target   string // URL or folder; "": the target of the last sender, unless it is an *UnconfirmedError
 	Environ  []string
 	Timeout  time.Duration                // of one request; 0: 30 s
 	OnFault  func(error)                  // called when sending starts to fail, and with nil when it works again; may be nil
@@ -123,11 +124,48 @@ func (o SenderOptions) open() (*sending, error) {
 		file.Close()
 		return nil, errors.New("the run has no address of an MLflow server")
 	}
-	if g.store, err = newStore(g.state.Target, o.Environ, o.Timeout); err != nil {
+	if o.Target == "" {
+		err = confirm(g.state.Target, o.Environ)
+	}
+	if err == nil {
+		g.store, err = newStore(g.state.Target, o.Environ, o.Timeout)
+	}
+	if err != nil {
 		file.Close()
 		return nil, err
 	}
 	return g, g.writeState()
+}
+
+// UnconfirmedError means that a file of the run names the target, but the target needs the consent of the user: it would get
+// the user's credentials, or it is a folder to which the sender would write. The run may come from a stranger.
+type UnconfirmedError struct {
+	Target string
+	Why    string
+}
+
+func (e *UnconfirmedError) Error() string {
+	return fmt.Sprintf("%s of the run names the target %q: %s", StateFile, e.Target, e.Why)
+}
+
+// addressVariable is the variable with the address of the user's server.
+const addressVariable = "MLFLOW_TRACKING_URI"
+
+// confirm returns an error if a target that a file names needs the consent of the user.
+func confirm(target string, environ []string) error {
+	if !strings.Contains(target, "://") {
+		return &UnconfirmedError{target, "a sender would write to this folder"}
+	}
+	v := variables(environ)
+	if trimmed := strings.TrimRight(target, "/"); trimmed == strings.TrimRight(v[addressVariable], "/") {
+		return nil
+	}
+	for _, name := range credentials {
+		if v[name] != "" {
+			return &UnconfirmedError{target, "it would get the credentials in " + name}
+		}
+	}
+	return nil
 }
 
 func (g *sending) readState() error {
@@ -222,27 +260,47 @@ const mostArtifact = 64 << 20
 
 // send sends a file. A file that MLflow cannot get does not hold up the metrics.
 func (g *sending) send(ctx context.Context, l Line) error {
-	f, info, err := regular.Open(l.Path)
-	if err != nil {
-		g.o.OnSkip(l.Path, err)
+	skip := func(why error) error {
+		g.o.OnSkip(l.Artifact, why)
 		return nil
+	}
+	f, info, err := g.openArtifact(l.Artifact)
+	if err != nil {
+		return skip(err)
 	}
 	defer f.Close()
 	if info.Size() > mostArtifact {
-		g.o.OnSkip(l.Path, fmt.Errorf("got %d bytes, want at most %d", info.Size(), mostArtifact))
-		return nil
+		return skip(fmt.Errorf("got %d bytes, want at most %d", info.Size(), mostArtifact))
 	}
 	content, err := io.ReadAll(io.LimitReader(f, mostArtifact))
 	if err != nil {
-		g.o.OnSkip(l.Path, err)
-		return nil
+		return skip(err)
 	}
 	err = g.store.artifact(ctx, g.state.Run, l.Artifact, content)
 	if errors.As(err, new(*Refused)) {
-		g.o.OnSkip(l.Path, err)
-		return nil
+		return skip(err)
 	}
 	return err
+}
+
+// logsPrefix starts the names of files in LogDir. Other names are relative to RunDir.
+const logsPrefix = "logs/"
+
+// openArtifact opens a file of the run. The spool is untrusted, so its names do not lead out of the folders of the run.
+func (g *sending) openArtifact(name string) (*os.File, os.FileInfo, error) {
+	folder, within := g.o.RunDir, name
+	if rest, ok := strings.CutPrefix(name, logsPrefix); ok {
+		folder, within = g.o.LogDir, rest
+	}
+	if folder == "" {
+		return nil, nil, errors.New("the folder of the run is not known")
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close() // the file stays open
+	return regular.OpenIn(root, filepath.FromSlash(within))
 }
 
 func (g *sending) close() error { return g.file.Close() }

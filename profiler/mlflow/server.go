@@ -48,18 +48,33 @@ func newServer(address string, environ []string, timeout time.Duration) (*server
 	}
 	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{}, mostReply: mostReply,
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-	variables := map[string]string{}
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		variables[name] = value
-	}
-	if user, password := variables["MLFLOW_TRACKING_USERNAME"], variables["MLFLOW_TRACKING_PASSWORD"]; user != "" {
+	v := variables(environ)
+	if user, password := v[userVariable], v[passwordVariable]; user != "" {
 		r := &http.Request{Header: s.header}
 		r.SetBasicAuth(user, password)
-	} else if token := variables["MLFLOW_TRACKING_TOKEN"]; token != "" {
+	} else if token := v[tokenVariable]; token != "" {
 		s.header.Set("Authorization", "Bearer "+token)
 	}
 	return s, nil
+}
+
+// Variables with the user's credentials.
+const (
+	userVariable     = "MLFLOW_TRACKING_USERNAME"
+	passwordVariable = "MLFLOW_TRACKING_PASSWORD"
+	tokenVariable    = "MLFLOW_TRACKING_TOKEN"
+)
+
+var credentials = []string{userVariable, tokenVariable}
+
+// variables returns the values of an environment by name.
+func variables(environ []string) map[string]string {
+	all := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		all[name] = value
+	}
+	return all
 }
 
 // refusal is an error of the server, with MLflow's code.

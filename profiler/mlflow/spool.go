@@ -44,8 +44,9 @@ type Line struct {
 
 	Tags map[string]string `json:"tags,omitempty"`
 
-	Artifact string `json:"artifact,omitempty"` // name of a file in MLflow
-	Path     string `json:"path,omitempty"`     // of the file
+	// Artifact is the name of a file in MLflow: its path relative to the folder of the run. Files of the folder of logs
+	// begin with "logs/", also if this folder is elsewhere.
+	Artifact string `json:"artifact,omitempty"`
 
 	Status string `json:"status,omitempty"`
 }

@@ -68,9 +68,10 @@ func Listen(o ServerOptions) (*Server, error) {
 	s := &Server{listener: l, served: make(chan struct{})}
 	s.http = &http.Server{Handler: handler(&o), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)} // a client must not fill the log of the run
+	limited := httpguard.Limit(s.http, l, mostConnections)
 	go func() {
 		defer close(s.served)
-		s.http.Serve(httpguard.Limit(l, mostConnections)) // returns after Close
+		s.http.Serve(limited) // returns after Close
 	}()
 	return s, nil
 }
@@ -108,6 +109,7 @@ func handler(o *ServerOptions) http.Handler {
 			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
 			return
 		}
+		httpguard.Prove(r)
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()

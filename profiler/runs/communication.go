@@ -69,7 +69,7 @@ func (c *communicated) follow(replaced int) {
 func (c *communicated) add(line []byte, replaced int) {
 	c.follow(replaced)
 	var v runtime.Communication
-	if err := json.Unmarshal(line, &v); err != nil || v.Step < 1 {
+	if tooLarge(line) || json.Unmarshal(line, &v) != nil || v.Step < 1 || v.Step > runtime.MostStep {
 		c.damaged++
 		return
 	}

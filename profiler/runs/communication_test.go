@@ -90,7 +90,7 @@ func TestTrafficWithoutValuesIsOmitted(t *testing.T) {
 		}
 	}
 	r := open(t, parent, "a")
-	got, err := r.Figures(Query{From: 1, Points: 100, Columns: []string{"network_sent", "nvlink_sent", "temperature"}})
+	got, err := r.Figures(t.Context(), Query{From: 1, Points: 100, Columns: []string{"network_sent", "nvlink_sent", "temperature"}})
 	if err != nil {
 		t.Fatal(err)
 	}

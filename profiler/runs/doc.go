@@ -2,12 +2,12 @@
 // use it. It does not communicate with training processes and never writes.
 //
 //	folder, err := runs.OpenFolder("experiments")
-//	for _, s := range folder.List() { … }           // one Summary per run; fast
+//	for _, s := range folder.List(ctx) { … }           // one Summary per run; fast
 //
 //	run, err := folder.Open("resnet50")
 //	for run.Update(16<<20) { … }                     // reads new records; false: all records are read
 //	state := run.State()
-//	figures, err := run.Figures(runs.Query{From: 1, To: 1000, Points: 800})
+//	figures, err := run.Figures(ctx, runs.Query{From: 1, To: 1000, Points: 800})
 //
 // # Memory
 //

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -91,8 +92,8 @@ const (
 	Band     = -2
 )
 
-// Figures returns columns over a range of steps. A column or rank that is unknown or given twice is a *QueryError.
-func (r *Run) Figures(q Query) (*Figures, error) {
+// Figures returns columns over a range of steps, or the cause of ctx if ctx ends before. A column or rank that is unknown or given twice is a *QueryError.
+func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first, last := r.steps()
@@ -120,7 +121,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	if last == 0 || q.From > q.To {
 		return out, nil
 	}
-	base, collected, err := r.collectAll(q, c, shown, out)
+	base, collected, err := r.collectAll(ctx, q, c, shown, out)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		out.Lines = append(out.Lines, decided.line(decisionColumns[i], AllRanks, i, keep))
 	}
 	if c.total {
-		out.Lines = append(out.Lines, totalOf(collected, keep, func(bin int) int { return ranksAt(r.happened.starts, base.last[bin], len(r.ranks)) }))
+		out.Lines = append(out.Lines, totalOf(collected, keep, func(bin int) int { return ranksAt(r.happened.starts.list, base.last[bin], len(r.ranks)) }))
 	}
 	for _, i := range c.own {
 		if banded {
@@ -215,7 +216,7 @@ func (r *Run) everyRank() []int {
 
 // collectAll reads what the choice needs, and sets the width of out. It returns the bins of rank 0, which provides the
 // steps and the columns that are equal on all ranks, and the bins by rank: nil for a rank that the choice does not need.
-func (r *Run) collectAll(q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
+func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
 	ranks, own := shown, c.own
 	if c.total {
 		ranks = r.everyRank()
@@ -229,14 +230,14 @@ func (r *Run) collectAll(q Query, c choice, shown []int, out *Figures) (*bins, [
 	// Each step has at most one record per rank. Rank 0 is always read.
 	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
 	out.Width = r.width(q, scan)
-	base, err := r.collect(0, q, out.Width, append(slices.Clone(c.shared), own...), scan)
+	base, err := r.collect(ctx, 0, q, out.Width, append(slices.Clone(c.shared), own...), scan)
 	if err != nil {
 		return nil, nil, err
 	}
 	collected := make([]*bins, len(r.ranks))
 	for _, k := range ranks {
 		if collected[k] = base; k != 0 {
-			if collected[k], err = r.collect(k, q, out.Width, own, scan); err != nil {
+			if collected[k], err = r.collect(ctx, k, q, out.Width, own, scan); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -259,7 +260,10 @@ func (r *Run) width(q Query, scan bool) int64 {
 }
 
 // collect returns the values of a rank, read from its file or computed from its cells.
-func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool) (*bins, error) {
+func (r *Run) collect(ctx context.Context, index int, q Query, width int64, columns []int, scan bool) (*bins, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	k := r.ranks[index]
 	b := newBins(q.From, q.To, width, columns, len(k.grid.cells))
 	b.ofRank = true
@@ -272,7 +276,7 @@ func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool)
 		return b, nil
 	}
 	err := runtime.ReadFrom(r.logs, runtime.FileName(index), offset, func(m *runtime.Record) bool {
-		if m.Iteration > q.To {
+		if m.Iteration > q.To || ctx.Err() != nil {
 			return false
 		}
 		if m.Iteration >= 1 {
@@ -284,7 +288,7 @@ func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool)
 	if err != nil && !isMissing(err) {
 		return nil, err
 	}
-	return b, nil
+	return b, context.Cause(ctx)
 }
 
 // mean returns the mean of a column over the steps of a bin. The mean of a throughput is samples / time.

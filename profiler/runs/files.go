@@ -83,7 +83,7 @@ func readSettings(root *os.Root) (s Settings, text string) {
 // openLogs opens the folder of a run's logs.
 func openLogs(root *os.Root, s Settings) (*os.Root, error) {
 	if s.Experiment.LogDir != "" {
-		return os.OpenRoot(filepath.Clean(s.Experiment.LogDir))
+		return experiment.OpenLogs(s.Experiment.LogDir, root)
 	}
 	return root.OpenRoot(logsFolder)
 }
@@ -195,6 +195,10 @@ func readCurves(logs *os.Root) map[int][]Point {
 	if err != nil {
 		return nil
 	}
+	return parseCurves(text)
+}
+
+func parseCurves(text []byte) map[int][]Point {
 	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil || len(rows) < 2 {
 		return nil

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -168,8 +169,8 @@ type Listing struct {
 	Left   int      `json:"left"`   // number of entries that were not read because there are too many
 }
 
-// List returns a summary of each run. It reads a few kilobytes per run.
-func (f *Folder) List() (Listing, error) {
+// List returns a summary of each run. It reads a few kilobytes per run, until ctx ends.
+func (f *Folder) List(ctx context.Context) (Listing, error) {
 	f.refresh()
 	out := Listing{Runs: []Summary{}, Nested: []string{}}
 	names := []string{f.self}
@@ -194,6 +195,9 @@ func (f *Folder) List() (Listing, error) {
 		}
 	}
 	for _, name := range names {
+		if err := context.Cause(ctx); err != nil {
+			return out, err
+		}
 		f.mu.RLock()
 		root, err := f.openRoot(name)
 		nested := err != nil && f.containsRuns(name)

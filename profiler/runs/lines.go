@@ -11,10 +11,9 @@ import (
 
 // Limits of the lists of a run. Older entries are dropped.
 const (
-	mostChanges  = 1000
-	mostIntegers = 1 << 18 // limit of the number of shares in all changes
-	mostEvents   = 2000
-	mostAlerts   = 500
+	mostChanges = 1000
+	mostEvents  = 2000
+	mostAlerts  = 500
 )
 
 // Decision is one decision of the balancer, a line of logs/balance.jsonl. Times are in s per step; nil means unknown.
@@ -65,9 +64,9 @@ type decided struct {
 	damaged  int
 	grid     *grid
 	last     *Decision
-	changes  []Decision
+	changes  history[Decision]
 	health   []string // verdict of the balancer for each rank
-	alerts   []Alert
+	alerts   history[Alert]
 }
 
 func newDecided() decided { return decided{grid: newGrid(len(decisionColumns), 2048)} }
@@ -83,7 +82,7 @@ func (d *decided) follow(replaced int) {
 func (d *decided) add(line []byte, replaced int) {
 	d.follow(replaced)
 	var v Decision
-	if err := json.Unmarshal(line, &v); err != nil || v.Step < 1 {
+	if tooLarge(line) || json.Unmarshal(line, &v) != nil || v.Step < 1 || v.Step > runtime.MostStep {
 		d.damaged++
 		return
 	}
@@ -100,10 +99,8 @@ func (d *decided) add(line []byte, replaced int) {
 	if v.Changed {
 		short := v
 		short.Ranks = nil
-		d.changes = append(d.changes, short)
-		for len(d.changes) > mostChanges || len(d.changes) > 1 && len(d.changes)*2*len(v.Shares) > mostIntegers {
-			d.changes = d.changes[1:]
-		}
+		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown)
+		d.changes.add(short, bytes, mostChanges)
 	}
 }
 
@@ -128,7 +125,7 @@ func (d *decided) compareHealth(v *Decision) {
 		default:
 			continue
 		}
-		d.alerts = newest(append(d.alerts, a), mostAlerts)
+		d.alerts.add(a, len(a.Text)+len(a.Evidence), mostAlerts)
 	}
 }
 
@@ -143,18 +140,18 @@ type Verdict struct {
 type happened struct {
 	replaced int
 	damaged  int
-	starts   []runtime.Event
-	evals    []runtime.Event
-	saves    []runtime.Event
-	verdicts []Verdict
+	starts   history[runtime.Event]
+	evals    history[runtime.Event]
+	saves    history[runtime.Event]
+	verdicts history[Verdict]
 	length   int64
 	fresh    bool // a process has started since the last verdict
 }
 
 // newestStart returns the newest start of a process and its step, or zero values if none is known.
 func (h *happened) newestStart() (step int64, start runtime.StartEvent) {
-	if n := len(h.starts); n > 0 {
-		return h.starts[n-1].Step, *h.starts[n-1].Start
+	if n := len(h.starts.list); n > 0 {
+		return h.starts.list[n-1].Step, *h.starts.list[n-1].Start
 	}
 	return 0, runtime.StartEvent{}
 }
@@ -169,38 +166,39 @@ func (h *happened) follow(replaced int) {
 func (h *happened) add(line []byte, replaced int) {
 	h.follow(replaced)
 	var e runtime.Event
-	if err := json.Unmarshal(line, &e); err != nil {
+	if tooLarge(line) || json.Unmarshal(line, &e) != nil || e.Step < 0 || e.Step > runtime.MostStep ||
+		e.Length != nil && (e.Length.Steps < 0 || e.Length.Steps > runtime.MostStep) {
 		h.damaged++
 		return
 	}
 	switch {
 	case e.Start != nil:
-		h.starts = newest(append(h.starts, e), mostEvents)
+		h.starts.add(e, len(line), mostEvents)
 		h.fresh = true
 	case e.Length != nil:
 		h.length = e.Length.Steps
 	case e.Evaluation != nil:
-		h.evals = newest(append(h.evals, e), mostEvents)
+		h.evals.add(e, len(line), mostEvents)
 	case e.Checkpoint != nil:
-		h.saves = newest(append(h.saves, e), mostEvents)
+		h.saves.add(e, len(line), mostEvents)
 	case e.Bottleneck != nil:
 		first, _ := h.newestStart() // a window does not begin before its process
 		v := Verdict{From: max(e.Step-runtime.BottleneckWindow, first) + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
 		joins := !h.fresh // verdicts of two processes are about different steps, and perhaps about different ranks
 		h.fresh = false
-		if n := len(h.verdicts); joins && n > 0 && h.verdicts[n-1].Bound == v.Bound && h.verdicts[n-1].Rank == v.Rank {
-			v.From = h.verdicts[n-1].From
-			h.verdicts[n-1] = v
+		if n := len(h.verdicts.list); joins && n > 0 && h.verdicts.list[n-1].Bound == v.Bound && h.verdicts.list[n-1].Rank == v.Rank {
+			v.From = h.verdicts.list[n-1].From
+			h.verdicts.list[n-1] = v
 			return
 		}
-		h.verdicts = newest(append(h.verdicts, v), mostAlerts)
+		h.verdicts.add(v, len(line), mostAlerts)
 	}
 }
 
 // alerts returns the alerts of all sources, sorted by step.
 func (r *Run) alerts() []Alert {
-	all := slices.Clone(r.decided.alerts)
-	for _, v := range r.happened.verdicts {
+	all := slices.Clone(r.decided.alerts.list)
+	for _, v := range r.happened.verdicts.list {
 		if v.Bound != runtime.ComputeBound.String() {
 			all = append(all, Alert{Step: v.From, Kind: "bottleneck", Rank: v.Rank, Text: v.Text, Evidence: v.Advice})
 		}

@@ -199,7 +199,7 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 
 // follow determines the segment of the newest step. The first step of a segment removes the totals of the segment before.
 func (r *Run) follow() {
-	segment := runtime.SegmentAt(r.happened.starts, r.evidence.steps)
+	segment := runtime.SegmentAt(r.happened.starts.list, r.evidence.steps)
 	if segment.After != r.segment.After {
 		for _, k := range r.ranks {
 			k.shares = map[int64]*shareTotal{}
@@ -439,9 +439,9 @@ func (r *Run) View() View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := View{Name: r.Name, Version: r.version, State: r.evidence.judge(), Settings: r.settings, Result: r.evidence.result, Profiles: readProfiles(r.root),
-		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes), Decision: r.decided.last, Alerts: r.alerts(), Damaged: r.damage(r.evidence.judge().Kind), Lacking: r.lacking, Curves: []CurveView{}}
+		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes.list), Decision: r.decided.last, Alerts: r.alerts(), Damaged: r.damage(r.evidence.judge().Kind), Lacking: r.lacking, Curves: []CurveView{}}
 	h := &r.happened
-	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts), h.length, slices.Clone(h.evals), slices.Clone(h.saves), slices.Clone(h.verdicts)
+	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts.list), h.length, slices.Clone(h.evals.list), slices.Clone(h.saves.list), slices.Clone(h.verdicts.list)
 	v.Communication = r.communicated.last
 	v.Precision, v.Notes = r.precision(), r.notes()
 	v.Progress.Bytes = r.unread()
@@ -481,9 +481,9 @@ func (r *Run) View() View {
 
 // present returns the segment of the newest step, and the number of its ranks.
 func (r *Run) present(last int64) (segment runtime.Segment, ranks int) {
-	segment = runtime.SegmentAt(r.happened.starts, last)
+	segment = runtime.SegmentAt(r.happened.starts.list, last)
 	ranks = segment.Ranks
-	if d := r.decided.last; d != nil && len(r.happened.starts) > 0 {
+	if d := r.decided.last; d != nil && len(r.happened.starts.list) > 0 {
 		if step, _ := r.happened.newestStart(); d.Step > step { // the events may lack a start
 			ranks = len(d.Shares)
 		}

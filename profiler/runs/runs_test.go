@@ -129,7 +129,7 @@ func update(run *Run) {
 
 func figures(t *testing.T, run *Run, q Query) *Figures {
 	t.Helper()
-	f, err := run.Figures(q)
+	f, err := run.Figures(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 	if rankColumns[throughputColumn].Name != "throughput" || rankColumns[busColumn].Name != "bus_bandwidth" {
 		t.Error("the indices of columns do not fit the table")
 	}
-	if _, err := run.Figures(Query{Points: 1, Columns: []string{"nonsense"}}); err == nil {
+	if _, err := run.Figures(t.Context(), Query{Points: 1, Columns: []string{"nonsense"}}); err == nil {
 		t.Error("an unknown column: got no error")
 	}
 	v := run.View()
@@ -372,7 +372,7 @@ func TestStatesOfRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	list, err := folder.List()
+	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 13 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
@@ -400,7 +400,7 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	list, err := folder.List()
+	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 1 || !slices.Equal(list.Nested, []string{"nested"}) || list.Others != 2 {
 		t.Errorf("got %+v and error %v", list, err)
 	}
@@ -418,7 +418,7 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer single.Close()
-	if list, err := single.List(); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "good" {
+	if list, err := single.List(t.Context()); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "good" {
 		t.Errorf("the folder of a run: got %+v and error %v", list, err)
 	}
 }
@@ -463,7 +463,7 @@ func TestTheNumberOfValuesIsLimited(t *testing.T) {
 		t.Errorf("got %d lines with %d points, want %d lines with at most %d values", len(got.Lines), len(got.Steps), 64*trafficColumn, mostValues) // the records have no traffic
 	}
 	for _, twice := range []Query{{Columns: []string{"loss", "loss"}}, {Columns: []string{"own"}, Ranks: []int{1, 1}}} {
-		if _, err := run.Figures(twice); !errors.As(err, new(*QueryError)) {
+		if _, err := run.Figures(t.Context(), twice); !errors.As(err, new(*QueryError)) {
 			t.Errorf("%+v: got error %v, want a QueryError", twice, err)
 		}
 	}
@@ -546,7 +546,7 @@ func TestReplacedFoldersAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	newFakeRun(t, dir, "b", 1).steps(1, 5)
-	if list, err := folder.List(); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "b" {
+	if list, err := folder.List(t.Context()); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "b" {
 		t.Errorf("a new folder of runs: got %+v and error %v, want run b", list.Runs, err)
 	}
 }
@@ -594,7 +594,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := folder.List()
+		list, err := folder.List(t.Context())
 		if err := errors.Join(err, folder.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -750,7 +750,7 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := folder.List()
+		list, err := folder.List(t.Context())
 		if err := errors.Join(err, folder.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -848,7 +848,7 @@ func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	list, err := folder.List()
+	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 1 {
 		t.Fatalf("got %+v, %v, want one run", list, err)
 	}

@@ -36,18 +36,29 @@ func Flat(text []byte) (map[string]string, error) {
 		return nil, err
 	}
 	flat := map[string]string{}
-	flatten(flat, "", tree)
-	return flat, nil
+	return flat, flatten(flat, "", tree, mostTables)
 }
 
-func flatten(flat map[string]string, prefix string, tree map[string]any) {
+// mostTables is more than the depth of the tables of settings. The names of deep tables would take memory that grows with
+// the square of the depth.
+const mostTables = 16
+
+// flatten adds the values of a tree. depth is the number of further levels of tables that are valid.
+func flatten(flat map[string]string, prefix string, tree map[string]any, depth int) error {
 	for key, value := range tree {
-		if table, ok := value.(map[string]any); ok {
-			flatten(flat, prefix+key+".", table)
-		} else {
+		table, ok := value.(map[string]any)
+		if !ok {
 			flat[prefix+key] = fmt.Sprint(value)
+			continue
+		}
+		if depth == 0 {
+			return fmt.Errorf("got more than %d tables within each other, want the settings of a run", mostTables)
+		}
+		if err := flatten(flat, prefix+key+".", table, depth-1); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // Canonical returns a text that is equal for equal values of settings: 0.10 and 1e-1, or lists with and without commas.

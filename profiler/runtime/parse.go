@@ -17,6 +17,7 @@ func (r *Record) parse(line []byte) bool {
 	*r = Record{Telemetry: telemetry.Unknown()}
 	r.Epoch = p.integer(`{"epoch":`)
 	r.Iteration = p.integer(iterationKey)
+	p.ok = p.ok && r.Iteration >= 0 && r.Iteration <= MostStep
 	r.Loss = p.float(`,"loss":`)
 	p.float(`,"throughput":`)
 	p.seconds(`,"iteration_time":`)
@@ -113,7 +114,9 @@ func (p *parser) seconds(key string) time.Duration {
 	text, negative := bytes.CutPrefix(text, []byte("-"))
 	whole, fraction, point := bytes.Cut(text, []byte("."))
 	p.ok = p.ok && len(whole) <= 10 && len(fraction) <= 9
-	d := time.Duration(p.digits(whole)) * time.Second
+	n := p.digits(whole)
+	p.ok = p.ok && n <= mostSeconds
+	d := time.Duration(n) * time.Second
 	if point {
 		nanoseconds := p.digits(fraction)
 		for range 9 - len(fraction) {

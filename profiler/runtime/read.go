@@ -12,8 +12,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxLineBytes is much larger than any record.
-const maxLineBytes = 1 << 20
+const (
+	// maxLineBytes is much larger than any record.
+	maxLineBytes = 1 << 20
+	// maxParts is the number of parts of maxLineBytes of one line after which a file is refused: a sparse file would take
+	// minutes to read.
+	maxParts = 256
+)
 
 // ReadMetrics reads the metric records of a run that is finished, running or killed. It skips lines that are not
 // records and returns their number: 0 in a valid file, 1 after a partial write. If a file has another layout, it is
@@ -89,7 +94,7 @@ var errLayout = errors.New("not an array with one record per line")
 // all lines except the last record end with a comma, and no line is too long.
 func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error) {
 	in := bufio.NewReaderSize(file, maxLineBytes)
-	sound := true
+	sound, parts := true, 0
 	bracket, comma := false, true // comma: the next record may start
 	for first := true; ; first = false {
 		line, readErr := in.ReadSlice('\n')
@@ -98,6 +103,11 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 		}
 		if readErr == bufio.ErrBufferFull {
 			sound = false // record will refuse the parts of this line
+			if parts++; parts > maxParts {
+				return false, fmt.Errorf("got a line of more than %d MiB, want records", maxParts*maxLineBytes>>20)
+			}
+		} else {
+			parts = 0
 		}
 		if readErr == io.EOF && len(line) == 0 {
 			return sound && bracket, nil

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -152,6 +153,15 @@ func (r *Record) appendTimestamp(b []byte) []byte {
 }
 
 const (
+	// MostStep is the largest valid number of a step in the files of a run. Numbers of files are untrusted. Within this
+	// limit, no sum of steps overflows.
+	MostStep = 1 << 40
+
+	// mostSeconds is the largest valid time in a record, in s, also since 1970 UTC. A time.Duration has at most 292 years.
+	mostSeconds = 9_000_000_000
+)
+
+const (
 	iterationKey    = `,"iteration":`
 	stepTimeKey     = `,"step_time":`
 	trainingTimeKey = `,"training_time":`
@@ -227,8 +237,13 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	if w.Iteration == nil {
-		return fmt.Errorf("metric record without an iteration")
+	if w.Iteration == nil || *w.Iteration < 0 || *w.Iteration > MostStep {
+		return fmt.Errorf("metric record without an iteration from 0 to %d", int64(MostStep))
+	}
+	for _, seconds := range []float64{w.DataLoading, w.Forward, w.Backward, w.Communication, w.Optimizer, w.CommunicationHidden, w.Exchanges, w.StepTime, w.TrainingTime, *cmp.Or(w.Timestamp, new(float64))} {
+		if !(math.Abs(seconds) <= mostSeconds) {
+			return fmt.Errorf("metric record with a time of %v s, want at most %d", seconds, int64(mostSeconds))
+		}
 	}
 	*r = Record{
 		Epoch: w.Epoch, Iteration: *w.Iteration, Rank: w.Rank, BatchSize: w.BatchSize,

@@ -124,6 +124,12 @@ func (a *assembler) define(n *names, r *record, what, name string, index int) bo
 	return true
 }
 
+// Limits of the search for the nearest name, which compares a name with all others.
+const (
+	mostProposals = 20   // faults
+	mostProposed  = 1000 // names
+)
+
 // find looks a name of a table up.
 func (a *assembler) find(t Table, r *record, what, name string) (int, bool) {
 	n := a.kinds
@@ -138,6 +144,10 @@ func (a *assembler) find(t Table, r *record, what, name string) (int, bool) {
 	}
 	if a.broken[tableIndex(string(t))] {
 		return 0, false // the row of the name may be one of the faulty rows
+	}
+	if len(a.f.list) >= mostProposals || len(n) > mostProposed {
+		a.f.add(r.source, r.line, what, quote(name), "a name that a row defines")
+		return 0, false
 	}
 	best, distance := "", math.MaxInt
 	for other := range n { // the smallest distance, then the alphabetically first name: independent of the map's order

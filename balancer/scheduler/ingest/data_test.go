@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
@@ -332,6 +333,46 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A source of a few megabytes must not take minutes, independent of its content.
+func TestHostileSourcesAreRefusedSoon(t *testing.T) {
+	many := strings.Repeat("a,", 2_000_000)
+	for name, c := range map[string]struct {
+		source Source
+		says   string
+	}{
+		"a header with millions of columns": {Source{Format: CSV, Table: Kinds, Reader: strings.NewReader(many + "\n")}, "got 2000001 columns, want at most"},
+		"a row with many cells": {Source{Format: JSONLines, Reader: strings.NewReader(`{"table": "kinds"` + strings.Repeat(`, "name": "x"`, 200_000) + "}\n")},
+			"got 200000 cells, want at most one for each of the"},
+		"jobs of unknown kinds": {Source{Format: JSONLines, Reader: strings.NewReader(unknownKinds(3000))}, "and 2900 more faults"},
+		"a speed that no job has": {Source{Format: CSV, Table: Speeds, Reader: strings.NewReader("kind,gpu_type,gpus,speed\nk,t,1,1e-320\n")},
+			"want at least 1e-09 steps/s, or 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.source.Name = "f"
+			began := time.Now()
+			_, err := Read(c.source)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %.300v, want %q", err, c.says)
+			}
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// unknownKinds returns n kinds, and n jobs of other kinds.
+func unknownKinds(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"table\": \"kinds\", \"name\": \"%s%d\", \"class\": \"learning\"}\n", strings.Repeat("k", 90), i)
+	}
+	for i := range n {
+		fmt.Fprintf(&b, "{\"table\": \"jobs\", \"name\": \"j%d\", \"kind\": \"%s%d\", \"arrival\": 0, \"work\": 1, \"gpus\": 1}\n", i, strings.Repeat("x", 90), i)
+	}
+	return b.String()
 }
 
 func TestFaultsAreInTheOrderOfSourcesAndLinesAndComplete(t *testing.T) {

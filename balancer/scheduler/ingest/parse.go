@@ -143,6 +143,10 @@ func csvRows(source string, name Table, text []byte, f *faults) []row {
 
 // checkHeader reports unknown and repeated columns once, instead of in each row.
 func checkHeader(source string, line, table int, header []string, f *faults) bool {
+	if columns := len(tables[table].columns); len(header) > columns+spareCells {
+		f.add(source, line, "header of table "+string(tables[table].name), fmt.Sprintf("%d columns", len(header)), fmt.Sprintf("at most %d: %s", columns, columnNames(table)))
+		return false
+	}
 	ok := true
 	for i, h := range header {
 		known := false

@@ -42,6 +42,12 @@ const (
 	maxCount  = 1 << 16
 	unlimited = math.MaxFloat64
 	mib       = 1 << 20
+
+	leastSpeed = 1e-9 // steps/s: a step takes 32 years
+
+	// spareCells is the number of cells that a row may have in addition to the columns of its table, so that a row with
+	// some faults gets an error for each. More would take time that grows with the square of their number.
+	spareCells = 64
 )
 
 func text(name, about string) Column {
@@ -97,16 +103,16 @@ var tables = []struct {
 		text("kind", "name of a kind"),
 		text("gpu_type", "name of a type of GPU"),
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs, About: "number of GPUs"},
-		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, About: "all GPUs in one machine; 0: does not run"},
-		{Name: "spread_speed", Dimension: StepRate, Most: unlimited, About: "over several machines; missing: does not run there"},
+		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "all GPUs in one machine; 0: does not run"},
+		{Name: "spread_speed", Dimension: StepRate, Most: unlimited, plausible: leastSpeed, About: "over several machines; missing: does not run there"},
 	}},
 	{Pairs, []Column{
 		text("kind", "name of a kind"),
 		text("other", "name of the kind that shares its GPUs"),
 		text("gpu_type", "name of a type of GPU"),
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs, About: "number of GPUs that both use"},
-		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, About: "of kind"},
-		{Name: "other_speed", Dimension: StepRate, Needed: true, Most: unlimited, About: "of other"},
+		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "of kind"},
+		{Name: "other_speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "of other"},
 	}},
 	{Curves, []Column{
 		text("kind", "name of a kind that has a batch"),
@@ -172,6 +178,10 @@ func (r *row) check(f *faults) (out record, ok bool) {
 	out = record{source: r.source, line: r.line, texts: make([]string, len(columns)), number: make([]float64, len(columns))}
 	for i := range out.number {
 		out.number[i] = math.NaN()
+	}
+	if most := len(columns) + spareCells; len(r.cells) > most {
+		f.add(r.source, r.line, "row of table "+string(tables[r.table].name), fmt.Sprintf("%d cells", len(r.cells)), fmt.Sprintf("at most one for each of the %d columns", len(columns)))
+		return out, false
 	}
 	ok = true
 	seen, invalid := make([]bool, len(columns)), make([]bool, len(columns))

@@ -54,6 +54,19 @@ func (e *EndlessError) Error() string {
 		e.Policy, what, e.Now)
 }
 
+// NeverError reports a job whose end is later than every time that a float64 can express.
+type NeverError struct {
+	Policy string
+	Job    int
+	Name   string
+	Steps  float64 // that remain
+	Speed  float64 // steps/s
+}
+
+func (e *NeverError) Error() string {
+	return fmt.Sprintf("policy %s: job %d (%q) never ends: it has %.4g steps left at %.4g steps/s; check the work of the job and the speeds of its kind", e.Policy, e.Job, e.Name, e.Steps, e.Speed)
+}
+
 // maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
 const maxIdle = 1000
 
@@ -68,8 +81,8 @@ const maxFruitless = 10_000_000
 // longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds can end the run earlier.
 const maxRounds = 3_000_000
 
-// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time. A run
-// in which no job finishes for millions of decisions is an [*EndlessError].
+// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time. A job
+// whose end is beyond the range of time is a [*NeverError]. A run in which no job finishes for millions of decisions is an [*EndlessError].
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	return RunContext(context.Background(), p, c, w, speeds, o)
 }
@@ -117,6 +130,9 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 			if s.Done() {
 				break
 			}
+			if err := s.never(p); err != nil {
+				return nil, err
+			}
 			return s.Result(p.Name()), s.stalled(p)
 		}
 		if s.events == events {
@@ -126,7 +142,20 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 	return s.Result(p.Name()), nil
 }
 
-// stalled describes a run that cannot continue.
+// never returns the error of a job that runs but never ends, or nil if no job runs.
+func (s *Sim) never(p scheduler.Policy) error {
+	st := &s.state
+	if len(st.Running) == 0 {
+		return nil
+	}
+	r, speed := &st.Running[0], s.stays[0].base
+	if r.Speed > 0 {
+		speed = r.Speed
+	}
+	return &NeverError{Policy: p.Name(), Job: r.Job, Name: st.Workload.Jobs[r.Job].Name, Steps: st.Remaining[r.Job], Speed: speed}
+}
+
+// stalled describes a run that cannot continue. No job runs.
 func (s *Sim) stalled(p scheduler.Policy) *StalledError {
 	st := &s.state
 	first := &st.Workload.Jobs[st.Queue[0]]

@@ -206,6 +206,25 @@ func TestStalledRun(t *testing.T) {
 	}
 }
 
+// slow runs every job at the smallest speed that a float64 can express.
+type slow struct{ plain }
+
+func (slow) Alone(_, _, _ int, _ bool) float64 { return 1e-320 }
+
+func TestAJobThatNeverEndsIsAnError(t *testing.T) {
+	for _, name := range []string{"fcfs", "srf"} {
+		p, err := scheduler.New(name, scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), slow{}, simulate.Options{})
+		var never *simulate.NeverError
+		if !errors.As(err, &never) || never.Job != 0 || never.Steps != 5 || never.Speed != 1e-320 {
+			t.Errorf("%s: got %v, want a NeverError", name, err)
+		}
+	}
+}
+
 func TestRunEndsAtItsLimit(t *testing.T) {
 	p, _ := scheduler.New("fcfs", scheduler.Options{Explain: true})
 	r, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}, scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Until: 7, Record: true})

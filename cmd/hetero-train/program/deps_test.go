@@ -41,6 +41,7 @@ var layers = []layer{
 
 	{"engine/platform", nil},
 	{"engine/regular", nil},
+	{"engine/crowd", nil},
 	{"engine/conformance", nil},
 
 	// Devices.
@@ -61,7 +62,7 @@ var layers = []layer{
 	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective", "engine/conformance")},
 	{"engine/collective/collectivetest/processes", imports("engine/tensor", "engine/device", "engine/collective", "engine/collective/collectivetest", "engine/conformance")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective", "engine/collective/queue")},
-	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
+	{"engine/collective/...", imports("engine/crowd", "engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
 
 	{"nccl", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
 
@@ -88,7 +89,7 @@ var layers = []layer{
 	{"engine/experiment", imports("engine/platform", "engine/regular", "engine/checkpoint")},
 	{"engine/cluster/porttest", nil},
 	{"engine/cluster", nil},
-	{"engine/cluster/...", imports("engine/platform")},
+	{"engine/cluster/...", imports("engine/crowd", "engine/platform")},
 
 	// Training loop, models and observers.
 	{"engine/models", imports("engine/graph", "engine/nn")},
@@ -112,7 +113,7 @@ var layers = []layer{
 	{"profiler/analysis", imports("balancer", "profiler/account", "engine/regular", "profiler/telemetry", "engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
 	{"profiler/drawing", imports("engine/experiment", "engine/regular")},
 	{"profiler/analysis/figures", imports("profiler/stats", "engine/experiment", "profiler/analysis", "profiler/drawing")},
-	{"profiler/httpguard", nil},
+	{"profiler/httpguard", imports("engine/crowd")},
 	{"profiler/dashboard", imports("profiler/httpguard", "profiler/runs")},
 	{"profiler/prometheus", imports("profiler/httpguard", "profiler/telemetry")},
 	{"profiler/hardware", imports("engine/device", "profiler/telemetry", "profiler/system")},

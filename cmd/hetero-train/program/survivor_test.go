@@ -97,6 +97,29 @@ func TestALostRankCostsNoStep(t *testing.T) {
 	}
 }
 
+// A rank that is silent for less than parallel.timeout_seconds is not lost.
+func TestARankThatWakesInTimeIsNotLost(t *testing.T) {
+	t.Parallel()
+	p, dir := buildRanks(t), t.TempDir()
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=120")
+	var before, after int64
+	out := finishAfterStep(t, cmd, func() {
+		pids := startedBy(t, cmd.Process.Pid)
+		sendTo(pids[1], freeze)
+		before = stepsRecorded(t, dir)
+		time.Sleep(12 * time.Second)
+		sendTo(pids[1], thaw)
+		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+	})
+	out.check(t, exit.Terminated, "saved")
+	if after < before+20 {
+		t.Errorf("%d steps before the pause of rank 1, %d after it: the run did not go on", before, after)
+	}
+}
+
 // A pause of all processes of a run that is longer than every time-out must not end the run.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	t.Parallel()
@@ -138,7 +161,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid b
 		}
 		signal(freeze)
 		before = stepsRecorded(t, dir)
-		time.Sleep(7 * time.Second) // longer than the time-out of heartbeats, 2 s, and all other time-outs, 6 s
+		time.Sleep(8 * time.Second) // longer than the time-out of heartbeats, 6 s, and that of operations, 7.5 s
 		signal(thaw)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)

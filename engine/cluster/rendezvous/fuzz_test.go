@@ -65,7 +65,7 @@ func FuzzStranger(f *testing.F) {
 		s := newServer(optionsOf(n), n)
 		s.start()
 		near, far := net.Pipe()
-		go s.serve(far, s.door.enter(far))
+		go s.serve(far, s.door.Enter(far))
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		near.SetDeadline(time.Now().Add(time.Second))
 		_, _ = near.Write(data)

@@ -100,14 +100,14 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server), hmacOf(token, purposeFromRank, client[:], server)), nil
 }
 
-// welcome performs the server's half of the handshake. It calls greeted when the other side has sent a valid greeting.
-func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
+// welcome performs the server's half of the handshake. It calls proved when the other side has proved that it has the
+// token.
+func welcome(conn net.Conn, token Token, proved func()) (*link, error) {
 	r := bufio.NewReader(conn)
 	client, err := readGreeting(r)
 	if err != nil {
 		return nil, err
 	}
-	greeted()
 	var server [nonceBytes]byte
 	_, _ = rand.Read(server[:]) // never fails
 	if _, err := conn.Write(append(magic[:], server[:]...)); err != nil {
@@ -121,6 +121,7 @@ func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 		_, _ = conn.Write([]byte{verdictToken}) // best effort: the connection is refused anyway
 		return nil, ErrToken
 	}
+	proved()
 	answer := append([]byte{verdictWelcome}, hmacOf(token, purposeServer, client, server[:])...)
 	if _, err := conn.Write(answer); err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // server is the rendezvous server in the process of rank 0.
@@ -51,7 +53,7 @@ func newServer(options Options, listener net.Listener) *server {
 	return &server{
 		options: options, log: options.Log, listener: listener, started: time.Now(), stop: make(chan struct{}),
 		allTold: make(chan struct{}),
-		door:    newDoor(pendingPerRank*options.WorldSize, options.Log),
+		door:    newDoor(options.WorldSize, options.Log),
 		peers:   make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{}, gathers: map[string]*gathering{},
 	}
 }
@@ -83,16 +85,19 @@ func (s *server) accept() {
 			}
 			continue
 		}
-		visit := s.door.enter(conn)
-		s.running.Go(func() { s.serve(conn, visit) })
+		if guest := s.door.Enter(conn); guest != nil {
+			s.running.Go(func() { s.serve(conn, guest) })
+		}
 	}
 }
 
-// serve handles one connection until it ends. visit is nil for rank 0's own connection.
-func (s *server) serve(conn net.Conn, visit *visit) {
+// serve handles one connection until it ends. guest is nil for rank 0's own connection.
+func (s *server) serve(conn net.Conn, guest *crowd.Guest) {
 	defer conn.Close()
-	p, reg, err := s.receive(conn, visit)
-	s.door.leave(visit)
+	p, reg, err := s.receive(conn, guest)
+	if guest.Leave() {
+		err = errCrowded
+	}
 	if err != nil {
 		s.door.complain(conn, err)
 		return
@@ -106,6 +111,7 @@ func (s *server) serve(conn net.Conn, visit *visit) {
 		}
 		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
 		p.sendBroken(err)
+		_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // a refused rank closes the connection; fails only if it has
 	}
 	for {
 		k, payload, err := p.link.read()
@@ -121,11 +127,15 @@ func (s *server) serve(conn net.Conn, visit *visit) {
 }
 
 // receive performs the handshake and reads the registration, all within handshakeTime.
-func (s *server) receive(conn net.Conn, visit *visit) (*peer, registration, error) {
+func (s *server) receive(conn net.Conn, guest *crowd.Guest) (*peer, registration, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, registration{}, err
 	}
-	link, err := welcome(conn, s.options.Token, func() { s.door.greeted(visit) })
+	link, err := welcome(conn, s.options.Token, func() {
+		if s.options.Token != "" { // without a token, every client passes
+			guest.Prove()
+		}
+	})
 	if err != nil {
 		return nil, registration{}, err
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 const (
@@ -31,8 +32,8 @@ const (
 	helloTime = 5 * time.Second
 	// retryTime is the pause between two attempts to connect.
 	retryTime = 50 * time.Millisecond
-	// spareGuests is the number of concurrent handshakes in addition to one for each rank. Further connections are
-	// closed.
+	// spareGuests is the number of concurrent handshakes in addition to one for each rank. Above this number, package
+	// crowd chooses the connection to close.
 	spareGuests = 64
 )
 
@@ -56,7 +57,7 @@ type meeting struct {
 	sockets []*net.TCPConn  // connections by rank
 	arrived []chan struct{} // closed when the socket of the rank is present, by rank
 	refused int             // number of connections that did not come from a rank
-	guests  map[net.Conn]struct{}
+	guests  *crowd.Crowd
 	over    bool
 	doors   sync.WaitGroup
 }
@@ -72,7 +73,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size), guests: make(map[net.Conn]struct{}),
+	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size), guests: crowd.New(c.Size + spareGuests),
 		own: endpoint{Address: listener.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)}}
 	rand.Read(m.own.Hello)
 	rand.Read(m.own.Answer)
@@ -129,31 +130,20 @@ func (m *meeting) receive() {
 			time.Sleep(retryTime)
 			continue
 		}
-		if !m.enter(conn) {
+		guest := m.guests.Enter(conn)
+		if guest == nil {
 			continue
 		}
 		m.doors.Go(func() {
-			rank, err := m.greet(conn)
+			rank, err := m.greet(conn, guest)
 			m.leave(conn, rank, err)
 		})
 	}
 }
 
-// enter registers a connection, or closes it if there are too many.
-func (m *meeting) enter(conn *net.TCPConn) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.over || len(m.guests) >= m.config.Size+spareGuests {
-		m.refused++
-		conn.Close()
-		return false
-	}
-	m.guests[conn] = struct{}{}
-	return true
-}
-
 // greet determines which rank has connected.
-func (m *meeting) greet(conn net.Conn) (rank int, err error) {
+func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, err error) {
+	defer guest.Leave()
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	hello := make([]byte, keyBytes+4)
 	if _, err := io.ReadFull(conn, hello); err != nil {
@@ -163,6 +153,7 @@ func (m *meeting) greet(conn net.Conn) (rank int, err error) {
 	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank || rank >= m.config.Size {
 		return 0, errors.New("not a rank of this run")
 	}
+	guest.Prove() // only a rank knows Hello
 	if _, err := conn.Write(m.own.Answer); err != nil {
 		return 0, err
 	}
@@ -174,7 +165,6 @@ func (m *meeting) greet(conn net.Conn) (rank int, err error) {
 func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.guests, conn)
 	if err != nil || m.over || m.sockets[rank] != nil {
 		if m.refused++; m.over {
 			m.refused--
@@ -197,9 +187,7 @@ func (m *meeting) close() {
 	m.mu.Lock()
 	m.over = true
 	m.listener.Close()
-	for guest := range m.guests {
-		guest.Close()
-	}
+	m.guests.Close()
 	m.mu.Unlock()
 	m.doors.Wait()
 	for _, conn := range m.sockets {

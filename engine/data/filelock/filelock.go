@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Lock is a lock that this process holds.
@@ -16,7 +17,7 @@ type Lock struct{ f *os.File }
 // Acquire locks the file at path exclusively, and creates the file if necessary. It waits while another process, or
 // another Lock of this process, holds the lock. If ctx ends first, Acquire returns the error of ctx.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := regular.Write(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at", assigned.Master())
 	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
 		Address: addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
-		HeartbeatTimeout: session.Seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: k.Team.Position})
+		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 
 // Open opens a communicator of all ranks. It uses the addresses from index at on.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
-	limit := session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
+	limit := session.OperationLimit(x.Rank.Cfg.Parallel.TimeoutSeconds)
 	assigned := x.Rank.Team.Place
 	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires ascending ranks
 	switch {

@@ -78,7 +78,7 @@ func WantNCCL(k *compute.Rank) error {
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	k := x.Rank
 	host := k.Team.Group.Members()[k.Opts.Assignment.Rank].Host
-	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.Seconds(k.Cfg.Parallel.TimeoutSeconds),
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.OperationLimit(k.Cfg.Parallel.TimeoutSeconds),
 		MinCTAs: k.Cfg.NCCL.MinCTAs, MaxCTAs: k.Cfg.NCCL.MaxCTAs, ShareGPU: k.Cfg.Device.ShareGPU, Host: host})
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)

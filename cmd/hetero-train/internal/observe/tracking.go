@@ -64,7 +64,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("tracking: %w", err))
 	}
-	t.sender = mlflow.StartSender(mlflow.SenderOptions{LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
+	t.sender = mlflow.StartSender(mlflow.SenderOptions{RunDir: a.Folder.Dir, LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
 		OnFault: func(err error) {
 			if err == nil {
 				log.Info("MLflow takes points again; the points on the disk are sent")
@@ -76,7 +76,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 			log.Warn("a file could not be sent to MLflow", "file", file, "error", err)
 		},
 		OnRefuse: func(err error) {
-			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: hetero-train tracking sync "+a.Folder.Dir, "error", err)
+			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: "+t.syncCommand(), "error", err)
 		}})
 	a.Later(func() error { t.close(); return nil })
 	log.Info("metrics go to MLflow", "target", c.MLflow, "experiment", c.Experiment)
@@ -95,19 +95,28 @@ func (t *Tracking) End(err error) {
 	case err != nil:
 		status = mlflow.Failed
 	}
-	dir := t.run.Folder.Dir
-	for _, file := range []struct{ name, path string }{
-		{"configs/resolved.toml", filepath.Join(t.run.Folder.ConfigDir(), "resolved.toml")}, {"configs/gpu_profiles.json", filepath.Join(t.run.Folder.ConfigDir(), "gpu_profiles.json")},
-		{"results/result.json", filepath.Join(dir, "results", "result.json")}, {"results/results.md", filepath.Join(dir, "results", "results.md")},
-		{"logs/" + SummaryFile, filepath.Join(t.run.Folder.LogDir(), SummaryFile)}, {"logs/" + LatencyFile, filepath.Join(t.run.Folder.LogDir(), LatencyFile)},
-		{"logs/curves.csv", filepath.Join(t.run.Folder.LogDir(), "curves.csv")},
-	} {
-		if path, err := filepath.Abs(file.path); err == nil && parts.Exists(path) {
-			t.spool.Add(mlflow.Line{Artifact: file.name, Path: path})
-		}
+	dir, logDir := t.run.Folder.Dir, t.run.Folder.LogDir()
+	for _, name := range []string{"configs/resolved.toml", "configs/gpu_profiles.json", "results/result.json", "results/results.md"} {
+		t.addFile(name, filepath.Join(dir, filepath.FromSlash(name)))
+	}
+	for _, name := range []string{SummaryFile, LatencyFile, "curves.csv"} {
+		t.addFile("logs/"+name, filepath.Join(logDir, name))
 	}
 	t.spool.Add(mlflow.Line{Status: status, Time: time.Now().UnixMilli()})
 	t.close()
+}
+
+// addFile adds a file of the run, if it exists.
+func (t *Tracking) addFile(name, path string) {
+	if parts.Exists(path) {
+		t.spool.Add(mlflow.Line{Artifact: name})
+	}
+}
+
+// syncCommand sends the run to MLflow again. It names the server, because credentials go only to a server that the user
+// names.
+func (t *Tracking) syncCommand() string {
+	return fmt.Sprintf("hetero-train tracking sync %s --mlflow %s", t.run.Folder.Dir, t.run.Cfg.Tracking.MLflow)
 }
 
 // close sends the rest of the spool, for at most tracking.flush_seconds. A second call does nothing.
@@ -125,7 +134,7 @@ func (t *Tracking) close() {
 		log.Warn("points for MLflow were lost because the disk could not be written", "points", n)
 	}
 	if sender.Close(session.Seconds(t.run.Cfg.Tracking.FlushSeconds)) {
-		log.Warn("MLflow does not have the whole run; send the rest with: hetero-train tracking sync " + t.run.Folder.Dir)
+		log.Warn("MLflow does not have the whole run; send the rest with: " + t.syncCommand())
 	}
 }
 

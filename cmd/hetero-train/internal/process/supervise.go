@@ -3,12 +3,14 @@ package process
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,11 +47,12 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		signal.Notify(opts.Signals, more...)
 	}
 	outputs := newRankOutputs(opts)
+	token := ownToken(opts)
 	err = supervisor.Run(ctx, supervisor.Options{
 		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: assigned.LocalWorldSize, FirstRank: assigned.Rank, WorldSize: assigned.WorldSize,
 		MasterAddr: assigned.MasterAddr, MasterPort: assigned.MasterPort, Stdout: passedOn(opts.Env.Stdout), Stderr: outputs.stderr,
 		Output:  outputs.of,
-		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-assigned.Rank) },
+		RankEnv: func(rank int) []string { return append(rankEnvironment(opts.Env, rank-assigned.Rank), token...) },
 		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
 		// The other ranks report the loss within parallel.timeout_seconds. A stopped process never ends.
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
@@ -93,6 +96,17 @@ func rankEnvironment(env session.Environment, local int) []string {
 		own = append(own, cuda.VisibleVariable+"="+text)
 	}
 	return own
+}
+
+// ownToken returns the variable with a token for ranks that are all on this machine, if the user has set none. Without a
+// token, each user of the machine could join the group through the port of rank 0. Other users cannot read the
+// environment of a process. A token in parallel.token_file has priority over the variable.
+func ownToken(opts session.Options) []string {
+	set, _ := opts.Env.Lookup(TokenVariable)
+	if strings.TrimSpace(set) != "" || opts.Assignment.LocalWorldSize < opts.Assignment.WorldSize {
+		return nil
+	}
+	return []string{TokenVariable + "=" + rand.Text()}
 }
 
 // rankOutputs are the outputs of the ranks of this machine. The output of the first rank is unchanged; lines of other

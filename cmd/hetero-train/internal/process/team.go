@@ -128,12 +128,15 @@ func (t *Team) Abort(cause error) {
 
 const mostTokenBytes = 64 << 10
 
+// TokenVariable is the environment variable with the shared secret of the ranks.
+const TokenVariable = "HETERO_TOKEN"
+
 // LeastTokenBytes is the minimum length of a token that guards a server. An attacker could guess a shorter token.
 const LeastTokenBytes = 16
 
 // ReadToken returns the shared secret of the ranks, or "" if there is none.
 func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
-	token, err := ReadSecret("parallel.token_file", file, "HETERO_TOKEN", env)
+	token, err := ReadSecret("parallel.token_file", file, TokenVariable, env)
 	return rendezvous.Token(token), err
 }
 
@@ -234,11 +237,14 @@ func (t *Team) OwnAddress() (string, error) {
 		return "", exit.With(exit.Communication, fmt.Errorf("find the address of this machine: %w", err))
 	}
 	defer conn.Close()
-	ip := conn.LocalAddr().(*net.UDPAddr).IP
-	if ip.IsLoopback() && len(t.Hosts()) > 1 {
+	own := conn.LocalAddr().(*net.UDPAddr)
+	switch ip, several := own.IP, len(t.Hosts()) > 1; {
+	case ip.IsLoopback() && several:
 		return "", exit.Usagef("%s: other machines cannot reach %s, a loopback address of this machine (%v): set the network address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr, ip)
+	case ip.IsLinkLocalUnicast() && several:
+		return "", exit.Usagef("%s: got %s, a link-local address, which other machines can reach only through an interface of their own: set another address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr)
 	}
-	return ip.String(), nil
+	return (&net.IPAddr{IP: own.IP, Zone: own.Zone}).String(), nil
 }
 
 // Hosts returns the ranks of each machine.

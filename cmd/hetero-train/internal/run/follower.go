@@ -44,6 +44,7 @@ func (tr *training) follow(ctx context.Context) error {
 	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}
+	tr.looping.Store(true)
 	result, err := train.Run(ctx, options)
 	tr.tracing.Over(err)
 	tr.balancing.End()

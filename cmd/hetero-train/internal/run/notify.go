@@ -1,11 +1,13 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,7 +121,7 @@ func addRecorded(e *notify.Event, dir string) {
 	}
 	defer folder.Close() // read only
 	e.Folder = dir
-	list, err := folder.List()
+	list, err := folder.List(context.Background())
 	if err != nil || len(list.Runs) != 1 {
 		return
 	}
@@ -137,11 +139,15 @@ func (tr *training) tellFolder(dir string) {
 	tr.folder.Store(&dir)
 }
 
-// withoutTokens returns the environment without the secrets of this program, which a notifying program does not need.
+// trackingSecrets are the variables with the credentials of MLflow.
+var trackingSecrets = []string{"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"}
+
+// withoutTokens returns the environment without the secrets that this program reads, which a notifying program does not
+// need. Other secrets may be those of the notifying program.
 func withoutTokens(environ []string) (rest []string) {
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "HETERO_") && (strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET")) {
+		if strings.HasPrefix(name, "HETERO_") && (strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET")) || slices.Contains(trackingSecrets, name) {
 			continue
 		}
 		rest = append(rest, pair)

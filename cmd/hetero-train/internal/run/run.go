@@ -43,7 +43,7 @@ type training struct {
 	folder    atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
 	lifeline  *supervisor.Lifeline   // tells the supervisor that this rank is saving
 	saves     atomic.Int64           // number of SIGUSR1 signals of this process so far
-	looping   atomic.Bool            // true from shortly before the training loop until its end
+	looping   atomic.Bool            // true from shortly before the training loop on
 }
 
 // Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
@@ -82,12 +82,8 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	}
 	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
+			err = exit.Classify(ctx, beforeLoop(ctx, err))
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
-			var s exit.Stopped
-			if errors.As(context.Cause(ctx), &s) {
-				err = exit.With(s.Saved(), s) // whichever operation the signal interrupted
-			}
-			err = exit.Classify(ctx, err)
 			tr.settleResult(err)
 			tr.reportEnd(err)
 			return tr.tellLog(err)
@@ -99,13 +95,28 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	tr.balancing.EndBy(end)
-	err = exit.Classify(ctx, tr.train(ctx))
+	err = tr.train(ctx)
+	looped := tr.looping.Load()
+	if !looped {
+		err = beforeLoop(ctx, err)
+	}
+	err = exit.Classify(ctx, err)
 	tr.settleResult(err)
 	tr.reportEnd(err)
-	if err != nil && !errors.As(err, new(exit.Stopped)) { // after a signal, all ranks stop together
+	if err != nil && (!looped || !errors.As(err, new(exit.Stopped))) { // in the loop, all ranks stop together after a signal
 		tr.Team.Abort(err)
 	}
 	return tr.tellLog(err)
+}
+
+// beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal, whichever
+// operation it interrupted: the other ranks then know that the run was stopped.
+func beforeLoop(ctx context.Context, err error) error {
+	var s exit.Stopped
+	if err != nil && errors.As(context.Cause(ctx), &s) {
+		return exit.With(s.Saved(), s)
+	}
+	return err
 }
 
 // toldToStop is called for a signal that ends the run. It tells the supervisor that this rank is saving, because a step

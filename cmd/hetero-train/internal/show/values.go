@@ -74,7 +74,7 @@ func Number[F ~float64](value F) any {
 // Duration formats a duration with three digits and readable units: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "-" + Duration(-d)
+		return "-" + Duration(-max(d, -math.MaxInt64)) // the smallest duration has no opposite
 	}
 	digits := func(value float64, unit string) string {
 		decimals := 2
@@ -102,6 +102,15 @@ func Duration(d time.Duration) string {
 	}
 	h := int64(d.Round(time.Hour) / time.Hour)
 	return fmt.Sprintf("%dd%02dh", h/24, h%24)
+}
+
+// Seconds converts s to a duration. A time that is too long for a duration becomes the longest one, and NaN becomes 0.
+func Seconds(s float64) time.Duration {
+	if math.IsNaN(s) {
+		return 0
+	}
+	const most = float64(math.MaxInt64)
+	return time.Duration(max(-most, min(most-1024, s*float64(time.Second)))) // most itself rounds to 2^63
 }
 
 // MiB converts bytes to MiB.

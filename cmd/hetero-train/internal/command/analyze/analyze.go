@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -131,7 +132,7 @@ func (f *analyzeFlags) run(a *cli.App) error {
 
 // nothingToCompare returns the reason why a folder contains nothing to compare, and how to fix it.
 func nothingToCompare(study *analysis.Study) string {
-	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
+	if logs, err := analysis.LogDir(study.Root); err == nil && parts.Exists(filepath.Join(logs, runtime.FileName(0))) {
 		return fmt.Sprintf("%s is a single run; use hetero-train analyze %s", study.Root, study.Root)
 	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)

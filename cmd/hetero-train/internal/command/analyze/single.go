@@ -5,7 +5,6 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,13 +38,16 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if f.logDir == "" && !parts.IsFolder(dir) {
 			return exit.Usagef("analyze: there is no folder %s", dir)
 		}
-		s, err := analysis.Summarize(dir, f.logDir)
-		if err != nil {
-			return exit.Usagef("analyze %s: %w", dir, err)
-		}
 		logs := f.logDir
 		if logs == "" {
-			logs = analysis.LogDir(dir)
+			var err error
+			if logs, err = analysis.LogDir(dir); err != nil {
+				return exit.Usagef("analyze %s: %w", dir, err)
+			}
+		}
+		s, err := analysis.Summarize(dir, logs)
+		if err != nil {
+			return exit.Usagef("analyze %s: %w", dir, err)
 		}
 		if err := observe.WriteSummary(logs, s); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("analyze %s: %w", dir, err))
@@ -65,7 +67,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if of := s.Segment(); of != "" {
 			throughput += " (" + of + ")"
 		}
-		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: throughput})
+		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(show.Seconds(float64(s.TrainingTime))) + " training"}, observe.Row{Name: "throughput", Value: throughput})
 		rows = append(rows, observe.SummaryRows(s)...)
 		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
 	}

@@ -85,7 +85,7 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 // hostAmong opens a communicator of the same ranks in host memory.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
-	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
+	own, limit := slices.Index(ranks, t.Place.Rank), session.OperationLimit(x.Rank.Cfg.Parallel.TimeoutSeconds)
 	if x.Shared && oneHost(x, ranks) {
 		key := "nccl/" + name
 		if own == 0 {

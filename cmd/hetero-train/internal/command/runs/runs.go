@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +57,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.where, "where", nil, "list only runs with this setting, `KEY=VALUE`; repeatable")
 	cmd.Flags().StringSliceVar(&f.keys, "key", nil, "also show the values of these `keys` of the configuration")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per run and line")
-	cmd.RunE = func(_ *cobra.Command, patterns []string) error { return f.run(a, patterns) }
+	cmd.RunE = func(cmd *cobra.Command, patterns []string) error { return f.run(cmd.Context(), a, patterns) }
 	return cmd
 }
 
@@ -66,7 +67,7 @@ type row struct {
 	Settings map[string]string `json:"settings,omitempty"` // values of the keys of --key
 }
 
-func (f *flags) run(a *cli.App, patterns []string) error {
+func (f *flags) run(ctx context.Context, a *cli.App, patterns []string) error {
 	wanted, err := f.check(patterns)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (f *flags) run(a *cli.App, patterns []string) error {
 		return exit.Usagef("runs: %w", err)
 	}
 	defer folder.Close() // read only
-	list, err := folder.List()
+	list, err := folder.List(ctx)
 	if err != nil {
 		return exit.Usagef("runs: %w", err)
 	}

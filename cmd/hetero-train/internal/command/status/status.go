@@ -45,7 +45,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "show the run again after each change, until it ends")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		folder, run, err := open(input, cli.First(args))
+		folder, run, err := open(cmd.Context(), input, cli.First(args))
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,10 @@ func New(a *cli.App) *cobra.Command {
 		defer run.Close()    // read only
 		s := screen{logs.NewView(a.Env.Stdout), a.Env.Stdout, asJSON}
 		if !watch {
-			readAll(run)
+			readAll(cmd.Context(), run)
+			if err := context.Cause(cmd.Context()); err != nil {
+				return err
+			}
 			return s.show(run.View())
 		}
 		return follow(cmd.Context(), folder, run, s)
@@ -63,7 +66,7 @@ func New(a *cli.App) *cobra.Command {
 
 // open opens a run by its name or its folder; "" is the newest run of the folder input. It also opens the folder that
 // contains the run.
-func open(input, name string) (*runs.Folder, *runs.Run, error) {
+func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || name == "." || name != "" && !isFolder(filepath.Join(input, name)) && isFolder(name) {
 		path, name = name, ""
@@ -75,7 +78,7 @@ func open(input, name string) (*runs.Folder, *runs.Run, error) {
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
 	}
-	run, err := openIn(folder, name)
+	run, err := openIn(ctx, folder, name)
 	if err != nil {
 		return nil, nil, errors.Join(err, folder.Close())
 	}
@@ -88,9 +91,9 @@ func isFolder(path string) bool {
 }
 
 // openIn opens a run of a folder.
-func openIn(folder *runs.Folder, name string) (*runs.Run, error) {
+func openIn(ctx context.Context, folder *runs.Folder, name string) (*runs.Run, error) {
 	if name == "" {
-		list, err := folder.List()
+		list, err := folder.List(ctx)
 		if err != nil {
 			return nil, exit.Usagef("status: %w", err)
 		}
@@ -101,7 +104,7 @@ func openIn(folder *runs.Folder, name string) (*runs.Run, error) {
 	}
 	run, err := folder.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(folder))
+		return nil, exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(ctx, folder))
 	}
 	if err != nil {
 		return nil, exit.Usagef("status: %w", err)
@@ -110,9 +113,9 @@ func openIn(folder *runs.Folder, name string) (*runs.Run, error) {
 }
 
 // runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.
-func runsOf(folder *runs.Folder) string {
+func runsOf(ctx context.Context, folder *runs.Folder) string {
 	const most = 8
-	list, err := folder.List()
+	list, err := folder.List(ctx)
 	if err != nil || len(list.Runs) == 0 {
 		return ""
 	}
@@ -123,9 +126,9 @@ func runsOf(folder *runs.Folder) string {
 	return "; newest runs in it: " + strings.Join(names, ", ")
 }
 
-// readAll reads all records that a run has now.
-func readAll(run *runs.Run) {
-	for run.Update(64 << 20) {
+// readAll reads all records that a run has now, or until ctx ends.
+func readAll(ctx context.Context, run *runs.Run) {
+	for ctx.Err() == nil && run.Update(8<<20) {
 	}
 }
 
@@ -137,7 +140,7 @@ func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) e
 		if !folder.Holds(run) {
 			return exit.Usagef("status: the folder of run %s no longer exists, or another run has its name now", run.Name)
 		}
-		readAll(run)
+		readAll(ctx, run)
 		v := run.View()
 		width, height := s.Size()
 		resized := !s.json && (width != columns || height != rows)

@@ -183,7 +183,7 @@ func progress(v runs.View) string {
 	}
 	text += fmt.Sprintf(" of %d (%.0f %%)", v.Length, 100*float64(v.Last)/float64(v.Length))
 	if r := first(v); r != nil && v.State.Kind == runs.Running && v.Length > v.Last {
-		left := time.Duration(v.Length-v.Last) * r.Took()
+		left := show.Seconds(float64(v.Length-v.Last) * r.Took().Seconds())
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}
 	return text

@@ -198,7 +198,7 @@ func TestWatchEndsWhenTheRunIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", path} {
-		folder, run, err := open(dir, name)
+		folder, run, err := open(t.Context(), dir, name)
 		if err != nil {
 			t.Fatal(err)
 		}

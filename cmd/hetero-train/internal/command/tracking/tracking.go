@@ -18,7 +18,9 @@ import (
 const syncLong = `Send a run to MLflow.
 
 RUN is the name of a run in the folder experiments, or the folder of a run, that trained with tracking.mlflow. The command sends the points, parameters and files that the server
-does not have yet. It sends each point once, also after a crash.
+does not have yet. It sends each point once, also after a crash. Without --mlflow, it sends the run to the server to which the
+run was sent before. Your credentials (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD) go only
+to a server that you name with --mlflow or MLFLOW_TRACKING_URI.
 
 Exit codes:
   0  done
@@ -67,7 +69,7 @@ func newSync(a *cli.App) *cobra.Command {
 			logDir = filepath.Join(dir, "logs")
 		}
 		skipped := 0
-		target, run, err := mlflow.Sync(cmd.Context(), mlflow.SenderOptions{LogDir: logDir, Target: target, Environ: a.Env.Environ,
+		target, run, err := mlflow.Sync(cmd.Context(), mlflow.SenderOptions{RunDir: dir, LogDir: logDir, Target: target, Environ: a.Env.Environ,
 			OnSkip: func(file string, why error) {
 				skipped++
 				fmt.Fprintf(a.Env.Stderr, "skipped %s: %v\n", file, why)
@@ -77,6 +79,8 @@ func newSync(a *cli.App) *cobra.Command {
 			return exit.Usagef("%s: the run has no points for MLflow (%w): train with tracking.mlflow to record them", args[0], err)
 		case errors.Is(err, mlflow.ErrInUse):
 			return exit.Usagef("%w; while a run trains, it sends its points itself", err)
+		case errors.As(err, new(*mlflow.UnconfirmedError)):
+			return exit.Usagef("%w; if you trust the run, add --mlflow with this target, or another one", err)
 		case target == "" && err != nil:
 			return exit.With(exit.Usage, err)
 		case err != nil:

@@ -1,0 +1,173 @@
+// Package crowd limits the open connections of a server, so that strangers cannot keep its clients out.
+//
+//	c := crowd.New(256)
+//	for {
+//		conn, err := listener.Accept()
+//		…
+//		guest := c.Enter(conn)
+//		if guest == nil { continue } // there was no room
+//		go func() {
+//			defer guest.Leave()
+//			… the client proves that it knows the secret of the server …
+//			guest.Prove()
+//			…
+//		}()
+//	}
+//
+// Enter never waits. If all places are taken, the new connection gets the place of another one: the oldest connection of
+// the address with the most connections. Only connections that have proved nothing give up their place. A client that
+// proves itself at once therefore gets through, although others hold connections or open many.
+//
+// IPv6 addresses of one network of 64 bits count as one address, because a single machine can use all of them.
+package crowd
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Crowd contains the open connections of a server. It is safe for concurrent use.
+type Crowd struct {
+	most int
+
+	mu        sync.Mutex
+	closed    bool
+	strangers []*Guest       // connections that have proved nothing, oldest first
+	counts    map[string]int // number of strangers by address
+	proved    map[*Guest]struct{}
+}
+
+// Guest is one connection. Its methods are safe for concurrent use; those of a nil Guest do nothing.
+type Guest struct {
+	crowd  *Crowd
+	conn   net.Conn
+	from   string
+	state  state
+	pushed bool // the connection gave its place to another one
+}
+
+type state int
+
+const (
+	stranger state = iota
+	known          // the client has proved that it may use the server
+	gone
+)
+
+// New returns a Crowd of at most most connections.
+func New(most int) *Crowd {
+	return &Crowd{most: max(most, 1), counts: map[string]int{}, proved: map[*Guest]struct{}{}}
+}
+
+// Enter adds a connection. If there is no room, because all connections have proved themselves, or if the Crowd is
+// closed, Enter closes the connection and returns nil.
+func (c *Crowd) Enter(conn net.Conn) *Guest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.proved) >= c.most {
+		_ = conn.Close() // the client sees a closed connection
+		return nil
+	}
+	g := &Guest{crowd: c, conn: conn, from: Address(conn.RemoteAddr().String())}
+	c.strangers = append(c.strangers, g)
+	c.counts[g.from]++
+	if len(c.proved)+len(c.strangers) > c.most {
+		out := c.longest()
+		c.remove(out)
+		out.pushed = true
+		_ = out.conn.Close()
+	}
+	return g
+}
+
+// longest returns the connection that makes room. The caller must hold c.mu, and there must be strangers.
+func (c *Crowd) longest() *Guest {
+	most := 0
+	for _, n := range c.counts {
+		most = max(most, n)
+	}
+	return c.strangers[slices.IndexFunc(c.strangers, func(g *Guest) bool { return c.counts[g.from] == most })]
+}
+
+// remove removes a connection. The caller must hold c.mu.
+func (c *Crowd) remove(g *Guest) {
+	if g.state == known {
+		delete(c.proved, g)
+	} else if i := slices.Index(c.strangers, g); i >= 0 {
+		c.strangers = slices.Delete(c.strangers, i, i+1)
+		if c.counts[g.from]--; c.counts[g.from] == 0 {
+			delete(c.counts, g.from)
+		}
+	}
+	g.state = gone
+}
+
+// Prove records that the client may use the server. The connection keeps its place from then on.
+func (g *Guest) Prove() {
+	if g == nil {
+		return
+	}
+	g.crowd.mu.Lock()
+	defer g.crowd.mu.Unlock()
+	if g.state == stranger {
+		g.crowd.remove(g)
+		g.state = known
+		g.crowd.proved[g] = struct{}{}
+	}
+}
+
+// Leave gives up the place, but does not close the connection. It reports whether the Crowd closed the connection to
+// make room. Further calls do nothing else.
+func (g *Guest) Leave() (pushed bool) {
+	if g == nil {
+		return false
+	}
+	g.crowd.mu.Lock()
+	defer g.crowd.mu.Unlock()
+	if g.state != gone {
+		g.crowd.remove(g)
+	}
+	return g.pushed
+}
+
+// Len returns the number of connections.
+func (c *Crowd) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.proved) + len(c.strangers)
+}
+
+// Close closes all connections that have not left, and all later ones.
+func (c *Crowd) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, g := range c.strangers {
+		_ = g.conn.Close()
+	}
+	for g := range c.proved {
+		_ = g.conn.Close()
+	}
+}
+
+// Address returns the address of a client without the port, or its network if the client uses IPv6. text is the remote
+// address of a connection.
+func Address(text string) string {
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	if ip = ip.Unmap(); ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return ip.String()
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return text
+	}
+	return network.String()
+}

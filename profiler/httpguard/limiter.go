@@ -1,0 +1,55 @@
+package httpguard
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
+)
+
+const (
+	// mostWrong is the number of wrong secrets that an address may send at once. After that it may send one per second.
+	mostWrong = 10
+	// mostAddresses limits the memory of a Limiter.
+	mostAddresses = 4096
+)
+
+// Limiter counts the wrong secrets of each address, so that a server can tell a client to stop, and tell its owner. It does
+// not keep out a right secret, because a stranger with the same address could otherwise keep out every client: the
+// protection against guesses is the length of the secret. The zero value is ready for use, by several goroutines.
+type Limiter struct {
+	mu  sync.Mutex
+	all map[string]*attempts
+}
+
+type attempts struct {
+	wrong float64
+	last  time.Time
+	over  bool // Wrong has reported that the address has sent too many
+}
+
+// Wrong counts a wrong secret in a request. over means that the address has sent too many; first, that this is new.
+func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
+	from = crowd.Address(r.RemoteAddr)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil || len(l.all) >= mostAddresses && l.all[from] == nil {
+		l.all = map[string]*attempts{}
+	}
+	a := l.all[from]
+	if a == nil {
+		a = &attempts{}
+		l.all[from] = a
+	}
+	now := time.Now()
+	if a.wrong = max(0, a.wrong-now.Sub(a.last).Seconds()); a.wrong < 1 {
+		a.over = false
+	}
+	a.last = now
+	a.wrong = min(a.wrong+1, mostWrong+1)
+	over = a.wrong > mostWrong
+	first = over && !a.over
+	a.over = a.over || over
+	return from, over, first
+}
