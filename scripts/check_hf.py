@@ -17,6 +17,10 @@ BERT goes both ways as BertForMaskedLM, BertForPreTraining (with model.next_sent
 BertForSequenceClassification. The
 comparison is of the predictions of hetero-train for texts with [MASK], and of the probabilities of classes of texts
 and pairs of texts.
+
+Both models also move with other activation functions, sizes of the feed-forward layers, epsilons and kinds of segments than the
+published ones, and with their weights in several files. AutoTokenizer must load the tokenizer of each export, and must give the
+tokens of `data tokenize`.
 Exit code 1 if a comparison fails.
 """
 
@@ -226,6 +230,62 @@ def check_bert(args, folder):
     compare_classes(args, "fine-tuned by hetero-train -> BertForSequenceClassification", folder / "tuned", vocab, folder, tuned, True)
 
 
+def check_other_sizes(args, folder, data):
+    """GPT-2 and BERT with settings that the published models do not have, in one file and in several."""
+    for at, (activation, inner, eps, shard) in enumerate([("relu", 80, 1e-3, "5GB"), ("gelu", None, 1e-5, "20KB")]):
+        torch.manual_seed(3)
+        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, n_inner=inner, activation_function=activation,
+                                         layer_norm_epsilon=eps, bos_token_id=None, eos_token_id=None)
+        model = shaken(transformers.GPT2LMHeadModel(config))
+        theirs, imported, back = folder / f"gpt2.{at}", folder / f"gpt2.{at}.imported", folder / f"gpt2.{at}.back"
+        model.save_pretrained(theirs, max_shard_size=shard)
+        run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
+        run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
+        close(f"GPT-2 with {activation} -> hetero-train -> transformers", loss_of(load(back), data), loss_of(model, data))
+        out = json.loads(run(args.program, "eval", imported, "--json", "--device", args.device, "--precision", "f32", "--set", "data.dataset=text", "--set", f"data.path={data}",
+                             "--set", f"data.vocabulary={VOCABULARY}", "--set", f"data.sequence_length={LENGTH}"))
+        close(f"GPT-2 with {activation} -> hetero-train", out["loss"], loss_of(model, data))
+
+    vocab = write_vocabulary(folder)
+    for at, (activation, segments) in enumerate([("relu", 1), ("gelu_new", 3)]):
+        torch.manual_seed(4)
+        model = shaken(transformers.BertForMaskedLM(bert_config(hidden_act=activation, layer_norm_eps=1e-3, type_vocab_size=segments)))
+        theirs, imported = folder / f"bert.{at}", folder / f"bert.{at}.imported"
+        model.save_pretrained(theirs)
+        run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
+        compare_masked(args, f"BERT with {activation} and {segments} segments -> hetero-train", imported, vocab, folder, model)
+
+
+TEXT = "It's the cat's MAT, don't you   see?\n\tNaïve café: 12,345 dogs — 猫が好き… 😀🙈 http://x.y/z_1 the a dog sat"
+
+
+def check_tokenizers(args, folder):
+    """AutoTokenizer reads the tokens that hetero-train trains on."""
+    vocab, text = write_vocabulary(folder), folder / "text.txt"
+    text.write_text((TEXT + "\n") * 40)
+    one = folder / "one.txt"
+    one.write_text(TEXT)
+    sizes = ["--set", "model.layers=1", "--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.sequence_length=24", "--set", "data.batch_size=4",
+             "--set", "train.steps=1", "--set", "train.precision=f32", "--set", f"experiment.output_dir={folder}"]
+    for name in ("bytes", "gpt2", "wordpiece", "wordpiece-cased"):
+        words = name.startswith("wordpiece")
+        how = ["--tokenizer", name] + (["--vocab", vocab] if words else [])
+        run(args.program, "data", "tokenize", text, "-o", folder / name, "--val-fraction", "0.2", "--separator", "\\n", *how)
+        run(args.program, "data", "tokenize", one, "-o", folder / f"{name}.one", *how)
+        run(args.program, "train", "--set", f"device.kind={args.device}", "--set", f"model.name={'bert_base' if words else 'gpt2'}", "--set", "data.dataset=text",
+            "--set", f"data.path={folder / name}", "--set", f"experiment.name={name}.run", *sizes)
+        run(args.program, "checkpoint", "export", folder / f"{name}.run", "--format", "hf", "--output", folder / f"{name}.hf")
+        shard = next((folder / f"{name}.one").glob("*.bin"))
+        want = numpy.frombuffer(shard.read_bytes()[256:], "<u2").tolist()[:-1]  # without the token that ends the text
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder / f"{name}.hf")
+        got = tokenizer(TEXT, add_special_tokens=False).input_ids
+        check(f"AutoTokenizer of {name}", got == want, f"{type(tokenizer).__name__}, {len(got)} tokens")
+        framed = tokenizer(TEXT).input_ids
+        check(f"special tokens of {name}", framed == ([2] + want + [3] if words else want), f"{len(framed) - len(got)} more")
+        if not words:
+            check(f"text of {name}", tokenizer.decode(got) == TEXT, repr(tokenizer.decode(got))[:40])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="./hetero-train")
@@ -260,6 +320,8 @@ def main():
             result = train(args, folder / (kind + ".run"), data, "--set", f"model.init_from={theirs}", "--set", "optimizer.lr=0.0", "--set", "optimizer.weight_decay=0.0")
             close(f"{kind} -> hetero-train", evaluation(result), loss_of(model, data))
         check_bert(args, folder)
+        check_other_sizes(args, folder, data)
+        check_tokenizers(args, folder)
     sys.exit(failed)
 
 

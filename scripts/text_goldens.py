@@ -54,6 +54,13 @@ CASES = {
     "bert-tiny": {**BERT, **TINY, "target": "masked", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-pairs": {**BERT, **TINY, "target": "pairs", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-classifier": {**BERT, **TINY, "target": "classes", "classes": 3, "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 2, 3]},
+    # Other activation functions, sizes of the feed-forward layer and epsilons than those of the published models.
+    "gpt2-tiny-relu": {**GPT2, **TINY, "inner": 80, "activation": "relu", "norm_eps": 1e-2, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
+    "gpt2-tiny-gelu": {**GPT2, **TINY, "inner": 200, "activation": "gelu", "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
+    "bert-tiny-relu": {**BERT, **TINY, "target": "masked", "inner": 80, "activation": "relu", "norm_eps": 1e-2, "segments": 3, "vocabulary": 211, "positions": 24,
+                       "length": 19, "rows": [0, 1, 18, 19]},
+    "bert-tiny-classifier-gelu-new": {**BERT, **TINY, "target": "classes", "classes": 3, "activation": "gelu_new", "norm_eps": 1e-5, "vocabulary": 211, "positions": 24,
+                                      "length": 19, "rows": [0, 1, 2, 3]},
     # The published sizes, with short sequences.
     "gpt2-124m": {**GPT2, "seed": 5, "spread": 0.02, "steps": 20, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12, "layers": 12,
                   "vocabulary": 50257, "positions": 1024, "length": 65, "rows": [0, 64, 129]},
@@ -65,11 +72,12 @@ CASES = {
 def network(c):
     if c["model"] == "gpt2":
         config = transformers.GPT2Config(vocab_size=c["vocabulary"], n_positions=c["positions"], n_embd=c["channels"], n_layer=c["layers"], n_head=c["heads"],
+                                         n_inner=c.get("inner"), activation_function=c.get("activation", "gelu_new"), layer_norm_epsilon=c.get("norm_eps", 1e-5),
                                          embd_pdrop=0, attn_pdrop=0, resid_pdrop=0, attn_implementation="eager")
         return transformers.GPT2LMHeadModel(config)
     config = transformers.BertConfig(vocab_size=c["vocabulary"], max_position_embeddings=c["positions"], type_vocab_size=c["segments"],
                                      hidden_size=c["channels"], num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
-                                     intermediate_size=4 * c["channels"], hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                                     intermediate_size=c.get("inner", 4 * c["channels"]), hidden_act=c.get("activation", "gelu"), layer_norm_eps=c.get("norm_eps", 1e-12), hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                      num_labels=c.get("classes", 2), attn_implementation="eager")
     kinds = {"masked": transformers.BertForMaskedLM, "pairs": transformers.BertForPreTraining, "classes": transformers.BertForSequenceClassification}
     return kinds[c["target"]](config)

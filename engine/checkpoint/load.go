@@ -112,7 +112,7 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 			return nil, corrupt(label, "the tensors differ from those in the manifest")
 		}
 	}
-	f.closer, f.sums = src, want.tensors
+	f.closers, f.sums = []io.Closer{src}, want.tensors
 	return f, nil
 }
 

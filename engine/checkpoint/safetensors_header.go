@@ -213,7 +213,46 @@ func (s *scanner) integers(limit int) ([]int64, error) {
 	return list, err
 }
 
+// maxSkippedDepth limits the nesting of values that skip passes over, and thereby the stack.
+const maxSkippedDepth = 16
+
+// skip passes over any JSON value. The reference implementation also ignores unknown keys.
+func (s *scanner) skip(depth int) error {
+	element := func() error { return s.skip(depth + 1) }
+	switch c := s.next(); {
+	case depth > maxSkippedDepth:
+		return fmt.Errorf("more than %d nested values", maxSkippedDepth)
+	case c == '"':
+		_, err := s.str(maxMetadataBytes)
+		return err
+	case c == '[':
+		return s.sequence('[', ']', element)
+	case c == '{':
+		return s.object(func(string) error { return element() })
+	}
+	begin := s.at
+	for s.at < len(s.text) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(s.text[s.at])) {
+		s.at++
+	}
+	if word := s.text[begin:s.at]; !json.Valid(word) {
+		return fmt.Errorf("got %.20q, want a value", word)
+	}
+	return nil
+}
+
+// null passes over null. It returns false at any other value.
+func (s *scanner) null() bool {
+	if s.next() != 'n' || !bytes.HasPrefix(s.text[s.at:], []byte("null")) {
+		return false
+	}
+	s.at += len("null")
+	return true
+}
+
 func (s *scanner) metadata() (map[string]string, error) {
+	if s.null() { // as the reference implementation reads it
+		return nil, nil
+	}
 	metadata := map[string]string{}
 	total := 0
 	err := s.object(func(key string) error {
@@ -257,7 +296,7 @@ func (s *scanner) tensor(name string) (Info, error) {
 				offsets, err = s.integers(2)
 			}
 		default:
-			err = fmt.Errorf("unknown key %q, want dtype, shape and data_offsets", key)
+			err = s.skip(0)
 		}
 		return err
 	})

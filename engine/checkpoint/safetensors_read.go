@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -18,18 +19,22 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // File is an open safetensors file. Its methods except Close are safe for concurrent use.
 type File struct {
 	path     string
-	src      io.ReaderAt
-	closer   io.Closer // nil if the caller owns src
-	data     int64     // byte offset of the data section in the file
-	tensors  []Info    // in the order of their data
+	src      io.ReaderAt // nil for an index
+	closers  []io.Closer // what Close closes; nil if the caller owns src
+	data     int64       // byte offset of the data section in the file
+	tensors  []Info      // in the order of their data
 	index    map[string]int
 	metadata map[string]string
 	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file without a manifest
+	parts    map[string]*File  // files of an index by name of the tensor; nil for a single file
 }
 
-// OpenFile opens the safetensors file at path and checks its header. The data of a tensor is read on demand. Errors:
-// *IOError, *CorruptError.
+// OpenFile opens the safetensors file at path and checks its header. A path that ends in IndexSuffix names an index, whose
+// files OpenFile opens as one. The data of a tensor is read on demand. Errors: *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
+	if strings.HasSuffix(path, IndexSuffix) {
+		return openIndex(path)
+	}
 	f, info, err := regular.Open(path)
 	if err != nil {
 		return nil, ioError("open", path, err)
@@ -39,7 +44,7 @@ func OpenFile(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	file.closer = f
+	file.closers = []io.Closer{f}
 	return file, nil
 }
 
@@ -120,6 +125,9 @@ func (f *File) ReadInto(name string, dst []byte) error {
 	if int64(len(dst)) != info.bytes {
 		return fmt.Errorf("read tensor %q of %s: got a buffer of %d bytes, want %d", name, f.path, len(dst), info.bytes)
 	}
+	if part := f.parts[name]; part != nil {
+		return part.ReadInto(name, dst)
+	}
 	if err := readFull(f.src, dst, f.data+info.offset); err != nil {
 		return ioError("read", f.path, fmt.Errorf("tensor %q: %w", name, err))
 	}
@@ -192,8 +200,9 @@ func (f *File) Load(m Model, read func(name string, dst []byte) error) error {
 
 // Close closes a file that OpenFile opened, or that belongs to a Checkpoint.
 func (f *File) Close() error {
-	if f.closer == nil {
-		return nil
+	var errs []error
+	for _, c := range f.closers {
+		errs = append(errs, c.Close())
 	}
-	return f.closer.Close()
+	return errors.Join(errs...)
 }

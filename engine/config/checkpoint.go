@@ -37,6 +37,7 @@ type Checkpoint struct {
 	IntervalSeconds float64 // seconds; 0: no checkpoints by time
 	Keep            int
 	Best            bool
+	BestMetric      string // "auto", or the key of a metric
 }
 
 // Keys implements [Options].
@@ -50,5 +51,7 @@ func (c *Checkpoint) Keys() []Key {
 			Doc("Number of newest checkpoints to keep."),
 		Bool(&c.Best, "best", true).
 			Doc("Also keeps the checkpoint with the best evaluation."),
+		Choice(&c.BestMetric, "best_metric", "auto", "auto", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").
+			Doc("Metric of the best evaluation. `auto`: `top1` (accuracy) for classes, `perplexity` for tokens. Images: also `top5` or `loss`. Text: also `top1` (accuracy) or `loss`. Labelled texts: also `f1` (of the second class if there are two, else of all classes), `macro_f1` (mean over all classes) or `loss`."),
 	})
 }

@@ -3,11 +3,12 @@ package config
 // Model contains the keys of table [model].
 type Model struct {
 	Name         string
-	BatchNorm    string // "sync", "local" or "ghost"
-	GhostGroup   int    // samples of a group; 0 unless BatchNorm is "ghost"
-	InitFrom     string // path of a .safetensors file or a checkpoint; "" for random weights
-	InitHead     string // "auto", "keep" or "new"
-	NumClasses   int    // 0: number of classes of the data set
+	BatchNorm    string   // "sync", "local" or "ghost"
+	GhostGroup   int      // samples of a group; 0 unless BatchNorm is "ghost"
+	InitFrom     string   // path of a .safetensors file or a checkpoint; "" for random weights
+	InitHead     string   // "auto", "keep" or "new"
+	InitDrop     []string // regular expressions for names of tensors in the file
+	NumClasses   int      // 0: number of classes of the data set
 	Freeze       []string
 	FreezeLayers int
 	// Options contains the keys that only this model has, in the type that its package documents. It is nil if the
@@ -29,7 +30,9 @@ func (m *Model) Keys() []Key {
 		String(&m.InitFrom, "init_from", "").Path().Operational().
 			Doc("Initial weights: a `.safetensors` file with the model's usual tensor names (`docs/weights.md`), a folder of Hugging Face's `transformers` (GPT-2, BERT), a checkpoint folder, a run folder, or a run's `checkpoints/best`. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
-			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none, or has another number or other names of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number or other names of classes are an error. `new`: a random classifier."),
+			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none, or has another number or other names of classes, a random classifier, with a warning. The same holds for BERT's other layers behind the encoder. `keep`: the classifier of the file; another number or other names of classes are an error. `new`: a random classifier."),
+		Strings(&m.InitDrop, "init_drop").Only(IsNot("model.init_from", "")).
+			Doc("Tensors of the file `init_from` to leave out: regular expressions for the names in the file, for example `[\"^queue\"]`. Use it for tensors that the model does not need."),
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that training does not change, by name or by the name of their module: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm with frozen weight and bias uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").

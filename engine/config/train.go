@@ -12,8 +12,9 @@ type Train struct {
 	LogInterval       int    // steps
 	NormsInterval     int    // steps; 0: never
 	LabelSmoothing    float64
-	ClipNorm          float64 // 0: no clipping
-	NaNPatience       int     // steps
+	ClassWeights      []string // "balanced", or NAME=WEIGHT for some classes; empty: all 1
+	ClipNorm          float64  // 0: no clipping
+	NaNPatience       int      // steps
 	NaNRollbacks      int
 	EarlyStopPatience int    // evaluations; 0: no early stop
 	EarlyStopMetric   string // "top1", "top5" or "loss"
@@ -57,6 +58,8 @@ func (t *Train) Keys() []Key {
 			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: the norm of its gradient before clipping, of its value, and of its update. Rank 0 then needs memory for an extra copy of the trained parameters. Only the steps with a line take extra time. 0: none."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).Learnt().
 			Doc("Fraction of the target's probability to spread evenly over all classes."),
+		Strings(&t.ClassWeights, "class_weights").Learnt().
+			Doc("Factors of the loss by the class of the sample, for data sets whose classes have unequal numbers of samples: `[\"balanced\"]`, or `[\"NAME=WEIGHT\", …]`, where other classes have the weight 1. `balanced`: number of samples / (number of classes · samples of the class). The loss is the mean of weight · loss over the samples of a step. PyTorch divides by the sum of the weights instead. Evaluations have no weights. Empty: no weights."),
 		Float(&t.ClipNorm, "clip_norm", 0).Learnt().
 			Doc("Maximum global norm of the gradient. Larger gradients are scaled down to this norm. 0: no clipping."),
 		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").Silent("it never returns to a checkpoint").AtLeast(1).Operational().
@@ -65,8 +68,8 @@ func (t *Train) Keys() []Key {
 			Doc("Maximum number of returns to a checkpoint. If one more would be needed, the run ends (exit 4, diverged)."),
 		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").SilentAtEnd("it cannot end early").Operational().
 			Doc("Number of consecutive evaluations without improvement after which the run saves and ends. 0: no early stopping."),
-		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss", "perplexity", "f1").Operational().Only(IsNot("train.early_stop_patience", 0)).
-			Doc("Metric of early stopping. Images: `top1`, `top5` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1` or `loss`."),
+		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").Operational().Only(IsNot("train.early_stop_patience", 0)).
+			Doc("Metric of early stopping. Images: `top1`, `top5` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1`, `macro_f1` or `loss`."),
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Path().Operational().

@@ -18,10 +18,16 @@ type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 //
 // loss may also be any other computed value. scale then has its shape: it is the gradient of an objective, which the host
 // computes, with respect to that value.
-func (g *Graph) Differentiate(loss, scale *Value) { g.DifferentiateTerms(Term{loss, scale}) }
+func (g *Graph) Differentiate(loss, scale *Value) {
+	g.DifferentiateTerms(Term{Loss: loss, Scale: scale})
+}
 
 // Term is a loss with its scale; see Differentiate.
-type Term struct{ Loss, Scale *Value }
+type Term struct {
+	Loss, Scale *Value
+	// Weights (N) are factors of the losses of the samples; nil: 1. Only SoftmaxCrossEntropy has them.
+	Weights *Value
+}
 
 // DifferentiateTerms is Differentiate for the sum of several losses. Each loss has its own scale.
 func (g *Graph) DifferentiateTerms(terms ...Term) {
@@ -31,6 +37,9 @@ func (g *Graph) DifferentiateTerms(terms ...Term) {
 			fail(t.Loss.Name, "differentiate: the loss is not computed")
 		}
 		contributions[t.Loss] = append(contributions[t.Loss], t.Scale)
+		if t.Weights != nil {
+			contributions[t.Loss] = append(contributions[t.Loss], t.Weights)
+		}
 	}
 	if len(g.Gradients) > 0 {
 		fail(terms[0].Loss.Name, "differentiate: the graph has gradients already")

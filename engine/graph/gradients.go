@@ -306,10 +306,22 @@ func (g *Graph) lossScale(n *Node, d [][]*Value) *Value {
 	return d[0][0]
 }
 
+// lossGradient multiplies the rows of the gradient by the weights of the samples (Term.Weights), if there are any.
 func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.SoftmaxCrossEntropy)
+	var weights *Value
+	if len(d[0]) == 2 && d[0][1].Shape.Equal(n.Out[0].Shape) {
+		weights, d = d[0][1], [][]*Value{d[0][:1]}
+	}
 	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // n.In[2:] holds the second labels and the lambdas of mixed samples
 	grads := make([]*Value, len(n.In))
 	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
+	if weights != nil {
+		rows := g.Reshape(n.Name+" weights", weights, weights.Shape[0], 1)
+		if rows.DType != grads[0].DType {
+			rows = g.Cast(n.Name+" weights", rows, grads[0].DType)
+		}
+		grads[0] = g.Binary(n.Name+" diff weighted", device.Mul, grads[0], rows)
+	}
 	return grads
 }

@@ -37,7 +37,9 @@ type golden struct {
 		Steps, Length, Classes              int
 		BatchSize                           int `json:"batch_size"`
 		Channels, Heads, Layers, Vocabulary int
-		Positions, Segments                 int
+		Positions, Segments, Inner          int
+		Activation                          string  // "": that of the published model
+		NormEps                             float64 `json:"norm_eps"`
 		Rows                                []int
 		Optimizer                           struct {
 			LR, Beta1, Beta2, Eps float64
@@ -80,7 +82,8 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 		if c.Model == "bert" {
 			in.Segments = b.Input("segments", tensor.I32, c.BatchSize, c.Length)
 		}
-		size := bert.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Segments: c.Segments, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels}
+		size := bert.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Segments: c.Segments, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels,
+			Inner: c.Inner, Activation: c.Activation, Eps: c.NormEps}
 		var loss, logits *graph.Value
 		var terms []graph.Term
 		if c.Target == "classes" {
@@ -89,7 +92,8 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 		} else {
 			model := bert.Build(size, bert.Options{NextSentence: c.Target == "pairs"})
 			if c.Model == "gpt2" {
-				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels}, gpt2.Options{})
+				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels,
+					Inner: c.Inner, Activation: c.Activation, Eps: c.NormEps}, gpt2.Options{})
 			}
 			p := model(net, in)
 			logits = b.Linear("logits", p.Rows, p.Weight, p.Bias, tensor.F32)

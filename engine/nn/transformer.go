@@ -28,9 +28,11 @@ func (n *Net) Projection(name string, x *graph.Value, out int, std float64) *gra
 	return n.Graph.Reshape(name, y, append(x.Shape[:len(x.Shape)-1].Clone(), out)...)
 }
 
-// ProjectionGELU is a Projection followed by f, which is graph.GELU or graph.GELUTanh. One op adds the bias and
-// applies f.
-func (n *Net) ProjectionGELU(name string, x *graph.Value, out int, std float64, f graph.UnaryFunc) *graph.Value {
+// ProjectionFunc is a Projection followed by f. For graph.GELU and graph.GELUTanh, one op adds the bias and applies f.
+func (n *Net) ProjectionFunc(name string, x *graph.Value, out int, std float64, f graph.UnaryFunc) *graph.Value {
+	if f != graph.GELU && f != graph.GELUTanh {
+		return n.Graph.Unary(name+" "+f.String(), f, n.Projection(name, x, out, std))
+	}
 	w, b := n.weights(name, x, out, std)
 	y := n.Graph.BiasGELU(name+" gelu", f, n.Graph.Linear(name, n.Rows(x), w, nil, tensor.Invalid), b)
 	return n.Graph.Reshape(name, y, append(x.Shape[:len(x.Shape)-1].Clone(), out)...)

@@ -1,5 +1,11 @@
 package task
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // Confusion counts the predictions of a classifier by class. All slices have one element for each class.
 type Confusion struct {
 	Hits      []int64 // number of targets of the class that are predicted as this class
@@ -39,6 +45,11 @@ func (c *Confusion) F1() float64 {
 		value, _ := c.of(1)
 		return value
 	}
+	return c.MacroF1()
+}
+
+// MacroF1 returns the mean F1 over the classes that have a target or a prediction.
+func (c *Confusion) MacroF1() float64 {
 	sum, classes := 0.0, 0
 	for i := range c.Hits {
 		if value, known := c.of(i); known {
@@ -50,6 +61,33 @@ func (c *Confusion) F1() float64 {
 		return 0
 	}
 	return sum / float64(classes)
+}
+
+// Never returns the classes that have targets, but are never predicted.
+func (c *Confusion) Never() (classes []int) {
+	for i, labels := range c.Labels {
+		if labels > 0 && c.Predicted[i] == 0 {
+			classes = append(classes, i)
+		}
+	}
+	return classes
+}
+
+// DescribeNever describes classes that are never predicted. names are the names of all classes.
+func DescribeNever(never []int, names []string) string {
+	const most = 6
+	var some []string
+	for _, class := range never[:min(len(never), most)] {
+		name := fmt.Sprintf("class %d", class)
+		if class < len(names) {
+			name = strconv.Quote(names[class])
+		}
+		some = append(some, name)
+	}
+	if len(never) > most {
+		some = append(some, "…")
+	}
+	return fmt.Sprintf("the model predicts no sample as one of %d classes that have samples: %s", len(never), strings.Join(some, ", "))
 }
 
 // of returns the F1 of a class. known is false if the class has neither targets nor predictions.

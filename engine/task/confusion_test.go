@@ -6,6 +6,29 @@ import (
 )
 
 // The expected values are those of sklearn.metrics.f1_score, with average="macro" for three classes.
+func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
+	c := NewConfusion(4)
+	for i, label := range []int{0, 0, 0, 1, 2} { // class 3 has no samples
+		c.Count(label, []int{0, 0, 2, 0, 2}[i])
+	}
+	if got, want := c.MacroF1(), (4.0/6+0+2.0/3)/3; math.Abs(got-want) > 1e-15 {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := c.Never(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("got %v, want class 1", got)
+	}
+	if got, want := DescribeNever([]int{1, 7}, []string{"a", "b"}), `the model predicts no sample as one of 2 classes that have samples: "b", class 7`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	two := NewConfusion(2)
+	for i, label := range []int{0, 0, 0, 0, 1} {
+		two.Count(label, []int{0, 0, 0, 0, 0}[i])
+	}
+	if f1, macro := two.F1(), two.MacroF1(); f1 != 0 || math.Abs(macro-4.0/9) > 1e-15 { // 8/9 and 0
+		t.Errorf("got F1 %v and macro F1 %v, want 0 and 0.444", f1, macro)
+	}
+}
+
 func TestF1(t *testing.T) {
 	for _, c := range []struct {
 		classes           int

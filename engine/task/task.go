@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/nn"
@@ -60,6 +61,7 @@ type Score struct {
 	Loss       float64
 	Top1, Top5 float64 // fractions of the targets whose label has the highest, or one of the 5 highest, scores
 	F1         float64 // F1 of an evaluation that fills a Confusion
+	MacroF1    float64 // mean of the F1 of all classes, of such an evaluation
 
 	// Of the further targets of samples (Report.SampleTarget); otherwise 0.
 	SampleLoss float64 // part of Loss
@@ -85,11 +87,31 @@ var (
 	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
 	F1             = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
 	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss - s.SampleLoss) }}
+	MacroF1        = Metric{Key: "macro_f1", Title: "macro F1", Evaluated: true, Of: func(s Score) float64 { return s.MacroF1 }}
+	Loss           = Metric{Key: "loss", Title: "loss", Less: true, Of: func(s Score) float64 { return s.Loss }}
 	NextSentence   = Metric{Key: "next_sentence", Title: "next sentence", Percent: true, Of: func(s Score) float64 { return s.SampleTop1 }}
 )
 
-// Best returns the metric that determines the best evaluation.
+// Best returns the metric that determines the best evaluation, unless the user chooses another one.
 func (r Report) Best() Metric { return r.Metrics[0] }
+
+// Choices returns all metrics that can determine the best evaluation: Metrics, the loss, and the mean F1 of classes.
+func (r Report) Choices() []Metric {
+	all := append(slices.Clone(r.Metrics), Loss)
+	if r.Classes > 0 {
+		all = append(all, MacroF1)
+	}
+	return all
+}
+
+// Named returns the metric of Choices with the given key, or Best if there is none.
+func (r Report) Named(key string) Metric {
+	choices := r.Choices()
+	if at := slices.IndexFunc(choices, func(m Metric) bool { return m.Key == key }); at >= 0 {
+		return choices[at]
+	}
+	return r.Best()
+}
 
 // Texts returns all metrics as texts with their titles; see Metric.Text.
 func (r Report) Texts(s Score, digits int) (texts []string) {

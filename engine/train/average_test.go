@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 		t.Errorf("losses of training: got %v and %v, without averages %v", average.losses, both.losses, plain.losses)
 	}
 	for i, e := range plain.evals {
-		if both.evals[i] != e || e.Averaged {
+		if !reflect.DeepEqual(both.evals[i], e) || e.Averaged {
 			t.Errorf("evaluation of the trained weights: got %+v, want %+v", both.evals[i], e)
 		}
 		if a := average.evals[i]; !a.Averaged || a.Loss == e.Loss {

@@ -9,7 +9,7 @@ import (
 
 // EarlyStop ends a run whose evaluations no longer improve. The zero value never ends a run.
 type EarlyStop struct {
-	Metric   string  // metric of the evaluations: "top1", "top5", "f1", "perplexity" or "loss"
+	Metric   string  // metric of the evaluations: "top1", "top5", "f1", "macro_f1", "perplexity" or "loss"
 	Patience int     // number of consecutive evaluations without improvement after which the run ends; 0: no early stopping
 	MinDelta float64 // smallest improvement that counts, in the metric's unit
 }
@@ -23,6 +23,8 @@ func (s EarlyStop) value(e Evaluation) float64 {
 		return e.Top5
 	case "f1":
 		return e.F1
+	case "macro_f1":
+		return e.MacroF1
 	case "perplexity":
 		return -math.Exp(e.Loss - e.SampleLoss)
 	}

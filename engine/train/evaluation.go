@@ -40,9 +40,9 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	r.evalOwed = false
 	r.stopping.note(r.EarlyStop, e)
 	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
-	metric := r.Replica.opts.Task.Report().Best()
+	metric := r.Replica.opts.Task.Report().Named(r.BestMetric)
 	value := metric.Of(e.Score())
-	if best := r.result.Best; sound && (best == nil || metric.Better(value, float64(best.Value))) {
+	if best := r.result.Best; sound && (best == nil || best.Metric != metric.Key || metric.Better(value, float64(best.Value))) {
 		e.Best = true
 		r.result.Best = &checkpoint.Best{Metric: metric.Key, Value: checkpoint.Float(value), Step: r.step}
 	}
@@ -120,13 +120,14 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 	}
 	score := all.Score()
+	var never []int
 	if t := r.Replica.tally; t != nil {
 		confusion, err := t.sum(whole)
 		if err != nil {
 			return Evaluation{}, err
 		}
-		score.F1 = confusion.F1()
+		score.F1, score.MacroF1, never = confusion.F1(), confusion.MacroF1(), confusion.Never()
 	}
 	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,
-		Top1: score.Top1, Top5: score.Top5, F1: score.F1, SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
+		Top1: score.Top1, Top5: score.Top5, F1: score.F1, MacroF1: score.MacroF1, Never: never, SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
 }

@@ -26,6 +26,8 @@ type pass struct {
 	predicts bool // the graph outputs logits
 	sampled  bool // the task has a further target for each sample
 
+	classWeights []float64 // of a training pass: ReplicaOptions.ClassWeights
+
 	slots       int // number of micro-batches whose results the host holds at a time
 	host        device.Buffer
 	batchBytes  int64 // bytes at the start of host for the inputs of a batch
@@ -191,6 +193,10 @@ const (
 	scaleInput       = "scale"        // (1): factor of the loss of every target
 	sampleScaleInput = "sample_scale" // (1): factor of the loss of every further target of a sample
 	keyInput         = "key"          // (2), u32: dropout key of this epoch
+
+	// classWeightInput has the factor of the loss of every target. It follows from the labels of a batch, so it counts as
+	// one of its fields.
+	classWeightInput = "class_weight" // (N)
 )
 
 // isField reports whether a batch fills the graph input.
@@ -239,8 +245,34 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 			return err
 		}
 	}
+	if t, ok := p.inputs[classWeightInput]; ok {
+		filled++
+		if err := t.fillWeights(host, data.Values[int32](b, task.Labels), p.classWeights); err != nil {
+			return err
+		}
+	}
 	if filled != len(p.fields) {
 		return fmt.Errorf("replica: the batch has the fields %s, want also %s", fieldNames(b), strings.Join(p.missing(b), ", "))
+	}
+	return nil
+}
+
+// fillWeights writes the weight of the class of each label to host, and 0 for labels that do not count and for padding.
+func (t transfer) fillWeights(host []byte, labels []int32, weights []float64) error {
+	dst, size := t.in(host), int(t.spec.DType.Size())
+	clear(dst)
+	for i, label := range labels {
+		if label < 0 {
+			continue
+		}
+		if int(label) >= len(weights) {
+			return fmt.Errorf("replica: got label %d, want one of the %d classes that have weights", label, len(weights))
+		}
+		if size == 8 {
+			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(weights[label]))
+		} else {
+			binary.LittleEndian.PutUint32(dst[i*size:], math.Float32bits(float32(weights[label])))
+		}
 	}
 	return nil
 }

@@ -99,6 +99,7 @@ type planCache struct {
 	targets      int          // number of targets of a sample
 	predicts     bool         // evaluations output logits
 	sampled      bool         // the task has a further target for each sample
+	classWeights []float64    // ReplicaOptions.ClassWeights
 	shorter      []int        // ReplicaOptions.Shorter
 	graph        func(training bool, samples, recomputed, positions int) (*graph.Graph, error)
 	recompute    Recompute

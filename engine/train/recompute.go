@@ -79,7 +79,7 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 		return nil, err
 	}
 	p := &plans{samples: n, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
-		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled}}
+		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled, classWeights: c.classWeights}}
 	if n == 0 {
 		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
 		return p, err
@@ -128,7 +128,7 @@ func (c *planCache) compileShorter(p *plans, positions, layers int) error {
 	if err != nil {
 		return err
 	}
-	p.shorter = append(p.shorter, &pass{plan: made, slots: c.accumulation, targets: targets, sampled: c.sampled, positions: positions})
+	p.shorter = append(p.shorter, &pass{plan: made, slots: c.accumulation, targets: targets, sampled: c.sampled, classWeights: c.classWeights, positions: positions})
 	return nil
 }
 

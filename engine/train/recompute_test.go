@@ -1,6 +1,7 @@
 package train
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -49,7 +50,7 @@ func sameSteps(t *testing.T, got, want session) {
 	if got.err != nil || want.err != nil {
 		t.Fatal(got.err, want.err)
 	}
-	if len(want.losses) == 0 || !slices.Equal(got.losses, want.losses) || !slices.Equal(got.norms, want.norms) || !slices.Equal(got.evals, want.evals) {
+	if len(want.losses) == 0 || !slices.Equal(got.losses, want.losses) || !slices.Equal(got.norms, want.norms) || !reflect.DeepEqual(got.evals, want.evals) {
 		t.Errorf("losses %v, norms %v, evaluations %v, want %v, %v, %v", got.losses, got.norms, got.evals, want.losses, want.norms, want.evals)
 	}
 }

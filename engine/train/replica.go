@@ -49,6 +49,10 @@ type ReplicaOptions struct {
 	Positions int
 	Shorter   []int
 
+	// ClassWeights are the factors of the loss of a training sample by its class; nil: 1. The loss of a step is the mean of the
+	// products over the samples. Evaluations have no weights. Only tasks with a SoftmaxCrossEntropy support weights.
+	ClassWeights []float64
+
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.
 	ScoresOnly bool
 
@@ -164,7 +168,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget, classWeights: opts.ClassWeights,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -216,7 +220,12 @@ func (o ReplicaOptions) graph(training bool, n, recomputed, positions int) (*gra
 		}
 		logits := o.logits || !training && o.Task.Report().Classes > 0
 		out := learns.Graph(net, n, logits)
-		g.Output("loss", out.Loss)
+		loss, weights := out.Loss, (*graph.Value)(nil)
+		if training && o.ClassWeights != nil {
+			weights = g.Input(classWeightInput, g.ParamType(), out.Loss.Shape[0])
+			loss = g.Binary("weighted loss", device.Mul, out.Loss, weights)
+		}
+		g.Output("loss", loss)
 		g.Output("position", out.Position)
 		if logits {
 			g.Output("logits", out.Logits)
@@ -227,7 +236,7 @@ func (o ReplicaOptions) graph(training bool, n, recomputed, positions int) (*gra
 		}
 		if training {
 			g.Recompute(recomputed)
-			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1)}}
+			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1), Weights: weights}}
 			if out.SampleLoss != nil {
 				terms = append(terms, graph.Term{Loss: out.SampleLoss, Scale: g.Input(sampleScaleInput, g.ParamType(), 1)})
 			}

@@ -54,6 +54,7 @@ type Options struct {
 	SaveAgreed func()
 	Beside     bool // write checkpoints in the background, except the final one
 	KeepBest   bool
+	BestMetric string // key of the metric that determines the best evaluation; "" or "auto": task.Report.Best
 
 	NaNPatience  int // number of consecutive skipped steps after which the run rolls back
 	NaNRollbacks int // number of roll-backs after which the run ends with ErrDiverged

@@ -3,6 +3,7 @@ package weights
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ type Options struct {
 	Head    string // name of the layer whose outputs are the classes, such as "fc"
 	InitOf  string // HeadAuto, HeadKeep or HeadNew; "" means HeadAuto
 	Renames []Rename
+	Drops   []*regexp.Regexp // tensors of the file to leave out, by their names in the file
 
 	// Names of the classes by number, in the file and in the model. If both identify the classes (Named), the outputs of
 	// the head correspond by name, otherwise by number. Classes is nil if the model gets the classes of the file.
@@ -30,17 +32,19 @@ type Options struct {
 
 // Fit contains, for each tensor of a model, the tensor of the file that provides its values.
 type Fit struct {
-	file  *checkpoint.File
-	from  map[string]checkpoint.Info // tensors of the file by their names in the model
-	fresh []string                   // sorted names of the tensors that keep their initial values
-	head  string                     // reason why fresh is not empty; "" if the file provides the head
-	names []string                   // renamings that were applied
-	other map[tensor.DType]int       // number of tensors by element type, if it differs from the model's type
-	left  int                        // number of ignored batch counters
-	rows  []int                      // rows of the file's head for the outputs of the model; nil: the same order
-	layer string                     // the head
-	blind bool                       // outputs of the head correspond by number, because class names are unknown
-	turn  map[string]bool            // names of the tensors that the file stores transposed
+	file   *checkpoint.File
+	from   map[string]checkpoint.Info // tensors of the file by their names in the model
+	fresh  []string                   // sorted names of the tensors that keep their initial values
+	why    string                     // reason why fresh is not empty
+	head   string                     // reason why the head keeps its initial values; "" if the file provides it
+	layers []string                   // layers whose tensors keep their initial values
+	names  []string                   // renamings that were applied
+	other  map[tensor.DType]int       // number of tensors by element type, if it differs from the model's type
+	left   int                        // number of ignored batch counters
+	rows   []int                      // rows of the file's head for the outputs of the model; nil: the same order
+	layer  string                     // the head
+	blind  bool                       // outputs of the head correspond by number, because class names are unknown
+	turn   map[string]bool            // names of the tensors that the file stores transposed
 }
 
 // Match compares the tensors of a file with those of a model, by name and shape. The error lists all differences.
@@ -49,7 +53,7 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 	for _, m := range model {
 		wanted[m.Name] = true
 	}
-	names, done, err := rename(f.Tensors(), wanted, o.Renames)
+	names, done, err := o.namesIn(f, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +70,10 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 		have[name], _ = f.Info(from)
 	}
 	conv1D := like != nil && storesConv1D(have)
-	var differences []checkpoint.Difference
-	if fit.head = o.whyNew(have, model); fit.head == "" && o.Classes != nil && hasLayer(o.Head, have) {
-		differences = append(differences, fit.matchClasses(o, have)...)
-	}
+	differences := fit.chooseLayers(o, like, have, model)
 	if err := checkCopies(f, have, copies); err != nil {
 		return nil, err
 	}
-	noPooler := fit.head != "" && !hasLayer(pooler, have)
 	for _, m := range model {
 		got, ok := have[m.Name]
 		delete(have, m.Name)
@@ -81,7 +81,7 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 			m.Shape = tensor.Shape{m.Shape[1], m.Shape[0]}
 		}
 		switch {
-		case fit.head != "" && inLayer(o.Head, m.Name), noPooler && inLayer(pooler, m.Name):
+		case fit.isFresh(m.Name):
 			fit.fresh = append(fit.fresh, m.Name)
 		case !ok:
 			differences = append(differences, checkpoint.Difference{Name: m.Name, Model: describe(m)})
@@ -107,6 +107,48 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 	}
 	slices.Sort(fit.fresh)
 	return fit, nil
+}
+
+// chooseLayers decides which layers keep their initial values. The differences are those between the classes. Files of
+// transformers lack the layers between the encoder and the predictions if they were trained for another task.
+func (f *Fit) chooseLayers(o Options, like *family, have map[string]checkpoint.Info, model []checkpoint.Info) (differences []checkpoint.Difference) {
+	var lacks []string
+	if like != nil && o.InitOf != HeadKeep {
+		for _, prefix := range like.unused {
+			layer := strings.TrimSuffix(prefix, ".")
+			if !hasLayer(layer, have) && slices.ContainsFunc(model, func(m checkpoint.Info) bool { return inLayer(layer, m.Name) }) {
+				lacks = append(lacks, layer)
+			}
+		}
+	}
+	if f.head = o.whyNew(have, model); f.head == "" && hasLayer(o.Head, have) {
+		if slices.Contains(lacks, pooler) {
+			f.head = "the classifier of the file does not read " + pooler
+		} else if o.Classes != nil {
+			differences = f.matchClasses(o, have)
+		}
+	}
+	f.layers = lacks
+	if f.head != "" && o.Head != "" {
+		f.layers = append(f.layers, o.Head)
+	}
+	reasons := []string{f.head}
+	for _, layer := range lacks {
+		reasons = append(reasons, "the file has no "+layer)
+	}
+	f.why = strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
+	return differences
+}
+
+// isFresh reports whether a tensor of the model keeps its initial values.
+func (f *Fit) isFresh(name string) bool {
+	return slices.ContainsFunc(f.layers, func(layer string) bool { return inLayer(layer, name) })
+}
+
+// OnlyExtra reports whether err lists only tensors that the model lacks. The user can leave them out (Options.Drops).
+func OnlyExtra(err error) bool {
+	different := new(checkpoint.MismatchError)
+	return errors.As(err, &different) && !different.Settings && !slices.ContainsFunc(different.Differences, func(d checkpoint.Difference) bool { return d.Model != "" })
 }
 
 // matchClasses compares the class names of the head in the file with those of the model.
@@ -180,7 +222,7 @@ func describe(i checkpoint.Info) string { return i.Wire + " " + i.Shape.String()
 
 // Replaced returns the names of the tensors that keep their initial values, and the reason. If the file provides all
 // tensors, it returns no names.
-func (f *Fit) Replaced() (names []string, why string) { return f.fresh, f.head }
+func (f *Fit) Replaced() (names []string, why string) { return f.fresh, f.why }
 
 // Notes returns further remarks for the user, one per line.
 func (f *Fit) Notes() []string {
@@ -245,7 +287,7 @@ func Classes(f *checkpoint.File, model []checkpoint.Info, o Options) (int, error
 	for _, m := range model {
 		wanted[m.Name] = true
 	}
-	names, _, err := rename(f.Tensors(), wanted, o.Renames)
+	names, _, err := o.namesIn(f, wanted)
 	if err != nil {
 		return 0, err
 	}

@@ -29,17 +29,81 @@ func ParseRename(text string) (Rename, error) {
 	return Rename{Pattern: re, With: with}, nil
 }
 
-// RenameError reports a renaming rule that cannot be applied.
+// RenameError reports a rule for names that cannot be applied.
 type RenameError struct {
 	Rule   string // text of the rule; "" if the combination of rules is at fault
 	Reason string
+	Drop   bool // the rule leaves out tensors
 }
 
 func (e *RenameError) Error() string {
-	if e.Rule == "" {
-		return "rename: " + e.Reason
+	verb := "rename"
+	if e.Drop {
+		verb = "drop"
 	}
-	return fmt.Sprintf("rename %q: %s", e.Rule, e.Reason)
+	if e.Rule == "" {
+		return verb + ": " + e.Reason
+	}
+	return fmt.Sprintf("%s %q: %s", verb, e.Rule, e.Reason)
+}
+
+// ParseDrops compiles regular expressions that select tensors to leave out.
+func ParseDrops(texts []string) (drops []*regexp.Regexp, err error) {
+	for _, text := range texts {
+		re, err := regexp.Compile(text)
+		if err != nil {
+			return nil, &RenameError{Rule: text, Reason: err.Error(), Drop: true}
+		}
+		drops = append(drops, re)
+	}
+	return drops, nil
+}
+
+// counter is the name of a number that torch.optim.swa_utils.AveragedModel adds to the weights. Nothing but the
+// averaging uses it.
+const counter = "n_averaged"
+
+// drop leaves out the tensors whose names in the file one of the rules matches. done names the tensors.
+func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.Info, done []string, err error) {
+	gone := make([][]string, len(rules))
+	for _, t := range tensors {
+		at := slices.IndexFunc(rules, func(r *regexp.Regexp) bool { return r.MatchString(t.Name) })
+		switch {
+		case at >= 0:
+			gone[at] = append(gone[at], t.Name)
+		case t.Name == counter && len(t.Shape) == 0:
+			done = append(done, "counter "+counter+" of an averaged model left out")
+		default:
+			kept = append(kept, t)
+		}
+	}
+	for i, r := range rules {
+		if len(gone[i]) == 0 {
+			return nil, nil, &RenameError{Rule: r.String(), Reason: "the pattern matches no name in the file, or only names that an earlier pattern matches", Drop: true}
+		}
+		slices.Sort(gone[i])
+		done = append(done, fmt.Sprintf("%d tensors left out by %q: %s", len(gone[i]), r, some(gone[i])))
+	}
+	return kept, done, nil
+}
+
+// some lists the first names of a list.
+func some(names []string) string {
+	const most = 6
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// namesIn returns the name in the file for each name in the model, after the rules of o. done describes the changes.
+func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, done []string, err error) {
+	kept, dropped, err := drop(f.Tensors(), o.Drops)
+	if err != nil {
+		return nil, nil, err
+	}
+	names, done, err = rename(kept, wanted, o.Renames)
+	return names, append(dropped, done...), err
 }
 
 // wrappers contains prefixes that other programs add to all names if the model is part of another object.

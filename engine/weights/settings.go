@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data/pyjson"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -66,6 +67,7 @@ type BERTSettings struct {
 	TieWordEmbeddings      bool     `json:"tie_word_embeddings"`
 	HiddenDropoutProb      float64  `json:"hidden_dropout_prob"`
 	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
+	PadTokenID             *int     `json:"pad_token_id,omitempty"` // nil: 0
 
 	// Of a BertForSequenceClassification: the names of the classes by number, and the numbers by name.
 	ID2Label    labels       `json:"id2label,omitempty"`
@@ -154,13 +156,36 @@ func (s *GPT2Settings) check() error {
 	if s.NInner != nil && *s.NInner == 4*s.NEmbd {
 		s.NInner = nil
 	}
-	if s.ActivationFunction == "gelu_pytorch_tanh" { // another implementation of the same function
-		s.ActivationFunction = "gelu_new"
+	s.ActivationFunction = activation(s.ActivationFunction)
+	if s.NInner != nil {
+		if err := wantPositive(map[string]int{"n_inner": *s.NInner}); err != nil {
+			return err
+		}
 	}
 	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "n_positions": s.NPositions, "n_embd": s.NEmbd, "n_layer": s.NLayer, "n_head": s.NHead})
 }
 
+// Inner returns the number of channels of the feed-forward layers.
+func (s *GPT2Settings) Inner() int {
+	if s.NInner == nil {
+		return 4 * s.NEmbd
+	}
+	return *s.NInner
+}
+
+// activation returns the first name of an activation function. transformers has several implementations of a function.
+func activation(name string) string {
+	switch name {
+	case "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate":
+		return "gelu_new"
+	case "gelu_python":
+		return "gelu"
+	}
+	return name
+}
+
 func (s *BERTSettings) check() error {
+	s.HiddenAct = activation(s.HiddenAct)
 	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "max_position_embeddings": s.MaxPositionEmbeddings, "type_vocab_size": s.TypeVocabSize,
 		"hidden_size": s.HiddenSize, "num_hidden_layers": s.NumHiddenLayers, "num_attention_heads": s.NumAttentionHeads, "intermediate_size": s.IntermediateSize})
 }
@@ -177,7 +202,7 @@ func wantPositive(sizes map[string]int) error {
 }
 
 // ReadSettings reads a config.json. Missing settings get the defaults of transformers. If the contents are not valid,
-// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist.
+// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist, and ErrTimm if it is that of timm.
 func ReadSettings(path string) (Settings, error) {
 	text, err := regular.Read(path, mostSettingsBytes)
 	switch {
@@ -189,7 +214,12 @@ func ReadSettings(path string) (Settings, error) {
 		return nil, &checkpoint.IOError{Op: "read", Path: path, Err: err}
 	}
 	s, err := parseSettings(text)
-	if err != nil {
+	if errors.Is(err, ErrTimm) {
+		return nil, err
+	}
+	if kind := new(otherModelError); errors.As(err, &kind) {
+		return nil, &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: kind.field, File: kind.got, Model: "gpt2 or bert"}}}
+	} else if err != nil {
 		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
 	}
 	if bert, ok := s.(*BERTSettings); ok && bert.Classifies() {
@@ -213,26 +243,80 @@ func (s *BERTSettings) checkProblem(path string) error {
 	return &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}
 }
 
+// ErrTimm means that a config.json belongs to an image model of the library timm. It does not contain the sizes of the
+// model.
+var ErrTimm = errors.New("config.json of the library timm")
+
+// otherModelError reports that a config.json belongs to a model that this program lacks.
+type otherModelError struct{ field, got string }
+
+func (e *otherModelError) Error() string {
+	return fmt.Sprintf("%s: got %s, want gpt2 or bert", e.field, e.got)
+}
+
 func parseSettings(text []byte) (Settings, error) {
-	var kind struct {
-		ModelType string `json:"model_type"`
-	}
-	if err := json.Unmarshal(text, &kind); err != nil {
+	var all map[string]json.RawMessage
+	// A number that is not finite becomes a text, which is an error only in a setting that this program reads.
+	if err := json.Unmarshal(pyjson.Replace(text, `"not finite"`), &all); err != nil {
 		return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 	}
-	var s Settings
-	switch kind.ModelType {
-	case "gpt2":
-		s = NewGPT2Settings()
-	case "bert":
-		s = NewBERTSettings()
-	default:
-		return nil, fmt.Errorf("model_type: got %q, want gpt2 or bert", kind.ModelType)
+	if _, ok := all["pretrained_cfg"]; ok && all["model_type"] == nil {
+		return nil, ErrTimm
 	}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
+	kind, err := modelType(all)
+	if err != nil {
+		return nil, err
+	}
+	create := func() Settings { return NewBERTSettings() }
+	if kind == "gpt2" {
+		create = func() Settings { return NewGPT2Settings() }
+	}
+	s := create()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		one, err := json.Marshal(map[string]json.RawMessage{name: all[name]})
+		if err == nil {
+			err = json.Unmarshal(one, create())
+		}
+		if err != nil && auxiliary(name) {
+			continue // in a form that this program does not know
+		} else if err != nil {
+			return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
+		}
+		if err := json.Unmarshal(one, s); err != nil {
+			return nil, err // unreachable: create has accepted the value
+		}
 	}
 	return s, s.check()
+}
+
+// modelType returns "gpt2" or "bert". The first published files have no model_type; architectures and the names of the
+// settings then determine the model.
+func modelType(all map[string]json.RawMessage) (string, error) {
+	var kind string
+	if raw, ok := all["model_type"]; ok && json.Unmarshal(raw, &kind) == nil && kind != "" {
+		if kind != "gpt2" && kind != "bert" {
+			return "", &otherModelError{"model_type", kind}
+		}
+		return kind, nil
+	}
+	var classes []string
+	if json.Unmarshal(all["architectures"], &classes) == nil && len(classes) > 0 {
+		switch {
+		case strings.HasPrefix(classes[0], "GPT2"):
+			return "gpt2", nil
+		case strings.HasPrefix(classes[0], "Bert"):
+			return "bert", nil
+		}
+		return "", &otherModelError{"architectures", classes[0]}
+	}
+	if _, ok := all["n_embd"]; ok {
+		return "gpt2", nil
+	}
+	_, segments := all["type_vocab_size"]
+	if _, hidden := all["hidden_size"]; hidden && segments {
+		return "bert", nil
+	}
+	return "", &otherModelError{"model_type", "no such field"}
 }
 
 // EncodeSettings returns s as the text of a config.json.
@@ -266,8 +350,11 @@ func fields(s Settings) map[string]json.RawMessage {
 	if err := json.Unmarshal(EncodeSettings(s), &all); err != nil {
 		panic(err) // the text is a JSON object
 	}
-	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
-		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id" || name == "problem_type"
-	})
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return auxiliary(name) })
 	return all
+}
+
+// auxiliary reports whether a setting does not change the computation of the model.
+func auxiliary(name string) bool {
+	return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id" || name == "problem_type"
 }

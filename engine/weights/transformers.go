@@ -23,16 +23,17 @@ type family struct {
 
 var families = []family{
 	{
-		prefix: "transformer.", table: "wte.weight", heads: []string{"lm_head."},
+		prefix: "transformer.", table: "wte.weight", heads: []string{"lm_head.", "score.", "multiple_choice_head."},
 		tied:   map[string]string{"lm_head.weight": "transformer.wte.weight"},
 		ignore: regexp.MustCompile(`^transformer\.h\.\d+\.attn\.(masked_)?bias$`),
+		unused: []string{"score.", "multiple_choice_head."},
 	},
 	{
-		prefix: "bert.", table: "embeddings.word_embeddings.weight", heads: []string{"cls.", "classifier."},
+		prefix: "bert.", table: "embeddings.word_embeddings.weight", heads: []string{"cls.", "classifier.", "qa_outputs."},
 		tied: map[string]string{"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
 			"cls.predictions.decoder.bias": "cls.predictions.bias"},
 		ignore: regexp.MustCompile(`^bert\.embeddings\.(position_ids|token_type_ids)$`),
-		unused: []string{"cls.seq_relationship.", "cls.predictions.", "bert.pooler."},
+		unused: []string{"cls.seq_relationship.", "cls.predictions.", "bert.pooler.", "qa_outputs."},
 	},
 }
 
@@ -73,7 +74,7 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 	if old > 0 {
 		done = append(done, fmt.Sprintf("%d tensors renamed from gamma and beta to weight and bias", old))
 	}
-	buffers, unused := 0, 0
+	buffers, unused := 0, []string(nil)
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
 		from, target := changed[name], f.tied[name]
 		switch {
@@ -90,14 +91,14 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 			buffers++
 		case slices.ContainsFunc(f.unused, func(p string) bool { return strings.HasPrefix(name, p) && !anyIn(p, wanted) }):
 			delete(changed, name)
-			unused++
+			unused = append(unused, name)
 		}
 	}
 	if buffers > 0 {
 		done = append(done, fmt.Sprintf("%d buffers ignored", buffers))
 	}
-	if unused > 0 {
-		done = append(done, fmt.Sprintf("%d tensors of layers that the model lacks ignored", unused))
+	if len(unused) > 0 {
+		done = append(done, fmt.Sprintf("%d tensors of layers that the model lacks ignored: %s", len(unused), some(unused)))
 	}
 	return changed, copies, done
 }

@@ -51,16 +51,20 @@ func TestBERTComesFromTransformers(t *testing.T) {
 		{name: "copies", file: with(one(table, bias, decoder, number("cls.predictions.decoder.bias", 0, 5)), norm), model: masked()},
 		{name: "copies only", file: with(one(number("cls.predictions.decoder.bias", 0, 5), table), norm), model: masked()},
 		{name: "pre-training", file: with(one(table, bias, ids, next, zeros("bert.pooler.dense.weight", tensor.F32, 2, 2)), old), model: masked(),
-			notes: "2 tensors renamed from gamma and beta to weight and bias\n1 buffers ignored\n2 tensors of layers that the model lacks ignored"},
+			notes: "2 tensors renamed from gamma and beta to weight and bias\n1 buffers ignored\n2 tensors of layers that the model lacks ignored: bert.pooler.dense.weight, cls.seq_relationship.weight"},
 		{name: "bare", file: with(bare, one(bias)), model: masked(), notes: `prefix "bert." added`},
 		{name: "not tied", file: with(one(table, bias, number("cls.predictions.decoder.weight", 8, 5, 2)), norm), model: masked(),
 			fails: "cls.predictions.decoder.weight: file F32 (5, 2), other values than bert.embeddings.word_embeddings.weight, model F32 (5, 2), tied to"},
 		{name: "fine-tuning", file: with(one(table, bias), norm), model: classifier(), fresh: []string{"bert.pooler.dense.weight", "classifier.bias", "classifier.weight"}},
 		{name: "fine-tuning with the pooler", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))), model: classifier(), fresh: []string{"classifier.bias", "classifier.weight"}},
+		{name: "no head for masked tokens", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))), model: masked(), fresh: []string{"cls.predictions.bias"}},
+		{name: "answers to questions", file: with(one(table, zeros("qa_outputs.weight", tensor.F32, 2, 2)), norm), model: masked(), fresh: []string{"cls.predictions.bias"}, notes: "ignored: qa_outputs.weight"},
+		{name: "classes of tokens", file: with(one(table, zeros("classifier.weight", tensor.F32, 3, 2), zeros("classifier.bias", tensor.F32, 3)), norm), model: classifier(),
+			fresh: []string{"bert.pooler.dense.weight", "classifier.bias", "classifier.weight"}},
 		{name: "another layer", file: with(one(table, bias, zeros("bert.encoder.x.weight", tensor.F32, 1)), norm), model: masked(), fails: "bert.encoder.x.weight: only in the file"},
 	} {
 		o := Options{}
-		if c.fresh != nil {
+		if slices.Contains(c.fresh, "classifier.weight") {
 			o.Head = "classifier"
 		}
 		fit, err := Match(file(t, c.file...), c.model, o)
@@ -103,6 +107,46 @@ func TestSettingsOfBERTAreReadAndCompared(t *testing.T) {
 	again, err := parseSettings(EncodeSettings(got))
 	if err != nil || CompareSettings(path, again, got) != nil {
 		t.Errorf("got %v and %+v, want the settings that were written", err, again)
+	}
+}
+
+func TestKindsOfConfigJSON(t *testing.T) {
+	for _, c := range []struct {
+		text, want string // want is the kind of the model, or a part of the error
+		damaged    bool
+	}{
+		{text: `{"model_type": "gpt2"}`, want: "gpt2"},
+		{text: `{"architectures": ["BertModel"]}`, want: "bert"},
+		{text: `{"architectures": ["GPT2DoubleHeadsModel"]}`, want: "gpt2"},
+		{text: `{"n_embd": 8, "n_head": 2}`, want: "gpt2"},
+		{text: `{"hidden_size": 8, "num_attention_heads": 2, "type_vocab_size": 2}`, want: "bert"},
+		{text: `{"model_type": "bert", "architectures": "BertForMaskedLM", "eos_token_id": [1, 2], "hidden_dropout_prob": "none", "problem_type": 7, "id2label": 3}`, want: "bert"},
+		{text: `{"model_type": "bert", "score": NaN, "task_specific_params": {"x": -Infinity}}`, want: "bert"},
+		{text: `{"model_type": "roberta", "architectures": ["RobertaModel"]}`, want: "model_type: file roberta, model gpt2 or bert"},
+		{text: `{"architectures": ["RobertaModel"], "type_vocab_size": 1, "hidden_size": 8}`, want: "architectures: file RobertaModel"},
+		{text: `{}`, want: "model_type: file no such field"},
+		{text: `{"model_type": "bert", "layer_norm_eps": NaN}`, want: "layer_norm_eps", damaged: true},
+		{text: `{"model_type": "gpt2", "n_layer": "two"}`, want: "n_layer", damaged: true},
+		{text: `[]`, want: "want the config.json", damaged: true},
+	} {
+		path := filepath.Join(t.TempDir(), SettingsFile)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := ReadSettings(path)
+		switch {
+		case err != nil && c.want != "gpt2" && c.want != "bert":
+			if !strings.Contains(err.Error(), c.want) || errors.As(err, new(*checkpoint.CorruptError)) != c.damaged {
+				t.Errorf("%s: got %v, want %q", c.text, err, c.want)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.text, err)
+		default:
+			_, gpt2 := s.(*GPT2Settings)
+			if want := c.want == "gpt2"; gpt2 != want || c.want != "gpt2" && c.want != "bert" {
+				t.Errorf("%s: got %T, want %q", c.text, s, c.want)
+			}
+		}
 	}
 }
 

@@ -78,6 +78,7 @@ func TestMatch(t *testing.T) {
 		file   []checkpoint.Tensor
 		head   string   // value of Options.InitOf
 		rename []string // value of Options.Renames
+		drop   []string // value of Options.Drops
 		fresh  []string // tensors that keep their initial values
 		notes  string   // a part of the notes
 		fails  string   // a part of the error; "" if there is none
@@ -110,6 +111,16 @@ func TestMatch(t *testing.T) {
 		}), rename: []string{`^classifier\.1\.(.*)$=fc.$1`}, notes: "2 tensors renamed"},
 		{name: "a rule without effect", file: foreign(tensor.F32, "", nil), rename: []string{"^nothing="}, fails: "matches no name"},
 		{name: "two become one", file: foreign(tensor.F32, "", nil), rename: []string{`^(fc|bn)\.weight=x`}, fails: `would both get the name "x"`},
+		{name: "averaged", file: append(foreign(tensor.F32, "module.", nil), zeros("n_averaged", tensor.I64)), notes: "counter n_averaged of an averaged model left out\nprefix \"module.\" removed"},
+		{name: "a list named as the counter", file: append(foreign(tensor.F32, "", nil), zeros("n_averaged", tensor.I64, 2)), fails: "n_averaged: only in the file"},
+		{name: "contrastive learning", file: append(foreign(tensor.F32, "", nil), zeros("queue", tensor.F32, 4, 2), zeros("queue_ptr", tensor.I64, 1)), drop: []string{"^queue"},
+			notes: `2 tensors left out by "^queue": queue, queue_ptr`},
+		{name: "dropped before the renaming", file: append(foreign(tensor.F32, "q.", nil), zeros("k.bn.weight", tensor.F32, 2)), drop: []string{`^k\.`}, rename: []string{`^q\.=`},
+			notes: "1 tensors left out"},
+		{name: "a dropped tensor that the model needs", file: foreign(tensor.F32, "", nil), drop: []string{"^bn\\.weight$"}, fails: "bn.weight: only in the model"},
+		{name: "a dropped head", file: foreign(tensor.F32, "", nil), drop: []string{"^fc\\."}, fresh: both},
+		{name: "a drop without effect", file: foreign(tensor.F32, "", nil), drop: []string{"queue"}, fails: `drop "queue": the pattern matches no name`},
+		{name: "numbers of eight bit", file: append(foreign(tensor.F32, "", nil), zeros("x", tensor.U8, 3)), drop: []string{"^x$"}, notes: "1 tensors left out"},
 		{name: "empty", fails: "5 tensors differ", head: HeadKeep},
 	} {
 		o := Options{Head: "fc", InitOf: c.head}
@@ -119,6 +130,10 @@ func TestMatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.Renames = append(o.Renames, r)
+		}
+		var err error
+		if o.Drops, err = ParseDrops(c.drop); err != nil {
+			t.Fatal(err)
 		}
 		fit, err := Match(file(t, c.file...), model(), o)
 		if c.fails != "" {
@@ -149,6 +164,18 @@ func TestParseRenameRefusesWhatIsNoRule(t *testing.T) {
 		if _, err := ParseRename(text); !errors.As(err, new(*RenameError)) {
 			t.Errorf("%q: got %v", text, err)
 		}
+	}
+}
+
+func TestOnlyExtraTensorsCanBeDropped(t *testing.T) {
+	if _, err := ParseDrops([]string{"("}); !errors.As(err, new(*RenameError)) || !strings.Contains(err.Error(), `drop "("`) {
+		t.Errorf("got %v", err)
+	}
+	extra := append(foreign(tensor.F32, "", nil), zeros("queue", tensor.F32, 4))
+	_, more := Match(file(t, extra...), model(), Options{Head: "fc"})
+	_, less := Match(file(t, extra[1:]...), model(), Options{Head: "fc", InitOf: HeadKeep})
+	if !OnlyExtra(more) || OnlyExtra(nil) || less != nil && strings.Contains(less.Error(), "only in the model") && OnlyExtra(less) {
+		t.Errorf("got %v and %v", more, less)
 	}
 }
 

@@ -196,7 +196,7 @@ func TestRunStartsFromWeights(t *testing.T) {
 			t.Errorf("%s: exit code %d, other weights than those to start from\n%s", name, o.code, o.stderr)
 		}
 	}
-	const random = "classifier starts with random weights"
+	const random = "some layers start with random weights"
 	if o := start("classes", file, "model.num_classes=12"); o.code != exit.Done || !strings.Contains(o.stderr, random) || !strings.Contains(o.stderr, "the file has 10 classes, the model 12") ||
 		weightsOf("classes", "block0.conv1.weight") != weightsOf("first", "block0.conv1.weight") {
 		t.Errorf("another number of classes: exit code %d\n%s", o.code, o.stderr)

@@ -55,10 +55,19 @@ func TestAddedPartsOfTextTrain(t *testing.T) {
 	if code != exit.Done || !strings.Contains(out, "perplexity") || !strings.Contains(out, "tok/s") {
 		t.Fatalf("got exit code %d: %s\n%s", code, messages, out)
 	}
-	for _, verb := range [][]string{{"eval"}, {"predict", "-"}, {"generate"}} {
-		line := append([]string{verb[0], filepath.Join(dir, "run")}, verb[1:]...)
-		if code, _, messages := extended(own, line...); code != exit.Usage || !strings.Contains(messages, "has model bigram") {
-			t.Errorf("%s: got exit code %d: %s", verb[0], code, messages)
+	for _, c := range []struct {
+		args       []string
+		code       int
+		says, text string
+	}{
+		{[]string{"eval"}, exit.Done, "", "perplexity"},
+		{[]string{"predict", "-"}, exit.Usage, "does not name its tokenizer", ""}, // the tokens of chain are no text
+		{[]string{"generate"}, exit.Usage, "has model bigram, but only GPT-2 can generate", ""},
+	} {
+		line := append([]string{c.args[0], filepath.Join(dir, "run")}, c.args[1:]...)
+		code, shown, messages := extended(own, line...)
+		if code != c.code || !strings.Contains(messages, c.says) || !strings.Contains(shown, c.text) || strings.Contains(messages, "image") {
+			t.Errorf("%s: got exit code %d: %s\n%s", c.args[0], code, messages, shown)
 		}
 	}
 	if code, _, messages := extended(own, append(args, "--set", "data.dataset=squares")...); code != exit.Usage {

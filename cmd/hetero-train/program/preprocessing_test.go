@@ -3,6 +3,7 @@ package program
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,5 +69,53 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	}
 	if _, messages := evaluate(plain, set...); !strings.Contains(messages, unknown) {
 		t.Errorf("weights of another program: got no warning:\n%s", messages)
+	}
+}
+
+// TestResNetsAreExportedForTimm compares the files with the settings of the run.
+func TestResNetsAreExportedForTimm(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, "[experiment]\nname = \"run\"\n[device]\nkind = \"reference\"\n[model]\nname = \"resnet18\"\n[data]\ndataset = \"synthetic_image\"\nimage_size = 33\nrandom_resized_crop = true\nmean = [0.1, 0.2, 0.3]\nstd = [0.5, 0.6, 0.7]\nnum_samples = 2\nbatch_size = 2\n[train]\nsteps = 1\n")
+	finish(t, p.command(dir), 0).check(t, exit.Done, "")
+	run, folder := filepath.Join(dir, "run"), filepath.Join(dir, "hf")
+	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	var config struct {
+		Architecture string
+		Classes      int      `json:"num_classes"`
+		Labels       []string `json:"label_names"`
+		Pretrained   struct {
+			InputSize []int   `json:"input_size"`
+			CropPct   float64 `json:"crop_pct"`
+			Mean      [3]float64
+		} `json:"pretrained_cfg"`
+	}
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "config.json")), &config); err != nil {
+		t.Fatal(err)
+	}
+	const scaled = 33 * 256 / 224
+	if c := config; c.Architecture != "resnet18" || c.Classes != 10 || len(c.Labels) != 10 || !slices.Equal(c.Pretrained.InputSize, []int{3, 33, 33}) ||
+		int(33/c.Pretrained.CropPct) != scaled || c.Pretrained.Mean != [3]float64{0.1, 0.2, 0.3} {
+		t.Errorf("got %+v", c)
+	}
+	var prepared struct {
+		Size map[string]int
+		Crop map[string]int `json:"crop_size"`
+		Std  [3]float64     `json:"image_std"`
+	}
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "preprocessor_config.json")), &prepared); err != nil {
+		t.Fatal(err)
+	}
+	if p := prepared; p.Size["shortest_edge"] != scaled || p.Crop["height"] != 33 || p.Std != [3]float64{0.5, 0.6, 0.7} {
+		t.Errorf("got %+v", p)
+	}
+	// The folder is a source of weights, with the names of the classes.
+	imported := filepath.Join(dir, "imported")
+	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output", imported}); o.code != exit.Done {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2", "--vocab", "x"}); o.code != exit.Usage || !strings.Contains(o.stderr, "reads no text") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -105,6 +110,75 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 	}
 }
 
+// TestOtherSizesOfTransformersAreImported changes the settings of a folder that the program exported. The export of the
+// imported weights must have the same settings.
+func TestOtherSizesOfTransformersAreImported(t *testing.T) {
+	_, folder := exportedGPT2(t)
+	settings := filepath.Join(folder, "config.json")
+	text := string(clitest.ReadFile(t, settings))
+	for from, to := range map[string]string{"gelu_new": "relu", `"layer_norm_epsilon": 0.00001`: `"layer_norm_epsilon": 0.125`} {
+		if !strings.Contains(text, from) {
+			t.Fatalf("no %s in %s", from, text)
+		}
+		text = strings.Replace(text, from, to, 1)
+	}
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	imported, again := filepath.Join(dir, "imported"), filepath.Join(dir, "again")
+	for _, args := range [][]string{{"import", folder, "--output", imported}, {"export", imported, "--format", "hf", "--output", again}} {
+		if o := execute(append([]string{"checkpoint"}, args...)); o.code != exit.Done {
+			t.Fatalf("%q: exit %d: %s%s", args, o.code, o.stdout, o.stderr)
+		}
+	}
+	back := string(clitest.ReadFile(t, filepath.Join(again, "config.json")))
+	for _, want := range []string{`"activation_function": "relu"`, `"layer_norm_epsilon": 0.125`} {
+		if !strings.Contains(back, want) {
+			t.Errorf("no %s in %s", want, back)
+		}
+	}
+}
+
+// TestWeightsInSeveralFilesAreImported divides the weights of a folder into two files with an index.
+func TestWeightsInSeveralFilesAreImported(t *testing.T) {
+	_, folder := exportedGPT2(t)
+	whole := filepath.Join(folder, "model.safetensors")
+	index := map[string]map[string]string{"weight_map": {}}
+	var halves [2][]checkpoint.Tensor
+	all := contents(t, whole)
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		halves[i%2] = append(halves[i%2], all[name])
+		index["weight_map"][name] = fmt.Sprintf("model-%05d-of-00002.safetensors", i%2+1)
+	}
+	for i, half := range halves {
+		if err := os.Rename(writeWeights(t, half...), filepath.Join(folder, fmt.Sprintf("model-%05d-of-00002.safetensors", i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed, err := json.Marshal(index)
+	if err := errors.Join(err, os.WriteFile(whole+".index.json", listed, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	one, several := filepath.Join(dir, "one.safetensors"), filepath.Join(dir, "several.safetensors")
+	for _, output := range []string{one, several} {
+		if o := execute([]string{"checkpoint", "import", folder, "--output", output}); o.code != exit.Done {
+			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+		}
+		_ = os.Remove(whole) // the second import reads the index
+	}
+	want := contents(t, one)
+	for name, got := range contents(t, several) {
+		if !bytes.Equal(got.Data, want[name].Data) {
+			t.Errorf("%s: the values differ", name)
+		}
+	}
+	if o := execute([]string{"checkpoint", "inspect", whole + ".index.json"}); o.code != exit.Done || !strings.Contains(o.stdout, "transformer.wte.weight") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
 func TestTrainingStartsFromAFolderOfTransformers(t *testing.T) {
 	run, folder := exportedGPT2(t)
 	p, dir := buildProgram(t), t.TempDir()
@@ -136,10 +210,13 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_embd": 16`, `"n_embd": 32`, 1)), 0o600)
 		}, nil, exit.Usage, "transformer.h.0.attn.c_attn.weight: file F32 (16, 48), model F32 (32, 96)"},
 		{"another activation", func() error {
-			return os.WriteFile(settings, []byte(strings.Replace(text, "gelu_new", "relu", 1)), 0o600)
+			return os.WriteFile(settings, []byte(strings.Replace(text, "gelu_new", "silu", 1)), 0o600)
 		}, nil,
-			exit.Usage, `activation_function: file "relu", model "gelu_new"`},
-		{"another model", func() error { return os.WriteFile(settings, []byte(`{"model_type": "llama"}`), 0o600) }, nil, exit.Data, `got "llama", want gpt2 or bert`},
+			exit.Usage, `model.activation (activation_function): file "silu", model "gelu_new"`},
+		{"an activation that a key contradicts", func() error {
+			return os.WriteFile(settings, []byte(strings.Replace(text, "gelu_new", "relu", 1)), 0o600)
+		}, []string{"--set", "model.activation=gelu"}, exit.Usage, `model.activation (activation_function): file "relu", model "gelu"`},
+		{"another model", func() error { return os.WriteFile(settings, []byte(`{"model_type": "llama"}`), 0o600) }, nil, exit.Usage, "model_type: file llama, model gpt2 or bert"},
 		{"no JSON", func() error { return os.WriteFile(settings, []byte(`{"model_type": 3`), 0o600) }, nil, exit.Data, "want the config.json of a transformers model"},
 		{"no positions", func() error {
 			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_positions": 12`, `"n_positions": -1`, 1)), 0o600)
@@ -148,7 +225,7 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 			return os.WriteFile(weights, bytes.Replace(good, []byte("[16,48]"), []byte("[16,49]"), 1), 0o600)
 		}, nil, exit.Data, "corrupt"},
 		{"no weights", func() error { return os.Remove(weights) }, nil, exit.Usage, "no model.safetensors"},
-		{"shards", func() error { return errors.Join(os.Remove(weights), os.WriteFile(weights+".index.json", nil, 0o600)) }, nil, exit.Usage, "in several files"},
+		{"an empty index", func() error { return errors.Join(os.Remove(weights), os.WriteFile(weights+".index.json", nil, 0o600)) }, nil, exit.Data, "want an index of safetensors files"},
 		{"no settings", func() error { return os.Remove(settings) }, nil, exit.Usage, "want a .safetensors file or a folder of transformers"},
 		{"another format", nil, []string{"--format", "onnx"}, exit.Usage, `--format: got "onnx", want auto or hf`},
 	} {
@@ -168,5 +245,67 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 	}
 	if o := execute([]string{"checkpoint", "export", saveCheckpoint(t, values("fc.weight", []int{2}, 1, 2)), "--format", "hf", "--output", filepath.Join(t.TempDir(), "x")}); o.code != exit.Usage {
 		t.Errorf("a model that transformers lacks: exit %d: %s", o.code, o.stderr)
+	}
+}
+
+// syntheticData matches the data set of smallText and smallMasked.
+var syntheticData = regexp.MustCompile(`(?s)dataset = "synthetic_text".*num_samples = 256`)
+
+// TestAnExportHasTheTokenizerOfTheTraining trains on text files, with each tokenizer.
+func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	vocab := wordVocabulary(t, dir)
+	in := writeText(t, dir, "in.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 60))
+	for _, c := range []struct {
+		name   string
+		config string
+		args   []string
+		files  []string
+		class  string
+	}{
+		{"bytes", smallText, []string{"--tokenizer", "bytes", "--separator", ""}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, "PreTrainedTokenizerFast"},
+		{"words", smallMasked, []string{"--tokenizer", "wordpiece", "--vocab", vocab, "--separator", ""}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"}, "BertTokenizer"},
+	} {
+		shards, folder := filepath.Join(dir, c.name), filepath.Join(dir, c.name+".hf")
+		if o := execute(append([]string{"data", "tokenize", in, "-o", shards, "--val-fraction", "0.2"}, c.args...)); o.code != exit.Done {
+			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+		}
+		p.config = clitest.WriteConfig(t, syntheticData.ReplaceAllString(c.config, fmt.Sprintf("dataset = \"text\"\npath = %q\nsequence_length = 18", shards)))
+		finish(t, p.command(dir, "train.epochs=1", "experiment.name="+c.name+"_run"), 0).check(t, exit.Done, "")
+		run := filepath.Join(dir, c.name+"_run")
+		if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done || strings.Contains(o.stderr, "tokenizer") {
+			t.Fatalf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
+		for _, name := range c.files {
+			if len(clitest.ReadFile(t, filepath.Join(folder, name))) == 0 {
+				t.Errorf("%s: %s is empty", c.name, name)
+			}
+		}
+		if text := string(clitest.ReadFile(t, filepath.Join(folder, "tokenizer_config.json"))); !strings.Contains(text, c.class) || !strings.Contains(text, `"model_max_length":18`) {
+			t.Errorf("%s: got %s", c.name, text)
+		}
+		if err := os.RemoveAll(shards); err != nil { // the vocabulary is gone
+			t.Fatal(err)
+		}
+		o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2"})
+		if missing := c.name == "words"; o.code != exit.Done || strings.Contains(o.stderr, "the folder gets no tokenizer") != missing || parts.Exists(filepath.Join(folder+"2", "tokenizer.json")) == missing {
+			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--format", "hf", "--vocab", vocab + ".none"}, "no such file"},
+		{[]string{"--format", "hf", "--tokenizer", "gpt2"}, "want wordpiece or wordpiece-cased"},
+		{[]string{"--vocab", vocab}, "have an effect with --format hf only"},
+	} {
+		args := append([]string{"checkpoint", "export", filepath.Join(dir, "words_run"), "--output", filepath.Join(dir, "x.safetensors")}, c.args...)
+		if o := execute(args); o.code == exit.Done || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: exit %d: %s%s", c.args, o.code, o.stdout, o.stderr)
+		}
+	}
+	if o := execute([]string{"checkpoint", "export", filepath.Join(dir, "words_run"), "--format", "hf", "--output", filepath.Join(dir, "given"), "--vocab", vocab}); o.code != exit.Done || !parts.Exists(filepath.Join(dir, "given", "vocab.txt")) {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -24,7 +24,10 @@ func Unmarshal(text []byte, into any) error {
 var words = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 
 // Standard returns the text with null in place of the words of Python. It changes nothing within strings.
-func Standard(text []byte) []byte {
+func Standard(text []byte) []byte { return Replace(text, "null") }
+
+// Replace is Standard with another JSON value in place of the words.
+func Replace(text []byte, with string) []byte {
 	var out []byte
 	from, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -36,7 +39,7 @@ func Standard(text []byte) []byte {
 		case !quoted:
 			for _, word := range words {
 				if bytes.HasPrefix(text[i:], word) {
-					out = append(append(out, text[from:i]...), "null"...)
+					out = append(append(out, text[from:i]...), with...)
 					i += len(word) - 1
 					from = i + 1
 					break

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,7 +42,11 @@ type WordPiece struct {
 func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	file, err := regular.Read(path, mostVocabularyBytes)
 	if err != nil {
-		return nil, &data.Fault{Op: "read vocabulary", Path: path, Index: -1, Err: err}
+		fault := &data.Fault{Op: "read vocabulary", Path: path, Index: -1, Err: err}
+		if errors.Is(err, fs.ErrNotExist) {
+			fault.Advice = "want the vocab.txt of a BERT model, for example from hf download google-bert/bert-base-uncased vocab.txt --local-dir bert-base-uncased"
+		}
+		return nil, fault
 	}
 	w, err := ParseWordPiece(file, cased)
 	if err != nil {

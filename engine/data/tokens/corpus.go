@@ -118,7 +118,7 @@ func Find(path string, followLinks bool) (Found, error) {
 		return findPattern(path)
 	}
 	if err != nil {
-		return Found{}, fault("find token shards", path, "", err)
+		return Found{}, fault("find token shards", path, makeShards(path), err)
 	}
 	if !info.IsDir() {
 		return Found{Train: []string{path}}, nil
@@ -148,6 +148,11 @@ func Find(path string, followLinks bool) (Found, error) {
 	}
 	f.Folder = true
 	return f, nil
+}
+
+// makeShards names the commands that write the token files at path.
+func makeShards(path string) string {
+	return fmt.Sprintf("write them from text files with hetero-train data tokenize TEXT -o %[1]q, for BERT with hetero-train data tokenize TEXT -o %[1]q --tokenizer wordpiece --vocab vocab.txt --separator ''", path)
 }
 
 // filesIn lists the files of a folder that end in .bin.

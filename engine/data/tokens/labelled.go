@@ -26,7 +26,11 @@ func FindLabelled(path string, followLinks bool) (Found, error) {
 		f, err = labelledIn(path, followLinks)
 	}
 	if err != nil {
-		return Found{}, fault("find labelled texts", path, "", err)
+		advice := ""
+		if errors.Is(err, os.ErrNotExist) {
+			advice = "set data.path to a file of tab-separated values whose first line is \"text<TAB>label\", or of JSON lines such as {\"text\": \"…\", \"label\": \"…\"}"
+		}
+		return Found{}, fault("find labelled texts", path, advice, err)
 	}
 	f.Folder = true
 	return f, nil

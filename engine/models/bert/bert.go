@@ -1,6 +1,7 @@
 package bert
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -8,9 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
+const std = 0.02 // standard deviation of the initial weights
+
+// Settings of the published models.
 const (
-	std = 0.02  // standard deviation of the initial weights
-	eps = 1e-12 // epsilon of LayerNorm
+	Activation = "gelu"
+	Eps        = 1e-12
 )
 
 // Size describes a model of the family.
@@ -21,7 +25,16 @@ type Size struct {
 	Layers     int
 	Heads      int
 	Channels   int // number of channels, a multiple of Heads
-	Inner      int // number of channels of the feed-forward layer; 0 means 4·Channels
+
+	Inner      int     // number of channels of the feed-forward layer; 0: 4·Channels
+	Activation string  // function of the feed-forward layer, one of models.Activations; "": Activation
+	Eps        float64 // epsilon of LayerNorm; 0: Eps
+}
+
+// complete replaces zero values by those of the published models.
+func (s Size) complete() Size {
+	s.Inner, s.Activation, s.Eps = cmp.Or(s.Inner, 4*s.Channels), cmp.Or(s.Activation, Activation), cmp.Or(s.Eps, Eps)
+	return s
 }
 
 // Family contains the sizes of the published models.
@@ -43,14 +56,15 @@ type Options struct {
 //
 // Legend: N samples, T positions, C channels.
 func Build(s Size, o Options) models.Language {
+	s = s.complete()
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		h, table := encoder(net, in, s, o) // (N, T, C)
 		var pooled *graph.Value
 		if o.NextSentence {
 			pooled = pooler(net, h)
 		}
-		h = net.ProjectionGELU("cls.predictions.transform.dense", h, s.Channels, std, graph.GELU)
-		h, _ = net.LayerNorm("cls.predictions.transform.LayerNorm", h, nil, eps)
+		h = net.ProjectionFunc("cls.predictions.transform.dense", h, s.Channels, std, models.Activation(s.Activation))
+		h, _ = net.LayerNorm("cls.predictions.transform.LayerNorm", h, nil, s.Eps)
 		bias := net.Graph.Param("cls.predictions.bias", graph.Const(0), s.Vocabulary)
 		made := models.Prediction{Rows: net.Rows(h), Weight: table, Bias: bias}
 		if o.NextSentence {
@@ -62,6 +76,7 @@ func Build(s Size, o Options) models.Language {
 
 // BuildClassifier returns a classifier for fine-tuning. It reads the hidden state of the first position.
 func BuildClassifier(s Size, o Options) models.SequenceClassifier {
+	s = s.complete()
 	return func(net *nn.Net, in models.Tokens, classes int) *graph.Value {
 		h, _ := encoder(net, in, s, o)
 		return net.NormalLogits("classifier", net.Dropout("dropout", pooler(net, h), o.HiddenDropout), classes, std)
@@ -88,7 +103,7 @@ func encoder(net *nn.Net, in models.Tokens, s Size, o Options) (h, table *graph.
 		tables.Segments = net.Graph.Zeros("segments", in.Tokens.Shape...)
 	}
 	x := net.Graph.Embedding(name, in.Tokens, tables, net.Compute)
-	x, _ = net.LayerNorm(name+".LayerNorm", x, nil, eps)
+	x, _ = net.LayerNorm(name+".LayerNorm", x, nil, s.Eps)
 	x = net.Dropout(name+".dropout", x, o.HiddenDropout)
 	for i := range s.Layers {
 		net.NextLayer()
@@ -107,17 +122,13 @@ func layer(net *nn.Net, name string, x *graph.Value, in models.Tokens, s Size, o
 	v := net.Projection(self+".value", x, s.Channels, std)
 	a := net.Attention(self, nn.Attention{Heads: s.Heads, Lengths: in.Lengths, Dropout: o.AttentionDropout}, q, k, v)
 	x = output(net, name+".attention.output", a, x, s, o)
-	inner := s.Inner
-	if inner == 0 {
-		inner = 4 * s.Channels
-	}
-	f := net.ProjectionGELU(name+".intermediate.dense", x, inner, std, graph.GELU)
+	f := net.ProjectionFunc(name+".intermediate.dense", x, s.Inner, std, models.Activation(s.Activation))
 	return output(net, name+".output", f, x, s, o)
 }
 
 // output ends a branch: it projects the branch, adds the input x, and normalises the sum.
 func output(net *nn.Net, name string, branch, x *graph.Value, s Size, o Options) *graph.Value {
 	branch = net.Dropout(name+".dropout", net.Projection(name+".dense", branch, s.Channels, std), o.HiddenDropout)
-	h, _ := net.LayerNorm(name+".LayerNorm", branch, x, eps)
+	h, _ := net.LayerNorm(name+".LayerNorm", branch, x, s.Eps)
 	return h
 }

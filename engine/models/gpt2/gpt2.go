@@ -1,6 +1,7 @@
 package gpt2
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -9,9 +10,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
+const std = 0.02 // standard deviation of the initial weights
+
+// Settings of the published models.
 const (
-	std = 0.02 // standard deviation of the initial weights
-	eps = 1e-5 // epsilon of LayerNorm
+	Activation = "gelu_new"
+	Eps        = 1e-5
 )
 
 // Size describes a model of the family.
@@ -21,6 +25,10 @@ type Size struct {
 	Layers     int
 	Heads      int
 	Channels   int // number of channels, a multiple of Heads
+
+	Inner      int     // number of channels of the feed-forward layer; 0: 4·Channels
+	Activation string  // function of the feed-forward layer, one of models.Activations; "": Activation
+	Eps        float64 // epsilon of LayerNorm; 0: Eps
 }
 
 // Family contains the sizes of the published models.
@@ -42,6 +50,7 @@ type Options struct {
 //
 // Legend: N samples, T positions, C channels.
 func Build(s Size, o Options) models.Language {
+	s.Inner, s.Activation, s.Eps = cmp.Or(s.Inner, 4*s.Channels), cmp.Or(s.Activation, Activation), cmp.Or(s.Eps, Eps)
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		wte := net.Table("transformer.wte", s.Vocabulary, s.Channels, std)
 		x := embedding(net, in, wte, net.Table("transformer.wpe", s.Positions, s.Channels, std)) // (N, T, C)
@@ -51,12 +60,12 @@ func Build(s Size, o Options) models.Language {
 			net.NextLayer()
 			name := fmt.Sprintf("transformer.h.%d", i)
 			var h *graph.Value
-			h, x = norm(net, name+".ln_1", x, branch)
-			h, x = norm(net, name+".ln_2", x, attention(net, name+".attn", h, in, s, o))
+			h, x = norm(net, name+".ln_1", x, branch, s)
+			h, x = norm(net, name+".ln_2", x, attention(net, name+".attn", h, in, s, o), s)
 			branch = feedForward(net, name+".mlp", h, s, o)
 		}
 		net.NextLayer()
-		h, _ := norm(net, "transformer.ln_f", x, branch)
+		h, _ := norm(net, "transformer.ln_f", x, branch, s)
 		return models.Prediction{Rows: net.Rows(h), Weight: wte}
 	}
 }
@@ -72,11 +81,11 @@ func embedding(net *nn.Net, in models.Tokens, wte, wpe *graph.Value) *graph.Valu
 }
 
 // norm adds a branch to x and normalises the sum. branch may be nil. norm returns the normalised value and the sum.
-func norm(net *nn.Net, name string, x, branch *graph.Value) (h, sum *graph.Value) {
+func norm(net *nn.Net, name string, x, branch *graph.Value, s Size) (h, sum *graph.Value) {
 	if branch == nil {
-		return net.LayerNorm(name, x, nil, eps)
+		return net.LayerNorm(name, x, nil, s.Eps)
 	}
-	return net.LayerNorm(name, branch, x, eps)
+	return net.LayerNorm(name, branch, x, s.Eps)
 }
 
 // branchStd returns the standard deviation of the weights that end a branch. Each layer has two branches.
@@ -90,7 +99,7 @@ func attention(net *nn.Net, name string, h *graph.Value, in models.Tokens, s Siz
 }
 
 func feedForward(net *nn.Net, name string, h *graph.Value, s Size, o Options) *graph.Value {
-	f := net.ProjectionGELU(name+".c_fc", h, 4*s.Channels, std, graph.GELUTanh) // (N, T, 4C)
-	f = net.Projection(name+".c_proj", f, s.Channels, branchStd(s))             // (N, T, C)
+	f := net.ProjectionFunc(name+".c_fc", h, s.Inner, std, models.Activation(s.Activation)) // (N, T, inner)
+	f = net.Projection(name+".c_proj", f, s.Channels, branchStd(s))                         // (N, T, C)
 	return net.Dropout(name+".dropout", f, o.ResidualDropout)
 }

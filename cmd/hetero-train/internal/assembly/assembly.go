@@ -28,6 +28,7 @@ type Run struct {
 	Steps    int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
 	StepsPer int64           // number of steps of an epoch
 	Epochs   int             // number of epochs of the whole run; fewer than configured after a fallback
+	weights  []float64       // factors of the loss by class; nil: 1
 	ledger   *content.Ledger // nil if all ranks read the same files
 	Agreed   atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
 }

@@ -29,7 +29,10 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	if r.Data.Note != "" {
 		r.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Cfg.Train.Epochs)
 	}
-	if err := r.checkEarlyStop(); err != nil {
+	if err := r.checkMetrics(); err != nil {
+		return err
+	}
+	if err := r.weighClasses(); err != nil {
 		return err
 	}
 	r.warnOfUnused()
@@ -55,11 +58,14 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	return exit.With(exit.Usage, r.Schedule().Check())
 }
 
-// checkEarlyStop refuses a metric of early stopping that evaluations do not have.
-func (r *Run) checkEarlyStop() error {
-	t, have := r.Cfg.Train, []string{"loss"}
-	for _, m := range r.Report().Metrics {
+// checkMetrics refuses metrics of early stopping and of the best evaluation that evaluations do not have.
+func (r *Run) checkMetrics() error {
+	t, best, have := r.Cfg.Train, r.Cfg.Checkpoint.BestMetric, []string{}
+	for _, m := range r.Report().Choices() {
 		have = append(have, m.Key)
+	}
+	if best != "auto" && !slices.Contains(have, best) {
+		return exit.Usagef("checkpoint.best_metric: evaluations on %s have no %s (got %q, want auto, %s)", r.Data.Name, best, best, strings.Join(have, ", "))
 	}
 	if t.EarlyStopPatience > 0 && !slices.Contains(have, t.EarlyStopMetric) {
 		return exit.Usagef("train.early_stop_metric: evaluations on %s have no %s (got %q, want %s)", r.Data.Name, t.EarlyStopMetric, t.EarlyStopMetric, strings.Join(have, ", "))

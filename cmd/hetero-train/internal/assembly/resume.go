@@ -118,7 +118,7 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	samples, _ := r.Data.Counts()
 	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
 	if t := r.Data.Tokens; t != nil {
-		about.Tokenizer, about.Words = t.Tokenizer, t.Words
+		about.Tokenizer, about.Words, about.Vocabulary, about.Length = t.Tokenizer, t.Words, t.Vocabulary, t.Length
 	} else {
 		about.Preprocessing = parts.PreprocessingOf(r.Cfg.Data, r.Data.Normalization)
 	}

@@ -68,8 +68,8 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Recompute: recomputes[c.Train.Recompute],
 		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
-		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
-		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
+		Norms:        c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
+		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}
 	if t := r.Data.Tokens; t != nil && t.Shorter != nil {
 		o.Positions, o.Shorter = t.Length, t.Shorter

@@ -3,6 +3,7 @@ package assembly
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -47,6 +48,9 @@ func (r *Run) InitFrom() error {
 		return nil
 	}
 	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w\nwant a .safetensors file, a checkpoint, or a folder of transformers, for example from hf download google-bert/bert-base-uncased --local-dir bert-base-uncased", err)
+	}
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
@@ -71,8 +75,16 @@ func (r *Run) InitFrom() error {
 	if err != nil {
 		return err
 	}
-	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, FileClasses: f.About.Classes, Classes: r.Data.Classes()})
+	drops, err := weights.ParseDrops(m.InitDrop)
 	if err != nil {
+		return fmt.Errorf("model.init_drop: %w", err)
+	}
+	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, Drops: drops, FileClasses: f.About.Classes, Classes: r.Data.Classes()})
+	if weights.OnlyExtra(err) {
+		return fmt.Errorf("model.init_from: %w\nleave out tensors that the model does not need with model.init_drop = [\"REGEXP\"]", err)
+	} else if errors.As(err, new(*weights.RenameError)) {
+		return fmt.Errorf("model.init_drop: %w", err)
+	} else if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	if err := r.Replica.FillWeights(fit.ReadInto); err != nil {
@@ -88,7 +100,7 @@ func (r *Run) InitFrom() error {
 			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if len(fresh) > 0 {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)", "tensors", strings.Join(fresh, ", "), "why", why)
 	}
 	return nil
 }

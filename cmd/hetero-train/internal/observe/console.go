@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -77,6 +79,7 @@ type Console struct {
 	left atomic.Int64 // remaining time for the bar, ns
 
 	lastEval, bestEval *train.Evaluation // evaluations in this process
+	never              []int             // classes that the last evaluation never predicted
 
 	// Sums since the last line.
 	samples int64
@@ -186,6 +189,7 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		note = " | averaged weights" + note
 	}
 	c.eta.evalTook(e.Took)
+	c.warnOfNever(e)
 	attrs := []any{"step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss)}
 	for _, m := range c.run.Report().Metrics {
 		attrs = append(attrs, m.Key, show.Number(m.Of(e.Score())))
@@ -193,6 +197,14 @@ func (c *Console) EvalDone(e train.Evaluation) {
 	attrs = append(attrs, "samples", e.Samples, "seconds", e.Took.Seconds(), "best", e.Best, "averaged", e.Averaged)
 	c.Say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
 		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples, show.Duration(e.Took), note), "evaluation", attrs...)
+}
+
+// warnOfNever warns if the model never predicts some classes. It warns once for the same classes.
+func (c *Console) warnOfNever(e train.Evaluation) {
+	if len(e.Never) > 0 && !slices.Equal(e.Never, c.never) {
+		c.run.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike", "step", e.Step)
+	}
+	c.never = e.Never
 }
 
 // Saving implements train.Observer.

@@ -243,6 +243,7 @@ func (c *Console) End(r train.Result, err error) {
 		attrs = append(attrs, best.Key, show.Number(value))
 	}
 	if r.Best != nil {
+		best := report.Named(r.Best.Metric)
 		line += fmt.Sprintf(" | best %s at step %d", best.Text(float64(r.Best.Value), 2), r.Best.Step)
 		attrs = append(attrs, "best_"+best.Key, show.Number(r.Best.Value), "best_step", r.Best.Step)
 	}

@@ -3,6 +3,7 @@ package parts
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/models"
@@ -20,7 +21,7 @@ type bertOptions struct {
 	size bert.Size
 
 	transformerSizes
-	Inner        int
+	Segments     int
 	Dropout      float64
 	NextSentence bool
 }
@@ -32,9 +33,9 @@ func (*bertOptions) Ignores() []string {
 
 // Keys implements [config.Options].
 func (o *bertOptions) Keys() []config.Key {
-	return append(o.transformerSizes.keys(),
-		config.Int(&o.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1<<18).
-			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
+	return append(o.transformerSizes.keys(bert.Activation),
+		config.Int(&o.Segments, "segments", 0).Learnt().Shapes().Unit("segments").AtMost(1<<10).
+			Doc("Kinds of segments (`type_vocab_size` of `transformers`). Pairs of texts need 2. 0: as in the published model."),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
 			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."),
 		config.Bool(&o.NextSentence, "next_sentence", false).Learnt().Shapes().
@@ -47,8 +48,8 @@ func (o *bertOptions) pairs() bool { return o.NextSentence }
 // sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
 // tokens in a sample.
 func (o *bertOptions) sizes(vocabulary, length int) bert.Size {
-	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Segments: o.size.Segments, Layers: cmp.Or(o.Layers, o.size.Layers),
-		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner}
+	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Segments: o.segments(), Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner, Activation: o.Activation, Eps: o.NormEps}
 }
 
 // Published implements [Transformer].
@@ -65,7 +66,7 @@ func (*bertOptions) Tables() (tokens, positions string) {
 func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
 	size, s := o.sizes(vocabulary, positions), weights.NewBERTSettings()
 	s.VocabSize, s.MaxPositionEmbeddings, s.TypeVocabSize, s.HiddenSize, s.NumHiddenLayers, s.NumAttentionHeads = size.Vocabulary, size.Positions, size.Segments, size.Channels, size.Layers, size.Heads
-	s.IntermediateSize = cmp.Or(size.Inner, 4*size.Channels)
+	s.IntermediateSize, s.HiddenAct, s.LayerNormEps = cmp.Or(size.Inner, 4*size.Channels), cmp.Or(size.Activation, bert.Activation), cmp.Or(size.Eps, bert.Eps)
 	s.HiddenDropoutProb, s.AttentionProbsDropProb = o.Dropout, o.Dropout
 	if o.NextSentence {
 		s.SetPreTraining()
@@ -79,10 +80,9 @@ func (o *bertOptions) Adopt(settings weights.Settings) {
 	if !ok {
 		return // CompareSettings reports that config.json describes another kind of model
 	}
-	o.adopt(s.NumHiddenLayers, s.NumAttentionHeads, s.HiddenSize, s.VocabSize, s.MaxPositionEmbeddings)
-	if o.Inner == 0 {
-		o.Inner = s.IntermediateSize
-	}
+	o.adopt(transformerSizes{Layers: s.NumHiddenLayers, Heads: s.NumAttentionHeads, Channels: s.HiddenSize, Vocabulary: s.VocabSize, Positions: s.MaxPositionEmbeddings,
+		Inner: s.IntermediateSize, Activation: s.HiddenAct, NormEps: s.LayerNormEps})
+	o.Segments = cmp.Or(o.Segments, s.TypeVocabSize)
 }
 
 // BuildLanguage implements [LanguageOptions].
@@ -90,6 +90,11 @@ func (o *bertOptions) BuildLanguage(vocabulary, length int) (models.Language, er
 	s := o.sizes(vocabulary, length)
 	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
 		return nil, err
+	}
+	if o.NextSentence {
+		if err := o.checkPairs(); err != nil {
+			return nil, err
+		}
 	}
 	options := o.options()
 	options.NextSentence = o.NextSentence
@@ -109,14 +114,29 @@ func (o *bertOptions) options() bert.Options {
 	return bert.Options{HiddenDropout: o.Dropout, AttentionDropout: o.Dropout}
 }
 
-// transformerSizes are the keys that all transformer models have. A key with value 0 selects the size of the published
-// model or of the data.
+// segments returns the number of kinds of segments.
+func (o *bertOptions) segments() int { return cmp.Or(o.Segments, o.size.Segments) }
+
+// checkPairs implements textClassifier.
+func (o *bertOptions) checkPairs() error {
+	if n := o.segments(); n < 2 {
+		return fmt.Errorf("model.segments: got %d, want at least 2 for pairs of texts", n)
+	}
+	return nil
+}
+
+// transformerSizes are the keys that all transformer models have. The zero value of a key selects the value of the
+// published model or of the data.
 type transformerSizes struct {
 	Layers, Heads, Channels int
 	Vocabulary, Positions   int
+	Inner                   int
+	Activation              string
+	NormEps                 float64
 }
 
-func (t *transformerSizes) keys() []config.Key {
+// keys returns the keys. activation is the function of the published model.
+func (t *transformerSizes) keys(activation string) []config.Key {
 	return []config.Key{
 		config.Int(&t.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
 			Doc("Number of transformer blocks. 0: as in the published model."),
@@ -128,18 +148,24 @@ func (t *transformerSizes) keys() []config.Key {
 			Doc("Number of different tokens. 0: as in the data set."),
 		config.Int(&t.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
 			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
+		config.Int(&t.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 18).
+			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
+		config.Choice(&t.Activation, "activation", "", append([]string{""}, models.Activations()...)...).Learnt().
+			Doc("Activation function of the feed-forward layers: `gelu` (exact), `gelu_new` (approximation by tanh) or `relu`. Empty: `" + activation + "`, as in the published model."),
+		config.Float(&t.NormEps, "norm_eps", 0).Learnt().AtMost(1).
+			Doc("Number that LayerNorm adds to the variance. 0: as in the published model."),
 	}
 }
 
-// adopt sets each key with value 0 to the given size.
-func (t *transformerSizes) adopt(layers, heads, channels, vocabulary, positions int) {
-	for _, size := range []struct {
-		own   *int
-		their int
-	}{{&t.Layers, layers}, {&t.Heads, heads}, {&t.Channels, channels}, {&t.Vocabulary, vocabulary}, {&t.Positions, positions}} {
-		if *size.own == 0 {
-			*size.own = size.their
-		}
+// adopt sets each key that is not set to the value of their.
+func (t *transformerSizes) adopt(their transformerSizes) {
+	for own, value := range map[*int]int{&t.Layers: their.Layers, &t.Heads: their.Heads, &t.Channels: their.Channels, &t.Vocabulary: their.Vocabulary,
+		&t.Positions: their.Positions, &t.Inner: their.Inner} {
+		*own = cmp.Or(*own, value)
+	}
+	t.NormEps = cmp.Or(t.NormEps, their.NormEps)
+	if slices.Contains(models.Activations(), their.Activation) { // the comparison of the settings reports another one
+		t.Activation = cmp.Or(t.Activation, their.Activation)
 	}
 }
 

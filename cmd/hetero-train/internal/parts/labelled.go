@@ -24,6 +24,17 @@ type textClassifier interface {
 	LanguageOptions
 	// buildTexts is BuildLanguage for a classifier.
 	buildTexts(vocabulary, length int) (models.SequenceClassifier, error)
+	// checkPairs returns an error if the model cannot read pairs of texts.
+	checkPairs() error
+}
+
+// CheckPairs returns an error if samples are pairs of texts, but the model cannot read pairs.
+func CheckPairs(cfg *config.Config) error {
+	model, ok := cfg.Model.Options.(textClassifier)
+	if _, pairs := SampleOf(cfg); !ok || !pairs {
+		return nil
+	}
+	return exit.With(exit.Usage, model.checkPairs())
 }
 
 // LabelledText is the name of the data set of labelled texts.
@@ -112,6 +123,9 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	}
 	if _, ok := cfg.Model.Options.(textClassifier); !ok {
 		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base", cfg.Model.Name, LabelledText)
+	}
+	if err := CheckPairs(cfg); err != nil {
+		return out, err
 	}
 	words, warning, err := s.wordPiece(cfg)
 	if err != nil {
@@ -273,6 +287,27 @@ func SampleOf(cfg *config.Config) (length int, pairs bool) {
 		return 0, false
 	}
 	return s.Length, s.Second != ""
+}
+
+// TokenizerOf returns the tokenizer of a trained model of text. vocab is the path of a WordPiece vocabulary; "": that of
+// the data settings.
+func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.Tokenizer, error) {
+	switch name := trained.Tokenizer; {
+	case Masks(&cfg.Model), strings.HasPrefix(name, "wordpiece"):
+		words, err := VocabularyOf(cfg, vocab, trained)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" { // the case of the training
+			words = words.WithCase(name == "wordpiece-cased")
+		}
+		return words, nil
+	case name == "":
+		return nil, exit.Usagef("the training data do not name a tokenizer: state it with --tokenizer")
+	default:
+		t, err := tokenizer.New(name, vocab)
+		return t, exit.With(exit.Usage, err)
+	}
 }
 
 // VocabularyOf opens the WordPiece vocabulary of a trained model: path if it is not empty, otherwise the vocabulary of

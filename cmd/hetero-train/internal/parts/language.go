@@ -29,7 +29,7 @@ func (*gpt2Options) Ignores() []string {
 
 // Keys implements [config.Options].
 func (o *gpt2Options) Keys() []config.Key {
-	return append(o.transformerSizes.keys(),
+	return append(o.transformerSizes.keys(gpt2.Activation),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
 			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
 }
@@ -38,7 +38,7 @@ func (o *gpt2Options) Keys() []config.Key {
 // tokens in a sample.
 func (o *gpt2Options) sizes(vocabulary, length int) gpt2.Size {
 	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
-		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels)}
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner, Activation: o.Activation, Eps: o.NormEps}
 }
 
 // Published implements [Transformer].
@@ -55,6 +55,10 @@ func (*gpt2Options) Tables() (tokens, positions string) {
 func (o *gpt2Options) Settings(vocabulary, positions int) weights.Settings {
 	size, s := o.sizes(vocabulary, positions), weights.NewGPT2Settings()
 	s.VocabSize, s.NPositions, s.NEmbd, s.NLayer, s.NHead = size.Vocabulary, size.Positions, size.Channels, size.Layers, size.Heads
+	s.ActivationFunction, s.LayerNormEpsilon = cmp.Or(size.Activation, gpt2.Activation), cmp.Or(size.Eps, gpt2.Eps)
+	if size.Inner != 0 && size.Inner != 4*size.Channels {
+		s.NInner = &size.Inner
+	}
 	if end := s.VocabSize - 1; s.VocabSize == gpt2.Family["gpt2"].Vocabulary {
 		s.BOSTokenID, s.EOSTokenID = &end, &end // <|endoftext|>
 	}
@@ -68,7 +72,8 @@ func (o *gpt2Options) Adopt(settings weights.Settings) {
 	if !ok {
 		return // CompareSettings reports that config.json describes another kind of model
 	}
-	o.adopt(s.NLayer, s.NHead, s.NEmbd, s.VocabSize, s.NPositions)
+	o.adopt(transformerSizes{Layers: s.NLayer, Heads: s.NHead, Channels: s.NEmbd, Vocabulary: s.VocabSize, Positions: s.NPositions,
+		Inner: s.Inner(), Activation: s.ActivationFunction, NormEps: s.LayerNormEpsilon})
 }
 
 // BuildLanguage implements [LanguageOptions].

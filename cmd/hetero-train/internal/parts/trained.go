@@ -33,6 +33,9 @@ type Trained struct {
 
 	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
 	Words     string `json:"words,omitempty"`     // digest of the WordPiece vocabulary
+
+	Vocabulary int `json:"vocabulary_size,omitempty"` // number of token types of the data
+	Length     int `json:"sequence_length,omitempty"` // number of tokens of a sample
 }
 
 // Preprocessing describes how an image becomes an input of the model in an evaluation. Std is 0 if it is unknown, and
@@ -121,7 +124,7 @@ func (t Trained) CheckSplits(s *TokenSplits) error { return t.checkWords(s.Words
 
 // besideWeights describes the vocabulary and the classes of the weights in a folder of transformers.
 func besideWeights(file string) (t Trained, err error) {
-	if filepath.Base(file) != transformersWeights {
+	if name := filepath.Base(file); name != transformersWeights && name != transformersIndex {
 		return t, nil
 	}
 	settings, err := TransformersSettings(file)

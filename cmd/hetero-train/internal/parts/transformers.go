@@ -30,21 +30,22 @@ type Transformer interface {
 	Adopt(weights.Settings)
 }
 
-// transformersWeights is the name of the file in which transformers stores weights.
-const transformersWeights = "model.safetensors"
+// Names of the files in which transformers stores weights. The index lists the files of a large model.
+const (
+	transformersWeights = "model.safetensors"
+	transformersIndex   = "model" + checkpoint.IndexSuffix
+)
 
-// TransformersFile returns the path of the weights in a folder of the library transformers. Such a folder contains
-// config.json and is not a checkpoint of this program.
+// TransformersFile returns the path of the weights in a folder of the library transformers, or of their index. Such a
+// folder contains config.json and is not a checkpoint of this program.
 func TransformersFile(path string) (file string, ok bool, err error) {
 	if !IsFolder(path) || experiment.IsCheckpoint(path) || !isFile(filepath.Join(path, weights.SettingsFile)) {
 		return "", false, nil
 	}
-	file = filepath.Join(path, transformersWeights)
-	switch {
-	case isFile(file):
-		return file, true, nil
-	case isFile(file + ".index.json"):
-		return "", false, exit.Usagef("%s has its weights in several files, want one file model.safetensors: save the model with max_shard_size=\"100GB\"", path)
+	for _, name := range []string{transformersWeights, transformersIndex} {
+		if file = filepath.Join(path, name); isFile(file) {
+			return file, true, nil
+		}
 	}
 	return "", false, exit.Usagef("%s has %s, but no model.safetensors: save the model with safe_serialization=True", path, weights.SettingsFile)
 }
@@ -71,10 +72,10 @@ func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, e
 }
 
 // TransformersSettings reads the config.json in the folder of a file of weights. It returns nil if the folder has no
-// config.json.
+// config.json, or that of an image model.
 func TransformersSettings(file string) (weights.Settings, error) {
 	s, err := weights.ReadSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile))
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, weights.ErrTimm) {
 		return nil, nil
 	}
 	return s, err
@@ -88,7 +89,10 @@ var keysOf = map[string]string{
 	"n_embd": "model.embedding_size", "hidden_size": "model.embedding_size",
 	"n_positions": "model.positions", "max_position_embeddings": "model.positions",
 	"vocab_size":        "model.vocabulary_size",
-	"intermediate_size": "model.inner_size",
+	"intermediate_size": "model.inner_size", "n_inner": "model.inner_size",
+	"hidden_act": "model.activation", "activation_function": "model.activation",
+	"layer_norm_eps": "model.norm_eps", "layer_norm_epsilon": "model.norm_eps",
+	"type_vocab_size": "model.segments",
 }
 
 // CheckTransformers compares config.json with the configured model, whose tables have the given numbers of rows. It

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -123,11 +124,11 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	return weightsFile{c.Model, trained, c}, nil
 }
 
-// IsWeightsFile reports whether path is a safetensors file. The alternatives are the folder of a checkpoint and a file
-// that names a checkpoint.
+// IsWeightsFile reports whether path is a safetensors file, or an index of such files. The alternatives are the folder of
+// a checkpoint and a file that names a checkpoint.
 func IsWeightsFile(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors")
+	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors" || strings.HasSuffix(path, checkpoint.IndexSuffix))
 }
 
 // OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer

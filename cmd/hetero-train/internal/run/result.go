@@ -25,7 +25,7 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 		SamplesPerSecond: experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time)), Program: version.Text(), Model: a.Cfg.Model.Name,
 		Dataset: a.Data.Name, Device: a.Device.Info().Name, Precision: compute.TypesText(a.Types), BatchSize: int64(a.Cfg.Data.BatchSize), Ranks: max(a.Opts.Assignment.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Started).Seconds()),
-		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Best().Key,
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Cfg.Checkpoint.BestMetric).Key,
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step

@@ -329,7 +329,7 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 func (tr *training) sharedOptions() (o train.Options, err error) {
 	c := tr.Cfg
 	o = train.Options{Replica: tr.Replica, Schedule: tr.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
-		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
+		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best, BestMetric: c.Checkpoint.BestMetric,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps, CompareShare: process.CompareShare, CompareData: tr.CompareRead()}
 	if tr.Telemetry != nil {
 		o.Telemetry, o.Links = tr.Telemetry.Sample, tr.Telemetry.Report

@@ -76,7 +76,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 
 // best describes the best evaluation.
 func best(s *analysis.Summary) string {
-	for _, m := range []task.Metric{task.Top1, task.Perplexity, task.F1} {
+	for _, m := range []task.Metric{task.Top1, task.Top5, task.Perplexity, task.F1, task.MacroF1, task.Loss} {
 		if m.Key == s.BestEvalMetric || s.BestEvalMetric == "" { // results of earlier versions have top-1 only
 			return m.Text(float64(s.BestEval), 2)
 		}

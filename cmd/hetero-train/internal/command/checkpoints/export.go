@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
@@ -27,8 +28,10 @@ const exportLong = `Write the weights of a checkpoint as one .safetensors file, 
 For ResNets the tensors have torchvision's names, so PyTorch can load the file with load_state_dict(strict=True). The file includes
 PyTorch's batch counters of batch normalization (num_batches_tracked).
 
-With --format hf the command writes a folder for from_pretrained of transformers: model.safetensors and config.json. GPT-2 and BERT
-have this format.
+With --format hf the command writes a folder for from_pretrained of transformers: model.safetensors, config.json and the files of the
+tokenizer. GPT-2 and BERT have this format. The tokenizer is that of the training data. If it is unknown, or its vocabulary is
+missing, the command warns and writes no tokenizer; --tokenizer and --vocab state it. ResNets have this format too, as timm reads it;
+preprocessor_config.json states how images are prepared.
 
 If a value is NaN, infinite or too large for the element type, the command reports an error and writes no file.`
 
@@ -43,6 +46,7 @@ var exportTypes = map[string]tensor.DType{"f32": tensor.F32, "bf16": tensor.BF16
 type exportFlags struct {
 	output, dtype, format string
 	ema, force            bool
+	tokenizer, vocab      string
 }
 
 func newCheckpointExport(a *cli.App) *cobra.Command {
@@ -54,6 +58,8 @@ func newCheckpointExport(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
 	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics ([ema]) instead of those of the last step")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer of the model, with --format hf: `"+strings.Join(tokenizer.Names, "|")+"`; default: tokenizer of the training data")
+	flags.StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary, with --format hf; default: vocabulary of the training data")
 	return a.OnePath(cmd, "a checkpoint or a run", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
 
@@ -65,6 +71,9 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	output, err := f.target()
 	if err != nil {
 		return err
+	}
+	if f.format != "hf" && (f.tokenizer != "" || f.vocab != "") {
+		return exit.Usagef("checkpoint export: --tokenizer, --vocab: have an effect with --format hf only")
 	}
 	c, err := parts.OpenCheckpoint(path, a.Warn)
 	if err != nil {
@@ -96,13 +105,12 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
 		}
-		delete(metadata, weights.ClassesKey) // config.json has the names
-		settings, err := transformersSettings(cfg, c.Model, trained.Classes)
+		files, err := f.folderFiles(a, cfg, c.Model, trained, metadata)
 		if err != nil {
 			return err
 		}
 		toConv1D(tensors)
-		if err := f.writeSettings(settings); err != nil {
+		if err := f.writeFiles(files); err != nil {
 			return err
 		}
 	}
@@ -132,53 +140,6 @@ func (f *exportFlags) target() (string, error) {
 		return filepath.Join(f.output, "model.safetensors"), nil
 	}
 	return "", exit.Usagef("checkpoint export: --format: got %q, want torch or hf", f.format)
-}
-
-// transformersSettings returns the contents of config.json for the model of a checkpoint. names are the class names of a
-// classifier, if they are known.
-func transformersSettings(cfg *config.Config, f *checkpoint.File, names []string) (weights.Settings, error) {
-	t, ok := cfg.Model.Options.(parts.Transformer)
-	if !ok {
-		return nil, exit.Usagef("checkpoint export: --format hf: transformers has no model %s; export it without --format", cfg.Model.Name)
-	}
-	vocabulary, positions, err := parts.TableSizes(t, f)
-	if err != nil {
-		return nil, err
-	}
-	settings := t.Settings(vocabulary, positions)
-	head, classifies := f.Info("classifier.weight")
-	if bert, ok := settings.(*weights.BERTSettings); ok && classifies && len(head.Shape) == 2 {
-		if len(names) > head.Shape[0] { // names of other classes
-			names = nil
-		}
-		for i := len(names); i < head.Shape[0]; i++ { // unknown, or more outputs than classes (model.num_classes)
-			names = append(names[:i:i], "LABEL_"+strconv.Itoa(i))
-		}
-		bert.SetClasses(names)
-	}
-	return settings, nil
-}
-
-// toConv1D transposes the weights that the library transformers stores transposed.
-func toConv1D(tensors []checkpoint.Tensor) {
-	for i, t := range tensors {
-		if weights.Conv1D(t.Name) && len(t.Shape) == 2 {
-			data := make([]byte, len(t.Data))
-			weights.Transpose(data, t.Data, t.Shape[0], t.Shape[1], t.DType.Size())
-			tensors[i].Data, tensors[i].Shape = data, tensor.Shape{t.Shape[1], t.Shape[0]}
-		}
-	}
-}
-
-// writeSettings creates the folder and writes config.json.
-func (f *exportFlags) writeSettings(s weights.Settings) error {
-	if err := os.Mkdir(f.output, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return exit.With(exit.FolderCode(err), err)
-	}
-	if err := os.WriteFile(filepath.Join(f.output, weights.SettingsFile), weights.EncodeSettings(s), 0o644); err != nil {
-		return exit.With(exit.IO, err)
-	}
-	return nil
 }
 
 // checkOutput returns an error for an unusable output path. It runs before anything is read.

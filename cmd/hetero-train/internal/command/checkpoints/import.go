@@ -34,12 +34,15 @@ const importLong = `Convert weights from another program for use in a hetero-tra
 
 PATH is a .safetensors file, or a folder that save_pretrained of transformers wrote. Its tensor names must match the model that -c,
 --model or --set selects. ResNets use torchvision's names. The command removes the prefixes that wrappers add to names (module.,
-_orig_mod., model., state_dict.) and skips batch counters. Use --rename to change other names. The command converts weights to f32.
+_orig_mod., model., state_dict.) and skips batch counters. Use --rename to change other names, and --drop to leave out
+tensors that the model does not need. The command converts weights to f32.
 
 GPT-2 uses the names of transformers, with or without "transformer.". If the file stores weights transposed, as transformers
 does (Conv1D), the command transposes them back. It ignores buffers and copies of tied parameters. A folder needs no --model: config.json
 selects the model and its sizes. With --format hf a file also needs a config.json next to it. If -c or --set states another size
 than config.json, the command lists the differences (exit code 2).
+
+For a model in several files, PATH is the folder, or the file model.safetensors.index.json.
 
 If tensor names or shapes still differ, the command lists the differences (exit code 2). It refuses NaN and infinite values (exit
 code 3).
@@ -51,12 +54,15 @@ const importExample = `  hetero-train checkpoint import theirs.safetensors --mod
   hetero-train checkpoint import theirs.safetensors -c configs/resnet50.toml --output imported
   hetero-train checkpoint import gpt2-folder --output imported
   hetero-train checkpoint import theirs.safetensors --model resnet18 --output r18.safetensors \
-    --rename '^backbone\.=' --rename '^classifier\.1\.=fc.'`
+    --rename '^backbone\.=' --rename '^classifier\.1\.=fc.'
+  hetero-train checkpoint import moco.safetensors --model resnet50 --num-classes 10 --output r50.safetensors \
+    --drop '^queue' --drop '^encoder_k\.' --rename '^encoder_q\.='`
 
 type importFlags struct {
 	output, head string
 	format       string
 	renames      []string
+	drops        []string
 	force        bool
 }
 
@@ -69,6 +75,7 @@ func newCheckpointImport(a *cli.App) *cobra.Command {
 	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in the weights file")
 	flags.StringVar(&f.head, "head", weights.HeadAuto, "classifier to use, that of the file or a new one: `auto|keep|new` (model.init_head)")
 	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in tensor names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
+	flags.StringArrayVar(&f.drops, "drop", nil, "leave out the tensors whose names in the file match a regular expression: `REGEXP`; repeatable, applied before --rename")
 	flags.StringVar(&f.format, "format", "auto", "format of PATH: `auto|hf`; hf: of transformers, with config.json")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -114,6 +121,9 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 			fmt.Fprintf(a.Env.Stdout, "%s\n", d)
 		}
 	}
+	if weights.OnlyExtra(err) {
+		err = fmt.Errorf("%w\nleave out tensors that the model does not need with --drop REGEXP", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -153,8 +163,8 @@ func (f *importFlags) find(path string) (file string, s weights.Settings, err er
 		return file, nil, nil
 	}
 	s, err = parts.TransformersSettings(file)
-	if err == nil && s == nil {
-		err = exit.Usagef("checkpoint import: --format hf: there is no %s next to %s", weights.SettingsFile, file)
+	if err == nil && s == nil && f.format == "hf" {
+		err = exit.Usagef("checkpoint import: --format hf: there is no %s of transformers next to %s", weights.SettingsFile, file)
 	}
 	return file, s, err
 }
@@ -219,6 +229,9 @@ func (f *importFlags) check() (o weights.Options, err error) {
 			return o, exit.Usagef("checkpoint import: --%w", err)
 		}
 		o.Renames = append(o.Renames, r)
+	}
+	if o.Drops, err = weights.ParseDrops(f.drops); err != nil {
+		return o, exit.Usagef("checkpoint import: --%w", err)
 	}
 	if filepath.Ext(f.output) == ".safetensors" {
 		err = checkOutput(f.output, f.force)
@@ -307,7 +320,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 		fmt.Fprintf(a.Env.Stdout, "%s\n", note)
 	}
 	if len(fresh) > 0 {
-		a.Warn(fmt.Errorf("the classifier (%s) is not imported and starts with random weights: %s", strings.Join(fresh, ", "), why))
+		a.Warn(fmt.Errorf("some layers are not imported and start with random weights (%s): %s", strings.Join(fresh, ", "), why))
 	}
 }
 

@@ -114,6 +114,7 @@ type Evaluation struct {
 	Length     int                `json:"sequence_length,omitempty"` // tokens of a sample, with padding
 	Perplexity *experiment.Number `json:"perplexity,omitempty"`
 	F1         *float64           `json:"f1,omitempty"`
+	MacroF1    *float64           `json:"macro_f1,omitempty"`
 	// NextSentence is the fraction of the pairs of texts that are classified correctly.
 	NextSentence *float64 `json:"next_sentence,omitempty"`
 }

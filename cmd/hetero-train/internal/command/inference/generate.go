@@ -104,6 +104,9 @@ type Generation struct {
 // generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
 	t, ok := m.Cfg.Model.Options.(parts.Transformer)
+	if own := m.readsText() && !ok; own {
+		return exit.Usagef("generate: %s has model %s, but only GPT-2 can generate, because it keeps the keys and values of earlier tokens; predict shows the next token of any language model", m.checkpoint.Path, m.Cfg.Model.Name)
+	}
 	if !ok || parts.Masks(&m.Cfg.Model) {
 		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.Cfg.Model.Name)
 	}

@@ -175,6 +175,9 @@ func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *r
 		}
 		r.text = r.words
 		if r.classes {
+			if err := parts.CheckPairs(m.Cfg); err != nil {
+				return nil, err
+			}
 			length, pairs := parts.SampleOf(m.Cfg)
 			if r.pairs = pairs; length > 0 {
 				r.length = min(length, positions)

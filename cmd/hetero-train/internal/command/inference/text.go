@@ -72,8 +72,11 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
 	m.describe(&r, split)
 	if confusion != nil {
-		f1 := confusion.F1()
-		r.F1 = &f1
+		f1, macro := confusion.F1(), confusion.MacroF1()
+		r.F1, r.MacroF1 = &f1, &macro
+		if never := confusion.Never(); len(never) > 0 {
+			m.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
+		}
 	} else {
 		perplexity := experiment.Number(task.Perplexity.Of(score))
 		r.Perplexity = &perplexity
@@ -135,13 +138,16 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// tableSizes returns the number of rows of the token table and of the position table.
+// tableSizes returns the number of rows of the token table and of the position table. For a model of another module, which
+// has tables of its own, these are the sizes of the training data.
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
-	t, ok := m.Cfg.Model.Options.(parts.Transformer)
-	if !ok {
-		return 0, 0, exit.Usagef("%s has model %s, but eval and predict support only GPT-2 and BERT for data of text", m.checkpoint.Path, m.Cfg.Model.Name)
+	if t, ok := m.Cfg.Model.Options.(parts.Transformer); ok {
+		return parts.TableSizes(t, m.checkpoint.Model)
 	}
-	return parts.TableSizes(t, m.checkpoint.Model)
+	if m.trained.Vocabulary == 0 || m.trained.Length == 0 { // a checkpoint of an earlier version
+		return 0, 0, exit.Usagef("%s does not state the number of tokens of its model %s: save it again with a training of this version", m.checkpoint.Path, m.Cfg.Model.Name)
+	}
+	return m.trained.Vocabulary, m.trained.Length, nil
 }
 
 // writeText prints the figures of an evaluation of text.

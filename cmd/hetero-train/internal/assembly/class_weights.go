@@ -1,0 +1,110 @@
+package assembly
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// balanced is the value of train.class_weights that derives the weights from the numbers of samples.
+const balanced = "balanced"
+
+// weighClasses sets the factors of the loss by class (train.class_weights). It needs the data.
+func (r *Run) weighClasses() error {
+	texts, names := r.Cfg.Train.ClassWeights, r.Data.Classes()
+	if len(texts) == 0 {
+		return nil
+	}
+	if len(names) == 0 {
+		return exit.Usagef("train.class_weights: data set %s has no classes", r.Data.Name)
+	}
+	if parts.Mixing(r.Cfg.Augment).Enabled() {
+		return exit.Usagef("train.class_weights: a mixed image has two classes, so weights cannot be combined with augment.mixup and augment.cutmix")
+	}
+	outputs, err := r.classes()
+	if err != nil {
+		return err
+	}
+	if slices.Equal(texts, []string{balanced}) {
+		r.weights = r.balancedWeights(len(names))
+	} else if r.weights, err = statedWeights(texts, names); err != nil {
+		return err
+	}
+	for len(r.weights) < outputs { // outputs without samples
+		r.weights = append(r.weights, 1)
+	}
+	r.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights", describeWeights(names, r.weights))
+	return nil
+}
+
+// balancedWeights returns samples / (classes · samples of the class) for each class. A class without samples does not count.
+func (r *Run) balancedWeights(classes int) []float64 {
+	counts, total, used := make([]int, classes), 0, 0
+	label := func(i int) int { return r.Data.Train.Label(i) }
+	total, _ = r.Data.Counts()
+	if t := r.Data.Tokens; t != nil {
+		label = t.Train.(interface{ Label(i int) int }).Label // labelled texts have labels
+	}
+	for i := range total {
+		if counts[label(i)]++; counts[label(i)] == 1 {
+			used++
+		}
+	}
+	weights := make([]float64, classes)
+	for i, n := range counts {
+		if weights[i] = 1; n > 0 {
+			weights[i] = float64(total) / (float64(used) * float64(n))
+		}
+	}
+	return weights
+}
+
+// statedWeights reads NAME=WEIGHT for some of the classes. The other classes have the weight 1.
+func statedWeights(texts, names []string) ([]float64, error) {
+	weights, given := make([]float64, len(names)), map[string]bool{}
+	for i := range weights {
+		weights[i] = 1
+	}
+	for _, text := range texts {
+		at := strings.LastIndex(text, "=")
+		if at < 0 {
+			return nil, exit.Usagef("train.class_weights: got %q, want [%q] or NAME=WEIGHT for each class", text, balanced)
+		}
+		name := text[:at]
+		weight, err := strconv.ParseFloat(text[at+1:], 64)
+		class := slices.Index(names, name)
+		switch {
+		case err != nil || !(weight >= 0) || weight > math.MaxFloat32:
+			return nil, exit.Usagef("train.class_weights: %q: got the weight %q, want a number from 0", text, text[at+1:])
+		case class < 0:
+			return nil, exit.Usagef("train.class_weights: the data set has no class %q; nearest: %s", name, strings.Join(config.Nearest(name, names, 3), ", "))
+		case given[name]:
+			return nil, exit.Usagef("train.class_weights: class %q appears twice", name)
+		}
+		weights[class], given[name] = weight, true
+	}
+	if slices.Max(weights) == 0 {
+		return nil, exit.Usagef("train.class_weights: all weights are 0, so there is nothing to learn")
+	}
+	return weights, nil
+}
+
+// describeWeights lists the weights of the first classes.
+func describeWeights(names []string, weights []float64) string {
+	const most = 8
+	var texts []string
+	for i, name := range names[:min(len(names), most)] {
+		texts = append(texts, fmt.Sprintf("%s=%.4g", name, weights[i]))
+	}
+	if len(names) > most {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,136 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/weights"
+)
+
+// folderFiles returns the contents of the files next to the weights, by name.
+func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpoint.File, trained parts.Trained, metadata map[string]string) (map[string][]byte, error) {
+	if t, ok := cfg.Model.Options.(parts.Transformer); ok {
+		delete(metadata, weights.ClassesKey) // config.json has the names
+		return f.transformersFiles(a, t, cfg, model, trained)
+	}
+	if f.tokenizer != "" || f.vocab != "" {
+		return nil, exit.Usagef("checkpoint export: --tokenizer, --vocab: model %s reads no text", cfg.Model.Name)
+	}
+	outputs := 0
+	if head, ok := model.Info("fc.weight"); ok && len(head.Shape) == 2 {
+		outputs = head.Shape[0]
+	}
+	files, err := parts.TimmFiles(cfg, trained, outputs)
+	if err == nil && !trained.Known() {
+		a.Warn(errors.New("the folder gets no preprocessor_config.json, because the weights do not state how images are prepared"))
+	}
+	return files, err
+}
+
+// transformersFiles returns the contents of config.json and of the files of the tokenizer, by name.
+func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *config.Config, model *checkpoint.File, trained parts.Trained) (map[string][]byte, error) {
+	vocabulary, positions, err := parts.TableSizes(t, model)
+	if err != nil {
+		return nil, err
+	}
+	settings := t.Settings(vocabulary, positions)
+	setClasses(settings, model, trained.Classes)
+	files := map[string][]byte{}
+	text, err := f.textOf(cfg, trained, vocabulary)
+	switch {
+	case err != nil && (f.tokenizer != "" || f.vocab != ""):
+		return nil, fmt.Errorf("checkpoint export: %w", err)
+	case err != nil:
+		a.Warn(fmt.Errorf("the folder gets no tokenizer, so transformers cannot encode texts for the model: %w", err))
+	default:
+		_, framed := settings.(*weights.BERTSettings)
+		if files, err = (tokenizer.Export{Positions: positions, Framed: framed}).Files(text); err != nil {
+			return nil, exit.With(exit.Usage, fmt.Errorf("checkpoint export: %w", err))
+		}
+		setTokens(settings, text)
+	}
+	files[weights.SettingsFile] = weights.EncodeSettings(settings)
+	return files, nil
+}
+
+// textOf returns the tokenizer of the flags, or else of the training data.
+func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabulary int) (tokenizer.Tokenizer, error) {
+	if f.tokenizer != "" {
+		if parts.Masks(&cfg.Model) && !strings.HasPrefix(f.tokenizer, "wordpiece") {
+			return nil, exit.Usagef("--tokenizer: got %s, want wordpiece or wordpiece-cased for model %s", f.tokenizer, cfg.Model.Name)
+		}
+		trained.Tokenizer = f.tokenizer
+	}
+	t, err := parts.TokenizerOf(cfg, f.vocab, trained)
+	if err == nil && t.Vocabulary() > vocabulary {
+		err = exit.Usagef("tokenizer %s has %d tokens, but the vocabulary of the model has only %d", t.Name(), t.Vocabulary(), vocabulary)
+	}
+	return t, err
+}
+
+// setClasses names the classes of a classifier of texts. names may be nil.
+func setClasses(settings weights.Settings, f *checkpoint.File, names []string) {
+	head, classifies := f.Info("classifier.weight")
+	bert, ok := settings.(*weights.BERTSettings)
+	if !ok || !classifies || len(head.Shape) != 2 {
+		return
+	}
+	if len(names) > head.Shape[0] { // names of other classes
+		names = nil
+	}
+	for i := len(names); i < head.Shape[0]; i++ { // unknown, or more outputs than classes (model.num_classes)
+		names = append(names[:i:i], "LABEL_"+strconv.Itoa(i))
+	}
+	bert.SetClasses(names)
+}
+
+// setTokens states the special tokens.
+func setTokens(settings weights.Settings, t tokenizer.Tokenizer) {
+	switch s := settings.(type) {
+	case *weights.GPT2Settings:
+		end := int(t.EndOfText())
+		s.BOSTokenID, s.EOSTokenID = &end, &end
+	case *weights.BERTSettings:
+		if w, ok := t.(*tokenizer.WordPiece); ok {
+			pad := int(w.Specials.Pad)
+			s.PadTokenID = &pad
+		}
+	}
+}
+
+// toConv1D transposes the weights that the library transformers stores transposed.
+func toConv1D(tensors []checkpoint.Tensor) {
+	for i, t := range tensors {
+		if weights.Conv1D(t.Name) && len(t.Shape) == 2 {
+			data := make([]byte, len(t.Data))
+			weights.Transpose(data, t.Data, t.Shape[0], t.Shape[1], t.DType.Size())
+			tensors[i].Data, tensors[i].Shape = data, tensor.Shape{t.Shape[1], t.Shape[0]}
+		}
+	}
+}
+
+// writeFiles creates the folder and writes the files.
+func (f *exportFlags) writeFiles(files map[string][]byte) error {
+	if err := os.Mkdir(f.output, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return exit.With(exit.FolderCode(err), err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.WriteFile(filepath.Join(f.output, name), files[name], 0o644); err != nil {
+			return exit.With(exit.IO, err)
+		}
+	}
+	return nil
+}
