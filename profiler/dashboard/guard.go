@@ -130,11 +130,17 @@ func (s *Server) refusesWrong(w http.ResponseWriter, r *http.Request) bool {
 // requests get an error.
 func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/" {
-		http.Redirect(w, r, "/login.html", http.StatusSeeOther)
+		redirect(w, "login.html")
 		return
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	http.Error(w, "the token of the dashboard is missing or wrong", http.StatusUnauthorized)
+}
+
+// redirect sends the browser to a page. The address is relative, because a proxy may serve the dashboard below a path.
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // isPublic reports whether a path is served without the token. These are the login form and its style, which contain
@@ -152,13 +158,13 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.options.Token == "" || !httpguard.Equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token) {
 		if !s.refusesWrong(w, r) {
-			http.Redirect(w, r, "/login.html#wrong", http.StatusSeeOther)
+			redirect(w, "login.html#wrong")
 		}
 		return
 	}
 	httpguard.Prove(r)
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	redirect(w, "./")
 }
 
 // sessionOf derives the value of the cookie from the token, so that browsers do not store the token itself.

@@ -224,12 +224,12 @@ func TestDataNeedTheToken(t *testing.T) {
 			t.Errorf("%s with the token in the address: got %d, want an error", path, status)
 		}
 	}
-	if status, h, _ := (probe{line: "GET /"}).send(t, at); status != 303 || h.Get("Location") != "/login.html" {
+	if status, h, _ := (probe{line: "GET /"}).send(t, at); status != 303 || h.Get("Location") != "login.html" {
 		t.Errorf("the page without the token: got %d to %q, want the form", status, h.Get("Location"))
 	}
 	status, h, _ := (probe{line: "POST /login", headers: []string{"Origin: http://localhost:8501"}, body: "token=" + url.QueryEscape(testToken)}).send(t, at)
 	cookie := h.Get("Set-Cookie")
-	if status != 303 || h.Get("Location") != "/" || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, testToken) {
+	if status != 303 || h.Get("Location") != "./" || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, testToken) {
 		t.Fatalf("login: got %d to %q with cookie %q", status, h.Get("Location"), cookie)
 	}
 	value, _, _ := strings.Cut(cookie, ";")

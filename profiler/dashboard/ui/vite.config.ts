@@ -2,7 +2,7 @@ import { defineConfig } from 'vite'
 
 // File names have no hash: the program serves them by name, and browsers check for a newer file at each load.
 export default defineConfig({
-  base: '/',
+  base: './', // a proxy may serve the page below a path
   worker: { format: 'es', rollupOptions: { output: { entryFileNames: '[name].js' } } },
   build: {
     outDir: 'dist',

@@ -79,7 +79,7 @@ export class Refusal extends Error {
 
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
-  if (response.status === 401) location.assign('/login.html')
+  if (response.status === 401) location.assign('login.html')
   if (!response.ok) throw new Refusal(response.status, (await response.text()).trim() || response.statusText)
   return (await response.json()) as T
 }
@@ -87,15 +87,22 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 // validName reports whether a run can have this name: experiment.ValidName.
 export const validName = (name: string): boolean => /^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/.test(name)
 
-export const list = (signal?: AbortSignal) => get<Listing>('/api/runs', signal)
-export const view = (run: string, signal?: AbortSignal) => get<View>(`/api/runs/${encodeURIComponent(run)}`, signal)
+export const list = (signal?: AbortSignal) => get<Listing>('api/runs', signal)
+export const view = (run: string, signal?: AbortSignal) => get<View>(`api/runs/${encodeURIComponent(run)}`, signal)
+
+// config returns the settings of a run, as TOML.
+export async function config(run: string, signal?: AbortSignal): Promise<string> {
+  const response = await fetch(`api/runs/${encodeURIComponent(run)}/config`, { signal, credentials: 'same-origin' })
+  if (!response.ok) throw new Refusal(response.status, (await response.text()).trim() || response.statusText)
+  return response.text()
+}
 
 export type Range = { from: number; to: number } // steps; to = 0 is the newest step
 
 export function figures(run: string, columns: string[], range: Range, points: number, ranks: number[] | null, signal?: AbortSignal): Promise<Figures> {
   const query = new URLSearchParams({ columns: columns.join(','), from: String(range.from), to: String(range.to), points: String(points) })
   if (ranks) query.set('ranks', ranks.join(','))
-  return get<Figures>(`/api/runs/${encodeURIComponent(run)}/figures?${query}`, signal)
+  return get<Figures>(`api/runs/${encodeURIComponent(run)}/figures?${query}`, signal)
 }
 
 type Post = (message: FromPage) => void

@@ -56,7 +56,7 @@ export class Hub {
       this.connected = true // no stream has failed
       return
     }
-    const source = new EventSource('/api/stream?' + this.runs)
+    const source = new EventSource('api/stream?' + this.runs)
     this.source = source
     source.addEventListener('version', e => this.changed(JSON.parse(e.data as string) as { run: string; version: number }))
     // The page of a run that the server does not follow gets a version when the server follows the run.

@@ -12,7 +12,7 @@ export function stateBadge(kind: string): HTMLElement {
 export const missing = (r: Pick<Summary, 'lacking' | 'cut'>): string => r.lacking || r.cut || ''
 
 // link returns the address of a run, or of a comparison.
-export const link = (run: string) => '/?run=' + encodeURIComponent(run)
+export const link = (run: string) => './?run=' + encodeURIComponent(run)
 
 export class List {
   readonly element = h('main', { class: 'list' })

@@ -21,7 +21,7 @@ const choose = h('select', { id: 'theme', change: e => { setTheme((e.target as H
 
 const program = h('span', { class: 'program' })
 const place = h('div', {})
-root.append(h('header', { class: 'top' }, h('a', { href: '/', class: 'home' }, 'hetero-train'), program,
+root.append(h('header', { class: 'top' }, h('a', { href: './', class: 'home' }, 'hetero-train'), program,
   h('span', { class: 'lost', role: 'status' }, 'Connection lost. Reconnecting…'), h('label', { for: 'theme' }, 'Colours'), choose), place)
 
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page?.redraw())
@@ -30,7 +30,7 @@ const query = new URLSearchParams(location.search)
 const name = query.get('run'), compared = query.get('compare')?.split(',').filter(Boolean) ?? []
 
 async function showList(): Promise<void> {
-  const list = new List(runs => location.assign('/?compare=' + runs.map(encodeURIComponent).join(',')))
+  const list = new List(runs => location.assign('./?compare=' + runs.map(encodeURIComponent).join(',')))
   place.replaceChildren(list.element)
   for (;;) {
     try {
@@ -46,7 +46,7 @@ async function showList(): Promise<void> {
 }
 
 if (compared.length) {
-  const compare = new ComparePage(compared.slice(0, 8))
+  const compare = new ComparePage(compared)
   page = compare
   place.replaceChildren(compare.element)
 } else if (name) {

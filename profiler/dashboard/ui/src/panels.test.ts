@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Figures } from './api'
 import { axisSize, quote } from './chart'
-import { join } from './compare'
+import { join, labels, settings, some } from './compare'
 import { align, timeAt } from './curves'
 import { missing } from './list'
 import { atSteps, describe as tell } from './panels'
@@ -25,6 +25,34 @@ describe('values over steps', () => {
   test('a decision is one line, also of many ranks', () => {
     expect(tell({ step: 10, shares: [32, 32], next: [40, 24], reason: 'rank 1 is slower' })).toBe('step 10: 32/32 → 40/24: rank 1 is slower')
     expect(tell({ step: 1, shares: Array(20).fill(1), next: null, reason: '' })).toBe('step 1: 1/1/1/1/1/1/1/1/… → : ')
+  })
+})
+
+describe('a comparison of many runs', () => {
+  const toml = (lr: string, name: string) => settings(`# a comment\n\n[experiment]\nname = "${name}"\n\n[optimizer]\nname = "sgd"\nlr = ${lr}\n\n[model]\nname = "x"\n`)
+  test('settings have keys with dots', () => {
+    expect([...toml('0.1', 'a')]).toEqual([['experiment.name', 'a'], ['optimizer.name', 'sgd'], ['optimizer.lr', '0.1'], ['model.name', 'x']])
+  })
+  test('labels have the settings that differ', () => {
+    expect(labels(['a', 'b', 'c'], [toml('0.1', 'a'), toml('0.2', 'b'), null])).toEqual(['a (lr=0.1)', 'b (lr=0.2)', 'c'])
+    expect(labels(['a', 'b'], [toml('0.1', 'a'), toml('0.1', 'b')])).toEqual(['a', 'b'])
+  })
+  test('of many settings, labels have three', () => {
+    const many = (v: string) => new Map(['m.a', 'm.b', 'n.a', 'n.c', 'n.d'].map(k => [k, v]))
+    expect(labels(['x', 'y'], [many('1'), many('2')])).toEqual(['x (m.a=1, b=1, n.a=1, …)', 'y (m.a=2, b=2, n.a=2, …)'])
+  })
+  test('a few are loaded at a time, and a failure is one run', async () => {
+    let busy = 0, most = 0
+    const names = Array.from({ length: 20 }, (_, i) => String(i))
+    const settled = await some(names, async n => {
+      most = Math.max(most, ++busy)
+      await Promise.resolve()
+      busy--
+      if (n === '7') throw new Error('gone')
+      return n
+    })
+    expect(most).toBeLessThanOrEqual(4)
+    expect(settled.map(s => (s.status === 'fulfilled' ? s.value : '!'))).toEqual(names.map(n => (n === '7' ? '!' : n)))
   })
 })
 

@@ -46,7 +46,7 @@ export class RunPage {
     this.build()
     if (!api.validName(name)) {
       document.title = 'no such run'
-      fill(this.problems, h('p', { class: 'problem' }, `“${name.slice(0, 100)}” is not a name of a run: names have at most 64 characters from A-Z a-z 0-9 . _ -, and start with a letter, a digit or _. `, h('a', { href: '/' }, 'All runs')))
+      fill(this.problems, h('p', { class: 'problem' }, `“${name.slice(0, 100)}” is not a name of a run: names have at most 64 characters from A-Z a-z 0-9 . _ -, and start with a letter, a digit or _. `, h('a', { href: './' }, 'All runs')))
       return
     }
     fill(this.problems, h('p', { class: 'explain' }, 'Loading the run…'))
@@ -92,7 +92,7 @@ export class RunPage {
       h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
       h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
     fill(this.head, h('h1', {}, this.name))
-    this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.body)
+    this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), this.head, this.problems, this.body)
     this.steps.append(controls, h('div', { class: 'grid' }, ...charts, this.curves.element))
     this.body.append(this.facts,
       this.section('now', 'Now', ''),
@@ -153,10 +153,10 @@ export class RunPage {
   private fail(why: string, missing: boolean): void {
     const problem = (...text: (Node | string)[]) => h('p', { class: 'problem' }, ...text)
     if (!missing) fill(this.problems, problem(`The run cannot be shown: ${why}`))
-    else if (this.view) fill(this.problems, problem('The folder of the run no longer exists. The page shows the last values. A new run of this name replaces them. ', h('a', { href: '/' }, 'All runs')))
+    else if (this.view) fill(this.problems, problem('The folder of the run no longer exists. The page shows the last values. A new run of this name replaces them. ', h('a', { href: './' }, 'All runs')))
     else {
       document.title = `${this.name}: no such run`
-      fill(this.problems, problem(`There is no run “${this.name}”. The page shows the run as soon as its folder exists. `, h('a', { href: '/' }, 'All runs')))
+      fill(this.problems, problem(`There is no run “${this.name}”. The page shows the run as soon as its folder exists. `, h('a', { href: './' }, 'All runs')))
     }
   }
 
@@ -185,7 +185,7 @@ export class RunPage {
     if (this.range.from > 1) query.set('from', String(this.range.from))
     if (this.range.to > 0) query.set('to', String(this.range.to))
     if (this.chosen) query.set('ranks', this.chosen.join(','))
-    history.replaceState(null, '', '/?' + query + location.hash)
+    history.replaceState(null, '', '?' + query + location.hash)
   }
 
   private show(v: View, f: Figures): void {
