@@ -248,7 +248,7 @@ func TestDataNeedTheToken(t *testing.T) {
 	if last != 429 {
 		t.Errorf("after many wrong tokens: got %d, want 429", last)
 	}
-	if status, h, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 303 || h.Get("Location") != "/" {
+	if status, h, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 303 || h.Get("Location") != "./" {
 		t.Errorf("the right token after many wrong ones: got %d to %q, want the page", status, h.Get("Location"))
 	}
 	if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t, at); status != 200 {
