@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -393,13 +394,14 @@ func (r *Runner) checkPadding(what string, o Operand) {
 }
 
 // nonzeros returns the nonzero elements of raw memory as sorted bit patterns.
-func nonzeros(dt tensor.DType, mem []byte) []string {
+func nonzeros(dt tensor.DType, mem []byte) []uint64 {
 	size := int(dt.Size())
-	values := reference.Decode(dt, mem)
-	var out []string
-	for i, v := range values {
+	var out []uint64
+	for i, v := range reference.Decode(dt, mem) {
 		if v != 0 {
-			out = append(out, string(mem[i*size:(i+1)*size]))
+			var bits [8]byte
+			copy(bits[:], mem[i*size:(i+1)*size])
+			out = append(out, binary.NativeEndian.Uint64(bits[:]))
 		}
 	}
 	slices.Sort(out)

@@ -78,17 +78,17 @@ func (a *attentionInputs[T]) mask(n, h, i, j int) T {
 // at returns the offset of head h in row i of sample n of q, k and v.
 func (a *attentionInputs[T]) at(n, h, i int) int { return (n*a.t+i)*a.stride + h*a.d }
 
-// score returns s[i, j].
-func (a *attentionInputs[T]) score(n, h, i, j int) T {
-	return dot(a.q[a.at(n, h, i):], a.k[a.at(n, h, j):], a.d) * a.scale
-}
+// query returns row i of q.
+func (a *attentionInputs[T]) query(n, h, i int) []T { return a.q[a.at(n, h, i):][:a.d] }
 
-func dot[T real](a, b []T, n int) T {
-	var sum T
-	for c := range n {
-		sum += T(a[c] * b[c])
+// scores returns s[i, j] of each key j that query i sees.
+func (a *attentionInputs[T]) scores(n, h, i int) []T {
+	scores := make([]T, a.keys(n, i))
+	dots(scores, a.query(n, h, i), a.k[a.at(n, h, 0):], a.stride)
+	for j := range scores {
+		scores[j] = T(scores[j] * a.scale)
 	}
-	return sum
+	return scores
 }
 
 // each calls f for each query that is not padding.
@@ -106,18 +106,12 @@ func attention[T real](op device.Attention, in, out []operand) {
 	a := loadAttention[T](op, in)
 	dst, lse := make([]T, a.n*a.t*a.c), make([]T, a.n*op.Heads*a.t)
 	a.each(func(n, h, i int) {
-		scores := make([]T, a.keys(n, i))
-		for j := range scores {
-			scores[j] = a.score(n, h, i, j)
-		}
+		scores := a.scores(n, h, i)
 		l := logSumExp(scores)
 		lse[(n*op.Heads+h)*a.t+i] = l
-		row := dst[(n*a.t+i)*a.c+h*a.d:]
+		row := dst[(n*a.t+i)*a.c+h*a.d:][:a.d]
 		for j, s := range scores {
-			p, from := a.mask(n, h, i, j)*exp(s-l), a.at(n, h, j)
-			for c := range a.d {
-				row[c] += T(p * a.v[from+c])
-			}
+			addProduct(row, a.mask(n, h, i, j)*exp(s-l), a.v[a.at(n, h, j):])
 		}
 	})
 	store(out[0], dst)
@@ -135,18 +129,19 @@ func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 		dk, dv = all[a.n*a.t*a.c:], all[2*a.n*a.t*a.c:]
 	}
 	a.each(func(n, h, i int) {
-		row := (n*a.t+i)*a.c + h*a.d
-		inner := dot(diff[row:], dst[row:], a.d)
-		q := a.at(n, h, i)
-		for j := range a.keys(n, i) {
+		at := (n*a.t+i)*a.c + h*a.d
+		row, q, l := diff[at:][:a.d], a.at(n, h, i), lse[(n*op.Heads+h)*a.t+i]
+		inner := dot(row, dst[at:])
+		scores := a.scores(n, h, i)
+		dp := make([]T, len(scores)) // diff_dst[i]·v[j]
+		dots(dp, row, a.v[a.at(n, h, 0):], a.stride)
+		for j, s := range scores {
 			k := a.at(n, h, j)
-			p, m := exp(a.score(n, h, i, j)-lse[(n*op.Heads+h)*a.t+i]), a.mask(n, h, i, j)
-			ds := p * (T(m*dot(diff[row:], a.v[k:], a.d)) - inner) * a.scale
-			for c := range a.d {
-				dv[k+c] += T(T(m*p) * diff[row+c])
-				dq[q+c] += T(ds * a.k[k+c])
-				dk[k+c] += T(ds * a.q[q+c])
-			}
+			p, m := exp(s-l), a.mask(n, h, i, j)
+			ds := p * (T(m*dp[j]) - inner) * a.scale
+			addProduct(dv[k:][:a.d], T(m*p), row)
+			addProduct(dq[q:][:a.d], ds, a.k[k:])
+			addProduct(dk[k:][:a.d], ds, a.query(n, h, i))
 		}
 	})
 	if op.Packed {
@@ -174,14 +169,11 @@ func attentionStep[T real](op device.AttentionStep, in, out []operand) {
 		for h := range op.Heads {
 			scores := make([]T, len(rows))
 			for j, r := range rows {
-				scores[j] = dot(own[h*d:], r[c+h*d:], d) * scale
+				scores[j] = dot(own[h*d:(h+1)*d], r[c+h*d:]) * scale
 			}
 			l := logSumExp(scores)
 			for j, r := range rows {
-				p := exp(scores[j] - l)
-				for i := range d {
-					dst[s*c+h*d+i] += T(p * r[2*c+h*d+i])
-				}
+				addProduct(dst[s*c+h*d:][:d], exp(scores[j]-l), r[2*c+h*d:])
 			}
 		}
 	}

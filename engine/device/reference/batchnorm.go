@@ -12,72 +12,73 @@ func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 // norm holds the operands that all BatchNorm ops have: x (N, C, H, W), gamma and beta (C), and the statistics, (G, C)
 // or, if running, (C).
 type norm[T real] struct {
-	shape                 tensor.Shape
-	group                 int // samples per group
-	x                     []T
-	mean, variance        []T
-	gamma, beta           []T
-	eps                   T
-	statisticsArePerGroup bool
+	planes
+	x               []T
+	mean, deviation []T // deviation: sqrt(variance + eps)
+	gamma, beta     []T
+}
+
+// planes are the (H, W) planes of a tensor (N, C, H, W).
+type planes struct {
+	shape    tensor.Shape
+	group    int  // samples per group
+	perGroup bool // statistics are (G, C), not (C)
+}
+
+// each calls f for each plane: its channel, the index of its statistics, and the range of its elements.
+func (p planes) each(f func(c, r, from, end int)) {
+	pixels, oneGroup := p.shape[2]*p.shape[3], device.Groups(p.shape[0], p.group) == 1
+	for n := range p.shape[0] {
+		firstRow := 0
+		if p.perGroup && !oneGroup {
+			firstRow = n / p.group * p.shape[1]
+		}
+		for c := range p.shape[1] {
+			from := (n*p.shape[1] + c) * pixels
+			f(c, firstRow+c, from, from+pixels)
+		}
+	}
 }
 
 // loadNorm reads x, mean, var, gamma and beta.
 func loadNorm[T real](in []operand, group int, eps float64) norm[T] {
-	n := norm[T]{shape: in[0].shape(), group: group, x: load[T](in[0]), mean: load[T](in[1]), variance: load[T](in[2]),
-		gamma: load[T](in[3]), beta: load[T](in[4]), eps: T(eps), statisticsArePerGroup: len(in[1].shape()) == 2}
+	n := norm[T]{planes: planes{in[0].shape(), group, len(in[1].shape()) == 2}, x: load[T](in[0]), mean: load[T](in[1]), deviation: load[T](in[2]),
+		gamma: load[T](in[3]), beta: load[T](in[4])}
+	for r, variance := range n.deviation {
+		n.deviation[r] = squareRoot(variance + T(eps))
+	}
 	return n
 }
 
-// channel returns the channel of element i.
-func channel(shape tensor.Shape, i int) int { return i / (shape[2] * shape[3]) % shape[1] }
+// normalized returns x̂ of element i, whose statistics have index r.
+func (n *norm[T]) normalized(i, r int) T { return (n.x[i] - n.mean[r]) / n.deviation[r] }
 
-// groupOf returns the statistics group of element i.
-func groupOf(shape tensor.Shape, group, i int) int {
-	if device.Groups(shape[0], group) == 1 {
-		return 0
-	}
-	return i / (shape[1] * shape[2] * shape[3]) / group
-}
-
-// row returns the index of the statistics of element i.
-func (n norm[T]) row(i int) int {
-	if !n.statisticsArePerGroup {
-		return channel(n.shape, i)
-	}
-	return groupOf(n.shape, n.group, i)*n.shape[1] + channel(n.shape, i)
-}
-
-// normalized returns x̂ of element i.
-func (n norm[T]) normalized(i int) T {
-	r := n.row(i)
-	return (n.x[i] - n.mean[r]) / squareRoot(n.variance[r]+n.eps)
-}
-
-// scaled returns gamma·x̂ + beta of element i.
-func (n norm[T]) scaled(i int) T {
-	c := channel(n.shape, i)
-	return T(n.gamma[c]*n.normalized(i)) + n.beta[c]
-}
+// scaled returns gamma·x̂ + beta of element i of channel c.
+func (n *norm[T]) scaled(i, c, r int) T { return T(n.gamma[c]*n.normalized(i, r)) + n.beta[c] }
 
 func batchNormStats[T real](op device.BatchNormStats, in, out []operand) {
 	shape, x := in[0].shape(), load[T](in[0])
 	counts := device.GroupCounts(shape, op.Group)
 	mean := make([]T, len(counts)*shape[1])
 	variance := make([]T, len(mean))
-	row := func(i int) int { return groupOf(shape, op.Group, i)*shape[1] + channel(shape, i) }
+	all := planes{shape, op.Group, true}
 	divide := func(sums []T) {
 		for r := range sums {
 			sums[r] /= T(counts[r/shape[1]])
 		}
 	}
-	for i, v := range x {
-		mean[row(i)] += v
-	}
+	all.each(func(_, r, from, end int) {
+		for _, v := range x[from:end] {
+			mean[r] += v
+		}
+	})
 	divide(mean)
-	for i, v := range x {
-		d := v - mean[row(i)]
-		variance[row(i)] += T(d * d)
-	}
+	all.each(func(_, r, from, end int) {
+		for _, v := range x[from:end] {
+			d := v - mean[r]
+			variance[r] += T(d * d)
+		}
+	})
 	divide(variance)
 	store(out[0], mean)
 	store(out[1], variance)
@@ -109,9 +110,11 @@ func batchNormMerge[T real](in, out []operand) {
 func batchNormApply[T real](op device.BatchNormApply, in, out []operand) {
 	n := loadNorm[T](in, op.Group, op.Eps)
 	z := make([]T, len(n.x))
-	for i := range z {
-		z[i] = n.scaled(i)
-	}
+	n.each(func(c, r, from, end int) {
+		for i := from; i < end; i++ {
+			z[i] = n.scaled(i, c, r)
+		}
+	})
 	if op.Add {
 		for i, r := range load[T](in[5]) {
 			z[i] += r
@@ -139,25 +142,25 @@ func batchNormDiffReduce[T real](op device.BatchNormDiffReduce, in, out []operan
 			dz[i] += v
 		}
 	}
-	if op.ReLU {
-		for i := range dz {
-			positive := false
-			if op.Add {
-				positive = in[len(in)-1].mem[i] != 0
-			} else {
-				positive = n.scaled(i) > 0
-			}
-			if !positive {
-				dz[i] = 0
-			}
-		}
-	}
 	diffGamma := make([]T, out[0].shape().Elements())
 	diffBeta := make([]T, len(diffGamma))
-	for i, v := range dz {
-		diffGamma[n.row(i)] += T(v * n.normalized(i))
-		diffBeta[n.row(i)] += v
-	}
+	n.each(func(c, r, from, end int) {
+		for i := from; i < end; i++ {
+			if op.ReLU {
+				positive := false
+				if op.Add {
+					positive = in[len(in)-1].mem[i] != 0
+				} else {
+					positive = n.scaled(i, c, r) > 0
+				}
+				if !positive {
+					dz[i] = 0
+				}
+			}
+			diffGamma[r] += T(dz[i] * n.normalized(i, r))
+			diffBeta[r] += dz[i]
+		}
+	})
 	store(out[0], diffGamma)
 	store(out[1], diffBeta)
 	if op.Add || op.Two {
@@ -177,16 +180,18 @@ func batchNormDiffApply[T real](op device.BatchNormDiffApply, in, out []operand)
 		}
 	}
 	diffX := make([]T, len(dz))
-	for i, v := range dz {
-		if op.ReLU && !(n.scaled(i) > 0) {
-			v = 0
-		}
-		r := n.row(i)
+	n.each(func(c, r, from, end int) {
 		count := T(counts[r/n.shape[1]])
-		fromMean := diffBeta[r] / count
-		fromVariance := T(n.normalized(i) * diffGamma[r] / count)
-		diffX[i] = n.gamma[channel(n.shape, i)] / squareRoot(n.variance[r]+n.eps) * (v - fromMean - fromVariance)
-	}
+		fromMean, slope := diffBeta[r]/count, n.gamma[c]/n.deviation[r]
+		for i := from; i < end; i++ {
+			v := dz[i]
+			if op.ReLU && !(n.scaled(i, c, r) > 0) {
+				v = 0
+			}
+			fromVariance := T(n.normalized(i, r) * diffGamma[r] / count)
+			diffX[i] = slope * (v - fromMean - fromVariance)
+		}
+	})
 	store(out[0], diffX)
 }
 

@@ -5,45 +5,63 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// eachTap calls f once for every product of a convolution: dst[d] += src[s]·weight[w]. Both gradients are sums over the
-// same products, so one loop nest serves all three ops.
+// products are n products of a convolution, dst[d+i] += src[s+i·step]·weight[w] for i < n: those of one weight and one
+// row of dst.
+type products struct{ s, step, w, d, n int }
+
+// eachProduct calls f once for all products of a convolution. Both gradients are sums over the same products, so one loop
+// nest serves all three ops. The products of an element of dst come in the order of the weights, or, if backwards, the
+// products of an element of src in the order of dst. Those of an element of weight always come in the order of dst.
 //
 //	src (N, C, H, W)   weight (O, C/Groups, KH, KW)   dst (N, O, OH, OW)
-func eachTap(op device.Conv2D, src, weight, dst tensor.Shape, f func(s, w, d int)) {
-	perGroup, kh, kw := weight[1], weight[2], weight[3]
-	height, width := src[2], src[3]
-	d := 0
-	for n := range dst[0] {
-		for o := range dst[1] {
-			firstChannel := o / (dst[1] / op.Groups) * perGroup
-			for oy := range dst[2] {
-				for ox := range dst[3] {
-					for c := range perGroup {
-						for ky := range kh {
-							y := oy*op.Stride[0] - op.Padding[0] + ky*op.Dilation[0]
-							if y < 0 || y >= height {
-								continue
-							}
-							for kx := range kw {
-								x := ox*op.Stride[1] - op.Padding[1] + kx*op.Dilation[1]
-								if x < 0 || x >= width {
-									continue
-								}
-								f(((n*src[1]+firstChannel+c)*height+y)*width+x, ((o*perGroup+c)*kh+ky)*kw+kx, d)
-							}
-						}
-					}
-					d++
+func eachProduct(op device.Conv2D, src, weight, dst tensor.Shape, backwards bool, f func(products)) {
+	perGroup, taps, kw := weight[1], weight[2]*weight[3], weight[3]
+	for plane := range dst[0] * dst[1] {
+		n, o := plane/dst[1], plane%dst[1]
+		firstChannel := o / (dst[1] / op.Groups) * perGroup
+		for c := range perGroup {
+			from := (n*src[1] + firstChannel + c) * src[2] * src[3]
+			for t := range taps {
+				tap := t
+				if backwards {
+					tap = taps - 1 - t
+				}
+				top := tap/kw*op.Dilation[0] - op.Padding[0]
+				left := tap%kw*op.Dilation[1] - op.Padding[1]
+				first, end := inside(left, op.Stride[1], src[3], dst[3])
+				if first >= end {
+					continue
+				}
+				for oy, last := inside(top, op.Stride[0], src[2], dst[2]); oy < last; oy++ {
+					f(products{s: from + (top+oy*op.Stride[0])*src[3] + left + first*op.Stride[1], step: op.Stride[1],
+						w: (o*perGroup+c)*taps + tap, d: (plane*dst[2]+oy)*dst[3] + first, n: end - first})
 				}
 			}
 		}
 	}
 }
 
+// inside returns the range of i, below count, for which start + i·stride is at least 0 and below size.
+func inside(start, stride, size, count int) (first, end int) {
+	if start < 0 {
+		first = (stride - 1 - start) / stride
+	}
+	if start < size {
+		end = min(count, (size-1-start)/stride+1)
+	}
+	return first, end
+}
+
 func conv2D[T real](op device.Conv2D, in, out []operand) {
 	src, weight := load[T](in[0]), load[T](in[1])
 	dst := make([]T, out[0].shape().Elements())
-	eachTap(op, in[0].shape(), in[1].shape(), out[0].shape(), func(s, w, d int) { dst[d] += T(src[s] * weight[w]) })
+	eachProduct(op, in[0].shape(), in[1].shape(), out[0].shape(), false, func(p products) {
+		w, s := weight[p.w], p.s
+		for d := p.d; d < p.d+p.n; d++ {
+			dst[d] += T(src[s] * w)
+			s += p.step
+		}
+	})
 	if len(in) == 3 {
 		bias := load[T](in[2])
 		pixels := out[0].shape()[2] * out[0].shape()[3]
@@ -57,14 +75,27 @@ func conv2D[T real](op device.Conv2D, in, out []operand) {
 func conv2DDiffSrc[T real](op device.Conv2DDiffSrc, in, out []operand) {
 	diffDst, weight := load[T](in[0]), load[T](in[1])
 	diffSrc := make([]T, out[0].shape().Elements())
-	eachTap(op.Conv2D, out[0].shape(), in[1].shape(), in[0].shape(), func(s, w, d int) { diffSrc[s] += T(diffDst[d] * weight[w]) })
+	eachProduct(op.Conv2D, out[0].shape(), in[1].shape(), in[0].shape(), true, func(p products) {
+		w, s := weight[p.w], p.s
+		for d := p.d; d < p.d+p.n; d++ {
+			diffSrc[s] += T(diffDst[d] * w)
+			s += p.step
+		}
+	})
 	store(out[0], diffSrc)
 }
 
 func conv2DDiffWeights[T real](op device.Conv2DDiffWeights, in, out []operand) {
 	src, diffDst := load[T](in[0]), load[T](in[1])
 	diffWeight := make([]T, out[0].shape().Elements())
-	eachTap(op.Conv2D, in[0].shape(), out[0].shape(), in[1].shape(), func(s, w, d int) { diffWeight[w] += T(src[s] * diffDst[d]) })
+	eachProduct(op.Conv2D, in[0].shape(), out[0].shape(), in[1].shape(), false, func(p products) {
+		sum, s := diffWeight[p.w], p.s
+		for d := p.d; d < p.d+p.n; d++ {
+			sum += T(src[s] * diffDst[d])
+			s += p.step
+		}
+		diffWeight[p.w] = sum
+	})
 	store(out[0], diffWeight)
 	if op.Bias {
 		diffBias := make([]T, out[1].shape().Elements())

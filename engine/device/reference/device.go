@@ -44,8 +44,11 @@ func New() *Device {
 // poisoned returns memory full of NaN patterns.
 func poisoned(n int64) []byte {
 	mem := bookkeeping.Aligned(n)
-	for i := range mem {
+	for i := range min(len(mem), 64) {
 		mem[i] = 0xff
+	}
+	for done := 64; done < len(mem); done *= 2 {
+		copy(mem[done:], mem[:done])
 	}
 	return mem
 }

@@ -23,15 +23,21 @@ func (o operand) shape() tensor.Shape { return o.spec.Shape }
 // load decodes a tensor of any float type.
 func load[T real](o operand) []T {
 	out := make([]T, o.shape().Elements())
-	for i := range out {
-		switch o.spec.DType {
-		case tensor.F32:
+	switch o.spec.DType {
+	case tensor.F32:
+		for i := range out {
 			out[i] = T(math.Float32frombits(binary.NativeEndian.Uint32(o.mem[4*i:])))
-		case tensor.F64:
+		}
+	case tensor.F64:
+		for i := range out {
 			out[i] = T(math.Float64frombits(binary.NativeEndian.Uint64(o.mem[8*i:])))
-		case tensor.BF16:
+		}
+	case tensor.BF16:
+		for i := range out {
 			out[i] = T(tensor.F32FromBF16(binary.NativeEndian.Uint16(o.mem[2*i:])))
-		case tensor.F16:
+		}
+	case tensor.F16:
+		for i := range out {
 			out[i] = T(decodeF16(binary.NativeEndian.Uint16(o.mem[2*i:])))
 		}
 	}
@@ -40,15 +46,21 @@ func load[T real](o operand) []T {
 
 // store rounds values to the type of o, a float type, to nearest even.
 func store[T real](o operand, values []T) {
-	for i, v := range values {
-		switch o.spec.DType {
-		case tensor.F32:
+	switch o.spec.DType {
+	case tensor.F32:
+		for i, v := range values {
 			binary.NativeEndian.PutUint32(o.mem[4*i:], math.Float32bits(float32(v)))
-		case tensor.F64:
+		}
+	case tensor.F64:
+		for i, v := range values {
 			binary.NativeEndian.PutUint64(o.mem[8*i:], math.Float64bits(float64(v)))
-		case tensor.BF16:
+		}
+	case tensor.BF16:
+		for i, v := range values {
 			binary.NativeEndian.PutUint16(o.mem[2*i:], encodeSmall(float64(v), 8))
-		case tensor.F16:
+		}
+	case tensor.F16:
+		for i, v := range values {
 			binary.NativeEndian.PutUint16(o.mem[2*i:], encodeSmall(float64(v), 5))
 		}
 	}
@@ -90,12 +102,21 @@ func encodeSmall(x float64, exponentBits int) uint16 {
 	case x == 0:
 		return sign
 	}
-	_, e := math.Frexp(x) // |x| in [2^(e-1), 2^e)
-	exponent := max(e-1, 1-bias)
+	pattern := math.Float64bits(x)
+	e := int(pattern>>52&(1<<11-1)) - 1023 // |x| in [2^e, 2^(e+1)), unless it is far too small for a 16-bit float
+	significand := pattern&(1<<52-1) | 1<<52
+	exponent := max(e, 1-bias)
+	shift := 52 - fractionBits + exponent - e
+	if shift > 54 {
+		return sign // less than half of the smallest number
+	}
 	// units is |x| in units of the last fraction bit. Rounding up to the next power of two carries into the exponent.
-	units := math.RoundToEven(math.Ldexp(math.Abs(x), fractionBits-exponent))
-	code := int64(exponent+bias-1)<<fractionBits + int64(units)
-	return sign | uint16(min(code, int64(infinity)))
+	units, half := significand>>shift, uint64(1)<<(shift-1)
+	if rest := significand & (1<<shift - 1); rest > half || rest == half && units%2 == 1 {
+		units++
+	}
+	code := uint64(exponent+bias-1)<<fractionBits + units
+	return sign | uint16(min(code, uint64(infinity)))
 }
 
 // decodeF16 converts an f16 to f32. The conversion is exact.

@@ -7,11 +7,8 @@ func linear[T real](in, out []operand) {
 	src, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
 	dst := make([]T, out[0].shape().Elements())
-	for d := range dst {
-		n, o := d/outputs, d%outputs
-		for i := range inputs {
-			dst[d] += T(src[n*inputs+i] * weight[o*inputs+i])
-		}
+	for n := range in[0].shape()[0] {
+		dots(dst[n*outputs:(n+1)*outputs], src[n*inputs:(n+1)*inputs], weight, inputs)
 	}
 	if len(in) == 3 {
 		bias := load[T](in[2])
@@ -27,11 +24,9 @@ func linearDiffSrc[T real](in, out []operand) {
 	diffDst, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
 	diffSrc := make([]T, out[0].shape().Elements())
-	for s := range diffSrc {
-		n, i := s/inputs, s%inputs
-		for o := range outputs {
-			diffSrc[s] += T(diffDst[n*outputs+o] * weight[o*inputs+i])
-		}
+	for d, diff := range diffDst {
+		n, o := d/outputs, d%outputs
+		addProduct(diffSrc[n*inputs:(n+1)*inputs], diff, weight[o*inputs:])
 	}
 	store(out[0], diffSrc)
 }
@@ -40,13 +35,11 @@ func linearDiffSrc[T real](in, out []operand) {
 // diff_dst.
 func linearDiffWeights[T real](op device.LinearDiffWeights, in, out []operand) {
 	src, diffDst := load[T](in[0]), load[T](in[1])
-	samples, inputs, outputs := in[0].shape()[0], in[0].shape()[1], in[1].shape()[1]
+	inputs, outputs := in[0].shape()[1], in[1].shape()[1]
 	diffWeight := make([]T, outputs*inputs)
-	for w := range diffWeight {
-		o, i := w/inputs, w%inputs
-		for n := range samples {
-			diffWeight[w] += T(diffDst[n*outputs+o] * src[n*inputs+i])
-		}
+	for d, diff := range diffDst {
+		n, o := d/outputs, d%outputs
+		addProduct(diffWeight[o*inputs:(o+1)*inputs], diff, src[n*inputs:])
 	}
 	store(out[0], diffWeight)
 	if op.Bias {

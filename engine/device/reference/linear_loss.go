@@ -4,12 +4,9 @@ import "github.com/hetero-train/hetero-train/engine/device"
 
 // logitsOf computes the logits of one row of src (C) for weight (V, C) and bias (V), which may be nil.
 func logitsOf[T real](row, weight, bias, logits []T) {
-	channels := len(row)
-	for k := range logits {
-		logits[k] = dot(row, weight[k*channels:], channels)
-		if bias != nil {
-			logits[k] += bias[k]
-		}
+	dots(logits, row, weight, len(row))
+	for k, b := range bias {
+		logits[k] += b
 	}
 }
 
@@ -75,10 +72,8 @@ func linearCrossEntropyDiff[T real](op device.LinearCrossEntropyDiff, in, out []
 		store(rounded, logits)
 		for k, diff := range load[T](rounded) {
 			diffBias[k] += diff
-			for c := range channels {
-				diffSrc[r*channels+c] += T(diff * weight[k*channels+c])
-				diffWeight[k*channels+c] += T(diff * row[c])
-			}
+			addProduct(diffSrc[r*channels:(r+1)*channels], diff, weight[k*channels:])
+			addProduct(diffWeight[k*channels:(k+1)*channels], diff, row)
 		}
 	}
 	store(out[0], diffSrc)
