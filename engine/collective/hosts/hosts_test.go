@@ -113,7 +113,11 @@ func TestConformance(t *testing.T) {
 		{"hosts of one, two and three ranks", func(host int) int { return host%3 + 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+			suite := conformance.Go(t)
+			if testing.Short() {
+				suite = conformance.Brief(suite, "-short: takes seconds")
+			}
+			collectivetest.Run(suite, func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 				t.Helper()
 				hosts := dealt(size, c.next)
 				g := newGroup(t, hosts, limit)

@@ -9,7 +9,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+	suite := conformance.Go(t)
+	if testing.Short() {
+		suite = conformance.Brief(suite, "-short: takes seconds, and a minute under the race detector")
+	}
+	collectivetest.Run(suite, func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
 		comms, err := New(size, Options{Timeout: limit})
 		if err != nil {
