@@ -4,8 +4,8 @@
     .ci/tests.py [--record FILE] go test [FLAGS] PACKAGES
 
 It adds -json to the command. It prints the lines of go test for packages, and the output of packages and tests that fail.
-At the end it prints the number of skipped tests for each reason, and the slowest packages and tests. The exit code is that
-of go test.
+At the end it prints the time of the whole command, the number of skipped tests for each reason, and the slowest packages and
+tests. The exit code is that of go test.
 
     .ci/tests.py --judge ALLOWED FILE...
 
@@ -18,8 +18,10 @@ import collections
 import json
 import pathlib
 import re
+import resource
 import subprocess
 import sys
+import time
 
 
 class Tests:
@@ -78,8 +80,7 @@ class Tests:
                 reasons[reason("".join(self.output[key]))].append(key)
         return reasons
 
-
-    def slowest(self, most=10):
+    def slowest(self, most=15):
         """Returns the packages and the tests without subtests that took longest, as two lists of (seconds, name)."""
         packages, tests = [], []
         for (package, test), seconds in self.seconds.items():
@@ -111,7 +112,7 @@ def run(args):
         record = path.open("w")
     if args[:2] != ["go", "test"]:
         sys.exit(f"tests.py: got the command {args[:2]}, want go test")
-    tests = Tests()
+    tests, start = Tests(), time.monotonic()
     show = lambda text: print(text, end="", flush=True)
     child = subprocess.Popen(["go", "test", "-json", *args[2:]], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in child.stdout:
@@ -124,6 +125,7 @@ def run(args):
             continue
         tests.add(event, show)
     code = child.wait()
+    seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     reasons = collections.Counter()
     for why, keys in tests.skipped().items():
         reasons[general(why)] += len(keys)
@@ -131,7 +133,8 @@ def run(args):
     print(f"tests: {passed} passed, {sum(bool(t) for _, t in tests.failed)} failed, {reasons.total()} skipped")
     for why, count in reasons.most_common():
         print(f"  {count:4} skipped: {why}")
-    # Tests share the CPUs, so these are times on the clock and not times of a CPU.
+    # The CPU time includes compiling. Tests share the CPUs, so their own times are times on the clock.
+    print(f"time: {seconds:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU time")
     for kind, slowest in zip(("packages", "tests"), tests.slowest()):
         print(f"slowest {kind}:")
         for seconds, name in slowest:

@@ -35,6 +35,7 @@ file good 't.Run("part", func(t *testing.T) { t.Skip("needs y: 17 of\n/tmp/x") }
 expect 0 good "$here/tests.py" --record records/good.json go test -count=1 ./good <<'END'
 ok  	example.com/m/good	
 tests: 1 passed, 0 failed, 1 skipped
+ s of CPU time
      1 skipped: needs y: N of PATH
 slowest packages:
  s  good

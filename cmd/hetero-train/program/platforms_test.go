@@ -22,10 +22,11 @@ import (
 // would find no other faults, and takes ten times as long, because it would compile the standard library for each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
 	needtest.NotShort(t, "checks all packages for five systems")
+	read := sources{token.NewFileSet(), map[string]*ast.File{}}
 	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"} {
 		t.Run(platform, func(t *testing.T) {
 			system, arch, _ := strings.Cut(platform, "/")
-			own, err := checkTypes(system, arch, func(err error) { t.Error(err) })
+			own, err := read.checkTypes(system, arch, func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +48,7 @@ type listed struct {
 }
 
 // checkTypes checks all packages of this module, and reports each fault. It returns their number.
-func checkTypes(system, arch string, fault func(error)) (own int, err error) {
+func (read sources) checkTypes(system, arch string, fault func(error)) (own int, err error) {
 	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,ForTest,GoFiles,ImportMap,Module,Error", "./...")
 	list.Dir, list.Stderr = "../../..", os.Stderr
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
@@ -76,22 +77,47 @@ func checkTypes(system, arch string, fault func(error)) (own int, err error) {
 		if p.Error != nil && len(p.GoFiles) > 0 {
 			fault(errors.New(p.Error.Err))
 		}
-		if err := known.add(&p, mine, types.SizesFor("gc", arch), fault); err != nil {
+		if err := known.add(&p, read, mine, types.SizesFor("gc", arch), fault); err != nil {
 			return own, err
 		}
 	}
 	return own, list.Wait()
 }
 
+// sources are the files that were read, by path. Most files belong to several systems, and to a package and its tests.
+type sources struct {
+	set   *token.FileSet
+	files map[string]*ast.File
+}
+
+// file reads a file. Bodies of functions matter only in packages of this module.
+func (read sources) file(path string, mine bool) (*ast.File, error) {
+	if f := read.files[path]; f != nil {
+		return f, nil
+	}
+	f, err := parser.ParseFile(read.set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	if !mine {
+		for _, d := range f.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok {
+				function.Body = nil // frees its memory
+			}
+		}
+	}
+	read.files[path] = f
+	return f, nil
+}
+
 // packages are the packages that are known, by ImportPath.
 type packages map[string]*types.Package
 
-// add checks a package. Bodies of functions matter only in packages of this module.
-func (known packages) add(p *listed, mine bool, sizes types.Sizes, fault func(error)) error {
-	set := token.NewFileSet()
+// add checks a package.
+func (known packages) add(p *listed, read sources, mine bool, sizes types.Sizes, fault func(error)) error {
 	var files []*ast.File
 	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		f, err := read.file(filepath.Join(p.Dir, name), mine)
 		if err != nil {
 			return err
 		}
@@ -103,7 +129,7 @@ func (known packages) add(p *listed, mine bool, sizes types.Sizes, fault func(er
 		}
 	}}
 	path, _, _ := strings.Cut(p.ImportPath, " ")
-	checked, _ := config.Check(path, set, files, nil) // Error gets all faults
+	checked, _ := config.Check(path, read.set, files, nil) // Error gets all faults
 	known[p.ImportPath] = checked
 	return nil
 }
