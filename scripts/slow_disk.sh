@@ -1,17 +1,25 @@
 #!/bin/sh
 # slow_disk.sh [RATE] [SECONDS]: measures the cost of checkpoints on a slow disk (docs/reliability.md, row D2).
+# slow_disk.sh freeze [SECONDS...]: trains while the file system does not answer for 5, 20 and 60 s (docs/reliability.md,
+# "A file system that does not answer").
 #
 # The script makes an ext4 file system in a file. A control group limits the writer to RATE bytes per second (default
 # 5000000). The script trains ResNet-18 for SECONDS (default 60) per run. Runs with a checkpoint every 25 s and runs
 # without checkpoints take turns. A checkpoint has 90 MB and takes 18 s at the default rate.
 # It prints the median and the 99th percentile of step times.
 # It needs root, loop devices and the blkio (v1) or io (v2) controller.
+# With freeze, the file system is frozen with fsfreeze, so each write blocks in the kernel, as on a network file system
+# without its server. It needs no control group. It prints a line for each run: what happened, the exit code, the time
+# from the signal or the thaw to the end, the longest step and the time that training waited.
 set -eu
+mode=slow
+if [ "${1:-}" = freeze ]; then mode=freeze; shift; fi
 rate=${1:-5000000} seconds=${2:-60} rounds=${ROUNDS:-3}
 program=${HETERO_TRAIN:-./hetero-train}
 [ "$(id -u)" = 0 ] || { echo "slow_disk.sh: needs root, for a loop device and a control group" >&2; exit 2; }
 dir=$(mktemp -d) loop= group=
 clean() {
+	fsfreeze -u "$dir/disk" 2>/dev/null || true
 	umount "$dir/disk" 2>/dev/null || true
 	[ -z "$loop" ] || losetup -d "$loop"
 	[ -z "$group" ] || rmdir "$group"
@@ -23,6 +31,51 @@ mkfs.ext4 -q "$dir/file"
 loop=$(losetup -f --show "$dir/file")
 mkdir "$dir/disk"
 mount "$loop" "$dir/disk"
+# frozen RANKS SECONDS SIGNALS: trains, freezes the disk for SECONDS, and sends SIGTERM 1 s after the freeze, and 3 s later
+# again, as often as SIGNALS says.
+frozen() {
+	ranks=$1 frozen_for=$2 signals=$3
+	name=run.$ranks.$frozen_for.$signals
+	"$program" train --model simple_cnn --dataset synthetic_image --num-samples 6000 --batch-size 16 --set model.channels=[8] --set data.image_size=16 \
+		--set device.kind=cpu --set parallel.ranks="$ranks" --set train.steps=1000000 --set train.max_seconds=$((frozen_for + 12)) --set train.epochs=0 --set train.eval_interval=0 \
+		--set checkpoint.interval_seconds=4 --set checkpoint.keep=3 --set experiment.output_dir="$dir/disk" --set experiment.name="$name" --resume none >"$dir/$name.txt" 2>&1 &
+	run=$!
+	until grep -q 'step ' "$dir/$name.txt" || ! kill -0 "$run" 2>/dev/null; do sleep 0.1; done
+	sleep 5
+	fsfreeze -f "$dir/disk"
+	(sleep "$frozen_for"; fsfreeze -u "$dir/disk") &
+	thaw=$!
+	began=$(date +%s.%N)
+	if [ "$signals" -gt 0 ]; then
+		sleep 1
+		kill -TERM "$run"
+		began=$(date +%s.%N)
+	fi
+	if [ "$signals" -gt 1 ]; then
+		sleep 3
+		kill -TERM "$run"
+	fi
+	code=0
+	wait "$run" || code=$?
+	ended=$(date +%s.%N)
+	wait "$thaw"
+	sleep 1 # a rank that the supervisor left behind ends now
+	longest=$(sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/disk/$name/logs/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | tail -n 1)
+	printf '%s ranks, frozen %2s s, %s SIGTERM: exit code %3s, %5.1f s after the %s, longest step %.0f ms; %s\n' "$ranks" "$frozen_for" "$signals" "$code" \
+		"$(echo "$ended $began" | awk '{ print $1 - $2 }')" "$([ "$signals" -gt 0 ] && echo 'first SIGTERM' || echo freeze)" "$longest" \
+		"$(grep -o 'waited_for_the_disk=[^ ]*' "$dir/$name.txt" | tail -n 1)"
+	if [ -n "${VERBOSE:-}" ]; then grep -i 'disk\|stopped\|rank did' "$dir/$name.txt" | sed 's/^/    /'; fi
+	rm -rf "$dir/disk/$name"
+}
+if [ "$mode" = freeze ]; then
+	[ $# -gt 0 ] || set -- 5 20 60
+	for frozen_for; do
+		for ranks in 1 2; do
+			for signals in 0 1 2; do frozen "$ranks" "$frozen_for" "$signals"; done
+		done
+	done
+	exit
+fi
 device=$(lsblk -no MAJ:MIN "$loop" | tr -d ' ' | head -n 1)
 if [ -d /sys/fs/cgroup/blkio ]; then
 	group=/sys/fs/cgroup/blkio/slow_disk.$$

@@ -27,6 +27,10 @@ type Store struct {
 // Options configures a Store.
 type Options struct {
 	Keep int // number of newest checkpoints to keep, at least 1; the best checkpoint is always kept
+
+	// Watch is called before each operation on the disk with the path of a file, and its result after the operation. The
+	// Store writes and flushes large files in pieces, so each operation is short on a disk that works. nil: no watch.
+	Watch func(path string) (end func())
 }
 
 // Snapshot is the contents of a checkpoint. The data of the tensors must not change until Save returns.
@@ -60,6 +64,9 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, ioError("open checkpoints", dir, err)
 	}
 	s := &Store{dir: dir, keep: options.Keep, fsys: fsys, root: fsys.root}
+	if options.Watch != nil {
+		s.fsys = watched{fsys, dir, options.Watch}
+	}
 	if err := syncParent(dir); err != nil {
 		s.Close()
 		return nil, ioError("flush the parent folder of", dir, err)

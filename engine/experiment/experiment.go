@@ -307,12 +307,14 @@ func (r *Run) CheckpointDir() string { return filepath.Join(r.Dir, checkpointsFo
 // ConfigDir returns the folder for settings and hardware profiles.
 func (r *Run) ConfigDir() string { return filepath.Join(r.Dir, configsFolder) }
 
+// LogFile is the name of the log file in the folder of log files.
+const LogFile = "train.log"
+
 // OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of different
 // processes do not mix. The caller must close the log.
 func (r *Run) OpenLog() (io.WriteCloser, error) {
-	const name = "train.log"
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	path := filepath.Join(r.LogDir(), name)
+	path := filepath.Join(r.LogDir(), LogFile)
 	if r.logDir != "" {
 		file, err := regular.Write(path, flags)
 		if err != nil {
@@ -320,7 +322,7 @@ func (r *Run) OpenLog() (io.WriteCloser, error) {
 		}
 		return file, nil
 	}
-	file, err := regular.WriteIn(r.root, filepath.Join(logsFolder, name), flags)
+	file, err := regular.WriteIn(r.root, filepath.Join(logsFolder, LogFile), flags)
 	if err != nil {
 		return nil, folderError("open", path, err)
 	}

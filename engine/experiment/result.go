@@ -21,17 +21,19 @@ const (
 
 // Result describes how a run ended. results/result.json contains it.
 type Result struct {
-	Steps            int64  `json:"steps"`            // number of optimizer steps over all processes of the run
-	Epochs           int64  `json:"epochs"`           // number of complete epochs
-	FinalTrainLoss   Number `json:"final_train_loss"` // mean loss of the last step over the global batch
-	BestEval         Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
-	BestEvalMetric   string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
-	BestEvalStep     int64  `json:"best_eval_step"`
-	SamplesPerSecond Number `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
-	Exit             int    `json:"exit"`               // exit code
-	Error            string `json:"error,omitempty"`
-	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
-	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
+	Steps          int64  `json:"steps"`            // number of optimizer steps over all processes of the run
+	Epochs         int64  `json:"epochs"`           // number of complete epochs
+	FinalTrainLoss Number `json:"final_train_loss"` // mean loss of the last step over the global batch
+	BestEval       Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
+	BestEvalMetric string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
+	BestEvalStep   int64  `json:"best_eval_step"`
+	// LastEval is the newest evaluation of the run; nil without one. Its loss and metrics are null if they are not finite.
+	LastEval         *ResultEvaluation `json:"last_eval,omitempty"`
+	SamplesPerSecond Number            `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
+	Exit             int               `json:"exit"`               // exit code
+	Error            string            `json:"error,omitempty"`
+	OutOfTime        bool              `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
+	GaveUp           string            `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
 
 	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" in results of earlier versions
 	Program      string    `json:"program"`         // version of the program
@@ -56,6 +58,14 @@ type Result struct {
 	// process that began last wrote this result. Both are false if it is unknown which process began last. Only ReadResult
 	// sets these fields.
 	Superseded, Current bool `json:"-"`
+}
+
+// ResultEvaluation is an evaluation in a Result.
+type ResultEvaluation struct {
+	Step    int64             `json:"step"`
+	Samples int               `json:"samples"`
+	Loss    Number            `json:"loss"`
+	Metrics map[string]Number `json:"metrics"` // by key, such as "top1"
 }
 
 // Number is a float64 that is null in JSON if it is NaN or infinite.

@@ -49,6 +49,9 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	r.result.LastEval = &e
 	r.Observer.EvalDone(e)
 	if e.Best && r.KeepBest {
+		if stop, err := r.awaitSave(ctx); err != nil || stop { // after a stop, finalSave saves the best checkpoint
+			return err
+		}
 		if err := r.compare(context.WithoutCancel(ctx), true); err != nil {
 			return err
 		}

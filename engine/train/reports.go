@@ -66,6 +66,8 @@ type wish struct {
 	save           bool   // save a checkpoint of the step, because a user requested it
 	due            bool   // save a checkpoint of the step, because the interval has passed
 	compare        bool   // compare the replicas after the step
+	saving         bool   // rank 0 is still writing an earlier checkpoint
+	full           bool   // rank 0 can hold no more records in memory
 	unready        bool   // postpone a change of shares, because this rank's plans are not ready
 	change         uint32 // hash of the new shares, 0 without a change; must be equal on all ranks, unlike the other fields
 }
@@ -107,6 +109,8 @@ const (
 	flagSave
 	flagDue
 	flagCompare
+	flagSaving
+	flagFull
 )
 
 func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
@@ -145,7 +149,8 @@ func (x *reports) put(s *RankStep, w wish) {
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
-		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave) | flag(w.due, flagDue) | flag(w.compare, flagCompare)}
+		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave) | flag(w.due, flagDue) |
+			flag(w.compare, flagCompare) | flag(w.saving, flagSaving) | flag(w.full, flagFull)}
 	for i, v := range s.Telemetry {
 		row.telemetry[i] = float32(v)
 	}
@@ -180,7 +185,7 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		flags |= r.flags
 	}
 	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0,
-		due: flags&flagDue != 0, compare: flags&flagCompare != 0}, nil
+		due: flags&flagDue != 0, compare: flags&flagCompare != 0, saving: flags&flagSaving != 0, full: flags&flagFull != 0}, nil
 }
 
 func flag(set bool, bit uint8) uint8 {

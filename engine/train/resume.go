@@ -133,6 +133,9 @@ func (r *run) rollBack(ctx context.Context) error {
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
 	defer r.pause()()
+	if err := r.awaitDisk(ctx, earlierCheckpoint, r.settled); err != nil {
+		return err
+	}
 	r.settleSave()
 	r.unsound = true // until state and weights belong to the same step again
 	var state *checkpoint.State
@@ -158,7 +161,15 @@ func (r *run) rollBack(ctx context.Context) error {
 	if err := r.compare(ctx, false); err != nil {
 		return err
 	}
-	r.Observer.RolledBack(r.step)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Observer.RolledBack(r.step)
+	}()
+	if err := r.awaitDisk(ctx, "the removal of the records of repeated steps", closed(done)); err != nil {
+		return err
+	}
+	<-done // on ranks other than rank 0, which awaitDisk does not ask
 	return r.jump()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 var (
-	// ErrDiverged ends a run whose gradients remain NaN or infinite.
+	// ErrDiverged ends a run whose gradients remain NaN or infinite, or whose last evaluation is NaN or infinite.
 	ErrDiverged = errors.New("training diverged")
 	// ErrFinalSave ends a run whose final save failed.
 	ErrFinalSave = errors.New("the final save failed")
@@ -55,6 +56,8 @@ type Options struct {
 	Beside     bool // write checkpoints in the background, except the final one
 	KeepBest   bool
 	BestMetric string // key of the metric that determines the best evaluation; "" or "auto": task.Report.Best
+	// Disk knows how many records of the Observer wait for the disk. nil means that none ever wait.
+	Disk Disk
 
 	NaNPatience  int // number of consecutive skipped steps after which the run rolls back
 	NaNRollbacks int // number of roll-backs after which the run ends with ErrDiverged
@@ -242,11 +245,11 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if r.stopping.over(r.EarlyStop) {
 			r.result.GaveUp = r.stopping.reason(r.EarlyStop)
-			return r.leave(whole)
+			return r.finish(whole)
 		}
 		if want.timeOver {
 			r.result.OutOfTime = true
-			return r.leave(whole)
+			return r.finish(whole)
 		}
 		if err := r.split(); err != nil {
 			return err
@@ -269,9 +272,22 @@ func (r *run) train(ctx context.Context) error {
 		if err := r.saveWhenDue(ctx); err != nil {
 			return err
 		}
+		if r.wishes(ctx).full {
+			if err := r.awaitDisk(ctx, "the records of steps", r.recordsFit); err != nil {
+				return err
+			}
+		}
 	}
 	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)
-	return r.leave(whole)
+	return r.finish(whole)
+}
+
+// finish saves the state at the end of the run. It returns an ErrDiverged if the evaluation of this state is not finite.
+func (r *run) finish(ctx context.Context) error {
+	if e := r.result.LastEval; e != nil && e.Step == r.step && !r.result.Interrupted && (math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0)) {
+		return r.leaveWith(ctx, fmt.Errorf("%w: the loss of the evaluation after step %d is %v; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"", ErrDiverged, r.step, e.Loss))
+	}
+	return r.leave(ctx)
 }
 
 // leave saves the state, after the ranks have checked that all of them have the same state.

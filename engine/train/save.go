@@ -28,6 +28,9 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	if r.nanRow > 0 {
 		return nil // a roll-back to this state would not help, because its gradients were not finite
 	}
+	if stop, err := r.awaitSave(ctx); err != nil || stop {
+		return err
+	}
 	// The ranks differ in savedStep after a save of rank 0 has failed, so the comparison must not depend on it.
 	if err := r.compare(context.WithoutCancel(ctx), r.savedStep != r.step); err != nil || r.savedStep == r.step {
 		return err
@@ -87,6 +90,9 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
+	if r.Disk != nil {
+		<-r.Disk.Written()
+	}
 	// context.Background: a save that has started is finished even if the run is interrupted.
 	w.saved, w.err = r.Store.Save(context.Background(), snapshot)
 	return r.note(w)
@@ -94,7 +100,7 @@ func (r *run) save() error {
 
 // saveBeside copies the state to memory and writes the copy in the background. If there is not enough memory for a
 // copy, saveBeside writes the checkpoint before it returns. Only one save runs at a time, so a disk that is slower
-// than the save interval delays training.
+// than the save interval delays training; see saveWhenDue.
 func (r *run) saveBeside() error {
 	if !r.copies() {
 		return r.save()
@@ -110,7 +116,14 @@ func (r *run) saveBeside() error {
 		return err
 	}
 	r.savedStep, r.saving = r.step, make(chan written, 1)
+	var records <-chan struct{} // the records of the steps before the checkpoint
+	if r.Disk != nil {
+		records = r.Disk.Written()
+	}
 	go func() {
+		if records != nil {
+			<-records
+		}
 		w.saved, w.err = r.Store.Save(context.Background(), snapshot)
 		r.saving <- w
 	}()
@@ -143,6 +156,9 @@ func (r *run) settleSave() {
 		r.saveEnded(<-r.saving)
 	}
 }
+
+// settled reports whether no save is in progress.
+func (r *run) settled() bool { return r.saving == nil || len(r.saving) > 0 }
 
 // pollSave records the result of a save that has ended. It does not block.
 func (r *run) pollSave() {

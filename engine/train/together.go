@@ -19,11 +19,11 @@ func (r *run) rank() int {
 // leads reports whether this rank saves checkpoints.
 func (r *run) leads() bool { return r.rank() == 0 }
 
-// own returns this rank's wish after the given step. Only rank 0 checks the time limit, and whether a save or a
-// comparison is due. The error is that of compiling plans for new shares.
+// own returns this rank's wish after the given step. Only rank 0 checks the time limit, whether a save or a comparison
+// is due, and the state of its disk. The error is that of compiling plans for new shares.
 func (r *run) own(ctx context.Context, step int64) (wish, error) {
 	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
-		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step)}
+		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step), saving: !r.settled(), full: !r.recordsFit()}
 	if r.change == nil {
 		return w, nil
 	}

@@ -1,6 +1,6 @@
 // Package mlflow sends parameters, metrics, tags and files of a run to MLflow, and reads runs of a server.
 //
-//	w, err := mlflow.OpenSpool(logDir, start, onFault)         // the training goroutine adds lines; it never waits
+//	w, err := mlflow.OpenSpool(logDir, start, fresh, queue, onFault) // the training goroutine adds lines; it never waits
 //	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
 //	s := mlflow.StartSender(mlflow.SenderOptions{LogDir: logDir, Target: "http://127.0.0.1:5000"})
 //	w.Close()

@@ -22,7 +22,7 @@ func written(t *testing.T, dir string, fresh bool, from, last int64) {
 	for i := range 150 {
 		params[fmt.Sprintf("key.%d", i)] = "value"
 	}
-	s, err := OpenSpool(dir, Start{Experiment: "e", Name: "run", Time: 1000, Params: params, Tags: map[string]string{"host": "h"}}, fresh, nil)
+	s, err := OpenSpool(dir, Start{Experiment: "e", Name: "run", Time: 1000, Params: params, Tags: map[string]string{"host": "h"}}, fresh, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestARunIsSent(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(run, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenSpool(dir, Start{}, false, nil)
+	s, err := OpenSpool(dir, Start{}, false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestARealServerWithFaults(t *testing.T) {
 	stop = startMLflow(t, program, dir, port)
 	sync()
 	o.RunDir = runWithResults(t)
-	s, err := OpenSpool(logs, Start{}, false, nil)
+	s, err := OpenSpool(logs, Start{}, false, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

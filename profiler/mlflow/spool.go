@@ -101,8 +101,9 @@ func (s *Spool) newest(l *Line) *int64 {
 }
 
 // OpenSpool opens or creates the spool in a folder of logs. fresh starts a new spool, because the logs of an earlier run
-// were moved. onFault is called when writing starts to fail, and with nil when it works again.
-func OpenSpool(dir string, start Start, fresh bool, onFault func(error)) (*Spool, error) {
+// were moved. queue, which may be nil, performs the regular writes. onFault is called when writing starts to fail, and with nil when
+// it works again.
+func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault func(error)) (*Spool, error) {
 	path := filepath.Join(dir, SpoolFile)
 	s := &Spool{}
 	whole, torn := false, false
@@ -133,7 +134,7 @@ func OpenSpool(dir string, start Start, fresh bool, onFault func(error)) (*Spool
 	if err != nil {
 		return nil, err
 	}
-	s.buffer = spool.Start(spool.Options{Every: time.Second, MostBytes: 4 << 20, OnFault: onFault, Sync: f.Sync, Close: f.Close,
+	s.buffer = spool.Start(spool.Options{Every: time.Second, MostBytes: 4 << 20, Queue: queue, File: path, OnFault: onFault, Sync: f.Sync, Close: f.Close,
 		Write: func(records []byte) ([]byte, error) {
 			if len(records) == 0 {
 				return nil, nil
@@ -181,8 +182,8 @@ func (s *Spool) Add(l Line) {
 	s.buffer.Add(func(records []byte) []byte { return append(append(records, text...), '\n') })
 }
 
-// Sync flushes the lines to the disk.
-func (s *Spool) Sync() error { return s.buffer.Sync() }
+// SyncSoon flushes the lines to the disk, without waiting.
+func (s *Spool) SyncSoon() { s.buffer.SyncSoon() }
 
 // Dropped returns the number of lines that were lost because the disk could not be written.
 func (s *Spool) Dropped() int64 { return s.buffer.Dropped() }

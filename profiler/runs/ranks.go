@@ -17,6 +17,8 @@ import (
 type recorded struct {
 	ranks int
 	step  int64 // step of the event or decision that contains the number
+
+	dataset string // data set of the start, also after a fallback; "" if unknown
 }
 
 // ranksOfRun returns the number of ranks of the newest process of a run: from its result if it has ended, otherwise from
@@ -135,7 +137,7 @@ func Judge(dir, logs string) (state State, lacking string, err error) {
 	return e.judge(), s.Lacking, nil
 }
 
-// newestStart returns the number of ranks of the newest start of a process. If this start is far from the end of the
+// newestStart returns the number of ranks, and the data set, of the newest start of a process. If this start is far from the end of the
 // file, it returns that of the first start.
 func newestStart(logs *os.Root) (r recorded) {
 	decode := func(line []byte) bool {
@@ -146,7 +148,7 @@ func newestStart(logs *os.Root) (r recorded) {
 		if json.Unmarshal(line, &e) != nil || e.Start == nil {
 			return false
 		}
-		r = recorded{e.Start.Ranks, e.Step}
+		r = recorded{e.Start.Ranks, e.Step, e.Start.Dataset}
 		return true
 	}
 	if found, _, err := readLast(logs, runtime.EventsFile, 64<<10, decode); found || err != nil {
@@ -190,5 +192,5 @@ func (d *briefDecision) recorded() recorded {
 	if d == nil {
 		return recorded{}
 	}
-	return recorded{len(d.Shares), *d.Step}
+	return recorded{ranks: len(d.Shares), step: *d.Step}
 }

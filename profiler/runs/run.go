@@ -269,9 +269,9 @@ func (r *Run) damage(state Kind) map[string]string {
 // discover adds the ranks of the run. A rank has no records if its file is missing.
 func (r *Run) discover(e evidence) {
 	step, newest := r.happened.newestStart()
-	start, decision := recorded{newest.Ranks, step}, recorded{}
+	start, decision := recorded{ranks: newest.Ranks, step: step}, recorded{}
 	if d := r.decided.last; d != nil {
-		decision = recorded{len(d.Shares), d.Step}
+		decision = recorded{ranks: len(d.Shares), step: d.Step}
 	}
 	found := 0
 	for found < len(r.ranks) && r.ranks[found].tail.Found() {

@@ -255,6 +255,9 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 		e.noteRecord(&r, modified)
 	}
 	decision, start := newestDecision(logs), newestStart(logs)
+	if start.dataset != "" { // after a fallback, the settings name another data set
+		s.Dataset = start.dataset
+	}
 	var missing []int
 	of := ranksOfRun(*e, start, decision.recorded())
 	s.Ranks, missing = lackOf(logs, 0, of)

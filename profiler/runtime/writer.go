@@ -32,6 +32,8 @@ type Options struct {
 	// a new file.
 	Fresh bool
 
+	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Writer performs them
+
 	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
 	// change, regardless of the number of tries. A goroutine of the Writer, Flush or Sync calls it. It may be nil.
 	OnFault func(error)
@@ -92,7 +94,7 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 		dir.Close()
 		return nil, repair, fmt.Errorf("open metrics %s: %w", path, err)
 	}
-	w.spool = spool.Start(spool.Options{Every: flushEvery, MostBytes: maxPendingBytes, OnFault: options.OnFault, Write: w.write, Sync: w.sync, Close: w.closeFiles})
+	w.spool = spool.Start(spool.Options{Every: flushEvery, MostBytes: maxPendingBytes, Queue: options.Queue, File: path, OnFault: options.OnFault, Write: w.write, Sync: w.sync, Close: w.closeFiles})
 	return w, repair, nil
 }
 
@@ -101,7 +103,7 @@ func (w *Writer) Append(record *Record) {
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
 
-// Dropped returns the number of records lost because the disk accepted none for too long.
+// Dropped returns the number of records lost because the disk refused records for too long.
 func (w *Writer) Dropped() int64 { return w.spool.Dropped() }
 
 // Flush writes all records to the file. If it fails, the records are kept, and the next Flush writes them.
@@ -109,6 +111,9 @@ func (w *Writer) Flush() error { return w.spool.Flush() }
 
 // Sync calls Flush and then waits until the records are on disk.
 func (w *Writer) Sync() error { return w.spool.Sync() }
+
+// SyncSoon adds a Sync to the queue. It does not wait.
+func (w *Writer) SyncSoon() { w.spool.SyncSoon() }
 
 // Close writes all records and closes the file. A second Close does nothing.
 func (w *Writer) Close() error { return w.spool.Close() }

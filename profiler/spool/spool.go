@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,8 @@ import (
 type Options struct {
 	Every     time.Duration // time between two flushes
 	MostBytes int           // size of each of the two buffers in bytes
+	Queue     *Queue        // performs the regular flushes and SyncSoon; nil: the Spool performs them itself
+	File      string        // path of the file, for reports of Queue
 
 	// Write writes all waiting records. There may be none. It returns the records that it did not write in left; the
 	// next call gets them first.
@@ -28,10 +31,13 @@ type Spool struct {
 	mu      sync.Mutex // guards the fields below; never held during a system call
 	pending []byte     // records since the last flush
 	dropped int64
+	over    bool // pending is full, and the disk has not refused any records; Queue.over counts this Spool
+
+	queued  atomic.Bool // a regular flush waits in Queue
+	failing atomic.Bool // the last write failed; changes only while disk is locked
 
 	disk    sync.Mutex // guards the fields below and the state of Write; lock it before mu
 	waiting []byte     // records that are being written
-	failing bool
 	closed  bool
 
 	stop, stopped chan struct{}
@@ -44,18 +50,32 @@ func Start(o Options) *Spool {
 	return s
 }
 
-// Add calls add to append a record. It only copies to memory.
+// Add calls add to append a record. It only copies to memory. If the buffer is full, the record is lost if the disk
+// refuses records; if the disk does not answer, Queue becomes full instead.
 func (s *Spool) Add(add func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) >= s.o.MostBytes {
+	if len(s.pending) >= s.o.MostBytes && (s.failing.Load() || s.o.Queue == nil) {
 		s.dropped++
 		return
 	}
 	s.pending = add(s.pending)
+	s.count(len(s.pending) >= s.o.MostBytes && !s.failing.Load())
 }
 
-// Dropped returns the number of records lost because the disk accepted none for too long.
+// count tells Queue whether this Spool is full. The caller holds mu.
+func (s *Spool) count(over bool) {
+	if s.o.Queue == nil || over == s.over {
+		return
+	}
+	if s.over = over; over {
+		s.o.Queue.over.Add(1)
+	} else {
+		s.o.Queue.over.Add(-1)
+	}
+}
+
+// Dropped returns the number of records lost because the disk refused records for too long.
 func (s *Spool) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,32 +89,57 @@ func (s *Spool) flushRegularly() {
 	for {
 		select {
 		case <-tick.C:
-			s.Flush() // OnFault receives the error
+			if s.queued.CompareAndSwap(false, true) {
+				s.o.Queue.Do(s.o.File, 0, s.regular)
+			}
 		case <-s.stop:
 			return
 		}
 	}
 }
 
+// regular is a flush of Queue.
+func (s *Spool) regular() {
+	s.queued.Store(false)
+	s.unlessClosed(s.flush) // OnFault receives the error
+}
+
+// SyncSoon adds a Sync to Queue. It does not wait.
+func (s *Spool) SyncSoon() {
+	s.o.Queue.Do(s.o.File, 0, func() { s.unlessClosed(s.sync) })
+}
+
+// unlessClosed calls tell. It does nothing after Close, which has written all records.
+func (s *Spool) unlessClosed(do func() error) {
+	_ = s.tell(func() error { // OnFault receives the error
+		if s.closed {
+			return nil
+		}
+		return do()
+	})
+}
+
 // Flush writes all records. If it fails, the records are kept, and the next Flush writes them.
 func (s *Spool) Flush() error { return s.tell(s.flush) }
 
 // Sync calls Flush and then waits until the records are on disk.
-func (s *Spool) Sync() error {
-	return s.tell(func() error {
-		if err := s.flush(); err != nil {
-			return err
-		}
-		return s.o.Sync()
-	})
+func (s *Spool) Sync() error { return s.tell(s.sync) }
+
+func (s *Spool) sync() error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.o.Sync()
 }
 
 // tell calls do. It calls OnFault if writing starts to fail or works again.
 func (s *Spool) tell(do func() error) error {
 	s.disk.Lock()
 	err := do()
-	changed := s.failing != (err != nil)
-	s.failing = err != nil
+	changed := s.failing.Swap(err != nil) != (err != nil)
+	s.mu.Lock()
+	s.count(err == nil && len(s.pending) >= s.o.MostBytes)
+	s.mu.Unlock()
 	s.disk.Unlock()
 	if changed && s.o.OnFault != nil {
 		s.o.OnFault(err)
@@ -108,6 +153,7 @@ func (s *Spool) flush() error {
 	if err == nil {
 		s.mu.Lock()
 		s.pending, s.waiting = s.waiting, s.pending
+		s.count(false)
 		s.mu.Unlock()
 		err = s.write()
 	}
@@ -147,6 +193,9 @@ func (s *Spool) Close() error {
 	close(s.stop)
 	<-s.stopped
 	err := s.Sync()
+	s.mu.Lock()
+	s.count(false)
+	s.mu.Unlock()
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	return errors.Join(err, s.o.Close())

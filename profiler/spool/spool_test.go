@@ -5,8 +5,11 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/diskwatch"
 )
 
 // The disk accepts some, none or all of the data.
@@ -71,5 +74,89 @@ func TestRecordsThatFindNoRoomAreCounted(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk that does not answer delays no Add and costs no record; the queue says that it is full.
+func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
+	watch := new(diskwatch.Watch)
+	q := NewQueue(watch)
+	frozen, began := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var file strings.Builder
+	s := Start(Options{Every: time.Hour, MostBytes: 100, Queue: q, File: "metrics",
+		Write: func(records []byte) ([]byte, error) {
+			once.Do(func() { close(began) })
+			<-frozen
+			file.Write(records)
+			return nil, nil
+		},
+		Sync: func() error { return nil }, Close: func() error { return nil }})
+	s.SyncSoon()
+	<-began
+	want := ""
+	for i := range 1000 {
+		if i == 10 && q.Full() {
+			t.Error("the queue is full after 10 records")
+		}
+		record := strconv.Itoa(i) + "\n"
+		want += record
+		s.Add(func(records []byte) []byte { return append(records, record...) })
+	}
+	if !q.Full() {
+		t.Error("the queue is not full")
+	}
+	written := q.Written()
+	select {
+	case <-written:
+		t.Error("the records are written, although the disk does not answer")
+	default:
+	}
+	close(frozen)
+	<-written
+	s.SyncSoon()
+	<-q.Written()
+	if q.Full() || s.Dropped() > 0 || file.String() != want {
+		t.Errorf("full %v, %d records dropped, got %d bytes, want %d in order", q.Full(), s.Dropped(), file.Len(), len(want))
+	}
+	if err := errors.Join(s.Close(), q.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A disk that refuses records does not make training wait.
+func TestADiskThatRefusesRecordsDoesNotFillTheQueue(t *testing.T) {
+	q := NewQueue(nil)
+	s := Start(Options{Every: time.Hour, MostBytes: 3, Queue: q, Write: func(records []byte) ([]byte, error) { return records, errors.New("full") },
+		Sync: func() error { return nil }, Close: func() error { return nil }})
+	add := func() { s.Add(func(records []byte) []byte { return append(records, "ab"...) }) }
+	add()
+	s.SyncSoon()
+	<-q.Written()
+	for range 5 {
+		add()
+	}
+	if q.Full() || s.Dropped() == 0 {
+		t.Errorf("full %v, %d records dropped, want some, and no wait", q.Full(), s.Dropped())
+	}
+	s.Close() // its error is that of Write
+	q.Close()
+}
+
+func TestJobsRunInTheirOrderAndAfterClose(t *testing.T) {
+	q := NewQueue(nil)
+	var got []int
+	for i := range 100 {
+		q.Do("", 1, func() { got = append(got, i) })
+	}
+	q.Close()
+	q.Do("", 1, func() { got = append(got, 100) })
+	for i, n := range got {
+		if n != i {
+			t.Fatalf("got %v", got)
+		}
+	}
+	if len(got) != 101 || q.Waiting() != 0 {
+		t.Errorf("got %d jobs, %d bytes wait", len(got), q.Waiting())
 	}
 }

@@ -30,6 +30,8 @@ type BoardOptions struct {
 	Fresh bool  // the files belong to another run; rename their folder to <dir>.1, <dir>.2, …
 	Keep  int64 // step from which the run continues; remove events of later steps
 
+	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Board performs them
+
 	// OnFault is called by a goroutine of the Board when writing starts to fail, and with nil when it works again. It
 	// may be nil.
 	OnFault func(error)
@@ -64,7 +66,7 @@ func OpenBoard(dir string, o BoardOptions) (*Board, error) {
 	if err := b.open(o); err != nil {
 		return nil, fmt.Errorf("TensorBoard events in %s: %w", dir, err)
 	}
-	b.spool = spool.Start(spool.Options{Every: boardFlushEvery, MostBytes: maxBoardPending, OnFault: o.OnFault, Write: b.write,
+	b.spool = spool.Start(spool.Options{Every: boardFlushEvery, MostBytes: maxBoardPending, Queue: o.Queue, File: dir, OnFault: o.OnFault, Write: b.write,
 		Sync: func() error { return b.file.Sync() }, Close: func() error { return b.file.Close() }})
 	return b, nil
 }
@@ -230,7 +232,7 @@ func (b *Board) add(event func([]byte) []byte) {
 	})
 }
 
-// Dropped returns the number of events lost because the disk accepted none for too long.
+// Dropped returns the number of events lost because the disk refused events for too long.
 func (b *Board) Dropped() int64 { return b.spool.Dropped() }
 
 // Flush writes all events. If it fails, the events are kept, and the next Flush writes them.
@@ -238,6 +240,9 @@ func (b *Board) Flush() error { return b.spool.Flush() }
 
 // Sync calls Flush and then waits until the events are on disk.
 func (b *Board) Sync() error { return b.spool.Sync() }
+
+// SyncSoon adds a Sync to the queue. It does not wait.
+func (b *Board) SyncSoon() { b.spool.SyncSoon() }
 
 // Close writes all events and closes the file. A second Close does nothing.
 func (b *Board) Close() error { return b.spool.Close() }

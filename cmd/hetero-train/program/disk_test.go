@@ -205,23 +205,8 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 			w.await(t, "step 20/")
 			fault := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace="+call, "-e", "inject="+call+":error=EIO")
-			var said bytes.Buffer
-			fault.Stderr = &said
-			if err := fault.Start(); err != nil {
-				t.Fatal(err)
-			}
+			attach(t, w, fault)
 			time.AfterFunc(patience/4, func() { fault.Process.Signal(os.Interrupt) })
-			attached := func() bool {
-				status := string(clitest.ReadFile(t, filepath.Join("/proc", strconv.Itoa(w.cmd.Process.Pid), "status")))
-				return !strings.Contains(status, "TracerPid:\t0\n")
-			}
-			for begun := time.Now(); !attached(); time.Sleep(time.Millisecond) {
-				if fault.ProcessState != nil || time.Since(begun) > patience/4 {
-					fault.Process.Kill()
-					fault.Wait()
-					needtest.Missing(t, "ptrace", "strace may not trace other processes: "+said.String())
-				}
-			}
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			before := newestStep(t, dir)
 			fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
@@ -394,5 +379,54 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 		run := p.command(t.TempDir(), "train.steps=20")
 		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 		finish(t, limited, 0).check(t, c.code, c.says)
+	}
+}
+
+// strace holds up each flush of a run, as a file system does that does not answer. Training continues, the run names the
+// file, and a second SIGTERM ends the process at once (row D12).
+func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	strace := needtest.Program(t, "strace", "strace")
+	dir := t.TempDir()
+	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=0", "checkpoint.interval_seconds=0", "checkpoint.best=false"))
+	w.await(t, "step 20/")
+	held := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=600000000")
+	attach(t, w, held)
+	w.cmd.Process.Signal(syscall.SIGUSR1) // saves
+	w.await(t, "the disk does not answer; training continues", "file="+dir)
+	w.cmd.Process.Signal(syscall.SIGUSR1)
+	w.await(t, "training waits for the disk")
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.await(t, "SIGTERM: the run finishes the step, saves and ends")
+	time.Sleep(3 * time.Second) // signals that arrive within 2 s count as one
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.await(t, "stopped by SIGTERM: the disk has not answered for")
+	held.Process.Kill() // strace holds up the end of the process, too
+	w.end(t, exit.Killed, "the run is not saved")
+}
+
+// attach starts strace, and waits until it traces the program.
+func attach(t *testing.T, w *watched, strace *exec.Cmd) {
+	t.Helper()
+	var said bytes.Buffer
+	strace.Stderr = &said
+	if err := strace.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		strace.Process.Kill()
+		strace.Wait()
+	})
+	attached := func() bool {
+		status := string(clitest.ReadFile(t, filepath.Join("/proc", strconv.Itoa(w.cmd.Process.Pid), "status")))
+		return !strings.Contains(status, "TracerPid:\t0\n")
+	}
+	for begun := time.Now(); !attached(); time.Sleep(time.Millisecond) {
+		if strace.ProcessState != nil || time.Since(begun) > patience/4 {
+			strace.Process.Kill()
+			strace.Wait()
+			needtest.Missing(t, "ptrace", "strace may not trace other processes: "+said.String())
+		}
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"fmt"
 )
 
+// meetingName is the name of the fact that only processes in CountRanks have. If it differs, one side is a rank and the
+// other side a node that counts its ranks; their other facts differ, too, and explain nothing.
+const meetingName = "meeting"
+
 // CountRanks numbers the ranks of nodes that start unequal numbers of ranks, for example four on one node and one on
 // another. Every node must call it before it starts its ranks. In options, Rank is the node's number and WorldSize the
 // number of nodes; ranks is the number of ranks that the node will start. CountRanks returns the number of the node's
@@ -15,7 +19,7 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if ranks < 0 {
 		return 0, 0, fmt.Errorf("got %d ranks on this node, want 0 or more", ranks)
 	}
-	options.Facts = append([]Fact{{Name: "meeting", Value: "nodes that count their ranks"}}, options.Facts...)
+	options.Facts = append([]Fact{{Name: meetingName, Value: "nodes that count their ranks"}}, options.Facts...)
 	group, err := Join(ctx, options)
 	if err != nil {
 		return 0, 0, err
@@ -29,7 +33,6 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	}
 	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the server of this
 	// count.
-	// rank 0.
 	select {
 	case <-group.ended:
 	case <-ctx.Done():

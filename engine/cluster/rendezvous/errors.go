@@ -59,9 +59,12 @@ type DisagreeError struct {
 }
 
 func (e *DisagreeError) Error() string {
-	texts := make([]string, len(e.Differences))
-	for i, d := range e.Differences {
-		texts[i] = fmt.Sprintf("%s is %s, but rank 0 has %s", d.Name, d.Value, d.Rank0)
+	var texts []string
+	for _, d := range e.Differences[:min(len(e.Differences), mostDifferences)] {
+		texts = append(texts, fmt.Sprintf("%s is %s, but rank 0 has %s", d.Name, d.Value, d.Rank0))
+	}
+	if more := len(e.Differences) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more differences", more))
 	}
 	return fmt.Sprintf("rank %d (%s) does not agree with rank 0: %s", e.Rank, e.Who, strings.Join(texts, "; "))
 }
@@ -140,6 +143,8 @@ func round(d time.Duration) time.Duration {
 const (
 	maxListed  = 64  // ranks that a MissingError names
 	maxExcerpt = 160 // bytes of a value that a Difference shows
+
+	mostDifferences = 8 // differences that the text of a DisagreeError lists
 )
 
 // differences compares facts by name and returns those that differ, with both values.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -235,6 +236,9 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 		options.Log.Debug("rank 0 of another run uses this address", "address", options.Address)
 	case final:
 		s.failure = err
+		return true
+	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL)):
+		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: the loopback interface of this machine is down; bring it up with: ip link set lo up", err)}
 		return true
 	case errors.Is(err, ErrToken):
 		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,11 +207,24 @@ func compare(reg, own registration) []Difference {
 	}
 	number(generationName, reg.generation, own.generation)
 	number("world size", reg.worldSize, own.worldSize)
-	found = append(found, differences(reg.facts, own.facts)...)
+	facts := differences(reg.facts, own.facts)
+	if i := slices.IndexFunc(facts, func(d Difference) bool { return d.Name == meetingName }); i >= 0 {
+		facts = []Difference{explained(facts[i])}
+	}
+	found = append(found, facts...)
 	if len(found) == 0 && (reg.member.Rank < 0 || reg.member.Rank >= own.worldSize) {
 		found = append(found, Difference{"rank", fmt.Sprint(reg.member.Rank), fmt.Sprintf("ranks 0 to %d", own.worldSize-1)})
 	}
 	return found
+}
+
+// explained states what the two sides of a difference in the fact meetingName are.
+func explained(d Difference) Difference {
+	const late, counting = "that of a rank", "that of nodes that count their ranks (a node joined late, or another start uses this address)"
+	if d.Rank0 == "none" {
+		return Difference{d.Name, counting, late}
+	}
+	return Difference{d.Name, late, counting}
 }
 
 // form sends the roster to every rank. The caller must hold s.mu.

@@ -17,6 +17,7 @@ type RankError struct {
 	Signal syscall.Signal // 0: not killed by a signal
 	Core   bool           // the rank left a core dump
 	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
+	Stop   syscall.Signal // signal of the user before the rank hung; 0: none
 	Hung   bool           // the rank did not end with the others; Code is then their exit code, or -1 if they succeeded
 
 	Cause  string // cause that the rank reported (ReportCause); "": none

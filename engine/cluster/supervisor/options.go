@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Defaults of Options.
 const (
 	DefaultGrace     = 10 * time.Second
 	DefaultKillAfter = 5 * time.Second
+	// DefaultLeaveAfter is more than the kernel and a GPU driver need to free the memory of a killed process.
+	DefaultLeaveAfter = 20 * time.Second
 )
 
 // Options describe the processes to start and how to watch them.
@@ -38,11 +42,15 @@ type Options struct {
 
 	Grace     time.Duration // time for the other ranks to end after one rank has ended; 0: DefaultGrace
 	KillAfter time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillAfter
+	// LeaveAfter is the time after SIGKILL in which a rank must end. Then Run returns without it. 0: DefaultLeaveAfter
+	LeaveAfter time.Duration
 
 	Orderly   []int // exit codes of a rank that stopped as requested
 	Secondary []int // exit codes of a rank that ends because another rank is lost
 
 	Log *slog.Logger // nil: no log
+
+	kill func(pid int) error // kills a process group; a test replaces it
 }
 
 // complete sets defaults and checks the other options.
@@ -58,6 +66,12 @@ func (o *Options) complete() error {
 	}
 	if o.KillAfter == 0 {
 		o.KillAfter = DefaultKillAfter
+	}
+	if o.kill == nil {
+		o.kill = platform.KillGroup
+	}
+	if o.LeaveAfter == 0 {
+		o.LeaveAfter = DefaultLeaveAfter
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -78,8 +92,8 @@ func (o *Options) complete() error {
 	if o.MasterPort == 0 && o.MasterAddr != "" && o.MasterAddr != loopback {
 		faults = append(faults, fmt.Errorf("got no port for rank 0 at %s, want one", o.MasterAddr))
 	}
-	if o.Threads < 0 || o.Grace < 0 || o.KillAfter < 0 {
-		faults = append(faults, fmt.Errorf("got %d threads, grace period %v and kill period %v, want values of at least 0", o.Threads, o.Grace, o.KillAfter))
+	if o.Threads < 0 || o.Grace < 0 || o.KillAfter < 0 || o.LeaveAfter < 0 {
+		faults = append(faults, fmt.Errorf("got %d threads, grace period %v, kill period %v and leave period %v, want values of at least 0", o.Threads, o.Grace, o.KillAfter, o.LeaveAfter))
 	}
 	if o.MasterAddr == "" {
 		o.MasterAddr = loopback

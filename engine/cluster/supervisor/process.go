@@ -1,18 +1,16 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // drainTime limits how long the supervisor reads the output of an ended rank. A process that the rank left behind may
@@ -25,6 +23,7 @@ type process struct {
 	command *exec.Cmd
 	end     *tail
 	cause   *os.File // reading end of the pipe of ReportCause
+	killing func(pid int) error
 
 	mu     sync.Mutex
 	reaped bool // the process id may belong to another process
@@ -36,11 +35,13 @@ type process struct {
 	told   bool   // the supervisor, not the user, sent SIGTERM or SIGKILL
 	killed bool   // the supervisor sent SIGKILL
 	doing  string // activity of the process when the time limit expired
+
+	immortal bool // SIGKILL did not end the process
 }
 
 // start starts one rank. It must run on an OS thread that outlives the rank.
 func (o *Options) start(local, port int, files rankFiles) (*process, error) {
-	p := &process{rank: o.FirstRank + local, command: exec.Command(o.Command[0], o.Command[1:]...)}
+	p := &process{rank: o.FirstRank + local, killing: o.kill, command: exec.Command(o.Command[0], o.Command[1:]...)}
 	p.command.Dir = o.Dir
 	words, cause, err := os.Pipe()
 	if err != nil {
@@ -140,7 +141,7 @@ func (p *process) kill() {
 
 // killGroup kills the process group. The caller must hold p.mu, and the process must not be reaped.
 func (p *process) killGroup() {
-	_ = platform.KillGroup(p.command.Process.Pid) // an empty group is no failure
+	_ = p.killing(p.command.Process.Pid) // an empty group is no failure
 }
 
 // failure describes how the process ended; nil: with exit code 0.
@@ -156,19 +157,32 @@ func (p *process) failure() *RankError {
 	return e
 }
 
-// state describes the activity of a process that does not end. It reads the third field of /proc/PID/stat, after the
-// name in brackets.
+// state describes the activity of a process that does not end.
 func (p *process) state() string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
-	if errors.Is(err, os.ErrNotExist) {
+	dir := fmt.Sprintf("/proc/%d", p.command.Process.Pid)
+	own := taskState(dir)
+	if own == "" {
+		return ""
+	}
+	threads, _ := filepath.Glob(dir + "/task/*") // the pattern is valid
+	blocked := slices.ContainsFunc(threads, func(thread string) bool { return taskState(thread) == "D" })
+	switch {
+	case blocked:
+		return "it is blocked in the kernel, by a device or a file system"
+	case own == "T", own == "t":
+		return "it is stopped (SIGSTOP, or a debugger)"
+	}
+	return "it is running"
+}
+
+// taskState returns the state of a process or thread: the third field of its file stat, after the name in brackets. It
+// returns "" if there is no such file.
+func taskState(dir string) string {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
 		return ""
 	}
 	_, after, _ := strings.Cut(string(stat[max(strings.LastIndex(string(stat), ")"), 0):]), " ")
-	switch {
-	case strings.HasPrefix(after, "T"), strings.HasPrefix(after, "t"):
-		return "it is stopped (SIGSTOP, or a debugger)"
-	case strings.HasPrefix(after, "D"):
-		return "it is blocked in the kernel, by a device or a file system"
-	}
-	return "it is running"
+	state, _, _ := strings.Cut(after, " ")
+	return state
 }

@@ -14,8 +14,9 @@ import (
 
 // Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
 // rank that ended the run, or an error if a rank could not be started. When ctx ends, Run sends SIGTERM to the ranks
-// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. On Windows, Run returns
-// errors.ErrUnsupported.
+// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. SIGKILL does not end a process that sleeps in
+// the kernel, for example until a file system answers; Run then returns a *RankError after LeaveAfter. On Windows,
+// Run returns errors.ErrUnsupported.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
@@ -46,12 +47,16 @@ type watch struct {
 	exits       chan *process
 	beats       chan struct{} // heartbeats of rank 0's lifeline
 
-	timer      *time.Timer   // runs until the next step; nil: no step is planned
-	step       step          // the step to take when the timer expires
-	after      time.Duration // how long the timer runs
-	since      time.Time     // when the first step was planned
-	interrupts int           // number of forwarded SIGINTs
-	cancelled  error         // cause of the end of the context
+	timer      *time.Timer    // runs until the next step; nil: no step is planned
+	step       step           // the step to take when the timer expires
+	after      time.Duration  // how long the timer runs
+	since      time.Time      // when the first step was planned
+	interrupts int            // number of forwarded SIGINTs
+	stop       syscall.Signal // first forwarded signal that ends ranks; 0: none
+	stopped    time.Time      // when stop was forwarded
+	again      bool           // a signal that ends ranks came twice
+	gaveUp     bool           // a rank does not end after SIGKILL
+	cancelled  error          // cause of the end of the context
 
 	failures  []*RankError // failures in the order in which the ranks ended, without ranks that stopped as requested
 	first     *RankError   // first failure that is not a consequence of another failure
@@ -66,7 +71,7 @@ const (
 	stepNone step = iota
 	stepTerminate
 	stepKill
-	stepNothingLeft
+	stepGiveUp
 )
 
 // startAll starts all ranks. If a rank cannot be started, startAll kills the ranks that it has started.
@@ -117,13 +122,13 @@ func (w *watch) startAll() error {
 	return err
 }
 
-// loop runs until every rank has ended.
+// loop runs until every rank has ended, or until it gives up.
 func (w *watch) loop(ctx context.Context) {
 	done := ctx.Done()
 	pulse := time.NewTicker(pulseEvery)
 	defer pulse.Stop()
 	last := time.Now()
-	for left := len(w.processes); left > 0; {
+	for left := len(w.processes); left > 0 && !w.gaveUp; {
 		var due <-chan time.Time
 		if w.timer != nil {
 			due = w.timer.C
@@ -257,10 +262,24 @@ func (w *watch) forward(signal os.Signal) {
 			w.plan(stepKill, w.options.KillAfter)
 		}
 	}
-	if slices.Contains(stopSignals, number) && w.step == stepNone {
+	if !slices.Contains(stopSignals, number) {
+		return
+	}
+	switch {
+	case w.stop == 0:
+		w.stop, w.stopped = number, time.Now()
+	case time.Since(w.stopped) <= oneStop: // the same signal
+	case w.step == stepKill, w.step == stepGiveUp: // a rank that is saving may continue
+		w.again = true
+		w.plan(w.step, min(w.after, w.options.KillAfter))
+	}
+	if w.step == stepNone {
 		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // unless rank 0 reports that it is saving
 	}
 }
+
+// oneStop is the time within which two signals count as one.
+const oneStop = 2 * time.Second
 
 // stopSignals ask a rank to end.
 var stopSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
@@ -301,27 +320,37 @@ func (w *watch) take(now step) {
 			p.doing = p.state()
 		}
 		p.told = true
-		if now == stepTerminate {
+		switch now {
+		case stepTerminate:
 			p.signal(syscall.SIGTERM)
-		} else {
+		case stepKill:
 			w.options.Log.Warn("rank did not exit: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
 			p.killed = true
 			p.kill()
+		case stepGiveUp:
+			p.doing, p.immortal, w.gaveUp = p.state(), true, true
+			w.options.Log.Error("rank did not exit after SIGKILL: leaving it behind", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
 		}
 	}
-	if now == stepTerminate {
+	switch {
+	case now == stepTerminate:
 		w.plan(stepKill, w.options.KillAfter)
-		return
+	case now == stepKill && w.again:
+		w.plan(stepGiveUp, w.options.KillAfter)
+	case now == stepKill:
+		w.plan(stepGiveUp, w.options.LeaveAfter)
 	}
-	w.timer, w.step = nil, stepNothingLeft
 }
 
 // verdict returns the failure that caused the other failures.
 func (w *watch) verdict() error {
+	saver := slices.IndexFunc(w.processes, func(p *process) bool { return p.rank == 0 && p.killed })
 	switch {
 	case w.first != nil:
 		w.first.Common = w.isCommon(w.first)
 		return w.first
+	case w.stop != 0 && saver >= 0: // the ranks that stopped as requested do not save
+		return w.hung(w.processes[saver])
 	case w.orderly != nil:
 		return w.orderly
 	case w.cancelled != nil:
@@ -336,11 +365,18 @@ func (w *watch) verdict() error {
 	if hung < 0 {
 		return asError(w.secondary)
 	}
-	p := w.processes[hung]
-	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Tail: p.end.String(),
+	return w.hung(w.processes[hung])
+}
+
+// hung returns the failure of a rank that did not end.
+func (w *watch) hung(p *process) *RankError {
+	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Stop: w.stop, Tail: p.end.String(),
 		Reason: fmt.Sprintf("%s, and did not exit within %v after the stop", p.doing, w.options.Grace)}
 	if w.secondary != nil {
 		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not exit within %v after rank %d had lost the connection to another rank", p.doing, w.options.Grace, w.secondary.Rank)
+	}
+	if p.immortal {
+		e.Reason = fmt.Sprintf("%s, and did not exit within %v after SIGKILL; the kernel ends the process when the call that blocks it returns, and until then the process holds its memory and the lock of the run", p.doing, w.after)
 	}
 	return e
 }

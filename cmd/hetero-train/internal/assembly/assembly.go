@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/content"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 // Run is a rank with the components of the training run that the configuration describes. A command opens only the
@@ -25,11 +26,13 @@ type Run struct {
 	Folder   *experiment.Run // set on the leading rank only; nil on other ranks
 	Learnt   derived         // set on the leading rank only; nil on other ranks
 	Lab      testbed.Testbed
+	Queue    *spool.Queue    // writes the files of the run; nil: they are written at once
 	Steps    int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
 	StepsPer int64           // number of steps of an epoch
 	Epochs   int             // number of epochs of the whole run; fewer than configured after a fallback
 	weights  []float64       // factors of the loss by class; nil: 1
 	ledger   *content.Ledger // nil if all ranks read the same files
+	reading  atomic.Bool     // a read of the data has not returned, so the data must not be closed
 	Agreed   atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
 }
 

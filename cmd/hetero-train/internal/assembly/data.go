@@ -21,7 +21,12 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	if r.Data, err = parts.OpenData(ctx, r.Cfg, 0, r.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
 	}
-	r.Later(r.Data.Close)
+	r.Later(func() error {
+		if r.reading.Load() {
+			return nil
+		}
+		return r.Data.Close()
+	})
 	r.Epochs = r.Cfg.Train.Epochs
 	if most := r.Cfg.Data.FallbackEpochs; r.Data.Note != "" && most > 0 && r.Cfg.Train.Steps == 0 {
 		r.Epochs = min(r.Epochs, most)

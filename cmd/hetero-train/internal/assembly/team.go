@@ -28,7 +28,7 @@ var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file",
 
 // facts returns the values that must be equal on all ranks.
 func (r *Run) facts() []rendezvous.Fact {
-	var facts []rendezvous.Fact
+	facts := []rendezvous.Fact{{Name: "program", Value: version.Source()}} // first, because it explains other differences
 	for _, s := range r.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
@@ -41,7 +41,6 @@ func (r *Run) facts() []rendezvous.Fact {
 	samples, evaluated := r.Data.Counts()
 	p := r.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
-		{Name: "program", Value: version.Source()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
 		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},

@@ -146,5 +146,8 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 		return err
 	}
 	k.Later(k.Team.Group.Close)
+	if err := k.Team.Locate(ctx); err != nil {
+		return err
+	}
 	return k.refuseSharing(ctx)
 }

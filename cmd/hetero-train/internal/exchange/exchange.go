@@ -177,11 +177,7 @@ func InMemory(ctx context.Context, rank, size int, address string, limit time.Du
 
 // Network opens a communicator of ranks on several machines.
 func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
-	own, err := x.Rank.Team.OwnAddress()
-	if err != nil {
-		return nil, err
-	}
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: own, Timeout: limit})
+	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: x.Rank.Team.OwnAddress(), Timeout: limit})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, exit.With(exit.Usage, err)
 	}

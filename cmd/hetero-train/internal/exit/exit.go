@@ -123,6 +123,8 @@ func Advice(err error) string {
 		return "; raise the limit of open files (ulimit -n): a rank needs about 64 files"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "; free space on that disk"
+	case errors.Is(err, syscall.ENOLCK):
+		return "; this file system grants no locks: mount NFS with a lock service (rpc.statd) or with -o local_lock=flock if one machine uses it, or use a folder on another disk"
 	}
 	return ""
 }
@@ -169,7 +171,7 @@ func Classify(ctx context.Context, err error) error {
 		return With(Diverged, err)
 	case errors.Is(err, train.ErrFinalSave):
 		if errors.As(context.Cause(ctx), &s) {
-			return With(s.unsaved(), err)
+			return With(s.Unsaved(), err)
 		}
 		return With(IO, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):

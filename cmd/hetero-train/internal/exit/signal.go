@@ -12,8 +12,7 @@ type Stopped struct{ Signal syscall.Signal }
 // Error returns the name of the signal.
 func (s Stopped) Error() string { return "stopped by " + platform.SignalName(s.Signal) }
 
-// Saved returns the exit code of a run that was saved after the signal. Method unsaved returns the code if the save
-// failed.
+// Saved returns the exit code of a run that was saved after the signal.
 func (s Stopped) Saved() int {
 	if s.Signal == syscall.SIGINT {
 		return Interrupted
@@ -21,7 +20,8 @@ func (s Stopped) Saved() int {
 	return Terminated
 }
 
-func (s Stopped) unsaved() int {
+// Unsaved returns the exit code of a run that could not be saved after the signal.
+func (s Stopped) Unsaved() int {
 	if s.Signal == syscall.SIGINT {
 		return IO
 	}

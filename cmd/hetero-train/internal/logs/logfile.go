@@ -1,24 +1,35 @@
 package logs
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"sync"
+
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 // File is the log file of a run. While the disk is full, lines are lost. File reports the failure once on the screen;
 // when writing works again, it reports the number of lost lines. The run continues without its log.
 type File struct {
 	File   io.Writer
+	Path   string
 	Screen *slog.Logger // logger to the screen only, not to the file
+	Disk   *spool.Queue // writes the lines, so Write does not wait for the disk; nil: Write writes them at once
 
-	mu   sync.Mutex
-	lost int64 // number of lines lost since the failure
-	torn bool  // true if the last line of the file is incomplete
+	mu   sync.Mutex // without Disk, several goroutines write
+	lost int64      // number of lines lost since the failure
+	torn bool       // true if the last line of the file is incomplete
 }
 
 // Write implements io.Writer; it never fails.
 func (f *File) Write(line []byte) (int, error) {
+	kept := bytes.Clone(line)
+	f.Disk.Do(f.Path, len(kept), func() { f.write(kept) })
+	return len(line), nil
+}
+
+func (f *File) write(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text := line
@@ -31,12 +42,11 @@ func (f *File) Write(line []byte) (int, error) {
 		if f.lost++; f.lost == 1 {
 			f.Screen.Warn("the log file cannot be written; training continues, and log lines appear only on the screen", "error", err)
 		}
-		return len(line), nil
+		return
 	}
 	f.torn = false
 	if f.lost > 0 {
 		f.Screen.Info("the log file can be written again", "lost", f.lost)
 		f.lost = 0
 	}
-	return len(line), nil
 }

@@ -53,7 +53,7 @@ func openCommunication(a *assembly.Run, resume *checkpoint.State) (*communicatio
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines("communication of the run", filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "communication of the run", filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}

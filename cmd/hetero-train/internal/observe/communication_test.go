@@ -34,7 +34,7 @@ func readCommunication(t *testing.T, path string) (lines []runtime.Communication
 
 func TestCommunicationOfARun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), runtime.CommunicationFile)
-	file, err := OpenLines("communication", path, -1, slog.New(slog.DiscardHandler))
+	file, err := OpenLines(nil, "communication", path, -1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestCommunicationOfARun(t *testing.T) {
 // TestALongLineIsWrittenRarely: a run of many ranks must not fill the disk.
 func TestALongLineIsWrittenRarely(t *testing.T) {
 	path := filepath.Join(t.TempDir(), runtime.CommunicationFile)
-	file, err := OpenLines("communication", path, -1, slog.New(slog.DiscardHandler))
+	file, err := OpenLines(nil, "communication", path, -1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	if resume == nil {
 		kept = -1 // removes all lines, because they belong to another run
 	}
-	file, err := OpenLines("events of the run", path, kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "events of the run", path, kept, a.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}

@@ -13,15 +13,19 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 // StepLines is a file of JSON lines with one line per step. While the disk is full, lines are lost. StepLines reports
 // the failure once; when writing works again, it reports the number of lost lines. Training does not depend on the
-// file.
+// file: its methods, except Close, add a job to the queue of the run and do not wait for the disk.
 type StepLines struct {
 	what string // name of the content in messages, such as "norms of parameters"
 	path string
 	log  *slog.Logger
+	disk *spool.Queue // performs all operations; nil: they are performed at once
+
+	// Only jobs of disk use the fields below.
 	keep int64        // last step whose line open keeps
 	file appendedFile // nil until the file is open
 
@@ -38,8 +42,8 @@ type appendedFile interface {
 
 // OpenLines opens a file. It keeps the lines up to step number steps, and removes later lines, because the run repeats
 // their steps.
-func OpenLines(what, path string, steps int64, log *slog.Logger) (*StepLines, error) {
-	l := &StepLines{what: what, path: path, log: log, keep: steps}
+func OpenLines(disk *spool.Queue, what, path string, steps int64, log *slog.Logger) (*StepLines, error) {
+	l := &StepLines{what: what, path: path, log: log, disk: disk, keep: steps}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -94,6 +98,12 @@ func (l *StepLines) keeps(line []byte) bool {
 // Add appends v as a line. It returns the number of bytes of the line.
 func (l *StepLines) Add(v any) int {
 	text, err := json.Marshal(v)
+	l.disk.Do(l.path, len(text), func() { l.write(text, err) })
+	return len(text) + 1
+}
+
+// write writes a line, unless the line could not be encoded.
+func (l *StepLines) write(text []byte, err error) {
 	if err == nil && l.file == nil {
 		err = l.open()
 	}
@@ -109,7 +119,6 @@ func (l *StepLines) Add(v any) int {
 		l.lost++
 	}
 	l.tell(err)
-	return len(text)
 }
 
 // tell reports the first failure of writing, and the first success after it.
@@ -126,16 +135,20 @@ func (l *StepLines) tell(err error) {
 
 // RolledBack removes the lines of repeated steps. If this fails, Add tries again before the next line.
 func (l *StepLines) RolledBack(step int64) {
-	err := l.Close()
-	l.keep = step
-	l.tellFault(errors.Join(err, l.open()))
+	l.disk.Do(l.path, 0, func() {
+		err := l.closeFile()
+		l.keep = step
+		l.tellFault(errors.Join(err, l.open()))
+	})
 }
 
 // sync flushes the lines to the disk.
 func (l *StepLines) sync() {
-	if l.file != nil {
-		l.tellFault(l.file.Sync())
-	}
+	l.disk.Do(l.path, 0, func() {
+		if l.file != nil {
+			l.tellFault(l.file.Sync())
+		}
+	})
 }
 
 // tellFault reports the failure of an operation that writes no line. The success of such an operation does not prove
@@ -146,8 +159,18 @@ func (l *StepLines) tellFault(err error) {
 	}
 }
 
-// Close writes the queued lines and closes the file.
-func (l *StepLines) Close() error {
+// Close waits until all lines are written, and closes the file.
+func (l *StepLines) Close() (err error) {
+	closed := make(chan struct{})
+	l.disk.Do(l.path, 0, func() {
+		err = l.closeFile()
+		close(closed)
+	})
+	<-closed
+	return err
+}
+
+func (l *StepLines) closeFile() error {
 	if l.file == nil {
 		return nil
 	}

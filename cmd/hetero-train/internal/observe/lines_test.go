@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 // fullFile is a file on a full disk: the first writes write half of their data and fail.
@@ -31,7 +34,7 @@ func (f *fullFile) Write(p []byte) (int, error) {
 func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	var said bytes.Buffer
-	l, err := OpenLines("norms", path, 0, slog.New(slog.NewTextHandler(&said, nil)))
+	l, err := OpenLines(nil, "norms", path, 0, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +53,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "lost=2") != 1 {
 		t.Errorf("want one warning and how many lines were lost, got\n%s", got)
 	}
-	if l, err = OpenLines("norms", path, 4, l.log); err != nil {
+	if l, err = OpenLines(nil, "norms", path, 4, l.log); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":4}\n" {
@@ -61,7 +64,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 // On a full disk, fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
 func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	var said bytes.Buffer
-	l, err := OpenLines("norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
+	l, err := OpenLines(nil, "norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 // After a failed roll-back, the lines of repeated steps must be removed before the next line is written.
 func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
-	l, err := OpenLines("norms", path, 0, slog.New(slog.DiscardHandler))
+	l, err := OpenLines(nil, "norms", path, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +123,7 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	l, err := OpenLines("norms", path, 2, slog.New(slog.DiscardHandler))
+	l, err := OpenLines(nil, "norms", path, 2, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,5 +133,62 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // limit: two passes with lines of at most 16 MiB
 		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
+	}
+}
+
+// hungFile is a file on a file system that does not answer.
+type hungFile struct {
+	appendedFile
+	answers chan struct{}
+}
+
+func (f *hungFile) Write(p []byte) (int, error) {
+	<-f.answers
+	return f.appendedFile.Write(p)
+}
+
+// The goroutine that trains adds lines, flushes and removes lines without a wait for the disk.
+func TestLinesDoNotWaitForTheDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "balance.jsonl")
+	q := spool.NewQueue(nil)
+	l, err := OpenLines(q, "decisions", path, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan struct{})
+	l.file = &hungFile{l.file, answers}
+	for n := 1; n <= 4; n++ {
+		l.Add(map[string]int{"step": n})
+	}
+	l.sync()
+	l.RolledBack(2)
+	l.Add(map[string]int{"step": 3})
+	close(answers)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+	if got, want := string(clitest.ReadFile(t, path)), "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A run whose gradients are not finite returns to a checkpoint.
+func TestNormsOfRepeatedStepsAreRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), NormsFile)
+	l, err := OpenLines(nil, "norms", path, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &norms{StepLines: l, line: NormsLine{Params: map[string]normsPart{}}}
+	for step := range int64(3) {
+		n.StepDone(&train.StepRecord{StepResult: train.StepResult{Norms: []optim.ParamNorms{{Name: "w"}}}, Step: step + 1})
+	}
+	n.RolledBack(1)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(clitest.ReadFile(t, path)), "\n"); got != 1 {
+		t.Errorf("got %d lines, want 1", got)
 	}
 }

@@ -14,7 +14,7 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := OpenLines("decisions", path, 10, slog.New(slog.DiscardHandler))
+	l, err := OpenLines(nil, "decisions", path, 10, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

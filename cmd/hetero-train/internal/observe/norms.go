@@ -39,7 +39,7 @@ func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines("norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (n *norms) StepDone(r *train.StepRecord) {
 }
 
 // RolledBack implements train.Observer. It removes the lines of repeated steps.
-func (n *norms) RolledBack(step int64) { n.RolledBack(step) }
+func (n *norms) RolledBack(step int64) { n.StepLines.RolledBack(step) }
 
 // EvalDone implements train.Observer.
 func (*norms) EvalDone(train.Evaluation) {}

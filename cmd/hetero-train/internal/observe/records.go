@@ -58,7 +58,7 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	if resume != nil {
 		kept = resume.Step
 	}
-	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
+	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, Queue: a.Queue, OnFault: func(err error) {
 		if err == nil {
 			a.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
 			return
@@ -126,7 +126,7 @@ func (o *Records) EvalDone(train.Evaluation) {}
 // record. OnFault reports a failure once, and not for every checkpoint.
 func (o *Records) Saving() {
 	for _, w := range o.writers {
-		w.Sync()
+		w.SyncSoon()
 	}
 }
 

@@ -35,7 +35,7 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 		kept = resume.Step
 	}
 	var err error
-	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
+	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, Queue: a.Queue, OnFault: func(err error) {
 		if err == nil {
 			a.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
 			return
@@ -105,7 +105,7 @@ func (o *board) RolledBack(step int64) {
 
 // Saving implements [train.Observer]. It flushes the points, so that the checkpoint never has a step without its point.
 // OnFault reports a failure once.
-func (o *board) Saving() { o.out.Sync() }
+func (o *board) Saving() { o.out.SyncSoon() }
 
 // Saved implements train.Observer.
 func (o *board) Saved(checkpoint.Saved, time.Duration) {}

@@ -108,16 +108,22 @@ func (t *Tracing) finish(together bool) {
 	ranks, err := t.gather(together)
 	if err == nil && t.run.Team.Leads() {
 		path := filepath.Join(t.run.Folder.LogDir(), TraceFile)
-		if err = WriteTrace(path, ranks); err == nil {
+		t.run.Queue.Do(path, 0, func() { // at most mostPackedOfAll, once in a run
+			if err := WriteTrace(path, ranks); err != nil {
+				log.Warn(unwrittenTimeline, "error", err)
+				return
+			}
 			all := Explained(ranks)
 			log.Info("timeline written", "file", path, "steps", all.Steps, "ranks", len(ranks), "explained_percent", percent(all.Mean), "at_least_percent", percent(all.Least))
-		}
+		})
 	}
 	if err != nil {
-		log.Warn("the timeline cannot be written", "error", err)
+		log.Warn(unwrittenTimeline, "error", err)
 	}
 	t.rec = nil
 }
+
+const unwrittenTimeline = "the timeline cannot be written"
 
 // percent rounds a fraction to hundredths of a percent.
 func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }

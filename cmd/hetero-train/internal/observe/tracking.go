@@ -54,7 +54,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	}
 	t := &Tracking{run: a, points: newPoints(a, c.Interval)}
 	var err error
-	t.spool, err = mlflow.OpenSpool(a.Folder.LogDir(), start, resume == nil, func(err error) {
+	t.spool, err = mlflow.OpenSpool(a.Folder.LogDir(), start, resume == nil, a.Queue, func(err error) {
 		if err == nil {
 			log.Info("the spool of MLflow can be written again")
 			return
@@ -178,7 +178,7 @@ func (t *Tracking) EvalDone(e train.Evaluation) {
 func (t *Tracking) RolledBack(int64) { t.reset() }
 
 // Saving implements [train.Observer]. A run that resumes from the checkpoint has the points of every step before it.
-func (t *Tracking) Saving() { t.spool.Sync() } // OnFault reports an error
+func (t *Tracking) Saving() { t.spool.SyncSoon() } // OnFault reports an error
 
 // Saved implements train.Observer.
 func (t *Tracking) Saved(checkpoint.Saved, time.Duration) {}

@@ -71,6 +71,9 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) {
 		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
+	if failed.Hung && failed.Stop != 0 && failed.Rank == 0 { // rank 0 saves
+		return exit.With(exit.Stopped{Signal: failed.Stop}.Unsaved(), fmt.Errorf("%w: %w", exit.Stopped{Signal: failed.Stop}, err))
+	}
 	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO, exit.Terminated, exit.Interrupted, exit.Killed}
 	if slices.Contains(documented, failed.Code) {
 		return exit.With(failed.Code, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -82,6 +81,7 @@ type Team struct {
 	// Finished is true if the run is complete.
 	Finished bool
 
+	address string                      // of this machine; set by Locate
 	Running atomic.Pointer[train.Peers] // peers of a running training, for other goroutines
 }
 
@@ -227,24 +227,6 @@ func (t *Team) Tell(ctx context.Context, what string, value any, set func() erro
 		return fmt.Errorf("%s of rank 0: %w", what, err)
 	}
 	return nil
-}
-
-// OwnAddress returns the address at which rank 0's machine can reach this machine: the local address of the route to
-// rank 0. It sends no packet.
-func (t *Team) OwnAddress() (string, error) {
-	conn, err := net.Dial("udp", t.Place.Master())
-	if err != nil {
-		return "", exit.With(exit.Communication, fmt.Errorf("find the address of this machine: %w", err))
-	}
-	defer conn.Close()
-	own := conn.LocalAddr().(*net.UDPAddr)
-	switch ip, several := own.IP, len(t.Hosts()) > 1; {
-	case ip.IsLoopback() && several:
-		return "", exit.Usagef("%s: other machines cannot reach %s, a loopback address of this machine (%v): set the network address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr, ip)
-	case ip.IsLinkLocalUnicast() && several:
-		return "", exit.Usagef("%s: got %s, a link-local address, which other machines can reach only through an interface of their own: set another address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr)
-	}
-	return (&net.IPAddr{IP: own.IP, Zone: own.Zone}).String(), nil
 }
 
 // Hosts returns the ranks of each machine.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -48,6 +50,7 @@ type Balancer struct {
 	last      *balancer.Decision // latest decision; nil before the first decision
 	decisions int
 	stored    time.Time      // time of the latest write to the cache of curves
+	refused   atomic.Bool    // a write to the cache of curves has failed
 	report    *balanceReport // nil on all ranks except rank 0
 	watchers  []Watcher
 }
@@ -502,15 +505,18 @@ func (b *Balancer) keepCurve(end bool) {
 	// cached curve.
 	const interval, ripe = time.Minute, 5
 	l, ok := b.Policy.(balancer.Learner)
-	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
+	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval || b.refused.Load() {
 		return
 	}
 	rank := b.run.Team.Place.Rank
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
-		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
-			b.log().Warn("the step-time curve of this device cannot be cached, so the next run fits it again", "error", err)
-			b.cache = nil
-		}
+		c, key := slices.Clone(c), b.key(b.known[rank].Device)
+		b.run.Queue.Do("the cache of step-time curves", 0, func() {
+			if err := b.cache.Store(key, c); err != nil {
+				b.log().Warn("the step-time curve of this device cannot be cached, so the next run fits it again", "error", err)
+				b.refused.Store(true)
+			}
+		})
 	}
 }

@@ -33,7 +33,7 @@ type balanceReport struct {
 	dir       string
 	lines     *observe.StepLines
 	health    []balancer.Kind // latest logged verdict of each rank
-	failed    bool            // true after the first failure to write the curves, which is the only one logged
+	failed    bool            // true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
 	last      DecisionLine    // latest line of the decisions file
 	defined   bool            // true after the log has defined "of the oracle"
 }
@@ -92,7 +92,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	a := b.run
 	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.lines, err = observe.OpenLines("decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
+	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
 	a.Later(r.lines.Close)
@@ -211,7 +211,8 @@ func (r *balanceReport) writeCurves() {
 	if simulate.WriteCurves(&text, l.Curves()) != nil {
 		return // no rank has been measured yet
 	}
-	r.warn(experiment.ReplaceText(filepath.Join(r.dir, CurvesFile), text.Bytes()))
+	path := filepath.Join(r.dir, CurvesFile)
+	r.balancing.run.Queue.Do(path, text.Len(), func() { r.warn(experiment.ReplaceText(path, text.Bytes())) })
 }
 
 // mostWorth is the largest number of ranks for which the table contains the worth of each rank. Each value needs a

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -20,9 +19,9 @@ import (
 // follow trains on a rank other than rank 0. Such a rank writes no files of the run except a log. It prints the run
 // only if it is the first rank of its machine, or if the user started it by hand.
 func (tr *training) follow(ctx context.Context) error {
-	if logFile, err := regular.Write(filepath.Join(tr.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
-		tr.Later(logFile.Close)
-		tr.Opts.LogFile.To(&logs.File{File: logFile, Screen: tr.Opts.OnScreen})
+	path := filepath.Join(tr.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.Team.Place.Rank))
+	if file, err := regular.Write(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
+		tr.Opts.LogFile.To(tr.logTo(file, path))
 	} else { // another machine may not have this folder, so standard error is the log
 		tr.Opts.LogFile.To(io.Discard)
 	}
@@ -45,6 +44,7 @@ func (tr *training) follow(ctx context.Context) error {
 		return err
 	}
 	tr.looping.Store(true)
+	options.Leaving = func() { tr.disk.leaving.Store(true) }
 	result, err := train.Run(ctx, options)
 	tr.tracing.Over(err)
 	tr.balancing.End()

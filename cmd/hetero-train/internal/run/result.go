@@ -19,7 +19,9 @@ import (
 )
 
 // writeResult writes results/result.json.
-func writeResult(a *assembly.Run, r train.Result, err error) error {
+func (tr *training) writeResult(r train.Result, err error) error {
+	a := &tr.Run
+	defer tr.disk.watch.Begin(filepath.Join(a.Folder.Dir, "results", "result.json"))()
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
 		SamplesPerSecond: experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time)), Program: version.Text(), Model: a.Cfg.Model.Name,
@@ -30,10 +32,19 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
 	}
+	if e := r.LastEval; e != nil {
+		out.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Samples, Loss: experiment.Number(e.Loss), Metrics: map[string]experiment.Number{}}
+		for _, m := range a.Report().Metrics {
+			out.LastEval.Metrics[m.Key] = experiment.Number(m.Of(e.Score()))
+		}
+	}
 	if err != nil {
 		out.Error = err.Error()
 	}
 	out.Notes = a.Notes()
+	if note := tr.disk.note(); note != "" {
+		out.Notes = append(out.Notes, note)
+	}
 	if r.GaveUp != "" {
 		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
 	}
@@ -53,7 +64,7 @@ func (tr *training) settleResult(err error) {
 	if c := tr.Folder.Checkpoint; c != nil {
 		result.Steps, result.SamplesSeen, result.Best = c.State.Step, c.State.SamplesSeen, c.State.Best
 	}
-	if writeErr := writeResult(&tr.Run, result, err); writeErr != nil {
+	if writeErr := tr.writeResult(result, err); writeErr != nil {
 		tr.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
 	}
 }

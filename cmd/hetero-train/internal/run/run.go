@@ -42,6 +42,7 @@ type training struct {
 	watch     *notify.Watch          // nil if sender is nil
 	folder    atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
 	lifeline  *supervisor.Lifeline   // tells the supervisor that this rank is saving
+	disk      disk                   // queue of records, and operations on the disk that have not returned
 	saves     atomic.Int64           // number of SIGUSR1 signals of this process so far
 	looping   atomic.Bool            // true from shortly before the training loop on
 }
@@ -74,6 +75,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if tr.lifeline, err = supervisor.OpenLifeline(opts.Env.Environ); err != nil {
 		return err
 	}
+	tr.openDisk(ctx, opts.LogOf(logs.ComponentTrainer))
 	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
 	defer release()
 	defer tr.CloseAll()
@@ -117,14 +119,6 @@ func beforeLoop(ctx context.Context, err error) error {
 		return exit.With(s.Saved(), s)
 	}
 	return err
-}
-
-// toldToStop is called for a signal that ends the run. It tells the supervisor that this rank is saving, because a step
-// may take longer than the supervisor waits.
-func (tr *training) toldToStop() {
-	if tr.looping.Load() {
-		tr.lifeline.Hold()
-	}
 }
 
 // openTestbed prepares the conditions of the testbed for this rank.
@@ -197,8 +191,7 @@ func (tr *training) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tr.Later(file.Close)
-	logFile := &logs.File{File: file, Screen: tr.Opts.OnScreen}
+	logFile := tr.logTo(file, filepath.Join(tr.Folder.LogDir(), experiment.LogFile))
 	tr.Opts.LogFile.To(logFile)
 	tr.SayOpened()
 	resume, err := tr.Restore()
@@ -225,12 +218,16 @@ func (tr *training) train(ctx context.Context) error {
 	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}
-	runOptions.Leaving = tr.lifeline.Hold
+	runOptions.Leaving = func() {
+		tr.disk.leaving.Store(true)
+		tr.lifeline.Hold()
+	}
 	tr.looping.Store(true)
 	if ctx.Err() != nil { // a signal canceled ctx
 		tr.lifeline.Hold()
 	}
 	result, err := train.Run(ctx, runOptions)
+	tr.disk.saved.Store(err == nil || result.Survived)
 	screen.Close()
 	tr.tracing.Over(err)
 	if errors.Is(err, train.ErrFinalSave) {
@@ -241,7 +238,7 @@ func (tr *training) train(ctx context.Context) error {
 	if err == nil && result.Interrupted {
 		err = tr.interruption(ctx, result.Steps)
 	}
-	if writeErr := writeResult(&tr.Run, result, err); writeErr != nil {
+	if writeErr := tr.writeResult(result, err); writeErr != nil {
 		if err == nil {
 			err = exit.With(exit.IO, writeErr)
 		} else {
@@ -249,7 +246,7 @@ func (tr *training) train(ctx context.Context) error {
 		}
 	}
 	screen.End(result, err)
-	tr.records.SumUp(screen, result)
+	tr.disk.during("the summary of the run", func() { tr.records.SumUp(screen, result) })
 	tr.tracking.End(err)
 	if b := tr.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
 		if reportErr := b.Comparison.Report(&tr.Run); err == nil {
@@ -281,7 +278,7 @@ func (tr *training) openReplica(ctx context.Context) error {
 
 func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Console) (train.Options, error) {
 	c := tr.Cfg
-	store, err := checkpoint.Open(tr.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
+	store, err := checkpoint.Open(tr.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
 	if err != nil {
 		return train.Options{}, err
 	}
@@ -315,11 +312,13 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	if tr.exporter != nil {
 		all = append(all, tr.exporter)
 	}
+	all = append(all, savedAs{&tr.disk})
 	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
-	o.Beside = true
+	o.Beside, o.Disk = true, &tr.disk
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)
 	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: tr.Extra()}
 	if c := tr.Folder.Checkpoint; c != nil {
+		tr.disk.newest.Store(&c.Path)
 		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.Folder.CheckpointDir())
 	}
 	return o, err

@@ -22,6 +22,10 @@ import (
 // terminal, and from a parent process such as timeout or mpirun.
 const onePress = 500 * time.Millisecond
 
+// oneStop is the time within which two signals that terminate count as one. Schedulers send SIGTERM to all processes of
+// a job, and the supervisor of ranks forwards its own, which arrives later on a machine with much other load.
+const oneStop = 2 * time.Second
+
 // Catch begins to catch the signals that end a run, until release is called. The channel keeps signals that arrive
 // before the run can handle them.
 func Catch() (signals chan os.Signal, release func()) {
@@ -40,16 +44,17 @@ func ending() []os.Signal {
 }
 
 // Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
-// called before the context is canceled. A second SIGINT ends the process at once. SIGUSR1 increments saves, which may
-// be nil.
-func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
+// called with the number of the signal: 1 before the context is canceled, then for each later signal except SIGINT. A
+// second SIGINT ends the process at once. SIGUSR1 increments saves, which may be nil.
+func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func(exit.Stopped, int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil && len(platform.SaveSignals) > 0 { // without names, Notify would catch all signals
 		signal.Notify(signals, platform.SaveSignals...)
 	}
 	done := make(chan struct{})
 	go func() {
-		var first time.Time
+		var first, latest time.Time
+		count := 0
 		for {
 			select {
 			case <-done:
@@ -69,16 +74,21 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 						}
 						os.Exit(exit.Interrupted)
 					}
+					if sig != syscall.SIGINT && time.Since(latest) > oneStop && stop != nil {
+						latest, count = time.Now(), count+1
+						stop(exit.Stopped{Signal: sig}, count)
+					}
 					continue
 				}
 				first = time.Now()
+				latest, count = first, 1
 				more := ""
 				if sig == syscall.SIGINT {
 					more = " (press Ctrl-C again to exit at once, without saving)"
 				}
 				log.Info(platform.SignalName(sig) + ": the run finishes the step, saves and ends" + more)
 				if stop != nil {
-					stop()
+					stop(exit.Stopped{Signal: sig}, count)
 				}
 				cancel(exit.Stopped{Signal: sig})
 			}

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -37,6 +38,17 @@ void futex_wake(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// write_pages writes zeros to all pages of a file, or returns an errno.
+int write_pages(int fd, size_t bytes) {
+  const std::string zeros(256 * page, '\0');
+  for (size_t at = 0; at < bytes;) {
+    ssize_t wrote = pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
+    if (wrote < 0 && errno != EINTR) return errno;
+    if (wrote > 0) at += static_cast<size_t>(wrote);
+  }
+  return 0;
+}
+
 // take_pages allocates all pages of a file, or returns an errno. It blocks signals during the allocation, because on
 // many kernels any signal with a handler interrupts the allocation (EINTR). Go's runtime uses such signals.
 int take_pages(int fd, size_t bytes) {
@@ -44,6 +56,8 @@ int take_pages(int fd, size_t bytes) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  // A sandbox or an old kernel has no fallocate. A written page is allocated, too.
+  if (error == ENOSYS || error == EPERM || error == EOPNOTSUPP) error = write_pages(fd, bytes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return error;
 }

@@ -339,12 +339,8 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
 		return nil
 	}
-	host, err := k.Team.OwnAddress()
-	if err != nil {
-		return err
-	}
 	k.Opts.Log.Info("measuring", "what", "links between ranks")
-	p.report.Links, err = measure.Links(ctx, k.Team.Group, measure.LinkOptions{Host: host, Budget: min(p.budget.links, left/2)})
+	p.report.Links, err = measure.Links(ctx, k.Team.Group, measure.LinkOptions{Host: k.Team.OwnAddress(), Budget: min(p.budget.links, left/2)})
 	if err != nil {
 		return err
 	}

@@ -88,6 +88,16 @@ func ownSeconds(k runs.RankView) float64 {
 	return k.Record.Own().Seconds()
 }
 
+// datasetOf returns the data set on which the run trains. After a fallback, the settings name another one.
+func datasetOf(v runs.View) string {
+	for _, e := range slices.Backward(v.Starts) {
+		if e.Start != nil && e.Start.Dataset != "" {
+			return e.Start.Dataset
+		}
+	}
+	return v.Settings.Data.Dataset
+}
+
 // headOf returns the lines above the table.
 func headOf(v runs.View) []string {
 	lines := []string{fmt.Sprintf("%s: %s%s", v.Name, v.State.Kind, progress(v))}
@@ -108,7 +118,7 @@ func headOf(v runs.View) []string {
 	}
 	facts := []string{}
 	if v.Settings.Model.Name != "" {
-		facts = append(facts, v.Settings.Model.Name+" on "+v.Settings.Data.Dataset)
+		facts = append(facts, v.Settings.Model.Name+" on "+datasetOf(v))
 	}
 	if v.Settings.Balance.Policy != "" {
 		facts = append(facts, "policy "+v.Settings.Balance.Policy)

@@ -1,0 +1,69 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// discardPort is the port of addresses to which this package looks for a route. It sends nothing.
+const discardPort = "9"
+
+// Locate finds the address at which other machines reach this machine: the local address of the route to rank 0. On the
+// machine of rank 0, the name of rank 0 is often a loopback address (127.0.1.1 in Debian's /etc/hosts). Such a machine
+// takes the local address of its route to another machine. All ranks call Locate.
+func (t *Team) Locate(ctx context.Context) error {
+	own, err := routeTo(t.Place.Master())
+	if err != nil {
+		return exit.With(exit.Communication, fmt.Errorf("find the address of this machine: %w", err))
+	}
+	t.address = (&net.IPAddr{IP: own.IP, Zone: own.Zone}).String()
+	if len(t.Hosts()) == 1 {
+		return nil
+	}
+	if own.IP.IsLinkLocalUnicast() {
+		return exit.Usagef("%s: got %s, a link-local address, which other machines can reach only through an interface of their own: set another address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr)
+	}
+	word := t.address
+	if own.IP.IsLoopback() {
+		word = ""
+	}
+	words, err := t.Group.Gather(ctx, "addresses of the machines", []byte(word))
+	if err != nil || word != "" {
+		return err
+	}
+	if t.address = reachable(words); t.address != "" {
+		return nil
+	}
+	return exit.Usagef("%s: got %s, which is the machine itself on each of the %d machines (here %v): set an address of rank 0 in their network",
+		t.Place.MasterFrom, t.Place.MasterAddr, len(t.Hosts()), own.IP)
+}
+
+// reachable returns the local address of the route to the first of the given addresses that other machines can reach, or
+// "".
+func reachable(addresses [][]byte) string {
+	for _, address := range addresses {
+		if len(address) == 0 {
+			continue
+		}
+		if own, err := routeTo(net.JoinHostPort(string(address), discardPort)); err == nil && !own.IP.IsLoopback() {
+			return own.IP.String()
+		}
+	}
+	return ""
+}
+
+// routeTo returns the local address of the route to an address. It sends no packet.
+func routeTo(address string) (*net.UDPAddr, error) {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr), nil
+}
+
+// OwnAddress returns the address at which other machines reach this machine.
+func (t *Team) OwnAddress() string { return t.address }

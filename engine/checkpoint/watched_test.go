@@ -1,0 +1,38 @@
+package checkpoint
+
+import "testing"
+
+// pieces records the sizes of writes, and the bytes between flushes.
+type pieces struct {
+	largest, pending, mostPending, total int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.largest, p.pending, p.total = max(p.largest, len(b)), p.pending+len(b), p.total+len(b)
+	p.mostPending = max(p.mostPending, p.pending)
+	return len(b), nil
+}
+
+func (p *pieces) Sync() error {
+	p.pending = 0
+	return nil
+}
+
+func (p *pieces) Close() error { return nil }
+
+// A tensor of any size is written and flushed in small operations, so a slow disk is not taken for one that hangs.
+func TestAWatchedFileIsWrittenInPieces(t *testing.T) {
+	var file pieces
+	running := 0
+	w := &watchedFile{writeFile: &file, start: func() func() {
+		running++
+		return func() { running-- }
+	}}
+	const size = 3*largestFlush + 5
+	if n, err := w.Write(make([]byte, size)); n != size || err != nil {
+		t.Errorf("got %d bytes, %v", n, err)
+	}
+	if file.largest > largestWrite || file.mostPending > largestFlush || file.total != size || running != 0 {
+		t.Errorf("got %+v, %d operations that have not ended", file, running)
+	}
+}

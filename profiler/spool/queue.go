@@ -1,0 +1,122 @@
+package spool
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/hetero-train/hetero-train/engine/diskwatch"
+)
+
+// MostQueued is the number of bytes of waiting jobs above which a Queue is full. One minute of log lines and lines of
+// decisions has about 1 MB. With a larger value, a run needs more memory while its disk does not answer.
+const MostQueued = 16 << 20
+
+// Queue performs the disk operations of a run in their order, on a goroutine of its own. The goroutine that trains
+// therefore never waits for the disk, also if the file system hangs. All methods are safe for concurrent use. A nil
+// Queue performs each job at once.
+//
+// Do accepts every job. The caller must stop adding records while the queue is Full.
+type Queue struct {
+	watch *diskwatch.Watch
+	over  atomic.Int32 // number of Spools that hold more than their MostBytes, because the disk does not answer
+
+	mu     sync.Mutex
+	more   sync.Cond // signals a job, or the end
+	jobs   []job
+	bytes  int // of jobs
+	closed bool
+	ended  chan struct{}
+}
+
+type job struct {
+	file  string
+	bytes int
+	do    func()
+}
+
+// NewQueue returns a running queue. watch, which may be nil, gets each operation. The caller must call Close.
+func NewQueue(watch *diskwatch.Watch) *Queue {
+	q := &Queue{watch: watch, ended: make(chan struct{})}
+	q.more.L = &q.mu
+	go q.run()
+	return q
+}
+
+// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself.
+func (q *Queue) Do(file string, bytes int, do func()) {
+	if q == nil {
+		do()
+		return
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		<-q.ended
+		do()
+		return
+	}
+	q.jobs, q.bytes = append(q.jobs, job{file, bytes, do}), q.bytes+bytes
+	q.mu.Unlock()
+	q.more.Signal()
+}
+
+// run performs the jobs.
+func (q *Queue) run() {
+	defer close(q.ended)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var taken []job
+	for {
+		for len(q.jobs) == 0 && !q.closed {
+			q.more.Wait()
+		}
+		if len(q.jobs) == 0 {
+			return
+		}
+		taken, q.jobs = q.jobs, taken[:0]
+		for i, j := range taken {
+			q.mu.Unlock()
+			end := q.watch.Begin(j.file)
+			j.do()
+			end()
+			q.mu.Lock()
+			q.bytes -= j.bytes
+			taken[i] = job{}
+		}
+	}
+}
+
+// Full reports whether the memory for waiting records is full, so the caller must wait, too.
+func (q *Queue) Full() bool {
+	return q != nil && (q.over.Load() > 0 || q.Waiting() > MostQueued)
+}
+
+// Waiting returns the number of bytes of the waiting jobs.
+func (q *Queue) Waiting() int {
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes
+}
+
+// Written returns a channel that is closed after all jobs so far.
+func (q *Queue) Written() <-chan struct{} {
+	done := make(chan struct{})
+	q.Do("", 0, func() { close(done) })
+	return done
+}
+
+// Close performs the waiting jobs and ends the queue. A second Close only waits.
+func (q *Queue) Close() error {
+	if q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.more.Signal()
+	<-q.ended
+	return nil
+}
