@@ -41,7 +41,11 @@ at_least() { [ -n "$2" ] && printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
 may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have apt-get; }
 
 # candidate PACKAGE prints the version of a package that apt-get would install, without epoch; "" if there is none.
-candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}//p' | grep -v '^(none)$'; }
+# apt-cache takes the name of a package that it does not know for a pattern: without package lists, g++ matches dpkg.
+candidate() {
+	LC_ALL=C apt-cache policy "$1" 2>/dev/null | awk -v header="$1:" '/^[^ ]/ { its = $0 == header }
+		its && $1 == "Candidate:" && $2 != "(none)" { sub(/^[0-9]*:/, "", $2); print $2 }'
+}
 
 # The missing things, in the order in which the script gets them. levels: needed or optional. ways:
 #
@@ -197,7 +201,7 @@ size() {
 			awk '/ newly installed/ { packages = $3 } /^Need to get/ { sub(/^Need to get /, ""); sub(/ of archives.*/, ""); print $0 ", " packages " packages" }'
 		;;
 	wheel:onednn) echo "39 MB" ;;
-	wheel:*) python3 third_party/tools.py --size "${1#wheel:}" 2>/dev/null ;;
+	wheel:*) sed -n "s/^ *\"${1#wheel:}\": (\"[^\"]*\", \"\([^\"]*\)\",.*/\1/p" third_party/tools.py ;; # there may be no Python yet
 	toolchain:*) echo "about 70 MB" ;;
 	esac
 }

@@ -83,11 +83,12 @@ have_apt() {
 #!/usr/bin/env bash
 for pair in ${packages:-}; do
 	if [ "\$pair" = "\$2=\${pair#*=}" ] && [ -e "$m/lists/all" ]; then
-		echo "  Candidate: 2:\${pair#*=}"
+		printf '%s:\n  Installed: (none)\n  Candidate: 2:%s\n  Version table:\n' "\$2" "\${pair#*=}"
 		exit
 	fi
 done
-echo "  Candidate: (none)"
+# An unknown name is a pattern, which matches other packages.
+case \$2 in *+*) printf 'libgmp10:\n  Installed: 1\n  Candidate: 1\ndpkg:\n  Installed: (none)\n  Candidate: (none)\n' ;; esac
 CACHE
 	cat >"$m/bin/apt-get" <<APT
 #!/usr/bin/env bash

