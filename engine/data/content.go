@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/bits"
@@ -19,6 +20,9 @@ type Content interface {
 	// NewSummer returns a Summer for one goroutine.
 	NewSummer() (Summer, error)
 }
+
+// ErrDiffers is the error of ranks that read different data; see package content.
+var ErrDiffers = errors.New("the ranks read different data")
 
 // Summer reads units of one Content. Only one goroutine at a time may use it.
 type Summer interface {

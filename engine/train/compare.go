@@ -106,6 +106,12 @@ func (r *run) quarantine(cause error) error {
 	if r.compared.step < 0 {
 		err = fmt.Errorf("step %d, after rank 0 sent its state to all ranks: %w", r.step, cause)
 	}
+	return r.hide(sound, err)
+}
+
+// hide moves the checkpoints that rank 0 saved after step sound to a quarantine folder, with the reason err. It returns err
+// with their names.
+func (r *run) hide(sound int64, err error) error {
 	if !r.leads() || r.Store == nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
@@ -391,5 +392,54 @@ func BenchmarkComparison(b *testing.B) {
 			bytes += t.Shape.Elements() * t.DType.Size()
 		}
 		b.SetBytes(bytes)
+	}
+}
+
+// Ranks whose data differ hide the checkpoints of this process, and keep those of earlier processes.
+func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
+	const first, found = 3, 8 // steps at which the first process ends, and the second one finds the difference
+	for _, beside := range []bool{false, true} {
+		c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, dir: t.TempDir()}
+		differs := false
+		var both sync.WaitGroup
+		both.Add(2)
+		c.change = func(_ int, stop context.CancelFunc, o *Options, rec *recorder) {
+			o.SaveSteps, o.Eval, o.Beside = 5, nil, beside
+			step := int64(0)
+			rec.after = func(s int64) {
+				if step = s; !differs && s == first-1 { // the ranks agree to stop in the next step
+					stop()
+				}
+			}
+			o.CompareData = func(context.Context, bool) error {
+				if differs && step >= found { // all ranks have the error before one of them leaves
+					both.Done()
+					both.Wait()
+					return fmt.Errorf("sample 3: %w", data.ErrDiffers)
+				}
+				return nil
+			}
+		}
+		for rank, s := range c.start(t) {
+			if s.err != nil || s.result.Steps != first {
+				t.Fatalf("rank %d: got %v after %d steps, want no error after %d", rank, s.err, s.result.Steps, first)
+			}
+		}
+		differs = true
+		for rank, s := range c.start(t) {
+			want := "may have been trained on a mixture, so the same command resumes from the newest checkpoint up to step 3"
+			if !errors.Is(s.err, data.ErrDiffers) || !strings.Contains(s.err.Error(), want) || strings.Contains(s.err.Error(), "step-00000005") != (rank == 0) {
+				t.Errorf("rank %d: got %v, want %q, and the checkpoints on rank 0", rank, s.err, want)
+			}
+		}
+		kept, _, err := checkpoint.Latest(c.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept.Close() // read only
+		all, err := checkpoint.Quarantined(c.dir)
+		if kept.State.Step != first || err != nil || len(all) != 1 || len(all[0].Checkpoints) == 0 || !strings.Contains(all[0].Reason, "sample 3") {
+			t.Errorf("got a checkpoint of step %d, quarantined %+v, and %v; want step %d, and one folder", kept.State.Step, all, err, first)
+		}
 	}
 }

@@ -28,6 +28,7 @@ func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 	if err := r.restore(*state); err != nil {
 		return err
 	}
+	r.first = r.step
 	if err := r.compare(ctx, false); err != nil || !r.Foreign {
 		return err
 	}

@@ -74,7 +74,7 @@ type Options struct {
 	CompareShare float64
 	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
 	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without a
-	// save. nil means no comparison.
+	// save. If the error is a data.ErrDiffers, the checkpoints of this process are quarantined. nil means no comparison.
 	CompareData func(ctx context.Context, whole bool) error
 	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample
@@ -152,6 +152,7 @@ type run struct {
 	Options
 	start       time.Time
 	step        int64
+	first       int64 // step at which this process began
 	end         int64 // last step of the run; 0 if unknown
 	epochSteps  int64
 	skew        int64 // position in the epochs, in steps, minus step; not 0 after a change of the batch size
@@ -302,15 +303,21 @@ func (r *run) leave(ctx context.Context) error {
 	return r.finalSave()
 }
 
-// compareData compares the data that the ranks have read so far.
+// compareData compares the data that the ranks have read so far. It is unknown since when the data differ, so a difference
+// hides all checkpoints that this process has saved. The comparisons of earlier processes found no difference.
 func (r *run) compareData(ctx context.Context, whole bool) error {
 	if r.CompareData == nil {
 		return nil
 	}
-	if err := r.CompareData(ctx, whole); err != nil {
-		return fmt.Errorf("step %d: %w", r.step, err)
+	err := r.CompareData(ctx, whole)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("step %d: %w", r.step, err)
+	if !errors.Is(err, data.ErrDiffers) {
+		return err
+	}
+	return r.hide(r.first, fmt.Errorf("%w; the steps after step %d may have been trained on a mixture, so the same command resumes from the newest checkpoint up to step %d, or starts again", err, r.first, r.first))
 }
 
 // leaving calls Options.Leaving.

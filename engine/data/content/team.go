@@ -94,6 +94,9 @@ type DifferenceError struct {
 	Differing, Compared int    // numbers of units; 0 if not counted
 }
 
+// Is makes the error an error [data.ErrDiffers].
+func (e *DifferenceError) Is(target error) bool { return target == data.ErrDiffers }
+
 func (e *DifferenceError) Error() string {
 	unit, counted := "", ""
 	if e.Unit != "" {
