@@ -56,7 +56,7 @@
 // # Explanations
 //
 // An [Explanation] divides the measured time of a step into useful work and lost time by cause (package account). Its
-// imbalance is what the fraction of the oracle states. [Explained] explains the decisions of a policy that fits no curves.
+// imbalance is 1 minus the fraction of the oracle. [Explained] explains the decisions of a policy that fits no curves.
 // A value that cannot be known is NaN. [Marginal] computes the value of a rank for the group.
 //
 // # Stragglers

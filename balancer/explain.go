@@ -10,7 +10,7 @@ import (
 type Explanation struct {
 	Seconds float64 // measured time of a whole step; NaN: not measured
 	Oracle  float64 // of a whole step with the best shares, on the fitted curves; NaN if there are no curves
-	// Lost divides the measured time into useful work and lost time. Its imbalance is what OfOracle states. Without
+	// Lost divides the measured time into useful work and lost time. Its imbalance agrees with OfOracle. Without
 	// curves, it assumes times in proportion to samples.
 	Lost account.Account
 	// OfOracle is the time of a step with the best shares divided by the time with the shares in use, both on the

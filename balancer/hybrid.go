@@ -154,6 +154,9 @@ func (h *hybrid) length() int {
 	return h.opts.Interval
 }
 
+// Opening implements [Opener].
+func (h *hybrid) Opening() int { return h.length() }
+
 // early reports whether a window ends before its interval is over: one of the first windows, or that of a probe that
 // turned out to cost more than probes may.
 func (h *hybrid) early() bool {

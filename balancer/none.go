@@ -13,5 +13,11 @@ func newFixed(o Options, speed []float64, reason string) (Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Periodic(o, shares, func([]int, []RankView) ([]int, string) { return shares, reason }), nil
+	return fixed{Periodic(o, shares, func([]int, []RankView) ([]int, string) { return shares, reason })}, nil
 }
+
+// fixed is a policy that never changes shares.
+type fixed struct{ Policy }
+
+// Opening implements [Opener].
+func (fixed) Opening() int { return 0 }

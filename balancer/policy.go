@@ -59,6 +59,21 @@ type Policy interface {
 	Observe(s *Step) (*Decision, bool)
 }
 
+// Opener is implemented by a Policy whose first decision does not follow the first interval.
+type Opener interface {
+	// Opening returns the number of steps before the first decision; 0 if the policy never changes shares.
+	Opening() int
+}
+
+// Opening returns the number of steps before the first decision of a policy with this interval; 0 if the policy never
+// changes shares.
+func Opening(p Policy, interval int) int {
+	if o, ok := p.(Opener); ok {
+		return o.Opening()
+	}
+	return interval
+}
+
 // Learner is a policy that fits curves.
 type Learner interface {
 	// Curves returns the current curve of each rank, up to the largest share that the rank can hold; nil for a rank

@@ -252,3 +252,29 @@ func checkDivision(t *rapid.T, b balancer.Batch, shares []int, benches bool) {
 		}
 	}
 }
+
+func TestTheOpeningIsTheFirstDecision(t *testing.T) {
+	for _, policy := range balancer.Policies() {
+		for _, scores := range [][]float64{nil, {3, 1}} {
+			for _, interval := range []int{1, 2, 3, 10} {
+				o := balancer.Options{Batch: balancer.Batch{Total: 64}, Ranks: 2, Interval: interval, Scores: scores}
+				p, err := balancer.New(policy, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, moves := balancer.Opening(p, interval), policy == "dynamic" || policy == "hybrid"
+				shares := p.Start()
+				for step := 1; step <= 4*interval; step++ {
+					_, decided := p.Observe(&balancer.Step{Shares: shares, Own: []float64{float64(shares[0]), 3 * float64(shares[1])}, Update: []float64{1, 1}, Seconds: 100})
+					if !decided {
+						continue
+					}
+					if moves && want != step || !moves && want != 0 {
+						t.Errorf("%s, scores %v, interval %d: decides after step %d, want %d", policy, scores, interval, step, want)
+					}
+					break
+				}
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Length is the length of a run.
@@ -10,7 +11,6 @@ type Length struct {
 	Steps         int64 // 0: unknown
 	StepsPerEpoch int64
 	Seconds       float64 // time limit; 0: none
-	Ranks         int
 }
 
 // Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a shorter run. why completes the
@@ -21,19 +21,16 @@ func (k Key) Silent(why string) Key { k.silent = why; return k }
 func (k Key) SilentAtEnd(why string) Key { k.silent, k.atEnd = why, true; return k }
 
 // BeyondEnd returns a warning for each key whose span is longer than the run. It omits defaults, except those of the
-// model, and keys that have no effect for another reason.
+// model and those that apply because the user set another key, and keys that have no effect for another reason.
 func (c *Config) BeyondEnd(run Length) (warnings []string) {
 	values, _ := c.flat()
 	keys := c.keys()
 	for _, t := range c.tables() {
-		if t.name == "balance" && run.Ranks <= 1 {
-			continue
-		}
 		for _, k := range t.keys {
 			key := t.name + "." + k.name
 			at, from := c.origins[key], c.DefaultOf(key)
-			ownDefault := from == c.Model.Name
-			if k.silent == "" || at == (origin{}) && !ownDefault || !at.typed() && !ownDefault && values[key] == formatValue(k.def) {
+			ownDefault, chosen := from == c.Model.Name, c.chooses(k)
+			if k.silent == "" || at == (origin{}) && !ownDefault && !chosen || !at.typed() && !ownDefault && !chosen && values[key] == formatValue(k.def) {
 				continue
 			}
 			length, unit := run.in(k.unit, int64(c.Train.EvalInterval))
@@ -41,13 +38,23 @@ func (c *Config) BeyondEnd(run Length) (warnings []string) {
 				continue
 			}
 			source := at.String()
-			if ownDefault {
+			switch {
+			case ownDefault:
 				source = "default of " + from
+			case at == (origin{}):
+				source = "default"
 			}
 			warnings = append(warnings, fmt.Sprintf("%s = %s (%s) is not shorter than the run: the run has %s, so %s", key, values[key], source, unit, k.silent))
 		}
 	}
 	return warnings
+}
+
+// chooses reports whether the user set a key that makes k effective, such as schedule.name for schedule.step_size.
+func (c *Config) chooses(k Key) bool {
+	return slices.ContainsFunc(k.needs, func(n Need) bool {
+		return slices.ContainsFunc(append(slices.Clip(n.any), n), func(n Need) bool { return c.origins[n.key] != (origin{}) })
+	})
 }
 
 // in returns the length of the run in a unit, as a number and as text. It returns 0 if the length is unknown. interval

@@ -6,10 +6,8 @@ import (
 )
 
 func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
-	run := Length{Steps: 100, StepsPerEpoch: 20, Seconds: 60, Ranks: 2}
-	alone := run
-	alone.Ranks = 1
-	endless := Length{StepsPerEpoch: 20, Seconds: 60, Ranks: 2}
+	run := Length{Steps: 100, StepsPerEpoch: 20, Seconds: 60}
+	endless := Length{StepsPerEpoch: 20, Seconds: 60}
 	for _, c := range []struct {
 		text string
 		run  Length
@@ -35,8 +33,8 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 		{"checkpoint.interval_steps = 100", run, "no checkpoint by steps"},
 		{"checkpoint.interval_seconds = 90", run, "the run has at most 60.0 s, so it saves no checkpoint by time"},
 		{"checkpoint.interval_seconds = 300", run, ""}, // the default, which a file may contain
-		{"balance.interval = 200", run, "the shares never change"},
-		{"balance.interval = 200", alone, ""},
+		{"schedule.name = \"step\"", run, "schedule.step_size = 30 (default) is not shorter than the run"},
+		{"tracking.mlflow = \"mlruns\"\ntrain.steps = 8", Length{Steps: 8, StepsPerEpoch: 20}, "tracking.interval = 10 (default) is not shorter than the run"},
 		{"profile.trace_step = 101", run, "no timeline"},
 		{"tracking = {mlflow = \"mlruns\", interval = 1000}", run, "MLflow gets points of its first and last step only"},
 		{"augment = {mixup = 0.2, mix_off_epoch = 5}", run, "all its epochs mix"},
@@ -59,7 +57,7 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 // Every key that is a span says what happens in a shorter run, or stands here with its reason.
 func TestEveryIntervalHasAConsequenceInAShortRun(t *testing.T) {
 	exempt := map[string]string{
-		"train.epochs": "is the length", "train.steps": "is the length", "train.max_seconds": "is the length", "data.fallback_epochs": "limits the length",
+		"balance.interval": "package rebalance warns, because the first decision depends on the policy", "train.epochs": "is the length", "train.steps": "is the length", "train.max_seconds": "is the length", "data.fallback_epochs": "limits the length",
 		"profile.trace_steps": "the timeline ends with the run", "dashboard.refresh_seconds": "not a span of the run", "tracking.flush_seconds": "after the run",
 		"notify.timeout_seconds": "a time limit", "parallel.timeout_seconds": "a time limit", "parallel.rendezvous_timeout_seconds": "a time limit",
 	}

@@ -76,7 +76,7 @@ func (b *Balance) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&b.Policy, "policy", "hybrid").OverriddenBy("balance.fixed_shares").
 			Doc("The policy that divides the global batch. See the list of policies below."),
-		Int(&b.Interval, "interval", 10).Unit("steps").SilentAtEnd("the shares never change").AtLeast(1).OverriddenBy("balance.fixed_shares").
+		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).OverriddenBy("balance.fixed_shares").
 			Doc("Steps between two decisions."),
 		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").OverriddenBy("balance.fixed_shares").
 			Doc("Quantity that `hybrid` minimises: the time of a step, its energy (with `power_watts`) or its cost (with `prices`)."),

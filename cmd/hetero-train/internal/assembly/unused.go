@@ -29,7 +29,7 @@ func (r *Run) warnOfLength() {
 	if r.Opts.Assignment.Rank > 0 || r.Opts.Comparison != nil {
 		return
 	}
-	length := config.Length{Steps: r.Steps, StepsPerEpoch: r.StepsPer, Seconds: r.Cfg.Train.MaxSeconds, Ranks: r.Opts.Assignment.WorldSize}
+	length := config.Length{Steps: r.Steps, StepsPerEpoch: r.StepsPer, Seconds: r.Cfg.Train.MaxSeconds}
 	for _, text := range r.Cfg.BeyondEnd(length) {
 		r.Opts.Log.Warn(text)
 	}

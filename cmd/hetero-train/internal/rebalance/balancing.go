@@ -281,6 +281,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	if b.Policy, err = parts.MakePolicy(b.run.Opts.Env.Catalog, &b.run.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
+	opening := balancer.Opening(b.Policy, c.Balance.Interval)
 	if b.Policy, err = balancer.Explained(b.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
@@ -302,6 +303,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	shares := b.Policy.Start()
 	if b.run.Team.Leads() {
 		b.sayShares(shares)
+		b.warnOfEnd(opening)
 	}
 	return shares, nil
 }
