@@ -30,7 +30,8 @@
 //
 //	resume   contents of the folder                   action
 //	auto     empty, or no checkpoint                  a new run starts in this folder
-//	auto     a result with exit 0 and all the steps   sets Run.Finished, changes nothing
+//	auto     a result with exit 0 and all the steps,  sets Run.Finished, changes nothing
+//	         or that the same early stopping ended
 //	auto     checkpoints                              resumes from the newest valid one; Run.Skipped lists damaged newer ones
 //	auto     checkpoints, none of them valid          returns *checkpoint.CorruptError; never starts a new run silently
 //	auto     a run of other settings, or of more      if Named: returns *ChangedError, changes nothing;

@@ -27,11 +27,19 @@ type Change struct {
 	Key string // full key with dots
 	Old string
 	New string
+	// Detail states what differs, if Old and New do not; may be "".
+	Detail string
 	// Shapes is true if the parameters of the model depend on the key: the run cannot resume even if the change is allowed.
 	Shapes bool
 }
 
-func (c Change) String() string { return fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New) }
+func (c Change) String() string {
+	text := fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New)
+	if c.Detail != "" {
+		text += ": " + c.Detail
+	}
+	return text
+}
 
 // ChangedError reports that a run must not resume an earlier run, because the settings differ. Its result would not
 // be that of its settings.

@@ -43,6 +43,10 @@ type Options struct {
 	Steps, Epochs int64
 	Length        string // setting of the amount, for messages, such as "train.epochs = 3"
 
+	// EarlyStop describes the settings of early stopping; "" if it is off. A run that these settings ended is finished. A run
+	// that other settings ended resumes.
+	EarlyStop string
+
 	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means
 	// that no settings are compared.
 	Compare func(Earlier) ([]Change, error)
@@ -50,8 +54,11 @@ type Options struct {
 
 // done reports whether a run with result r has finished the requested training.
 func (o Options) done(r Result) bool {
-	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
+	if r.Exit != 0 || r.OutOfTime {
 		return false
+	}
+	if r.GaveUp != "" {
+		return r.EarlyStop != "" && r.EarlyStop == o.EarlyStop
 	}
 	if o.Steps > 0 {
 		return r.Steps >= o.Steps

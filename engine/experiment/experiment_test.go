@@ -206,21 +206,24 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		steps    int64
 		exit     int
 		gaveUp   string
+		early    string
 		finished bool
 	}{
-		{"same steps", 100, 0, "", true},
-		{"no limit of steps", 0, 0, "", true},
-		{"more steps asked for", 101, 0, "", false},
-		{"interrupted", 100, 130, "", false},
-		{"stopped early", 0, 0, "no better for 3 evaluations", false},
+		{"same steps", 100, 0, "", "", true},
+		{"no limit of steps", 0, 0, "", "", true},
+		{"more steps asked for", 101, 0, "", "", false},
+		{"interrupted", 100, 130, "", "", false},
+		{"ended by the same early stopping", 200, 0, "no better for 3 evaluations", "top1, 3 evaluations, 0", true},
+		{"ended by other early stopping", 200, 0, "no better for 3 evaluations", "top1, 2 evaluations, 0", false},
+		{"ended by early stopping of an earlier version", 0, 0, "no better for 3 evaluations", "", false},
 	}
 	for _, c := range cases {
-		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp))), 1)
+		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp)))+`, "early_stop": `+string(must(json.Marshal(c.early))), 1)
 		if err := os.WriteFile(resultPath, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		options := auto(dir)
-		options.Steps = c.steps
+		options.Steps, options.EarlyStop = c.steps, "top1, 3 evaluations, 0"
 		run := mustOpen(t, options)
 		if got := run.Finished != nil; got != c.finished || (run.Checkpoint != nil) == c.finished {
 			t.Errorf("%s: got finished %v, checkpoint %v", c.name, got, run.Checkpoint)

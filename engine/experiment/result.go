@@ -30,10 +30,12 @@ type Result struct {
 	// LastEval is the newest evaluation of the run; nil without one. Its loss and metrics are null if they are not finite.
 	LastEval         *ResultEvaluation `json:"last_eval,omitempty"`
 	SamplesPerSecond Number            `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
+	State            State             `json:"state"`              // finished, stopped or failed; set by WriteResult, missing in results of earlier versions
 	Exit             int               `json:"exit"`               // exit code
 	Error            string            `json:"error,omitempty"`
 	OutOfTime        bool              `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
 	GaveUp           string            `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
+	EarlyStop        string            `json:"early_stop,omitempty"`  // Options.EarlyStop of the run, if GaveUp is set
 
 	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" in results of earlier versions
 	Program      string    `json:"program"`         // version of the program
@@ -94,6 +96,7 @@ func (r *Run) WriteResult(result Result) error {
 		result.Notes = []string{}
 	}
 	result.Start = r.start
+	result.State, _ = result.Outcome()
 	path := filepath.Join(resultsFolder, resultFile)
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {

@@ -87,7 +87,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exit.Usage, "want a checkpoint's folder, a run's folder, or -c FILE"},
+		{nil, exit.Usage, "want a checkpoint's folder, a run, or -c FILE"},
 		{[]string{dir + "x"}, exit.Usage, "no checkpoint"},
 		{[]string{filepath.Dir(dir)}, exit.Usage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
 		{[]string{dir, newest}, exit.Usage, "takes one argument"},

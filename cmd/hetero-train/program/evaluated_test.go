@@ -80,7 +80,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	}
 	o := execute([]string{"eval", dir, "--json", "--set", "data.path=" + parted})
 	var e inference.Evaluation
-	if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Path != parted || e.Part != "part validation, valid/" || e.Split != "all" || e.Of != 14 {
+	if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Path != parted || e.Part != "part validation, valid/" || e.Split != "val" || e.Of != 14 || e.Note != "" {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	if o := execute([]string{"eval", dir, "--split", "all", "--set", "data.path=" + parted}); o.code != exit.Usage || !strings.Contains(o.stderr, "use --split val (part validation, valid/) or --split train") {
@@ -88,6 +88,42 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	}
 	if o := execute([]string{"eval", dir, "--set", "data.path=" + filepath.Join(dir, "none")}); o.code != exit.Data || !strings.Contains(o.stderr, "no such file") {
 		t.Errorf("a missing folder: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+// The figures of samples that the model was trained on look like those of held-out data, so the output says what they are.
+func TestEvalSaysThatItReadsTrainingSamples(t *testing.T) {
+	trained := colours(t)
+	dir, _ := trainSmall(t, "data.dataset=images", "data.path="+trained, "data.num_samples=0", "data.val_fraction=0.2")
+	changed, only := filepath.Join(t.TempDir(), "changed"), filepath.Join(t.TempDir(), "only")
+	for _, to := range []string{changed, only} {
+		if err := os.CopyFS(to, os.DirFS(trained)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writePNG(t, filepath.Join(changed, "red", "z.png"), color.RGBA{R: 90, A: 255})
+	other := twoColours(t, map[string]int{"": 25})
+	const says = "have the content of training samples"
+	for _, c := range []struct {
+		name string
+		args []string
+		want string // "": no note
+	}{
+		{"the run", nil, ""},
+		{"other data", []string{"--set", "data.path=" + other}, ""},
+		{"the training samples", []string{"--split", "train"}, ""},
+		{"a changed copy", []string{"--set", "data.path=" + changed}, "about 32 of the 41 evaluated samples " + says + " (32 of 32 compared training samples are among them)"},
+		{"all of a copy", []string{"--set", "data.path=" + only, "--split", "all"}, "about 32 of the 40 evaluated samples " + says},
+		{"a copy as the evaluation part", []string{"--set", "data.val_path=" + changed}, "about 32 of the 41 evaluated samples " + says},
+	} {
+		o := execute(append([]string{"eval", dir, "--json"}, c.args...))
+		var e inference.Evaluation
+		if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || o.code != exit.Done || !strings.Contains(e.Note, c.want) || c.want == "" && e.Note != "" {
+			t.Errorf("%s: got exit code %d, %v, and the note %q, want %q\n%s", c.name, o.code, err, e.Note, c.want, o.stderr)
+		}
+	}
+	if o := execute([]string{"eval", dir, "--set", "data.path=" + changed}); !strings.Contains(o.stdout, "\nNOTE about 32 of the 41 evaluated samples ") {
+		t.Errorf("got\n%s\nwant the note", o.stdout)
 	}
 }
 
@@ -131,6 +167,9 @@ func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 		if o := execute([]string{"eval", run, "--set", c.set}); o.code != exit.Done || !strings.Contains(o.stdout, c.want) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.set, o.code, o.stdout, o.stderr, c.want)
 		}
+	}
+	if o := execute([]string{"eval", run, "--set", "data.val_path=" + in}); o.code != exit.Done || !strings.Contains(o.stdout, "evaluated samples have the content of training samples") {
+		t.Errorf("the texts of the training: got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute([]string{"eval", run, "--split", "all", "--set", "data.path=" + parts}); o.code != exit.Usage || !strings.Contains(o.stderr, "use --split val (part validation, dev.tsv) or --split train") {
 		t.Errorf("all of a folder with parts: got exit code %d and %s", o.code, o.stderr)

@@ -186,6 +186,28 @@ func snapshot(t *testing.T, dir string) string {
 	return b.String()
 }
 
+// A resume that is refused must not change the records of the run, whichever check refuses it.
+func TestARefusedResumeChangesNoFile(t *testing.T) {
+	s := newSweep(t, "--experiment-name", "mine")
+	s.run(exit.Done, "done: 20 steps")
+	dir := filepath.Join(s.output, "mine")
+	before := snapshot(t, dir)
+	for says, set := range map[string][]string{"tensor": {"model.channels=[4]"}, "optimizer.name": {"optimizer.name=adamw", "optimizer.lr=0.05", "optimizer.weight_decay=0.0005"}, "optimizer.momentum": {"optimizer.momentum=0"}} {
+		for _, resume := range []string{"auto", dir} {
+			args := []string{"--set", "train.steps=30", "--resume", resume}
+			for _, one := range set {
+				key, _, _ := strings.Cut(one, "=")
+				args = append(args, "--set", one, "--allow", key)
+			}
+			s.run(exit.Usage, says, args...)
+			if now := snapshot(t, dir); now != before {
+				t.Fatalf("%q: files before\n%s\nand after\n%s", args, before, now)
+			}
+		}
+	}
+	s.run(exit.Done, "is finished")
+}
+
 // writePictures writes n images into each of two class folders. The content depends on shade.
 func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	t.Helper()
@@ -207,6 +229,22 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	}
 }
 
+// A policy that the user chose, and whose first decision lies behind the end of the run, causes a warning.
+func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
+	buildRanks(t)
+	s := newSweep(t, "--nproc-per-node", "2", "--resume", "none")
+	const warning = "never changes the shares"
+	e := s.run(exit.Done, "policy dynamic "+warning+": 8 steps remain, and its first decision takes effect after 10 steps", "--load-balance-policy", "dynamic", "--set", "train.steps=8")
+	if n := strings.Count(e.stderr, warning); n != 1 {
+		t.Errorf("got %d warnings, want 1:\n%s", n, e.stderr)
+	}
+	for _, args := range [][]string{{"--load-balance-policy", "hybrid"}, {"--load-balance-policy", "proportional"}, {"--load-balance-policy", "dynamic", "--set", "balance.interval=7"}, {}} {
+		if e := s.run(exit.Done, "done: 8 steps", append(args, "--set", "train.steps=8")...); strings.Contains(e.stderr, warning) {
+			t.Errorf("%q: got the warning\n%s", args, e.stderr)
+		}
+	}
+}
+
 // The program must compare the content of the data, and not only its path.
 func TestOtherDataIsAnotherRun(t *testing.T) {
 	dir := t.TempDir()
@@ -220,10 +258,36 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Done, "is finished", "--set", "data.path="+there)
 	s.run(exit.Done, "done: 25 steps", "--set", "data.path="+there, "--set", "train.steps=25")
 	writePictures(t, there, 40, 1)
+	s.run(exit.Usage, ` compared training samples differ)`, "--set", "data.path="+there, "--set", "train.steps=25")
 	s.run(exit.Usage, "data.path was content", "--set", "data.path="+there, "--set", "train.steps=25")
 	s.run(exit.Done, "done: 30 steps", "--set", "data.path="+there, "--set", "train.steps=30", "--allow", "data.path")
 	writePictures(t, here, 41, 1)
-	s.run(exit.Usage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
+	s.run(exit.Usage, " training samples, now ", "--set", "data.path="+here, "--set", "train.steps=30")
+}
+
+// A change of the evaluation part is a change of data.val_path, which --allow permits.
+func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
+	dir := t.TempDir()
+	here, held := filepath.Join(dir, "here"), filepath.Join(dir, "held")
+	writePictures(t, here, 40, 0)
+	writePictures(t, held, 10, 100)
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_path="+held)
+	s.run(exit.Done, "done: 20 steps")
+	writePictures(t, held, 10, 101)
+	more := []string{"--set", "train.steps=30"}
+	const says = `the content of "class0/000.png" differs (20 of 20 compared evaluation samples differ)`
+	for _, args := range [][]string{more, append(more, "--allow", "data.path")} {
+		if e := s.run(exit.Usage, says, args...); !strings.Contains(e.stderr, "data.val_path was content ") || !strings.Contains(e.stderr, "--allow data.val_path") || strings.Contains(e.stderr, "data.path was") {
+			t.Errorf("%q: got\n%s\nwant a change of data.val_path only", args, e.stderr)
+		}
+	}
+	s.run(exit.Done, "done: 30 steps", append(more, "--allow", "data.val_path")...)
+	writePictures(t, held, 11, 101)
+	s.run(exit.Usage, "20 evaluation samples, now 22 evaluation samples", "--set", "train.steps=40")
+	writePictures(t, here, 40, 1)
+	if e := s.run(exit.Usage, " compared training samples differ)", "--set", "train.steps=40"); !strings.Contains(e.stderr, "data.path was") || !strings.Contains(e.stderr, "data.val_path was") {
+		t.Errorf("got\n%s\nwant a change of both keys", e.stderr)
+	}
 }
 
 // A run that was trained on fallback images must not resume with CIFAR-10.

@@ -264,13 +264,16 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	e.check(t, exit.Interrupted, "saved")
 }
 
-// A run that stopped early must continue with a higher patience, even if neither steps nor epochs limit the run.
-func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
+// A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run. The
+// same command again must change no record.
+func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
+	before := ""
 	for _, c := range []struct {
 		patience int
 		steps    int64
-	}{{1, 20}, {1, 20}, {3, 40}} {
+		says     string
+	}{{1, 20, "finished early"}, {1, 20, "train.early_stop_patience = 1 ended the run: a larger value continues this run"}, {3, 40, "finished early"}} {
 		var out, messages bytes.Buffer
 		args := []string{"-c", config}
 		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300", "train.eval_interval=1", "train.early_stop_min_delta=1", fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
@@ -278,8 +281,13 @@ func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 		}
 		code := runLine(context.Background(), args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
-		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
+		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || r.State != experiment.Finished || !strings.Contains(out.String(), c.says) {
 			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
 		}
+		now := snapshot(t, filepath.Join(dir, "run"))
+		if repeated := c.says != "finished early"; repeated != (now == before) {
+			t.Errorf("patience %d: files before\n%s\nand after\n%s", c.patience, before, now)
+		}
+		before = now
 	}
 }

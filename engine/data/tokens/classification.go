@@ -408,6 +408,12 @@ func (c *Classification) WriteTo(w io.Writer) (total int64, err error) {
 	return total, nil
 }
 
+// Sum returns a hash of the tokens of sample i, without its label.
+func (c *Classification) Sum(i int) uint64 {
+	const label = 4 // bytes
+	return data.SumOf(c.appendRow(nil, i)[label:])
+}
+
 // appendRow appends the label, the lengths and the tokens of sample i.
 func (c *Classification) appendRow(line []byte, i int) []byte {
 	r := c.rows[i]

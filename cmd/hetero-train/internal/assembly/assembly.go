@@ -23,8 +23,9 @@ type Run struct {
 	Data     *parts.Opened
 	Loading  data.Options // options of the training loader, which is opened last because it holds batches in memory
 	Replica  *train.Replica
-	Folder   *experiment.Run // set on the leading rank only; nil on other ranks
-	Learnt   derived         // set on the leading rank only; nil on other ranks
+	Folder   *experiment.Run   // set on the leading rank only; nil on other ranks
+	Learnt   derived           // set on the leading rank only; nil on other ranks
+	print    parts.Fingerprint // of Data; set on the leading rank only
 	Lab      testbed.Testbed
 	Queue    *spool.Queue    // writes the files of the run; nil: they are written at once
 	Steps    int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run

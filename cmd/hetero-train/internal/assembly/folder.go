@@ -1,6 +1,11 @@
 package assembly
 
-import "github.com/hetero-train/hetero-train/engine/experiment"
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
 
 // RunOptions returns the options for opening the folder of the run.
 func (r *Run) RunOptions() experiment.Options {
@@ -9,5 +14,13 @@ func (r *Run) RunOptions() experiment.Options {
 	if r.Data != nil { // a run on fallback data can have fewer epochs
 		epochs = r.Epochs
 	}
-	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: r.Named(), LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(epochs), Length: r.Length(), Compare: r.compare}
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: r.Named(), LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(epochs), Length: r.Length(), EarlyStop: EarlyStop(&t), Compare: r.compare}
+}
+
+// EarlyStop describes the settings of early stopping; "" if it is off.
+func EarlyStop(t *config.Train) string {
+	if t.EarlyStopPatience == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, %d evaluations, %v", t.EarlyStopMetric, t.EarlyStopPatience, t.EarlyStopMinDelta)
 }

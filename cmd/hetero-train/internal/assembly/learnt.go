@@ -30,13 +30,12 @@ func (r *Run) Derive(ctx context.Context) (derived, error) {
 	if err != nil {
 		return nil, err
 	}
-	identity, err := r.Data.Identity(ctx)
-	if err != nil {
+	if r.print, err = r.Data.Print(ctx); err != nil {
 		return nil, err
 	}
 	d := derived{
 		"data.dataset":      strconv.Quote(r.Data.Name),
-		dataPathKey:         identity,
+		dataPathKey:         r.print.Digest,
 		precisionKey:        strconv.Quote(r.Precision.String()),
 		"model.num_classes": strconv.Itoa(classes),
 	}
@@ -55,8 +54,12 @@ func (r *Run) Derive(ctx context.Context) (derived, error) {
 // Settings that are paths. Two runs are compared by the contents of the files.
 const (
 	dataPathKey = "data.path"
+	valPathKey  = "data.val_path"
 	initKey     = "model.init_from"
 )
+
+// printKey is the key under which a checkpoint stores the fingerprint of the data.
+const printKey = "data_print"
 
 // The comparison uses the element type that "auto" selected.
 const (
@@ -70,6 +73,17 @@ func IdentityOf(state *checkpoint.State) string {
 		return ""
 	}
 	return before[dataPathKey]
+}
+
+// PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint has none, as
+// those of earlier versions.
+func PrintOf(state *checkpoint.State) parts.Fingerprint { return printIn(state.Extra) }
+
+func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
+	if json.Unmarshal(extra[printKey], &f) != nil {
+		return parts.Fingerprint{}
+	}
+	return f
 }
 
 // totalKey is the key of the number of steps of the whole run, regardless of the setting that limits the run. Derive
@@ -142,11 +156,12 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		rank0, _, _ := strings.Cut(r.Precision, " ") // ranks with different types have a precision such as "bf16 (ranks 0, 1), f32 (rank 2)"
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
-	return r.changes(old, before), nil
+	return r.changes(old, before, printIn(e.Extra)), nil
 }
 
-// changes compares the settings and the derived values of two runs, key by key.
-func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
+// changes compares the settings and the derived values of two runs, key by key. data is the fingerprint of the data of the
+// earlier run.
+func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, r.Cfg) {
 		texts[d.Key] = d
@@ -155,13 +170,13 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	// changed type does not count as a changed setting.
 	adapts := r.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
-	add := func(key, was, now string) {
+	add := func(key, was, now, detail string) {
 		if key == "data.batch_size" && slices.ContainsFunc(r.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
 			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Opts.Allow, key) {
 			shapes := texts[key].Shapes || key == "model.num_classes" // the derived number of outputs
-			all = append(all, experiment.Change{Key: key, Old: was, New: now, Shapes: shapes})
+			all = append(all, experiment.Change{Key: key, Old: was, New: now, Detail: detail, Shapes: shapes})
 		}
 	}
 	for _, d := range texts {
@@ -171,7 +186,7 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 		_, known := before[d.Key]
 		_, knownNow := r.Learnt[d.Key]
 		if (d.Learnt || d.Key == dataPathKey || d.Key == initKey) && (!known || !knownNow) {
-			add(d.Key, orNone(d.Old), orNone(d.New))
+			add(d.Key, orNone(d.Old), orNone(d.New), "")
 		}
 	}
 	for key, now := range r.Learnt {
@@ -179,13 +194,24 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Named() {
 			continue // a run with a name of its own may become longer; its learning rate then follows the schedule of the new length
 		}
+		detail := ""
+		if key == dataPathKey {
+			var ofPath, ofVal string
+			if ofPath, ofVal = r.dataDetails(old, data); ofVal != "" {
+				add(valPathKey, data.Eval.String(), r.print.Eval.String(), ofVal)
+			}
+			if ofPath == "" && ofVal != "" {
+				continue
+			}
+			detail = ofPath
+		}
 		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
 			key, was, now = lengthKey(r.Cfg), was+" steps (schedule.name = "+strconv.Quote(r.Cfg.Schedule.Name)+")", now+" steps"
 		}
-		add(key, orNone(was), orNone(now))
+		add(key, orNone(was), orNone(now), detail)
 	}
 	order := settingsOrder(r.Cfg)
 	slices.SortFunc(all, func(a, b experiment.Change) int {
@@ -195,6 +221,19 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 		return strings.Compare(a.Key, b.Key)
 	})
 	return all
+}
+
+// dataDetails describes how the data differ from those with the print was: ofPath the data that data.path determines, and
+// ofVal those that data.val_path determines. Both are "" if no difference is known.
+func (r *Run) dataDetails(old *config.Config, was parts.Fingerprint) (ofPath, ofVal string) {
+	train, eval := r.Data.Differences(was, r.print)
+	if old.Data.ValPath != "" || r.Cfg.Data.ValPath != "" {
+		return train, eval
+	}
+	if train != "" && eval != "" {
+		train += "; "
+	}
+	return train + eval, ""
 }
 
 func orNone(text string) string {
@@ -217,7 +256,7 @@ func Allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
 		return exit.Usagef("--allow: has no effect with --resume none, which starts a new run")
 	}
-	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
+	byContent := []string{dataPathKey, valPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
 	order := settingsOrder(c)
 	for _, key := range keys {
 		affects, known := c.Learnt(key)
@@ -240,5 +279,9 @@ func (r *Run) Extra() map[string]json.RawMessage {
 		panic(err) // unreachable: strings can always be encoded
 	}
 	all[learntKey] = text
+	if text, err = json.Marshal(r.print); err != nil {
+		panic(err) // unreachable: strings and bytes can always be encoded
+	}
+	all[printKey] = text
 	return all
 }

@@ -58,7 +58,7 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 }
 
 // CheckResume returns an error if the run cannot continue from its checkpoint: the optimizer cannot use the state, or the
-// classes have other meanings. Changes of the model are detected later, when the tensors are loaded.
+// classes have other meanings. Restore detects changes of the model, because it loads the tensors.
 func (r *Run) CheckResume() error {
 	c := r.Folder.Checkpoint
 	if c == nil {
@@ -111,7 +111,7 @@ func (r *Run) saySettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 		r.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
 			"learning_rate", r.Schedule().Rate(int(c.State.Step)))
 	}
-	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path")
+	return slices.ContainsFunc([]string{"data.dataset", dataPathKey, valPathKey}, func(key string) bool { return slices.Contains(r.Opts.Allow, key) })
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {

@@ -42,20 +42,24 @@ func (r *Run) facts() []rendezvous.Fact {
 	p := r.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q%s", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
 		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},
 		{Name: "weather", Value: r.Opts.Lab.Fact()},
 	}...)
 }
 
-// fingerprint returns the digest of a data set of another module that provides no names of samples, or no content, to
-// compare; otherwise "".
+// fingerprint returns ", fingerprint " and the digest of a data set of another module that provides no names of samples,
+// or no content, to compare; otherwise "".
 func (r *Run) fingerprint() string {
+	digest := ""
 	switch t := r.Data.Tokens; {
 	case t != nil && r.Data.Content == nil:
-		return t.Identity
+		digest = t.Identity
 	case t == nil && !r.Data.NamesSamples():
-		return r.Data.Fingerprint
+		digest = r.Data.Fingerprint
 	}
-	return ""
+	if digest == "" {
+		return ""
+	}
+	return fmt.Sprintf(", fingerprint %q", digest)
 }

@@ -36,11 +36,15 @@ func TestRanksMayServeAndReportDifferently(t *testing.T) {
 // A data set of another module may know neither names nor stored bytes of its samples; ranks then compare its own digest.
 func TestRanksCompareTheDigestOfADataSetWithoutNames(t *testing.T) {
 	r := &Run{Data: &parts.Opened{Splits: data.Splits{Fingerprint: "digest"}}}
-	if got := r.fingerprint(); got != "digest" {
+	if got := r.fingerprint(); got != `, fingerprint "digest"` {
 		t.Errorf("without names: got %q, want the digest of the data set", got)
 	}
 	r.Data.Tokens = &parts.TokenSplits{Identity: "tokens"}
-	if got := r.fingerprint(); got != "tokens" {
+	if got := r.fingerprint(); got != `, fingerprint "tokens"` {
 		t.Errorf("text without content: got %q, want its identity", got)
+	}
+	r.Data.Tokens.Identity = ""
+	if got := r.fingerprint(); got != "" {
+		t.Errorf("data that the settings determine: got %q, want nothing", got)
 	}
 }

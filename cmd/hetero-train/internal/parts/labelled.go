@@ -189,6 +189,7 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		log.Warn("no samples for evaluation: set data.val_path or data.val_fraction", "path", cfg.Data.Path)
 	}
 	out.Identity, out.Content = identifyLabelled(train, eval), tokens.TextContent(files...)
+	out.Print = Fingerprint{Train: printLabelled(train), Eval: printLabelled(eval)}
 	return out, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"path/filepath"
@@ -189,7 +190,7 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		out.Words = wordsOf(words)
 	}
 	out.Content = tokens.Content(files.list...)
-	if out.Identity, err = files.identity(words); err == nil && words != nil {
+	if out.Identity, out.Print, err = files.identity(words); err == nil && words != nil {
 		warnUnknown(log, cfg.Data.Path, files.unknown)
 	}
 	return out, err
@@ -273,18 +274,22 @@ func (c *corpora) Close() error {
 }
 
 // identity returns a digest of the number of tokens and of the checksum of each file. The digest also covers some
-// tokens, because some formats have no checksums. If words is not nil, identity also counts the unknown tokens among them.
-func (c *corpora) identity(words *tokenizer.WordPiece) (string, error) {
-	h := sha256.New()
+// tokens, because some formats have no checksums. The prints are those of the first file, the training part, and of the
+// second one. If words is not nil, identity also counts the unknown tokens among them.
+func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, error) {
+	all := sha256.New()
 	read, unknown := 0, 0
 	some := make([]int32, 1024)
-	for _, corpus := range c.list {
+	var prints [2]*PartPrint
+	for i, corpus := range c.list {
+		part := sha256.New()
+		h := io.MultiWriter(all, part)
 		for _, shard := range corpus.Shards {
 			fmt.Fprintf(h, "%d %d %q %x\n", shard.Count, shard.Vocabulary, shard.Tokenizer, shard.Sum)
 			n := min(int64(len(some)), shard.Count)
 			for _, at := range []int64{0, (shard.Count - n) / 2, shard.Count - n} {
 				if err := shard.Read(at, some[:n]); err != nil {
-					return "", err
+					return "", Fingerprint{}, err
 				}
 				fmt.Fprintln(h, some[:n])
 				read += int(n)
@@ -295,9 +300,12 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, error) {
 				}
 			}
 		}
+		if i < len(prints) {
+			prints[i] = &PartPrint{Unit: "tokens", Units: corpus.Len(), Rest: digest(part.Sum(nil))}
+		}
 	}
 	c.unknown = float64(unknown) / float64(max(read, 1))
-	return digest(h.Sum(nil)), nil
+	return digest(all.Sum(nil)), Fingerprint{Train: prints[0], Eval: prints[1]}, nil
 }
 
 // evaluateOn makes the files at path, which data.val_path names, the evaluation part. op and want complete the error for a

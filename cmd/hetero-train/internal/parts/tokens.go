@@ -87,6 +87,7 @@ type TokenSplits struct {
 	Same       bool         // Train and Eval are the same samples, because the data set was opened for evaluation only
 	Unused     string       // files of a part that neither Train nor Eval has; "" if there are none
 	Identity   string       // digest of the content; "" if the settings alone determine the data
+	Print      Fingerprint  // the parts, without Digest; empty if they are unknown
 	Content    data.Content // stored data, which machines compare; nil: they compare only Identity
 	Closer     io.Closer    // frees resources that both splits share; may be nil
 }

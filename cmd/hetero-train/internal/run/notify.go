@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
@@ -164,6 +165,8 @@ func (tr *training) reportEnd(err error) {
 	name, message := notify.Finished, "the run is finished"
 	code := exit.Code(err)
 	switch {
+	case err == nil && tr.late:
+		_, message = (&experiment.Result{OutOfTime: true}).Outcome()
 	case err == nil:
 	case code == exit.Diverged:
 		name, message = notify.Diverged, err.Error()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
@@ -46,7 +47,8 @@ func (tr *training) writeResult(r train.Result, err error) error {
 		out.Notes = append(out.Notes, note)
 	}
 	if r.GaveUp != "" {
-		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
+		out.EarlyStop = assembly.EarlyStop(&a.Cfg.Train)
+		out.Notes = append(out.Notes, "ended early: "+r.GaveUp)
 	}
 	newest := newest(a, r)
 	if inside, relErr := filepath.Rel(a.Folder.Dir, newest); newest != "" && relErr == nil {
@@ -99,15 +101,29 @@ func sayFinished(a *assembly.Run) error {
 // hintFinished returns the setting that ended the run, and how to continue.
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
+	early := a.Folder.Finished.GaveUp != ""
 	longer := "a larger value continues this run"
 	saved, err := checkpoint.List(a.Folder.CheckpointDir())
 	switch {
-	case a.Falls() && !a.Named():
+	case a.Falls() && !a.Named() && !early:
 		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Cfg.Schedule.Name)
 	case len(saved) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)):
 		longer = "a larger value starts again at the first step, because the run's checkpoints are missing"
-	case a.Falls():
+	case a.Falls() && !early:
 		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Cfg.Schedule.Name)
 	}
-	return fmt.Sprintf("%s ended the run: %s; %s", a.Length(), longer, afresh)
+	return fmt.Sprintf("%s ended the run: %s; %s", endedBy(a), longer, afresh)
+}
+
+// endedBy returns the setting that ended the finished run. The data may have changed since, so that an epoch has another
+// number of steps.
+func endedBy(a *assembly.Run) string {
+	f, t, length := a.Folder.Finished, &a.Cfg.Train, a.Length()
+	switch {
+	case f.GaveUp != "":
+		return fmt.Sprintf("train.early_stop_patience = %d", t.EarlyStopPatience)
+	case t.Steps == 0 && t.Epochs > 0 && a.Steps != f.Steps:
+		return strings.TrimSuffix(length, ")") + fmt.Sprintf(" with the present data; %d when the run was trained)", f.Steps)
+	}
+	return length
 }

@@ -32,6 +32,7 @@ import (
 // training is the state of one process that trains.
 type training struct {
 	assembly.Run
+	resume    *checkpoint.State      // state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
 	records   *observe.Records       // set on rank 0 only; nil on other ranks
 	tracing   *observe.Tracing       // nil if the configuration selects no steps
 	balancing *rebalance.Balancer    // nil in a run of one rank
@@ -44,6 +45,7 @@ type training struct {
 	lifeline  *supervisor.Lifeline   // tells the supervisor that this rank is saving
 	disk      disk                   // queue of records, and operations on the disk that have not returned
 	saves     atomic.Int64           // number of SIGUSR1 signals of this process so far
+	late      bool                   // train.max_seconds ended the run
 	looping   atomic.Bool            // true from shortly before the training loop on
 }
 
@@ -82,7 +84,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if err := tr.openNotify(cfg, opts); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.beginRun, tr.openTestbed} {
+	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.openTestbed, tr.beginRun} {
 		if err := open(ctx); err != nil {
 			err = exit.Classify(ctx, beforeLoop(ctx, err))
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
@@ -169,10 +171,15 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 	return tr.tellFinished(ctx)
 }
 
-// beginRun prepares the folder of the run. It follows all checks that could refuse the run.
+// beginRun loads the checkpoint, and then prepares the folder of the run. It follows all checks that could refuse the run,
+// because a command that is refused must not change the records of the run.
 func (tr *training) beginRun(ctx context.Context) error {
 	if tr.Team.Leads() {
 		if err := tr.CheckResume(); err != nil {
+			return err
+		}
+		var err error
+		if tr.resume, err = tr.Restore(); err != nil {
 			return err
 		}
 		if err := tr.Folder.Begin(); err != nil {
@@ -182,7 +189,7 @@ func (tr *training) beginRun(ctx context.Context) error {
 	return tr.tellStart(ctx)
 }
 
-// train builds the replica, restores its state, trains it, and writes the result.
+// train trains the replica, and writes the result.
 func (tr *training) train(ctx context.Context) error {
 	if !tr.Team.Leads() {
 		return tr.follow(ctx)
@@ -194,10 +201,6 @@ func (tr *training) train(ctx context.Context) error {
 	logFile := tr.logTo(file, filepath.Join(tr.Folder.LogDir(), experiment.LogFile))
 	tr.Opts.LogFile.To(logFile)
 	tr.SayOpened()
-	resume, err := tr.Restore()
-	if err != nil {
-		return err
-	}
 	stored := *tr.Cfg
 	if dir := stored.Experiment.LogDir; dir != "" { // programs in other folders read the records, too
 		if stored.Experiment.LogDir, err = filepath.Abs(dir); err != nil {
@@ -210,8 +213,8 @@ func (tr *training) train(ctx context.Context) error {
 	tr.scores.SaveProfile()
 	screen := observe.NewConsole(&tr.Run, logFile)
 	defer screen.Close()
-	screen.Begin(resume)
-	runOptions, err := tr.loopOptions(resume, screen)
+	screen.Begin(tr.resume)
+	runOptions, err := tr.loopOptions(screen)
 	if err != nil {
 		return err
 	}
@@ -228,6 +231,7 @@ func (tr *training) train(ctx context.Context) error {
 	}
 	result, err := train.Run(ctx, runOptions)
 	tr.disk.saved.Store(err == nil || result.Survived)
+	tr.late = result.OutOfTime
 	screen.Close()
 	tr.tracing.Over(err)
 	if errors.Is(err, train.ErrFinalSave) {
@@ -247,7 +251,7 @@ func (tr *training) train(ctx context.Context) error {
 	}
 	screen.End(result, err)
 	tr.disk.during("the summary of the run", func() { tr.records.SumUp(screen, result) })
-	tr.tracking.End(err)
+	tr.tracking.End(result, err)
 	if b := tr.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
 		if reportErr := b.Comparison.Report(&tr.Run); err == nil {
 			err = reportErr
@@ -276,8 +280,8 @@ func (tr *training) openReplica(ctx context.Context) error {
 	return tr.InitFrom()
 }
 
-func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Console) (train.Options, error) {
-	c := tr.Cfg
+func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) {
+	c, resume := tr.Cfg, tr.resume
 	store, err := checkpoint.Open(tr.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
 	if err != nil {
 		return train.Options{}, err

@@ -35,6 +35,9 @@ evaluation part. If the data are those of the training run, it evaluates the sam
 choice. --split all is an error if the data have a training part and an evaluation part, because an evaluation covers one part.
 If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
 
+A note states how many of the evaluated samples have the content of training samples, as in a changed copy of the training data. The
+checkpoint has hashes of some training images or labelled texts for this purpose.
+
 If you use the device, precision and batch size of the training run, the results are bit-equal to those of its own evaluations. If
 the training run evaluated averaged weights (ema.decay, ema.evaluate), add --ema to get the same results.`
 
@@ -149,13 +152,14 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 		return r, err
 	}
 	_, view := parts.Transforms(m.Cfg.Data)
+	among := m.watchOverlap(split)
 	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, nil)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
 	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Dataset: m.Data.Name, Averaged: m.averaged, Note: joined(m.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}
 	m.describe(&r, split)
@@ -205,10 +209,12 @@ func (r Evaluation) write(w io.Writer) error {
 		weights = ", averaged weights"
 	}
 	fmt.Fprintf(w, "%s, %s: %s | batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.samplesLine(), r.BatchSize, r.Precision, r.Device, weights)
+	var err error
 	if r.Length > 0 {
-		return r.writeText(w)
+		err = r.writeText(w)
+	} else {
+		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
 	}
-	_, err := fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
 	if r.Note != "" {
 		_, err = fmt.Fprintf(w, "NOTE %s\n", r.Note)
 	}

@@ -71,6 +71,9 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER",
 			cmp.Or(m.Cfg.Data.Path, "data set "+m.Data.Name), cmp.Or(part, "the samples for evaluation"))
 	}
+	if split == splitAll && part != "" && !same && m.Data.HasEval() { // the names of folders or files state the parts
+		split = splitVal
+	}
 	if held {
 		advice := "--split all evaluates all samples"
 		if part != "" {
@@ -93,8 +96,8 @@ func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 		return false, ctx.Err()
 	}
 	defer set.Close() // opened for reading only
-	have, err := set.Identity(ctx)
-	return have == identity, err
+	have, err := set.Print(ctx)
+	return have.Digest == identity, err
 }
 
 // noSamples returns the error for a split without samples.

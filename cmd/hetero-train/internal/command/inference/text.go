@@ -61,13 +61,14 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	if m.classes > 0 {
 		confusion = task.NewConfusion(m.classes)
 	}
+	among := m.watchOverlap(split)
 	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, confusion)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
 	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Averaged: m.averaged, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Dataset: m.Data.Name, Averaged: m.averaged, Note: joined(m.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
 	m.describe(&r, split)

@@ -1,0 +1,204 @@
+package parts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// identitySamples is the number of samples of each part that a fingerprint covers. A part with fewer samples is read as a
+// whole. With a larger number, the start of a run takes longer; with a smaller number, a change of the data is more likely
+// to remain undetected. Reading 256 samples takes well under a second from a local disk.
+const identitySamples = 256
+
+// Fingerprint describes the content of a data set. Checkpoints contain it, so that a later process can state what differs.
+type Fingerprint struct {
+	Digest string     `json:"-"` // of both parts; "" if the settings alone determine the data
+	Train  *PartPrint `json:"train,omitempty"`
+	Eval   *PartPrint `json:"eval,omitempty"` // nil without an evaluation part
+}
+
+// PartPrint describes the content of a part of a data set.
+type PartPrint struct {
+	Unit  string `json:"unit"`  // "samples" or "tokens"
+	Units int64  `json:"units"` // number of samples or tokens
+	Rest  string `json:"rest"`  // digest of what is compared in addition to Sums, for example of labels
+	// Sums are hashes (data.SumOf) of the content of up to identitySamples evenly spaced samples, of 8 bytes each. 0 is the
+	// hash of a sample that cannot be read. Parts of tokens have none.
+	Sums []byte `json:"sums,omitempty"`
+}
+
+// Known returns the hashes in Sums without those of unreadable samples.
+func (p *PartPrint) Known() map[uint64]bool {
+	known := map[uint64]bool{}
+	for k := range p.count() {
+		if sum := p.sum(k); sum != 0 {
+			known[sum] = true
+		}
+	}
+	return known
+}
+
+func (p *PartPrint) count() int { return len(p.Sums) / 8 }
+
+func (p *PartPrint) sum(k int) uint64 { return binary.LittleEndian.Uint64(p.Sums[8*k:]) }
+
+func (p *PartPrint) addSum(sum uint64) { p.Sums = binary.LittleEndian.AppendUint64(p.Sums, sum) }
+
+// String returns a digest of the part.
+func (p *PartPrint) String() string {
+	if p == nil {
+		return "none"
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %q %x", p.Units, p.Rest, p.Sums)
+	return digest(h.Sum(nil))
+}
+
+// sampleAt returns the k-th of n evenly spaced samples of a part.
+func sampleAt(k, n int, samples int64) int { return int(int64(k) * samples / int64(n)) }
+
+// Print returns the fingerprint of the data. It reads up to identitySamples samples of each part.
+func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
+	switch {
+	case o.Tokens != nil:
+		f = o.Tokens.Print
+		f.Digest = o.Tokens.Identity
+		return f, nil
+	case o.Content == nil:
+		return f, nil
+	}
+	h := sha256.New()
+	for _, part := range []struct {
+		set   data.Dataset
+		print **PartPrint
+	}{{o.stored.Train, &f.Train}, {o.stored.Eval, &f.Eval}} {
+		if part.set == nil {
+			io.WriteString(h, "none\n")
+			continue
+		}
+		if *part.print, err = printPart(ctx, h, part.set); err != nil {
+			return Fingerprint{}, fmt.Errorf("data set %s: %w", o.Name, err)
+		}
+	}
+	f.Digest = digest(h.Sum(nil))
+	return f, nil
+}
+
+// printPart adds the class names, the labels of all samples, and the content of up to identitySamples evenly spaced samples
+// to the digest of the data set, and returns the print of the part.
+func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, error) {
+	p, rest := &PartPrint{Unit: "samples", Units: int64(d.Len())}, sha256.New()
+	both := io.MultiWriter(h, rest)
+	fmt.Fprintf(both, "%d %q\n", d.Len(), d.Classes())
+	labels := make([]byte, 0, 4096)
+	for i := range d.Len() {
+		if labels = strconv.AppendInt(labels, int64(d.Label(i)), 10); len(labels) > 4000 {
+			both.Write(labels)
+			labels = labels[:0]
+		}
+		labels = append(labels, ' ')
+	}
+	both.Write(labels)
+	p.Rest = digest(rest.Sum(nil))
+	reader, err := d.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close() // read only
+	n := min(d.Len(), identitySamples)
+	for k := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p.addSum(writeSample(h, reader, sampleAt(k, n, p.Units)))
+	}
+	return p, nil
+}
+
+// writeSample adds sample i to the digest: its stored bytes, otherwise its pixels, otherwise the fact that it is
+// unreadable. It returns the hash of the bytes or pixels, or 0.
+func writeSample(h io.Writer, r data.Reader, i int) uint64 {
+	if encoded, ok := r.(data.Encoded); ok {
+		if file, err := encoded.Contents(i); err == nil {
+			h.Write(file)
+			return data.SumOf(file)
+		}
+	}
+	var image data.Image
+	if err := r.Read(i, nil, &image); err != nil {
+		fmt.Fprintf(h, "sample %d is unreadable\n", i)
+		return 0
+	}
+	h.Write(image.Pix)
+	return data.SumOf(image.Pix)
+}
+
+// printLabelled returns the print of labelled texts.
+func printLabelled(set *tokens.Classification) *PartPrint {
+	if set.Len() == 0 {
+		return nil
+	}
+	p := &PartPrint{Unit: "samples", Units: int64(set.Len()), Rest: identifyLabelled(set)}
+	n := min(set.Len(), identitySamples)
+	for k := range n {
+		p.addSum(set.Sum(sampleAt(k, n, p.Units)))
+	}
+	return p
+}
+
+// Differences describes how the parts of the data differ from those with the print was; "" if they are equal or unknown.
+func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
+	name := func(part string, first int) func(i int) string {
+		if o.Tokens != nil || o.Content == nil {
+			return func(i int) string { return fmt.Sprintf("%s sample %d", part, i) }
+		}
+		return func(i int) string { return strconv.Quote(o.Content.Name(first + i)) }
+	}
+	first := 0
+	if now.Train != nil {
+		first = int(now.Train.Units)
+	}
+	if was.Train == nil && was.Eval == nil { // a checkpoint of an earlier version
+		return "", ""
+	}
+	return difference("training", was.Train, now.Train, name("training", 0)), difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
+}
+
+func difference(part string, was, now *PartPrint, name func(i int) string) string {
+	unit := func(p *PartPrint) string { return fmt.Sprintf("%d %s %s", p.Units, part, p.Unit) }
+	switch {
+	case was == nil && now == nil:
+		return ""
+	case was == nil:
+		return fmt.Sprintf("no %s part, now %s", part, unit(now))
+	case now == nil:
+		return fmt.Sprintf("%s, now no %s part", unit(was), part)
+	case was.Units != now.Units || was.Unit != now.Unit:
+		return unit(was) + ", now " + unit(now)
+	}
+	first, differing, n := -1, 0, min(was.count(), now.count())
+	for k := range n {
+		if was.sum(k) != now.sum(k) {
+			if differing++; first < 0 {
+				first = k
+			}
+		}
+	}
+	switch {
+	case first >= 0:
+		return fmt.Sprintf("the content of %s differs (%d of %d compared %s samples differ)", name(sampleAt(first, n, now.Units)), differing, n, part)
+	case was.Rest != now.Rest && n > 0:
+		return fmt.Sprintf("the classes, the labels or the content of other %s samples differ", part)
+	case was.Rest != now.Rest:
+		return fmt.Sprintf("the content of the %s %s differs", part, now.Unit)
+	}
+	return ""
+}
