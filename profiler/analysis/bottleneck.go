@@ -32,7 +32,7 @@ type Parts struct {
 	Granularity   Number `json:"granularity"`
 }
 
-// ofOracle returns the fraction of the oracle that the parts of a step state: the time with the best shares divided by the
+// ofOracle returns the fraction of the oracle, which follows from the parts of a step: the time with the best shares divided by the
 // time with the shares in use, both without noise.
 func (b *BottleneckSummary) ofOracle() Number {
 	steady := b.Step - b.Parts.Noise

@@ -40,7 +40,7 @@ func (s *Study) overviewTable() string {
 			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
 		}
 	}
-	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "fraction of oracle"}, rows)
+	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "mean fraction of oracle"}, rows)
 	return markdown(columns, rows)
 }
 
@@ -169,7 +169,7 @@ The steady state of a run is the run without %s. The figures describe the steady
 | load imbalance | arithmetic mean, over steps, of (max - min) / max of the ranks' own compute times |
 | waiting | arithmetic mean, over steps, of 1 - mean / max of the same times: the fraction of the compute time that the ranks wait for the slowest rank |
 | straggler impact | of the waiting: high from %d %% on, medium from %d %% on, low below |
-| fraction of oracle | step time of the best possible split / step time of the actual split; arithmetic mean over the decisions of the balancer. The balancer estimates both times on its fitted curves, without step noise |
+| mean fraction of oracle | step time of the best possible split / step time of the actual split; arithmetic mean over the decisions of the balancer. The balancer estimates both times on its fitted curves, without step noise |
 
 A rank's own compute time is data + forward + backward, without exchanges in which the rank waits for others. Ranks without samples do not count.
 

@@ -168,11 +168,11 @@ func (r *Run) identify() error {
 
 // readSteps reads the records of all ranks.
 func (r *Run) readSteps(logs string) error {
-	starts, err := startsOf(filepath.Join(logs, runtime.EventsFile))
+	happened, err := eventsOf(filepath.Join(logs, runtime.EventsFile))
 	if err != nil {
 		return err
 	}
-	if r.segment, err = segmentOf(logs, starts); err != nil {
+	if r.segment, err = segmentOf(logs, happened.starts); err != nil {
 		return err
 	}
 	records := make([][]runtime.Record, r.Ranks)

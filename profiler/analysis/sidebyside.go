@@ -23,7 +23,7 @@ const mostColumns = 8
 
 // SideBySide compares runs.
 type SideBySide struct {
-	SchemaVersion int          `json:"schema_version"` // 1
+	SchemaVersion int          `json:"schema_version"` // 2
 	Trials        []*Trial     `json:"runs"`           // the first run is the reference of the ratios
 	Settings      []Difference `json:"settings_that_differ"`
 	Notes         []string     `json:"notes,omitempty"` // limits of the comparison
@@ -53,7 +53,7 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 		return nil, err
 	}
 	nameTrials(trials)
-	s := &SideBySide{SchemaVersion: 1, Trials: trials, Settings: settingsThatDiffer(trials)}
+	s := &SideBySide{SchemaVersion: 2, Trials: trials, Settings: settingsThatDiffer(trials)}
 	for _, c := range []struct {
 		what, effect string
 		of           func(*Trial) string
@@ -306,7 +306,7 @@ func (s *SideBySide) rows() [][]string {
 	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, asDigits, " "+t.unit()+"/s") }))
 	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, asDigits, " ms"))
 	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, asDigits, " ms"))
-	add("fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
+	add("mean fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
 	add("load imbalance", number(func(t *Trial) Number { return t.Imbalance }, 100, "%.1f", " %"))
 	add("utilization", number(func(t *Trial) Number { return t.Utilization }, 100, "%.0f", " %"))
 	add("training time", ratio(training, number(training, 1, asDigits, " s")))
@@ -514,9 +514,9 @@ const sideBySideDefinitions = `
 - Training loss: mean over the global batch of the last step. Evaluation loss and metrics: the last evaluation.
 - Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
 - Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.
-- Fraction of the oracle: step time with the best shares / step time with the actual shares, both without noise: 1 - imbalance / (step time - noise) of the mean step. For runs of MLflow it is the mean of the points, and approximate, because only some steps have points.
+- Mean fraction of the oracle: step time with the best shares / step time with the actual shares, both without noise: 1 - imbalance / (step time - noise) of the mean step. For runs of MLflow it is the mean of the points, and approximate, because only some steps have points.
 - Rank-hours: sum over steps of time x number of ranks. Energy: mean power of the devices of all ranks x training time; unknown if the number of ranks changed.
-- If the number of ranks of a run changed, the row "steps with these ranks" states the steps of these figures: throughput, step time, communication, fraction of the oracle, load imbalance, utilization. The other figures are of the whole run.
+- If the number of ranks of a run changed, the row "steps with these ranks" states the steps of these figures: throughput, step time, communication, mean fraction of the oracle, load imbalance, utilization. The other figures are of the whole run.
 `
 
 // JSON returns the comparison on one line.

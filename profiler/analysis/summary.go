@@ -19,7 +19,7 @@ import (
 )
 
 // SummaryVersion increases when a key of the summary is removed or changes its meaning.
-const SummaryVersion = 2
+const SummaryVersion = 3
 
 // Number is a float64 that is null in JSON if it is unknown.
 type Number = experiment.Number
@@ -29,9 +29,9 @@ type Number = experiment.Number
 type Summary struct {
 	SchemaVersion int    `json:"schema_version"`
 	Run           string `json:"run"` // name of the run's folder
-	// Status is finished, stopped_early, out_of_time, interrupted or failed. If the newest process has written no result, it
-	// is running, crashed or unknown (runs.State).
+	// Status is the state of the run, and Why explains it. The words are those of experiment.State.
 	Status    string `json:"status"`
+	Why       string `json:"why,omitempty"`
 	Program   string `json:"program,omitempty"`
 	Model     string `json:"model,omitempty"`
 	Dataset   string `json:"dataset,omitempty"`
@@ -49,6 +49,8 @@ type Summary struct {
 	BestEval       Number `json:"best_eval"`
 	BestEvalMetric string `json:"best_eval_metric,omitempty"` // metric of the best evaluation: top1 (a fraction), loss, …
 	BestEvalStep   int64  `json:"best_eval_step"`
+
+	LastEval *EvalSummary `json:"last_eval"` // newest evaluation; null without one
 
 	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has UnitsPerSample of
 	// them.
@@ -86,6 +88,13 @@ type Summary struct {
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 
 	rankSeconds float64 // sum over all steps of their time × the number of ranks in that step
+}
+
+// EvalSummary is the result of an evaluation.
+type EvalSummary struct {
+	Step    int64             `json:"step"`
+	Loss    Number            `json:"loss"`
+	Metrics map[string]Number `json:"metrics"` // by runtime.EventMetric.Key
 }
 
 // Distribution describes the distribution of a time over steps.
@@ -163,10 +172,11 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
-	start, err := startsOf(filepath.Join(logs, runtime.EventsFile))
+	happened, err := eventsOf(filepath.Join(logs, runtime.EventsFile))
 	if err != nil {
 		return nil, err
 	}
+	start := happened.starts
 	segment, err := segmentOf(logs, start)
 	if err != nil {
 		return nil, err
@@ -198,10 +208,12 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
-	s.Status = string(state.Kind)
-	if err := s.addResult(dir); err != nil {
+	s.Status, s.Why = string(state.Kind), state.Why
+	current, err := s.addResult(dir)
+	if err != nil {
 		return nil, err
 	}
+	s.addEvaluations(&happened, current)
 	run := Run{segment: segment}
 	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
 		return nil, err
@@ -219,19 +231,67 @@ func Summarize(dir, logs string) (*Summary, error) {
 	return s, nil
 }
 
-// startsOf returns the starts of processes from the events of a run. The events are optional.
-func startsOf(path string) (starts []runtime.Event, err error) {
+// happened contains what the events of a run tell.
+type happened struct {
+	starts []runtime.Event // starts of processes
+	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without evaluations.
+	last, best *runtime.Event
+}
+
+// eventsOf reads the events of a run. They are optional.
+func eventsOf(path string) (h happened, err error) {
 	err = regular.EachLine(path, func(line []byte) error {
+		if !bytes.Contains(line, []byte(`"start":`)) && !bytes.Contains(line, []byte(`"evaluation":`)) {
+			return nil
+		}
 		var e runtime.Event
-		if bytes.Contains(line, []byte(`"start":`)) && json.Unmarshal(line, &e) == nil && e.Start != nil && e.Step >= 0 && e.Step <= runtime.MostStep { // other lines may be damaged
-			starts = append(starts, e)
+		switch {
+		case json.Unmarshal(line, &e) != nil, e.Step < 0, e.Step > runtime.MostStep: // a damaged line
+		case e.Start != nil:
+			h.starts = append(h.starts, e)
+		case e.Evaluation != nil:
+			if h.last = &e; e.Evaluation.Best {
+				h.best = &e
+			}
 		}
 		return nil
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read events: %w", err)
+		return happened{}, fmt.Errorf("read events: %w", err)
 	}
-	return starts, nil
+	return h, nil
+}
+
+// addEvaluations adds the newest evaluation, and, if the newest process has not written a result, the best one.
+func (s *Summary) addEvaluations(h *happened, result bool) {
+	number := func(v *float64) Number {
+		if v == nil {
+			return Number(unknown)
+		}
+		return Number(*v)
+	}
+	if e := h.last; e != nil {
+		s.LastEval = &EvalSummary{Step: e.Step, Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
+		for key, v := range e.Evaluation.Metrics {
+			s.LastEval.Metrics[key] = number(v)
+		}
+	}
+	n := len(h.starts)
+	if result || h.best == nil || n == 0 {
+		return
+	}
+	start := h.starts[n-1].Start
+	key := start.BestMetric
+	if key == "" && len(start.Metrics) > 0 {
+		key = start.Metrics[0].Key
+	}
+	value, known := h.best.Evaluation.Metrics[key]
+	if key == "loss" {
+		value, known = h.best.Evaluation.Loss, true
+	}
+	if known {
+		s.BestEval, s.BestEvalMetric, s.BestEvalStep = number(value), key, h.best.Step
+	}
 }
 
 // segmentOf returns the segment of the last record of rank 0.
@@ -318,38 +378,28 @@ func logDirOf(dir string, settings map[string]string) (string, error) {
 	return moved, logs.Close()
 }
 
-// addResult sets the status of the run, if its newest process has written a result. If a later process began, the result
-// belongs to an earlier process. If it is unknown which process began last, records after the result tell that a later
-// process began.
-func (s *Summary) addResult(dir string) error {
+// addResult sets the status of the run, if its newest process has written a result, which current reports. If a later
+// process began, the result belongs to an earlier process. If it is unknown which process began last, records after the
+// result tell that a later process began.
+func (s *Summary) addResult(dir string) (current bool, err error) {
 	r, err := experiment.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.Program, s.Model, s.Dataset, s.Device, s.Precision = r.Program, r.Model, r.Dataset, r.Device, r.Precision
 	s.BestEval, s.BestEvalMetric, s.BestEvalStep = r.BestEval, r.BestEvalMetric, r.BestEvalStep
 	if r.Superseded || !r.Current && r.Steps < s.Steps {
-		return nil
+		return false, nil
 	}
 	if r.Steps >= s.Steps { // a process that ended before its first step may leave the records of an earlier one
 		s.FinalTrainLoss = r.FinalTrainLoss
 	}
-	switch {
-	case r.Exit == 0 && r.OutOfTime:
-		s.Status = "out_of_time"
-	case r.Exit == 0 && r.GaveUp != "":
-		s.Status = "stopped_early"
-	case r.Exit == 0:
-		s.Status = "finished"
-	case r.Exit == 75 || r.Exit == 130:
-		s.Status = "interrupted"
-	default:
-		s.Status = "failed"
-	}
-	return nil
+	ended, why := r.Outcome() // also while the process that wrote the result still exits
+	s.Status, s.Why = string(ended), why
+	return true, nil
 }
 
 // distribution summarises times. It sorts values in place.

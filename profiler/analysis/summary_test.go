@@ -151,7 +151,7 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.WriteResult(experiment.Result{Steps: 50, Exit: 75, FinalTrainLoss: 7}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.FinalTrainLoss != 7 {
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "stopped" || s.FinalTrainLoss != 7 {
 		t.Errorf("got %v and %+v", err, s)
 	}
 	if err := run.Begin(); err != nil { // a later process, which is then killed
@@ -182,8 +182,8 @@ func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
 	if err := run.WriteResult(experiment.Result{Exit: 130, Error: "stopped by Ctrl-C"}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.Steps != 6 || !near(s.FinalTrainLoss, 1.0/6) {
-		t.Errorf("with the records of an earlier process: got %v and %+v, want interrupted after 6 steps", err, s)
+	if s, err := Summarize(run.Dir, ""); err != nil || s.Status != "stopped" || s.Steps != 6 || !near(s.FinalTrainLoss, 1.0/6) {
+		t.Errorf("with the records of an earlier process: got %v and %+v, want stopped after 6 steps", err, s)
 	}
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(0))); err != nil {
 		t.Fatal(err)
@@ -399,5 +399,39 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 	s.addDecisions([]Decision{{Step: 80, ShareOfOracle: 0.5}, {Step: 93, ShareOfOracle: 0.9}})
 	if !near(s.ShareOfOracle, 0.9) || !near(s.ShareOfOracleMean, (80*0.5+10*0.9)/90) {
 		t.Errorf("got %v at the end and %v as mean, want 0.9 and 0.544", s.ShareOfOracle, s.ShareOfOracleMean)
+	}
+}
+
+// The evaluations of a killed run are in its events only.
+func TestAKilledRunHasItsEvaluations(t *testing.T) {
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "killed", Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	writeRecords(t, run.Dir, steadyRecords(50, 24, 1))
+	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":1,"metrics":[{"key":"top1","title":"top-1","percent":true}]}}
+{"step":20,"evaluation":{"samples":8,"loss":2,"metrics":{"top1":0.5},"best":true}}
+{"step":30,"evaluation":{"samples":8,"loss":1,"metrics":{"top1":0.75},"best":true}}
+{"step":40,"evaluation":{"samples":8,"loss":null,"metrics":{"top1":0.25},"best":false}}
+`)
+	s, err := Summarize(run.Dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.BestEval != 0.75 || s.BestEvalMetric != "top1" || s.BestEvalStep != 30 {
+		t.Errorf("got the best %s %v at step %d, want top1 0.75 at step 30", s.BestEvalMetric, s.BestEval, s.BestEvalStep)
+	}
+	if e := s.LastEval; e == nil || e.Step != 40 || !math.IsNaN(float64(e.Loss)) || e.Metrics["top1"] != 0.25 {
+		t.Errorf("got the last evaluation %+v, want that of step 40", e)
+	}
+	if err := run.WriteResult(experiment.Result{Steps: 50, BestEval: 0.9, BestEvalMetric: "top1", BestEvalStep: 50}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Summarize(run.Dir, ""); err != nil || s.BestEval != 0.9 || s.BestEvalStep != 50 || s.LastEval == nil {
+		t.Errorf("with a result: got %+v, %v, want the best evaluation of the result", s, err)
 	}
 }

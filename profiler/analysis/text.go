@@ -57,7 +57,7 @@ func interval(e Estimate, scale float64, format, unit string) string {
 }
 
 // resultColumns are the columns of the main table.
-var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency", "load imbalance", "waiting", "straggler impact", "fraction of oracle", "time to loss"}
+var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency", "load imbalance", "waiting", "straggler impact", "mean fraction of oracle", "time to loss"}
 
 // resultRows returns one row per policy.
 func (c *Comparison) resultRows() [][]string {

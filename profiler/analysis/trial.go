@@ -38,12 +38,12 @@ type Trial struct {
 	Throughput        Number `json:"throughput_per_sec"` // Unit per second, all ranks, without pauses
 	StepTime          Number `json:"step_time"`          // mean, s
 	CommunicationTime Number `json:"communication_time_per_step"`
-	Imbalance         Number `json:"load_imbalance"`  // fraction 0…1
-	ShareOfOracle     Number `json:"share_of_oracle"` // fraction 0…1, of the mean step
-	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
-	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
-	Energy            Number `json:"energy_kwh"`      // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
+	Imbalance         Number `json:"load_imbalance"`       // fraction 0…1
+	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
+	Utilization       Number `json:"gpu_utilization"`      // fraction 0…1, mean over ranks and steps
+	TrainingTime      Number `json:"training_time"`        // sum of the times of all steps, s
+	RankHours         Number `json:"rank_hours"`           // sum over steps of time × number of ranks, h
+	Energy            Number `json:"energy_kwh"`           // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`

@@ -45,6 +45,7 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	f.run.Refresh()
 	answer, err := s.answers.get(r.Context(), "view/"+r.PathValue("name"), f.run.Version(), func(context.Context) (any, error) { return f.run.View(), nil })
 	s.send(w, r, answer, f.orGone(err))
 }

@@ -26,6 +26,7 @@ type Run struct {
 	identity fs.FileInfo // of the folder
 
 	mu       sync.Mutex
+	looks    pause // of Refresh
 	root     *os.Root
 	logs     *os.Root // nil until the folder exists
 	settings Settings

@@ -15,16 +15,16 @@ import (
 )
 
 // Kind is the kind of state that a run is in.
-type Kind string
+type Kind = experiment.State
 
 // The kinds of states.
 const (
-	Running  Kind = "running"
-	Finished Kind = "finished"
-	Stopped  Kind = "stopped" // stopped intentionally before its end, and can resume
-	Failed   Kind = "failed"  // ended with an error
-	Crashed  Kind = "crashed" // the process ended without a result
-	Unknown  Kind = "unknown" // a process on another machine may be training, but the records are old
+	Running  = experiment.Running
+	Finished = experiment.Finished
+	Stopped  = experiment.Stopped
+	Failed   = experiment.Failed
+	Crashed  = experiment.Crashed
+	Unknown  = experiment.Unknown
 )
 
 // State is the state of a run.
@@ -40,26 +40,50 @@ const (
 	recentMinimum = 2 * time.Minute
 )
 
-// exitUnsaved is the exit code of a process that SIGTERM ended and that saved nothing.
-const exitUnsaved = 143
-
 // evidence contains what the files of a run tell about its state.
 type evidence struct {
+	use
 	settings Settings
 	result   *experiment.Result
-	logsErr  error             // error of opening the folder of logs
-	start    *experiment.Start // newest process that began to train; nil if unknown
-	holder   experiment.Holder // process that locked the folder last; any command may have locked it
-	held     *bool             // result of experiment.HeldBy
-	locked   bool              // the lock file exists
-	lacking  string            // describes the ranks without records
-	saved    bool              // there is a checkpoint
+	logsErr  error  // error of opening the folder of logs
+	lacking  string // describes the ranks without records
+	saved    bool   // there is a checkpoint
 
 	resultErr error // error of reading the result
 
 	steps    int64         // iteration of the newest record; 0 if there are no records
 	age      time.Duration // time since the newest record, by the time of its file or by its own, whichever is longer
 	stepTime time.Duration
+}
+
+// use identifies the processes that use the folder of a run.
+type use struct {
+	start  *experiment.Start // newest process that began to train; nil if unknown
+	holder experiment.Holder // process that locked the folder last; any command may have locked it
+	held   *bool             // result of experiment.HeldBy
+	locked bool              // the lock file exists
+}
+
+// useOf returns the present use of a folder.
+func useOf(root *os.Root) (u use) {
+	holder, held, err := experiment.HeldBy(root)
+	u.holder, u.held, u.locked = holder, held, err == nil
+	if start, err := experiment.ReadStart(root); err == nil {
+		u.start = &start
+	}
+	return u
+}
+
+// same reports whether no process has begun or ended between two looks at a folder.
+func (u use) same(v use) bool {
+	started := func(u use) string {
+		if u.start == nil {
+			return ""
+		}
+		return u.start.ID
+	}
+	holds := func(u use) bool { return u.held != nil && *u.held }
+	return started(u) == started(v) && u.holder.Is(v.holder) && holds(u) == holds(v) && u.locked == v.locked
 }
 
 // judge determines the state. Only the process that trains writes the records of its start and of its result, so later
@@ -115,20 +139,11 @@ func (e evidence) ended() bool {
 
 // outcome determines the state of a run that has ended.
 func (e evidence) outcome() State {
-	switch r := e.result; {
-	case r.Exit == 0 && r.OutOfTime:
-		return State{Stopped, "train.max_seconds ended the run; the same command resumes"}
-	case r.Exit == 0 && r.GaveUp != "":
-		return State{Finished, r.GaveUp}
-	case r.Exit == 0:
-		return State{Finished, e.whyEmpty()}
-	case r.Exit == exitUnsaved:
-		return State{Stopped, "SIGTERM ended the run, and nothing was saved; the same command continues from the newest checkpoint, if there is one"}
-	case r.Exit == 75 || r.Exit == 130:
-		return State{Stopped, fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes", r.Steps)}
-	default:
-		return State{Failed, fmt.Sprintf("exit code %d: %s", r.Exit, r.Error)}
+	kind, why := e.result.Outcome()
+	if why == "" {
+		why = e.whyEmpty()
 	}
+	return State{kind, why}
 }
 
 // whyEmpty returns why a run has no records, or "" if it has records.
@@ -234,15 +249,24 @@ func cutFile(logs *os.Root, ranks int) string {
 	return ""
 }
 
-// gather returns the evidence except for that from records.
+// mostLooks limits the looks of gather at a folder in which processes begin and end all the time.
+const mostLooks = 5
+
+// look is useOf, except in tests.
+var look = useOf
+
+// gather returns the evidence except for that from records. If a process begins or ends meanwhile, gather looks again: a
+// lock from before and a result from after the end of a process would give a state that the run never had.
 func gather(root *os.Root, settings Settings) evidence {
-	e := evidence{settings: settings}
-	e.result, e.resultErr = readResult(root)
-	if start, err := experiment.ReadStart(root); err == nil {
-		e.start = &start
+	e := evidence{settings: settings, use: look(root)}
+	for range mostLooks {
+		e.result, e.resultErr = readResult(root)
+		now := look(root)
+		if e.use.same(now) {
+			break
+		}
+		e.use = now
 	}
-	holder, held, err := experiment.HeldBy(root)
-	e.holder, e.held, e.locked = holder, held, err == nil
 	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // a pattern without faults
 	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
 	return e

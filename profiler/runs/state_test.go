@@ -169,3 +169,62 @@ func TestQuarantinedCheckpointsAreNoted(t *testing.T) {
 		t.Errorf("got %q, want %q", notes, want)
 	}
 }
+
+// A process that ends or begins while its files are read must not give the run a state that it never had.
+func TestAnEndWhileTheFilesAreReadIsSeen(t *testing.T) {
+	defer func() { look = useOf }()
+	for at := 1; at <= 2; at++ { // the process ends directly before or after this look
+		for _, after := range []bool{false, true} {
+			dir := t.TempDir()
+			f := newFakeRun(t, dir, "run", 1)
+			f.steps(1, 20)
+			run, looks := began(t, dir, "run"), 0
+			end := func() {
+				write(t, run, experiment.Result{Steps: 20})
+				run.Close()
+			}
+			look = func(root *os.Root) use {
+				if looks++; looks == at && !after {
+					end()
+				}
+				u := useOf(root)
+				if looks == at && after {
+					end()
+				}
+				return u
+			}
+			root, err := os.OpenRoot(filepath.Join(dir, "run"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := gather(root, Settings{})
+			e.steps = 20
+			if kind := e.judge().Kind; kind != Finished && !(kind == Running && at == 2 && after) {
+				t.Errorf("an end at look %d (after %v): got %s, want finished", at, after, kind)
+			}
+			root.Close()
+			look = useOf
+		}
+	}
+}
+
+// The state that a caller gets after Refresh is not older than the call.
+func TestRefreshSeesTheEndOfTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "run", 1)
+	f.steps(1, 20)
+	process := began(t, dir, "run")
+	run := open(t, dir, "run")
+	run.Refresh()
+	if kind := run.View().State.Kind; kind != Running {
+		t.Fatalf("got %s, want running", kind)
+	}
+	version := run.Version()
+	write(t, process, experiment.Result{Steps: 20})
+	process.Close()
+	time.Sleep(refreshPause)
+	run.Refresh()
+	if kind := run.View().State.Kind; kind != Finished || run.Version() == version {
+		t.Errorf("got %s and version %d, want finished and another version than %d", kind, run.Version(), version)
+	}
+}

@@ -224,8 +224,7 @@ def stop(*_):
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell started this program in the background, with SIGINT ignored
-        signal.signal(number, stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -29,7 +29,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	}{
 		{"done", filepath.Join(dir, "done", "logs"), "finished", []string{"train.steps=30"}, exit.Done, false},
 		{"elsewhere", moved, "finished", []string{"train.steps=30", "experiment.log_dir=" + moved}, exit.Done, false},
-		{"stopped", filepath.Join(dir, "stopped", "logs"), "interrupted", []string{"train.steps=1000000", "train.log_interval=1"}, exit.Interrupted, true},
+		{"stopped", filepath.Join(dir, "stopped", "logs"), "stopped", []string{"train.steps=1000000", "train.log_interval=1"}, exit.Interrupted, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := p.command(dir, append(c.set, "experiment.name="+c.name)...)

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -223,18 +224,19 @@ func sharesOf(ranks []train.RankStep) string {
 func (c *Console) End(r train.Result, err error) {
 	defer c.note()
 	if err != nil {
-		c.Say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
+		state, _ := (&experiment.Result{Exit: exit.Code(err)}).Outcome()
+		c.Say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "state", string(state), "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
 		return
 	}
-	how, message := "done", "done"
+	how, message, state := "done", "done", experiment.Finished
 	if r.OutOfTime {
-		how, message = "out of time (train.max_seconds), saved; the run "+c.run.WayOn(r.Steps), "out of time"
+		how, message, state = "stopped (train.max_seconds), saved; the run "+c.run.WayOn(r.Steps), "stopped", experiment.Stopped
 	}
 	if r.GaveUp != "" {
-		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
+		how, message = "finished early ("+r.GaveUp+"): saved", "finished early"
 	}
 	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.run.Data.Name, r.LastLoss)
-	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
+	attrs := []any{"state", string(state), "steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
 	report := c.run.Report()
 	best := report.Best()
 	if r.LastEval != nil {

@@ -41,7 +41,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	a.Later(file.Close)
 	e := &events{file: file, report: a.Report(), step: max(kept, 0)}
 	start := &runtime.StartEvent{Program: version.Text(), Model: a.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Cfg.Balance.Policy,
-		Ranks: max(a.Opts.Assignment.WorldSize, 1), BatchSize: a.Cfg.Data.BatchSize, Precision: compute.TypesText(a.Types), Unit: e.report.Unit, Units: e.report.Units, Notes: a.Notes()}
+		Ranks: max(a.Opts.Assignment.WorldSize, 1), BatchSize: a.Cfg.Data.BatchSize, Precision: compute.TypesText(a.Types), Unit: e.report.Unit, Units: e.report.Units, BestMetric: e.report.Named(a.Cfg.Checkpoint.BestMetric).Key, Notes: a.Notes()}
 	for _, m := range e.report.Metrics {
 		start.Metrics = append(start.Metrics, runtime.EventMetric{Key: m.Key, Title: m.Title, Percent: m.Percent})
 	}

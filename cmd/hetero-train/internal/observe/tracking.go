@@ -84,13 +84,13 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 }
 
 // End adds the status and the files of the run, and sends the rest.
-func (t *Tracking) End(err error) {
+func (t *Tracking) End(r train.Result, err error) {
 	if t == nil {
 		return
 	}
 	status := mlflow.Finished
 	switch {
-	case errors.As(err, new(exit.Stopped)):
+	case errors.As(err, new(exit.Stopped)), err == nil && r.OutOfTime: // the run can resume
 		status = mlflow.Killed
 	case err != nil:
 		status = mlflow.Failed

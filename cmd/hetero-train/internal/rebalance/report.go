@@ -244,7 +244,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "node\t%s\tmemory %%\tbatch\tnext\tsamples/s\tbusy ms\twait ms\tif excluded\t\n", b.useColumn())
+	fmt.Fprintln(w, "node\tuse %\tmemory %\tbatch\tnext\tsamples/s\tbusy ms\twait ms\tif excluded\t")
 	for rank := range d.Ranks {
 		own := d.Ranks[rank].Seconds
 		value := ""
@@ -264,24 +264,6 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 			"imbalance in ms: time that the best shares would save; noise: waits because times vary from step to step, which no shares remove\n")
 	}
 	return text.String()
-}
-
-// useColumn returns the heading of the column of utilization. The utilization of a CPU rank is the used fraction of the
-// CPUs that the rank may use.
-func (b *Balancer) useColumn() string {
-	gpus := 0
-	for _, k := range b.known {
-		if k.Kind == "cuda" {
-			gpus++
-		}
-	}
-	switch gpus {
-	case 0:
-		return "CPU %"
-	case len(b.known):
-		return "GPU %"
-	}
-	return "GPU or CPU %"
 }
 
 // Observer returns an observer that removes decisions when the run returns to a checkpoint. The observer does nothing

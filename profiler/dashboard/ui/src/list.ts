@@ -41,7 +41,7 @@ export class List {
       { title: 'ranks', numeric: true, of: r => count(r.ranks || null) },
       { title: 'steps', numeric: true, of: r => count(r.steps) },
       { title: 'samples/s', numeric: true, of: r => figure(r.samples_per_second) },
-      { title: 'fraction of oracle', numeric: true, hint: 'Step time with the best shares divided by the step time with the actual shares', of: r => percent(r.share_of_oracle) },
+      { title: 'last fraction of oracle', numeric: true, hint: 'At the last decision of the balancer: step time with the best shares divided by the step time with the actual shares', of: r => percent(r.share_of_oracle) },
       { title: 'loss', numeric: true, of: r => figure(r.loss, 4) },
       { title: 'age', numeric: true, hint: 'Time since the newest record; for a run that ended, time since the end', of: r => duration((now - r.updated) / 1000) },
       { title: 'compare', of: r => h('input', {

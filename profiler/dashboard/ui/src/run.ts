@@ -267,7 +267,7 @@ export class RunPage {
     const facts: [string, string][] = [
       ['Throughput' + of, rate === null ? '–' : unit], ['Step' + of, step === null ? '–' : `${figure(1000 * step)} ms`],
       ['Training time', duration(v.totals.training_seconds)], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
-      ['Fraction of the oracle', v.decision && v.decision.share_of_oracle === null ? 'unknown' : percent(v.decision?.share_of_oracle)],
+      ['Last fraction of the oracle', v.decision && v.decision.share_of_oracle === null ? 'unknown' : percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
       ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length || start?.ranks || v.result?.ranks)], ['Global batch', count(v.settings.data.batch_size || null)],
       ['Precision', v.precision || '–'],

@@ -24,7 +24,7 @@ const analyzeLong = `Summarize single runs, compare runs side by side, or compar
 RUN is the name of a run in the folder experiments, or the folder of a run, which has ended or was killed. For each RUN, the command reads the records on disk, writes logs/summary.json and
 logs/latency_histogram.png, and prints the results. A run itself also does this at its end.
 
-With --compare, the command prints the runs side by side: their results, speed, fraction of the oracle and cost, and the settings
+With --compare, the command prints the runs side by side: their results, speed, mean fraction of the oracle and cost, and the settings
 that differ, which legends of figures show, too. RUN is then also a run of MLflow: its folder in a file store (with meta.yaml), the address of its page on a server, or
 http://HOST:PORT#EXPERIMENT/RUN with names. MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are
 the credentials. A run may still be running. The command writes report.md, comparison.json, and figures of all curves (*.png, *.svg)

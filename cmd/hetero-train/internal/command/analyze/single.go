@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +57,10 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if i > 0 {
 			fmt.Fprintln(a.Env.Stdout)
 		}
-		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
+		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s", s.Run, stateOf(s))}, {Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
+		if s.LastEval != nil {
+			rows = append(rows, observe.Row{Name: "last evaluation", Value: evaluation(s.LastEval)})
+		}
 		if !math.IsNaN(float64(s.BestEval)) {
 			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", best(s), s.BestEvalStep)})
 		}
@@ -74,9 +76,32 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 	return nil
 }
 
+// stateOf describes the state of the run: "finished after 300 steps".
+func stateOf(s *analysis.Summary) string {
+	text := fmt.Sprintf("%s after %d steps", s.Status, s.Steps)
+	if s.Why != "" {
+		text += " (" + show.Foreign(s.Why) + ")"
+	}
+	return text
+}
+
+// metrics are the metrics of evaluations, in the order in which they are printed.
+var metrics = []task.Metric{task.Top1, task.Top5, task.Perplexity, task.F1, task.MacroF1, task.Loss}
+
+// evaluation describes an evaluation: "top-1 71.20 %, loss 0.9120 at step 300".
+func evaluation(e *analysis.EvalSummary) string {
+	text := ""
+	for _, m := range metrics {
+		if v, known := e.Metrics[m.Key]; known && !math.IsNaN(float64(v)) {
+			text += m.Text(float64(v), 2) + ", "
+		}
+	}
+	return text + fmt.Sprintf("loss %s at step %d", show.Figure("%.4f", e.Loss), e.Step)
+}
+
 // best describes the best evaluation.
 func best(s *analysis.Summary) string {
-	for _, m := range []task.Metric{task.Top1, task.Top5, task.Perplexity, task.F1, task.MacroF1, task.Loss} {
+	for _, m := range metrics {
 		if m.Key == s.BestEvalMetric || s.BestEvalMetric == "" { // results of earlier versions have top-1 only
 			return m.Text(float64(s.BestEval), 2)
 		}

@@ -1,0 +1,29 @@
+package runs
+
+import "time"
+
+// refreshPause is the least time between two looks of Refresh, which many clients may call.
+const refreshPause = 20 * time.Millisecond
+
+// Refresh calls Update if a process of the run has begun or ended since the last Update, so that the state is not older than
+// the call.
+func (r *Run) Refresh() {
+	r.mu.Lock()
+	changed := r.looks.due() && !r.evidence.use.same(useOf(r.root))
+	r.mu.Unlock()
+	if changed {
+		r.Update(leastTurn)
+	}
+}
+
+// pause is the time of the last look of Refresh.
+type pause struct{ last time.Time }
+
+// due reports whether refreshPause has passed since it was last true.
+func (p *pause) due() bool {
+	if time.Since(p.last) < refreshPause {
+		return false
+	}
+	p.last = time.Now()
+	return true
+}
