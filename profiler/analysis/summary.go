@@ -50,7 +50,7 @@ type Summary struct {
 	BestEvalMetric string `json:"best_eval_metric,omitempty"` // metric of the best evaluation: top1 (a fraction), loss, …
 	BestEvalStep   int64  `json:"best_eval_step"`
 
-	LastEval *EvalSummary `json:"last_eval"` // newest evaluation; null without one
+	LastEval *experiment.ResultEvaluation `json:"last_eval"` // newest evaluation; null without one
 
 	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has UnitsPerSample of
 	// them.
@@ -88,13 +88,6 @@ type Summary struct {
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 
 	rankSeconds float64 // sum over all steps of their time × the number of ranks in that step
-}
-
-// EvalSummary is the result of an evaluation.
-type EvalSummary struct {
-	Step    int64             `json:"step"`
-	Loss    Number            `json:"loss"`
-	Metrics map[string]Number `json:"metrics"` // by runtime.EventMetric.Key
 }
 
 // Distribution describes the distribution of a time over steps.
@@ -271,7 +264,7 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 		return Number(*v)
 	}
 	if e := h.last; e != nil {
-		s.LastEval = &EvalSummary{Step: e.Step, Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
+		s.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Evaluation.Samples, Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
 		for key, v := range e.Evaluation.Metrics {
 			s.LastEval.Metrics[key] = number(v)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -89,7 +90,7 @@ func stateOf(s *analysis.Summary) string {
 var metrics = []task.Metric{task.Top1, task.Top5, task.Perplexity, task.F1, task.MacroF1, task.Loss}
 
 // evaluation describes an evaluation: "top-1 71.20 %, loss 0.9120 at step 300".
-func evaluation(e *analysis.EvalSummary) string {
+func evaluation(e *experiment.ResultEvaluation) string {
 	text := ""
 	for _, m := range metrics {
 		if v, known := e.Metrics[m.Key]; known && !math.IsNaN(float64(v)) {
