@@ -13,6 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -126,18 +127,23 @@ struct Product {
     const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
                              columns = factors(pb, b.type, n, b_turned ? 1 : b_ld, b_turned ? b_ld : 1);
     const uint64_t part = (k + uint64_t(how.split) - 1) / uint64_t(how.split);
+    constexpr uint64_t kAtOnce = 8; // sums; an addition waits for the previous one of its sum
     for (uint64_t j = 0; j < n; j++) {
       const float *column = columns.data() + j * k;
-      for (uint64_t i = 0; i < m; i++) {
-        const float *row = rows.data() + i * k;
-        float sum = 0;
+      for (uint64_t i = 0; i < m; i += kAtOnce) {
+        const float *row[kAtOnce];
+        float sum[kAtOnce] = {};
+        for (uint64_t r = 0; r < kAtOnce; r++) row[r] = rows.data() + std::min(i + r, m - 1) * k;
         for (uint64_t from = 0; from < k; from += part) {
-          float s = 0;
-          for (uint64_t l = from; l < from + part && l < k; l++) s += row[l] * column[l];
-          sum += s;
+          float s[kAtOnce] = {};
+          for (uint64_t l = from, end = std::min(from + part, k); l < end; l++)
+            for (uint64_t r = 0; r < kAtOnce; r++) s[r] += row[r][l] * column[l];
+          for (uint64_t r = 0; r < kAtOnce; r++) sum[r] += s[r];
         }
-        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(desc.bias, d.type, i);
-        write(pd, d.type, j * uint64_t(d.ld) + i, sum);
+        for (uint64_t r = 0; r < kAtOnce && i + r < m; r++) {
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum[r] += read(desc.bias, d.type, i + r);
+          write(pd, d.type, j * uint64_t(d.ld) + i + r, sum[r]);
+        }
       }
       if (desc.epilogue != CUBLASLT_EPILOGUE_BGRADB) continue;
       float sum = 0;

@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -81,17 +82,19 @@ template <class Body> void each_product(const Conv &c, Body body) {
     for (int64_t o = 0; o < y[1]; o++)
       for (int64_t i = 0; i < w[1]; i++)
         for (int64_t kh = 0; kh < w[2]; kh++)
-          for (int64_t kw = 0; kw < w[3]; kw++)
+          for (int64_t kw = 0; kw < w[3]; kw++) {
+            const int64_t step = stride[1], left = kw * dilation[1] - pad[1];
+            const int64_t first = left < 0 ? (step - 1 - left) / step : 0;
+            const int64_t end = left < x[3] ? std::min(y[3], (x[3] - 1 - left) / step + 1) : 0;
             for (int64_t oy = 0; oy < y[2]; oy++) {
               const int64_t iy = oy * stride[0] - pad[0] + kh * dilation[0];
               if (iy < 0 || iy >= x[2]) continue;
               const int64_t row = ((n * x[1] + o / per_group * w[1] + i) * x[2] + iy) * x[3];
               const int64_t tap = ((o * w[1] + i) * w[2] + kh) * w[3] + kw, line = ((n * y[1] + o) * y[2] + oy) * y[3];
-              for (int64_t ox = 0; ox < y[3]; ox++) {
-                const int64_t ix = ox * stride[1] - pad[1] + kw * dilation[1];
-                if (ix >= 0 && ix < x[3]) body(size_t(row + ix), size_t(tap), size_t(line + ox));
-              }
+              for (int64_t ox = first; ox < end; ox++)
+                body(size_t(row + left + ox * step), size_t(tap), size_t(line + ox));
             }
+          }
 }
 
 void round_to_tf32(std::vector<float> &values) {
@@ -256,12 +259,14 @@ void compute(int64_t engine, const Object &graph, const Object &pack) {
     for (std::vector<float> *v : {&x, &w, &y}) round_to_tf32(*v);
   const Object &to = *c.out;
   std::vector<double> sum(size_t(elements(to)));
+  double *const s = sum.data();
+  const float *const px = x.data(), *const pw = w.data(), *const py = y.data();
   if (forward)
-    each_product(c, [&](size_t i, size_t j, size_t k) { sum[k] += double(x[i]) * double(w[j]); });
+    each_product(c, [=](size_t i, size_t j, size_t k) { s[k] += double(px[i]) * double(pw[j]); });
   else if (data)
-    each_product(c, [&](size_t i, size_t j, size_t k) { sum[i] += double(y[k]) * double(w[j]); });
+    each_product(c, [=](size_t i, size_t j, size_t k) { s[i] += double(py[k]) * double(pw[j]); });
   else
-    each_product(c, [&](size_t i, size_t j, size_t k) { sum[j] += double(x[i]) * double(y[k]); });
+    each_product(c, [=](size_t i, size_t j, size_t k) { s[j] += double(px[i]) * double(py[k]); });
   if (c.bias) {
     const std::vector<float> bias = read(*c.bias, address(pack, *c.bias));
     const size_t pixels = size_t(dims(to)[2] * dims(to)[3]);

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -33,8 +34,9 @@ constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
 // A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp, and misses its turns until they have arrived. A fiber outlives its block and is reused for the next
-// block. setjmp and longjmp switch without a system call.
+// those of its warp, and misses its turns until they have arrived. If the next fiber has not begun, it runs on the stack of
+// a fiber that has ended, so a kernel without barriers needs no switches. Stacks outlive their block and are reused for the
+// next block. setjmp and longjmp switch without a system call.
 struct Block {
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -50,10 +52,16 @@ struct Block {
     const void *from;
     unsigned bytes, valid, group;
   };
-  struct Fiber {
+  struct Stack {
     ucontext_t context;
-    jmp_buf place; // point at which the fiber yielded
-    char *stack = nullptr;
+    jmp_buf place; // point at which the stack was left
+    const void *memory = nullptr;
+    size_t size = 0;
+    bool begun = false;
+    void *fake = nullptr; // the address sanitizer's fake stack
+  };
+  struct Fiber {
+    std::unique_ptr<Stack> stack;
     bool begun = false, ended = false;
     const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
     unsigned turn = 0;
@@ -61,7 +69,6 @@ struct Block {
     alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {}; // of an instruction of the warp
     std::vector<Copy> copies;                                               // pending
     unsigned copy_groups = 0;                                               // ended
-    void *fake = nullptr;                                                   // the address sanitizer's fake stack
 
     bool waits() const { return awaited && awaited->turn == turn; }
   };
@@ -69,54 +76,77 @@ struct Block {
   bool reversed = false; // the last fiber runs first
   Group all;
   std::vector<Group> warps;
-  jmp_buf scheduler;
-  ucontext_t origin;
-  void *scheduler_fake = nullptr;
-  const void *scheduler_stack = nullptr;
-  size_t scheduler_size = 0;
-  unsigned current = 0;
+  Stack origin; // of the caller of run
+  bool from_origin = false;
+  unsigned threads = 0, left = 0; // left: fibers that have not ended
+  unsigned turn = 0, current = 0;
   const std::function<void()> *thread = nullptr;
   char *shared = nullptr; // dynamic shared memory
 };
 
 __thread Block *block = nullptr; // of this thread
 
-// Yields to the scheduler; returns at this fiber's next turn. The address sanitizer is notified of every switch between
-// stacks.
-void leave(Block::Fiber &f) {
+// Makes the next fiber current that can run.
+void choose() {
+  Block &b = *block;
+  do {
+    b.turn = b.turn + 1 < b.threads ? b.turn + 1 : 0;
+    b.current = b.reversed ? b.threads - 1 - b.turn : b.turn;
+  } while (b.fibers[b.current]->ended || b.fibers[b.current]->waits());
+  thread_index = dim3(b.current, 0, 0);
+}
+
+// Tells the address sanitizer that a switch between stacks has ended.
+void arrive([[maybe_unused]] Block::Stack &at) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&f.fake, block->scheduler_stack, block->scheduler_size);
-#endif
-  if (!_setjmp(f.place)) _longjmp(block->scheduler, 1);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(f.fake, &block->scheduler_stack, &block->scheduler_size);
+  const void *memory = nullptr;
+  size_t size = 0;
+  __sanitizer_finish_switch_fiber(at.fake, &memory, &size);
+  if (block->from_origin) block->origin.memory = memory, block->origin.size = size;
+  block->from_origin = false;
 #endif
 }
 
+// Switches to another stack; returns when this one is switched to.
+void leave(Block::Stack &own, Block::Stack &next) {
+#if defined(__SANITIZE_ADDRESS__)
+  block->from_origin = &own == &block->origin;
+  __sanitizer_start_switch_fiber(&own.fake, next.memory, next.size);
+#endif
+  if (!_setjmp(own.place)) {
+    if (next.begun) _longjmp(next.place, 1);
+    next.begun = true;
+    setcontext(&next.context);
+  }
+  arrive(own);
+}
+
+// Runs fibers on one stack, one after another. It leaves the stack if the next fiber has begun on another one.
 void fiber_main() {
-  Block::Fiber &f = *block->fibers[block->current];
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &block->scheduler_stack, &block->scheduler_size);
-#endif
+  arrive(*block->fibers[block->current]->stack);
   for (;;) {
-    (*block->thread)();
-    f.ended = true;
-    leave(f);
-  }
-}
-
-void enter(Block::Fiber &f) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&block->scheduler_fake, f.stack, kStack);
-#endif
-  if (!_setjmp(block->scheduler)) {
-    if (f.begun) _longjmp(f.place, 1);
+    Block &b = *block;
+    const unsigned i = b.current;
+    Block::Fiber &f = *b.fibers[i];
     f.begun = true;
-    swapcontext(&block->origin, &f.context);
+    (*b.thread)();
+    f.ended = true;
+    b.left--;
+    for (Block::Group *g : {&b.all, &b.warps[i / kWarp]}) {
+      g->ended++;
+      g->check();
+    }
+    if (b.left == 0) {
+      leave(*f.stack, b.origin);
+      continue;
+    }
+    choose();
+    Block::Fiber &next = *b.fibers[b.current];
+    if (next.begun)
+      leave(*f.stack, *next.stack);
+    else
+      std::swap(f.stack, next.stack);
   }
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(block->scheduler_fake, nullptr, nullptr);
-#endif
 }
 
 // Waits until all fibers of the group that have not ended arrive here.
@@ -126,7 +156,10 @@ void wait_for(Block::Group &group) {
   f.turn = group.turn;
   group.arrived++;
   group.check();
-  if (f.waits()) leave(f);
+  if (f.waits()) {
+    choose();
+    leave(*f.stack, *block->fibers[block->current]->stack);
+  }
   f.awaited = nullptr;
 }
 
@@ -135,48 +168,40 @@ void run_block(unsigned threads) {
   block->warps.clear();
   for (unsigned i = 0; i < threads; i += kWarp) block->warps.push_back({threads - i < kWarp ? threads - i : kWarp});
   for (unsigned i = 0; i < threads; i++) {
-    block->fibers[i]->ended = false;
-    block->fibers[i]->copies.clear();
-    block->fibers[i]->copy_groups = 0;
+    Block::Fiber &f = *block->fibers[i];
+    f.begun = f.ended = false;
+    f.copies.clear();
+    f.copy_groups = 0;
   }
-  for (unsigned left = threads; left > 0;) {
-    for (unsigned turn = 0; turn < threads; turn++) {
-      const unsigned i = block->reversed ? threads - 1 - turn : turn;
-      Block::Fiber &f = *block->fibers[i];
-      if (f.ended || f.waits()) continue;
-      block->current = i;
-      thread_index = dim3(i, 0, 0);
-      enter(f);
-      if (!f.ended) continue;
-      left--;
-      for (Block::Group *g : {&block->all, &block->warps[i / kWarp]}) {
-        g->ended++;
-        g->check();
-      }
-    }
-  }
+  block->threads = block->left = threads;
+  block->turn = threads - 1; // the first turn is that of fiber 0
+  block->origin.begun = true;
+  choose();
+  leave(block->origin, *block->fibers[block->current]->stack);
 }
 
-// Sets the fiber to start at fiber_main.
-void prepare(Block::Fiber &f) {
+// Sets the stack to start at fiber_main.
+void prepare(Block::Stack &s) {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(f.stack, kStack); // the fiber may have been in use
+  __asan_unpoison_memory_region(s.memory, s.size); // the stack may have been in use
 #endif
-  f.begun = false;
-  f.fake = nullptr;
-  makecontext(&f.context, fiber_main, 0);
+  s.begun = false;
+  s.fake = nullptr;
+  makecontext(&s.context, fiber_main, 0);
 }
 
 void add_fiber(Block &b) {
-  void *stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (stack == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
-  Block::Fiber &f = *b.fibers.emplace_back(std::make_unique<Block::Fiber>());
-  f.stack = static_cast<char *>(stack);
-  getcontext(&f.context);
-  f.context.uc_stack.ss_sp = stack;
-  f.context.uc_stack.ss_size = kStack;
-  f.context.uc_link = nullptr;
-  prepare(f);
+  void *memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
+  auto stack = std::make_unique<Block::Stack>();
+  stack->memory = memory;
+  stack->size = kStack;
+  getcontext(&stack->context);
+  stack->context.uc_stack.ss_sp = memory;
+  stack->context.uc_stack.ss_size = kStack;
+  stack->context.uc_link = nullptr;
+  prepare(*stack);
+  b.fibers.emplace_back(std::make_unique<Block::Fiber>())->stack = std::move(stack);
 }
 
 // A thread's block. A thread that ends leaves its block, with the stacks of the fibers, to a later thread. Tests open
@@ -193,7 +218,7 @@ struct Lease {
     }
     own = std::move(idle().back());
     idle().pop_back();
-    for (auto &f : own->fibers) prepare(*f);
+    for (auto &f : own->fibers) prepare(*f->stack);
   }
   ~Lease() {
     const std::lock_guard<std::mutex> lock(mutex());
