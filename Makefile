@@ -17,7 +17,7 @@
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
 #   VET=off                      tests without go vet, after make lint
-#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines (default: all)
+#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines docs (default: all)
 
 SANITIZE ?= off
 CUDA     ?= auto
