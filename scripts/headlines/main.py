@@ -224,7 +224,8 @@ def stop(*_):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell started this program in the background, with SIGINT ignored
+        signal.signal(number, stop)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

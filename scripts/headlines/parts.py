@@ -161,7 +161,7 @@ def simulator(run):
 
 
 def part(name, minutes, paths, measure):
-    return types.SimpleNamespace(name=name, minutes=minutes, limit=2.5 * minutes + 1, paths=paths, measure=measure)
+    return types.SimpleNamespace(name=name, minutes=minutes, limit=5 * minutes + 10, paths=paths, measure=measure)
 
 
 BERT, GPT2, RESNET = ["engine/models/bert"], ["engine/models/gpt2"], ["engine/models/resnet"]

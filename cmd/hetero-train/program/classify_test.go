@@ -172,7 +172,7 @@ func TestFaultsOfLabelledTexts(t *testing.T) {
 		{[]string{"data.sequence_length=4"}, exit.Usage, "4 positions, want 5"},
 		{[]string{"model.positions=8"}, exit.Usage, "model.positions: got 8, want at least the 16 positions"},
 		{[]string{"model.num_classes=1"}, exit.Usage, "has 2 classes"},
-		{[]string{"train.early_stop_patience=1", "train.early_stop_metric=perplexity"}, exit.Usage, `have no perplexity (got "perplexity", want loss, top1, f1)`},
+		{[]string{"train.early_stop_patience=1", "train.early_stop_metric=perplexity"}, exit.Usage, `have no perplexity (got "perplexity", want top1, f1, loss, macro_f1)`},
 		{[]string{"model.name=gpt2"}, exit.Usage, "model gpt2 predicts tokens, but data set labelled_text has classes"},
 	} {
 		finish(t, p.command(filepath.Join(dir, "bad"), c.set...), 0).check(t, c.code, c.want)

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 const configsFolder = "../../../configs"
@@ -100,5 +102,36 @@ func TestConfigSchemaIsJSONWithTheModelsOfTheProgram(t *testing.T) {
 	}
 	if got := schema.Properties.Model.Properties.Stem.Enum; len(got) != 2 {
 		t.Errorf("stem: got %v, want two values", got)
+	}
+}
+
+// TestCommittedConfigsNameTheCommandThatMakesTheirData opens the data of each file in an empty folder.
+func TestCommittedConfigsNameTheCommandThatMakesTheirData(t *testing.T) {
+	var files []string
+	for _, file := range configFiles(t) {
+		absolute, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, absolute)
+	}
+	t.Chdir(t.TempDir())
+	for _, file := range files {
+		cfg, err := config.Load(file, parts.BuiltinCatalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Data.Dataset == "cifar10" { // the program downloads it
+			continue
+		}
+		opened, err := parts.OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
+		switch {
+		case err == nil:
+			if err := opened.Close(); err != nil || cfg.Data.Path != "" {
+				t.Errorf("%s: got data from an empty folder, %v", filepath.Base(file), err)
+			}
+		case !strings.Contains(err.Error(), "hetero-train data tokenize TEXT") && !strings.Contains(err.Error(), "hf download"):
+			t.Errorf("%s: the error names no command: %v", filepath.Base(file), err)
+		}
 	}
 }

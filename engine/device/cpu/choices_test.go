@@ -76,17 +76,25 @@ const classes = 1000
 // choices returns every op with two kinds of kernels, with operands for n rows.
 func choices(n int) []choice {
 	b, f, i := tensor.BF16, tensor.F32, tensor.I32
+	logits := func(t tensor.DType) []device.TensorSpec {
+		return []device.TensorSpec{device.Spec(t, n, 256), device.Spec(t, classes, 256), device.Spec(i, n)}
+	}
 	attention := device.Attention{Heads: 4, Packed: true, Causal: true}
 	x, q, lse := device.Spec(b, n/256, 256, 256), device.Spec(b, n/256, 256, 768), device.Spec(f, n/256, 4, 256)
 	return []choice{
 		{device.Linear{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
 		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(b, n, 512), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
 		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, n, 512)}, tilesFirst, dnnFirst},
-		{device.LinearCrossEntropy{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, classes, 256), device.Spec(i, n)}, tilesFirst, dnnFirst},
-		{device.LinearCrossEntropyDiff{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, classes, 256), device.Spec(i, n),
-			device.Spec(f, n), device.Spec(f, 1)}, tilesFirst, dnnFirst},
+		{device.LinearCrossEntropy{}, logits(b), tilesFirst, dnnFirst},
+		{device.LinearCrossEntropyDiff{}, append(logits(b), device.Spec(f, n), device.Spec(f, 1)), tilesFirst, dnnFirst},
 		{attention, []device.TensorSpec{q}, rowsLast, rowsLast},
 		{device.AttentionDiff{Attention: attention}, []device.TensorSpec{x, x, lse, q}, rowsLast, rowsLast},
+		// AMX has no products of f32.
+		{device.Linear{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, 512, 256)}, tilesFirst, tilesFirst},
+		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(f, n, 512), device.Spec(f, 512, 256)}, tilesFirst, tilesFirst},
+		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, n, 512)}, tilesFirst, tilesFirst},
+		{device.LinearCrossEntropy{}, logits(f), tilesFirst, tilesFirst},
+		{device.LinearCrossEntropyDiff{}, append(logits(f), device.Spec(f, n), device.Spec(f, 1)), tilesFirst, tilesFirst},
 	}
 }
 

@@ -317,6 +317,8 @@ std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other
   return make_from(r, candidates, index_of(candidates, choose(sample, candidates)));
 }
 
+bool library_has_amx(const Request &r) { return expects_amx() && r.in[0].dtype == HT_BF16; }
+
 std::string choice_notes() { return notes().text(); }
 
 } // namespace hetero

@@ -35,7 +35,7 @@ struct Candidate {
 };
 
 // Names of candidates.
-constexpr const char *kTiles = "tiles";    // the register tiles of pair_product.h
+constexpr const char *kTiles = "tiles";    // the register tiles of panel_product.h
 constexpr const char *kLibrary = "onednn"; // oneDNN's matrix products; plain kernels in a build without oneDNN
 constexpr const char *kFloatRows = "rows"; // attention with products of f32
 
@@ -43,6 +43,9 @@ constexpr const char *kFloatRows = "rows"; // attention with products of f32
 // other_first is set. The op is a linear layer, the loss over a vocabulary, attention, or one of their gradients. Nothing
 // is timed if own does not support the request.
 std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other, bool other_first = false);
+
+// Returns whether oneDNN computes the products of the request with AMX, which has none of f32.
+bool library_has_amx(const Request &r);
 
 // Returns the reason why choices of this process are not timed, or "".
 std::string choice_notes();

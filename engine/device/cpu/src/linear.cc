@@ -1,12 +1,11 @@
-// linear.cc: Linear and its gradients. Products in bf16 use the faster of the kernels of pair_linear.h and of oneDNN's
-// inner products (choices.h). oneDNN computes the other products, and plain kernels compute what oneDNN does not support.
+// linear.cc: Linear and its gradients. They use the faster of the kernels of panel_linear.h and of oneDNN's inner
+// products (choices.h). Plain kernels compute what neither supports.
 #include "linear.h"
 
 #include "choices.h"
-#include "isa.h"
 #include "layout.h"
 #include "ops.h"
-#include "pair_linear.h"
+#include "panel_linear.h"
 #include "plain.h"
 #include "product.h"
 
@@ -73,7 +72,7 @@ constexpr int64_t kFewRows = 64;
 std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {
   check_shapes(r, pass);
   const bool few = pass != Pass::diff_weights && r.in[0].dims[0] <= kFewRows;
-  return fastest(r, {kTiles, tiles}, {kLibrary, library}, expects_amx() || few);
+  return fastest(r, {kTiles, tiles}, {kLibrary, library}, library_has_amx(r) || few);
 }
 
 } // namespace
@@ -91,15 +90,15 @@ std::unique_ptr<Kernel> make_library_linear_diff_weights(const Request &r) {
 }
 
 std::unique_ptr<Kernel> make_linear(const Request &r) {
-  return choose(r, Pass::forward, make_pair_linear, make_library_linear);
+  return choose(r, Pass::forward, make_panel_linear, make_library_linear);
 }
 
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
-  return choose(r, Pass::diff_src, make_pair_linear_diff_src, make_library_linear_diff_src);
+  return choose(r, Pass::diff_src, make_panel_linear_diff_src, make_library_linear_diff_src);
 }
 
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
-  return choose(r, Pass::diff_weights, make_pair_linear_diff_weights, make_library_linear_diff_weights);
+  return choose(r, Pass::diff_weights, make_panel_linear_diff_weights, make_library_linear_diff_weights);
 }
 
 } // namespace hetero

@@ -1,6 +1,6 @@
 // linear.h: Linear and its gradients on oneDNN's inner products, or on plain kernels where oneDNN has none.
 //
-// The factories of ops.h also offer the kernels of pair_linear.h.
+// The factories of ops.h also offer the kernels of panel_linear.h.
 #pragma once
 
 #include <memory>

@@ -16,11 +16,12 @@
 #include <cstring>
 
 #include "choices.h"
-#include "isa.h"
 #include "layout.h"
 #include "linear.h"
 #include "linear_loss.h"
 #include "ops.h"
+#include "panel_linear.h"
+#include "panel_product.h"
 #include "transformer_table.h"
 
 namespace hetero {
@@ -34,12 +35,12 @@ struct Product {
   std::unique_ptr<Kernel> kernel, reorder; // reorder is null if the kernel needs a plain weight
   int64_t packed = 0, scratch = 0;         // offsets of the packed weight and of the scratch
 
-  Product(const Request &request, const ht_spec &src, ht_spec weight, const ht_spec &dst) {
+  Product(const Request &request, Factory make, const ht_spec &src, ht_spec weight, const ht_spec &dst) {
     const ht_linear_params none{};
     const ht_spec plain = weight;
     weight.layout = HT_LAYOUT_ANY;
     weight.bytes = 0;
-    kernel = make_library_linear({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
+    kernel = make({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
     if (kernel->in[0].layout != HT_LAYOUT_PLAIN)
       throw Unsupported("matrix product: got " + describe(kernel->in[0]) + ", want the plain layout");
     if (kernel->in[1].layout != HT_LAYOUT_PLAIN)
@@ -65,18 +66,26 @@ struct Product {
   }
 };
 
+// The origin of the products.
+struct Products {
+  Factory linear, diff_weights;
+};
+constexpr Products kLibraryProducts = {make_library_linear, make_library_linear_diff_weights};
+constexpr Products kPanelProducts = {make_panel_linear, make_panel_linear_diff_weights};
+
 struct Forward final : LinearLoss {
   std::vector<Product> products; // products of a full chunk, and of the last chunk
   int64_t logits_at, stats_at, own_at;
 
-  explicit Forward(const Request &request) : LinearLoss(request, 3, kBlock) {
+  Forward(const Request &request, const Products &origin) : LinearLoss(request, 3, kBlock) {
     want_operands(request, biased ? 4 : 3, 3);
     logits_at = regions.add(block * std::min(kClasses, classes) * int64_t(sizeof(float)));
     stats_at = regions.add(rows * int64_t(sizeof(LogitStats)));
     own_at = regions.add(rows * int64_t(sizeof(float)));
     for (int64_t n : {std::min(kClasses, classes), classes % kClasses}) {
       if (n == 0) continue;
-      products.emplace_back(request, typed({block, channels}), typed({n, channels}), make_spec(HT_F32, {block, n}));
+      products.emplace_back(request, origin.linear, typed({block, channels}), typed({n, channels}),
+                            make_spec(HT_F32, {block, n}));
       products.back().reserve(regions);
     }
     workspace = regions.end;
@@ -131,13 +140,15 @@ struct Backward final : LinearLoss {
     std::unique_ptr<Kernel> diff_weights;
     int64_t scratch = 0;
 
-    Chunk(const Request &request, const Backward &b, int64_t n)
-        : logits(request, b.typed({b.block, b.channels}), b.typed({n, b.channels}), make_spec(HT_F32, {b.block, n})),
-          diff_src(request, b.typed({b.block, n}), b.typed({b.channels, n}), make_spec(HT_F32, {b.block, b.channels})) {
+    Chunk(const Request &request, const Products &origin, const Backward &b, int64_t n)
+        : logits(request, origin.linear, b.typed({b.block, b.channels}), b.typed({n, b.channels}),
+                 make_spec(HT_F32, {b.block, n})),
+          diff_src(request, origin.linear, b.typed({b.block, n}), b.typed({b.channels, n}),
+                   make_spec(HT_F32, {b.block, b.channels})) {
       const ht_linear_params p{b.biased};
       Specs out = {make_spec(HT_F32, {n, b.channels})};
       if (b.biased) out.push_back(make_spec(HT_F32, {n}));
-      diff_weights = make_library_linear_diff_weights(
+      diff_weights = origin.diff_weights(
           {HT_LINEAR_DIFF_WEIGHTS, &p, {b.typed({b.block, b.channels}), b.typed({b.block, n})}, out, request.threads});
       for (const ht_spec &s : diff_weights->in)
         if (s.layout != HT_LAYOUT_PLAIN)
@@ -152,7 +163,7 @@ struct Backward final : LinearLoss {
   std::vector<Chunk> chunks; // a full chunk, and the last chunk
   int64_t logits_at, diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
 
-  explicit Backward(const Request &request) : LinearLoss(request, 5, kBlock) {
+  Backward(const Request &request, const Products &origin) : LinearLoss(request, 5, kBlock) {
     want_operands(request, biased ? 6 : 5, biased ? 3 : 2);
     want_f32(in[3]);
     want_f32(in[4]);
@@ -166,7 +177,7 @@ struct Backward final : LinearLoss {
     biases_at = regions.add(most * word);
     for (int64_t n : {most, classes % kClasses}) {
       if (n == 0) continue;
-      chunks.emplace_back(request, *this, n);
+      chunks.emplace_back(request, origin, *this, n);
       chunks.back().reserve(regions);
     }
     workspace = regions.end;
@@ -255,17 +266,29 @@ struct Backward final : LinearLoss {
   }
 };
 
-std::unique_ptr<Kernel> make_forward(const Request &request) { return std::make_unique<Forward>(request); }
-std::unique_ptr<Kernel> make_backward(const Request &request) { return std::make_unique<Backward>(request); }
+std::unique_ptr<Kernel> make_forward(const Request &r) { return std::make_unique<Forward>(r, kLibraryProducts); }
+std::unique_ptr<Kernel> make_backward(const Request &r) { return std::make_unique<Backward>(r, kLibraryProducts); }
+
+bool has_float_panels(const Request &r) {
+  return float_panels() && r.in.size() >= 3 && r.in[0].dtype == HT_F32 && r.in[1].dtype == HT_F32;
+}
+
+// The kernels on tiles: those of bf16 keep the logits in registers.
+std::unique_ptr<Kernel> make_tiled_forward(const Request &r) {
+  return has_float_panels(r) ? std::make_unique<Forward>(r, kPanelProducts) : make_pair_linear_loss(r);
+}
+std::unique_ptr<Kernel> make_tiled_backward(const Request &r) {
+  return has_float_panels(r) ? std::make_unique<Backward>(r, kPanelProducts) : make_pair_linear_loss_diff(r);
+}
 
 } // namespace
 
 std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &request) {
-  return fastest(request, {kTiles, make_pair_linear_loss}, {kLibrary, make_forward}, expects_amx());
+  return fastest(request, {kTiles, make_tiled_forward}, {kLibrary, make_forward}, library_has_amx(request));
 }
 
 std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &request) {
-  return fastest(request, {kTiles, make_pair_linear_loss_diff}, {kLibrary, make_backward}, expects_amx());
+  return fastest(request, {kTiles, make_tiled_backward}, {kLibrary, make_backward}, library_has_amx(request));
 }
 
 } // namespace hetero

@@ -45,7 +45,8 @@ struct PairKernel : AttentionKernel {
   // Panels of pairs of channels: rows from … from+count-1 of k (1) or v (2) of a head.
   void transpose(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, uint32_t *to) const {
     for (int64_t j = 0; j < count; j += kPanel)
-      pairs.transpose(source(a, which, s, h, from + j), stride, std::min(kPanel, count - j), d, to + j * (d / 2));
+      pairs.transpose(source(a, which, s, h, from + j), stride / 2, std::min(kPanel, count - j), d / 2,
+                      to + j * (d / 2));
   }
 
   // out (rows, count) = x (rows, D), `row` elements apart, times panels.

@@ -57,7 +57,7 @@ struct PairLoss : LinearLoss {
     for (int64_t i = 0; i < wanted * kPanel; i++) to[i] = i < count ? labels[used[i]] : -1;
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < wanted; p++)
-      pairs.transpose(row(memory + x_at, p * kPanel), channels, std::min(kPanel, count - p * kPanel), channels,
+      pairs.transpose(row(memory + x_at, p * kPanel), channels / 2, std::min(kPanel, count - p * kPanel), channels / 2,
                       src_panel(memory, p));
     return count;
   }

@@ -1,35 +1,11 @@
-// pair_product.h: matrix products of bf16 in register tiles, with f32 sums, and the loops between such products, for
-// AVX-512 BF16.
-//
-// The instruction vdpbf16ps multiplies pairs: two elements that are adjacent along the summed dimension, in 32 bits. A
-// tile reads one operand pair by pair and broadcasts each pair. The other operand is a panel, whose rows are vectors:
-//
-//   out (rows, columns) += a(row, k) · panel(k, column)    k counts pairs
-//
-// A panel has kPanel columns; columns beyond those of the matrix are zero. Each sum is one chain of instructions in the
-// order of k. Its bits depend neither on the number of rows of the tile nor on the number of threads.
+// pair_product.h: the loops between products of bf16 (panel_product.h), for AVX-512 BF16.
 #pragma once
 
 #include <stdint.h>
 
+#include "panel_product.h"
+
 namespace hetero {
-
-constexpr int64_t kPanel = 48;   // columns of a panel: three vectors
-constexpr int64_t kTileRows = 8; // rows of a tile: 8 x 3 vectors of sums fill 24 registers
-
-// Returns the number of vectors that hold the given columns of a panel.
-inline int vectors(int64_t columns) { return int(((columns < kPanel ? columns : kPanel) + 15) / 16); }
-
-struct PairTile {
-  int64_t pairs;
-  const void *a; // pair (row, k) is at a_row*row + a_step*k, counted in pairs
-  int64_t a_row, a_step;
-  const void *panel; // pair row k is at panel_row*k, in pairs
-  int64_t panel_row;
-  float *out;
-  int64_t out_row; // distance between rows of out, elements
-  bool add;        // whether to add to the current values of out
-};
 
 // Two rows of scores of attention, and the gradients of their probabilities. Row i has n[i] keys. The results are zero
 // for the keys from n[i] up to `padded`, a multiple of 16.
@@ -60,20 +36,7 @@ struct LogitPanel {
   int32_t higher[kPanel];
 };
 
-struct PairTable {
-  void (*tile[kTileRows][3])(const PairTile &); // [rows - 1][vectors of columns - 1]
-
-  // Forms pairs of rows 2k and 2k+1 of src (rows, columns <= kPanel). Column c of pair k goes to
-  // dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is kPanel or kTileRows. Missing rows
-  // and columns are zero. If sums is not null, the sums of the columns are added to it.
-  void (*interleave)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t group,
-                     int64_t group_stride, uint32_t *dst, float *sums);
-  // Forms pairs of columns 2k and 2k+1 of src (rows <= kPanel, columns even). Row r of pair k goes to dst[k*kPanel +
-  // r]. Missing rows are zero.
-  void (*transpose)(const void *src, int64_t src_row, int64_t rows, int64_t columns, uint32_t *dst);
-  // Computes dst (rows, columns) = src (rows, kPanel) + bias (columns), in f32 or bf16. bias may be null.
-  void (*finish[2])(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst, int64_t dst_row);
-
+struct PairTable : PanelTable {
   // Adds the logits of a tile to the statistics. own holds the logit of each row's label.
   void (*logit_stats)(const LogitTile &, const float *own, LogitPanel *);
   // Computes the gradients (exp(logit - lse) - [class is the label])·scale, rounded to bf16, and stores them twice.

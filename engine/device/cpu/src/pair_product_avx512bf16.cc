@@ -2,6 +2,7 @@
 #include "pair_product.h"
 
 #include "elementwise_simd.h"
+#include "panel_simd.h"
 #include "vmath.h"
 
 namespace hetero {
@@ -22,36 +23,15 @@ SIMD_INLINE F32 fast_exp(F32 x_) {
   return {{(PartF)_mm512_scalef_ps(y, n)}};
 }
 
-// --- products ------------------------------------------------------------------------------------
+struct Pair {
+  using Vector = __m512bh;
 
-template <int rows, int vectors> void tile(const PairTile &t) {
-  __m512 sum[rows][vectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 3
-    for (int v = 0; v < vectors; v++)
-      sum[r][v] = t.add ? _mm512_loadu_ps(t.out + r * t.out_row + v * kLanes) : _mm512_setzero_ps();
-  const uint32_t *a = (const uint32_t *)t.a, *panel = (const uint32_t *)t.panel;
-  for (int64_t k = 0; k < t.pairs; k++, a += t.a_step, panel += t.panel_row) {
-    __m512bh b[vectors];
-#pragma GCC unroll 3
-    for (int v = 0; v < vectors; v++) b[v] = (__m512bh)_mm512_loadu_si512(panel + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
-      const __m512bh f = (__m512bh)_mm512_set1_epi32((int)a[r * t.a_row]);
-#pragma GCC unroll 3
-      for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], f, b[v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 3
-    for (int v = 0; v < vectors; v++) _mm512_storeu_ps(t.out + r * t.out_row + v * kLanes, sum[r][v]);
-}
+  static SIMD_INLINE Vector load(const uint32_t *p) { return (Vector)_mm512_loadu_si512(p); }
+  static SIMD_INLINE Vector spread(uint32_t unit) { return (Vector)_mm512_set1_epi32((int)unit); }
+  static SIMD_INLINE __m512 add_product(__m512 sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, a, b); }
+};
 
 // --- panels --------------------------------------------------------------------------------------
-
-SIMD_INLINE __mmask16 lanes_of(int64_t n) { return n >= kLanes ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1); }
 
 void interleave(const void *src_, int64_t src_row, int64_t rows, int64_t columns, int64_t group, int64_t group_stride,
                 uint32_t *dst, float *sums) {
@@ -80,60 +60,6 @@ void interleave(const void *src_, int64_t src_row, int64_t rows, int64_t columns
     float *s = sums + v * kLanes;
     _mm512_mask_storeu_ps(s, masks[v], _mm512_add_ps(_mm512_maskz_loadu_ps(masks[v], s), sum[v]));
   }
-}
-
-// Transposes 16 vectors of 16 lanes of 32 bits.
-SIMD_INLINE void transpose_16x16(__m512i v[16]) {
-  __m512i a[16], b[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4)
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++) { // b[i + c] holds lane c of rows i … i+3 in each quarter
-      b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
-      b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
-    }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; c++) {
-    const __m512i low = _mm512_shuffle_i32x4(b[c], b[c + 4], 0x88), high = _mm512_shuffle_i32x4(b[c], b[c + 4], 0xdd);
-    const __m512i low2 = _mm512_shuffle_i32x4(b[c + 8], b[c + 12], 0x88),
-                  high2 = _mm512_shuffle_i32x4(b[c + 8], b[c + 12], 0xdd);
-    v[c] = _mm512_shuffle_i32x4(low, low2, 0x88);
-    v[c + 8] = _mm512_shuffle_i32x4(low, low2, 0xdd);
-    v[c + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
-    v[c + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
-  }
-}
-
-void transpose(const void *src_, int64_t src_row, int64_t rows, int64_t columns, uint32_t *dst) {
-  const uint16_t *src = (const uint16_t *)src_;
-  for (int64_t from = 0; from < kPanel; from += kLanes)
-    for (int64_t c = 0; c < columns; c += 2 * kLanes) {
-      const int64_t pairs = (columns - c) / 2;
-      const __mmask16 mask = lanes_of(pairs);
-      __m512i v[16];
-      for (int64_t r = 0; r < kLanes; r++)
-        v[r] =
-            from + r < rows ? _mm512_maskz_loadu_epi32(mask, src + (from + r) * src_row + c) : _mm512_setzero_si512();
-      transpose_16x16(v);
-      for (int64_t k = 0; k < kLanes && k < pairs; k++) _mm512_storeu_si512(dst + (c / 2 + k) * kPanel + from, v[k]);
-    }
-}
-
-template <class T>
-void finish(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst_, int64_t dst_row) {
-  T *dst = (T *)dst_;
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = 0; c < columns; c += kLanes) {
-      const int lanes = columns - c < kLanes ? int(columns - c) : kLanes;
-      F32 v = load(src + r * kPanel + c);
-      if (bias) v = v + load_first(bias + c, lanes);
-      store_first(dst + r * dst_row + c, v, lanes);
-    }
 }
 
 // --- classifier ----------------------------------------------------------------------------------
@@ -339,16 +265,10 @@ void bias_gelu_diff(int64_t n, const void *diff_, const void *src_, const float 
   });
 }
 
-#define ROW(r)                                                                                                         \
-  { tile<r, 1>, tile<r, 2>, tile<r, 3> }
-
 } // namespace
 
 extern const PairTable pair_table_avx512bf16;
-const PairTable pair_table_avx512bf16 = {{ROW(1), ROW(2), ROW(3), ROW(4), ROW(5), ROW(6), ROW(7), ROW(8)},
-                                         interleave,
-                                         transpose,
-                                         {finish<float>, finish<Bf16>},
+const PairTable pair_table_avx512bf16 = {panels_of<Pair>(2, interleave),
                                          logit_stats,
                                          logit_diff,
                                          sum,

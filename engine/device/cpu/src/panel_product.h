@@ -1,0 +1,55 @@
+// panel_product.h: matrix products in register tiles, with f32 sums, for AVX-512.
+//
+// A unit is 32 bits of the summed dimension: one f32, or a pair of adjacent bf16, which the instruction vdpbf16ps
+// multiplies with another pair. A tile reads one operand unit by unit and broadcasts each unit. The other operand is a
+// panel, whose rows are vectors:
+//
+//   out (rows, columns) += a(row, k) · panel(k, column)    k counts units
+//
+// A panel has kPanel columns; columns beyond those of the matrix are zero. Each sum is one chain of instructions in the
+// order of k. Its bits depend neither on the number of rows of the tile nor on the number of threads.
+#pragma once
+
+#include <stdint.h>
+
+namespace hetero {
+
+constexpr int64_t kPanel = 48;   // columns of a panel: three vectors
+constexpr int64_t kTileRows = 8; // rows of a tile: 8 x 3 vectors of sums fill 24 registers
+
+// Returns the number of vectors that hold the given columns of a panel.
+inline int vectors(int64_t columns) { return int(((columns < kPanel ? columns : kPanel) + 15) / 16); }
+
+struct PanelTile {
+  int64_t units; // of a row of a
+  const void *a; // unit (row, k) is at a_row*row + a_step*k, counted in units
+  int64_t a_row, a_step;
+  const void *panel; // row k is at panel_row*k, in units
+  int64_t panel_row;
+  float *out;
+  int64_t out_row; // distance between rows of out, elements
+  bool add;        // whether to add to the current values of out
+};
+
+// The loops for f32 or bf16.
+struct PanelTable {
+  int64_t elements; // of a unit: 1 for f32, 2 for bf16
+
+  void (*tile[kTileRows][3])(const PanelTile &); // [rows - 1][vectors of columns - 1]
+
+  // Forms units of the rows of src (rows, columns <= kPanel): unit k consists of row k, or of rows 2k and 2k+1. Column c
+  // of unit k goes to dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is kPanel or kTileRows.
+  // Missing rows and columns are zero. If sums is not null, the sums of the columns are added to it.
+  void (*interleave)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t group,
+                     int64_t group_stride, uint32_t *dst, float *sums);
+  // Transposes the units of src (rows <= kPanel, units); src_row is a number of units. Unit k of row r goes to
+  // dst[k*kPanel + r]. Missing rows are zero.
+  void (*transpose)(const void *src, int64_t src_row, int64_t rows, int64_t units, uint32_t *dst);
+  // Computes dst (rows, columns) = src (rows, kPanel) + bias (columns), in f32 or bf16. bias may be null.
+  void (*finish[2])(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst, int64_t dst_row);
+};
+
+// Returns the loops for f32, or nullptr if the CPU lacks the instructions. Those for bf16 are part of pair_table().
+const PanelTable *float_panels();
+
+} // namespace hetero
