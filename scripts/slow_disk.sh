@@ -63,7 +63,7 @@ frozen() {
 	longest=$(sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/disk/$name/logs/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | tail -n 1)
 	printf '%s ranks, frozen %2s s, %s SIGTERM: exit code %3s, %5.1f s after the %s, longest step %.0f ms; %s\n' "$ranks" "$frozen_for" "$signals" "$code" \
 		"$(echo "$ended $began" | awk '{ print $1 - $2 }')" "$([ "$signals" -gt 0 ] && echo 'first SIGTERM' || echo freeze)" "$longest" \
-		"$(grep -o 'waited_for_the_disk=[^ ]*' "$dir/$name.txt" | tail -n 1)"
+		"$(grep -o 'training waited [^"]* for the disk' "$dir/disk/$name/results/result.json" 2>/dev/null)"
 	if [ -n "${VERBOSE:-}" ]; then grep -i 'disk\|stopped\|rank did' "$dir/$name.txt" | sed 's/^/    /'; fi
 	rm -rf "$dir/disk/$name"
 }

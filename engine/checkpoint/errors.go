@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// ErrFolderGone means that a checkpoint cannot be saved, because its folder was removed.
+var ErrFolderGone = errors.New("the folder of checkpoints was removed, and the earlier checkpoints with it")
+
 // ErrNone means that a folder contains no checkpoint, neither valid nor damaged.
 var ErrNone = errors.New("no checkpoint")
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,6 +176,9 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 		if clearErr := removeTree(s.fsys, temporary); clearErr != nil {
 			err = errors.Join(err, fmt.Errorf("and its temporary folder could not be removed: %w", clearErr))
 		}
+		if s.gone() {
+			err = fmt.Errorf("%w: %w", ErrFolderGone, err)
+		}
 		return Saved{}, saveError(saved.Path, err)
 	}
 	warn := func(doing string, err error) {
@@ -189,6 +193,12 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	saved.Removed, err = s.retain(name)
 	warn("remove old checkpoints of", err)
 	return saved, nil
+}
+
+// gone reports whether the folder of the Store was removed. The Store does not create it again.
+func (s *Store) gone() bool {
+	_, err := os.Stat(s.dir)
+	return s.root != nil && errors.Is(err, fs.ErrNotExist)
 }
 
 // saveError distinguishes errors of the system from mistakes of the caller and from a cancelled context.

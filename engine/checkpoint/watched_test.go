@@ -1,6 +1,13 @@
 package checkpoint
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // pieces records the sizes of writes, and the bytes between flushes.
 type pieces struct {
@@ -34,5 +41,24 @@ func TestAWatchedFileIsWrittenInPieces(t *testing.T) {
 	}
 	if file.largest > largestWrite || file.mostPending > largestFlush || file.total != size || running != 0 {
 		t.Errorf("got %+v, %d operations that have not ended", file, running)
+	}
+}
+
+// A save must not claim that earlier checkpoints are unchanged.
+func TestASaveIntoARemovedFolderSaysSo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	store, err := Open(dir, Options{Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Save(context.Background(), Snapshot{}); !errors.Is(err, ErrFolderGone) || !errors.As(err, new(*IOError)) {
+		t.Errorf("got %v, want ErrFolderGone", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is there again: %v", err)
 	}
 }

@@ -181,6 +181,9 @@ func (r *run) saveEnded(w written) {
 
 // triedAgain adds to err that the run saves again at the next interval.
 func triedAgain(err error) error {
+	if errors.Is(err, checkpoint.ErrFolderGone) {
+		return fmt.Errorf("%w; this process can save no other checkpoint: stop it, and start the command again", err)
+	}
 	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the run saves again at the next interval", err)
 }
 

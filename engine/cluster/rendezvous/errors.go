@@ -13,6 +13,9 @@ import (
 // ErrToken means that this rank and rank 0 have different tokens.
 var ErrToken = errors.New("the token of this rank differs from the token of rank 0 (or one of them has no token)")
 
+// ErrLoopbackDown means that the ranks of this machine cannot reach each other.
+var ErrLoopbackDown = errors.New("the loopback interface of this machine is down: bring it up (ip link set lo up)")
+
 // ErrClosed is returned by calls on a group that this process has closed.
 var ErrClosed = errors.New("the group is closed")
 

@@ -238,7 +238,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 		s.failure = err
 		return true
 	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL)):
-		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: the loopback interface of this machine is down; bring it up with: ip link set lo up", err)}
+		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: %w", err, ErrLoopbackDown)}
 		return true
 	case errors.Is(err, ErrToken):
 		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)

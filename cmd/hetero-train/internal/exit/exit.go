@@ -163,7 +163,7 @@ func Classify(ctx context.Context, err error) error {
 		return With(s.Saved(), fmt.Errorf("%w, because another rank received a signal to stop: %w", s, err))
 	}
 	switch {
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, rendezvous.ErrLoopbackDown):
 		return With(Usage, err)
 	case errors.Is(err, context.DeadlineExceeded): // only rank discovery has a deadline
 		return With(Communication, fmt.Errorf("%w (parallel.rendezvous_timeout_seconds)", err))

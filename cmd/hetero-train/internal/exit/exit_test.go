@@ -19,6 +19,7 @@ func TestExitCodesOfAStart(t *testing.T) {
 		{&rendezvous.LostError{Rank: 1, Cause: "its connection ended"}, Communication},
 		{fmt.Errorf("connect: %w", context.DeadlineExceeded), Communication},
 		{fmt.Errorf("open a port: %w", syscall.EMFILE), Usage},
+		{&rendezvous.UnreachableError{Address: "127.0.0.1:1", Err: rendezvous.ErrLoopbackDown}, Usage},
 	} {
 		if got := Code(Classify(context.Background(), c.err)); got != c.want {
 			t.Errorf("%v: got exit code %d, want %d", c.err, got, c.want)

@@ -6,11 +6,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// Stopped is the cause of a context that a signal has canceled.
+// Stopped is the cause of a context that a signal has canceled. Signal is 0 if only another rank received the signal.
 type Stopped struct{ Signal syscall.Signal }
 
 // Error returns the name of the signal.
-func (s Stopped) Error() string { return "stopped by " + platform.SignalName(s.Signal) }
+func (s Stopped) Error() string {
+	if s.Signal == 0 {
+		return "stopped by a signal to another rank"
+	}
+	return "stopped by " + platform.SignalName(s.Signal)
+}
 
 // Saved returns the exit code of a run that was saved after the signal.
 func (s Stopped) Saved() int {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -51,7 +50,7 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 		case <-time.After(laterSignal):
 		}
 		if !errors.As(context.Cause(ctx), &s) {
-			s = exit.Stopped{Signal: syscall.SIGTERM}
+			s = exit.Stopped{}
 		}
 	}
 	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.WayOn(step)))
@@ -59,7 +58,7 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 
 // unsaved describes the newest checkpoint of a run whose final save failed.
 func (tr *training) unsaved(newest string, err error) error {
-	if newest == "" {
+	if newest == "" || errors.Is(err, checkpoint.ErrFolderGone) {
 		return fmt.Errorf("%w; the run has no checkpoint", err)
 	}
 	step, ok := checkpoint.NewestStep(filepath.Dir(newest))

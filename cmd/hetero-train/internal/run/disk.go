@@ -128,6 +128,7 @@ func (d *disk) during(what string, do func()) {
 // logTo returns the writer of a log file, which the queue writes.
 func (tr *training) logTo(file io.WriteCloser, path string) *logs.File {
 	tr.Later(func() error {
+		tr.Opts.LogFile.To(io.Discard) // later messages appear on the screen only
 		<-tr.disk.queue.Written()
 		return file.Close()
 	})
