@@ -1,9 +1,13 @@
 // api.cc: the function table.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
 #include <gloo/config.h>
 
 #include "context.h"
@@ -13,6 +17,43 @@ struct hetero_gloo_context {
 };
 
 namespace {
+
+// The exit code of a lost connection.
+constexpr int communication_lost = 5;
+
+[[noreturn]] void end_process(const char *reason) {
+  std::fprintf(stderr,
+               "Gloo ends this rank, because a message of another rank is damaged: bytes changed between the machines, "
+               "and Gloo has no checksums. Gloo reports: %s\n",
+               reason);
+  std::fflush(stderr);
+  _exit(communication_lost);
+}
+
+std::terminate_handler terminate_before;
+
+// end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws one if a message is invalid, and
+// nobody can catch it, so the process would end with SIGABRT and the stacks of all goroutines.
+[[noreturn]] void end_in_order() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const gloo::EnforceNotMet &e) {
+    end_process(e.what());
+  } catch (const gloo::Exception &e) {
+    end_process(e.what());
+  } catch (...) { // of another library
+  }
+  if (terminate_before) terminate_before();
+  std::abort();
+}
+
+void catch_gloo() {
+  static const bool done = [] {
+    terminate_before = std::set_terminate(end_in_order);
+    return true;
+  }();
+  (void)done;
+}
 
 // guarded catches exceptions. It also blocks signals in the threads that Gloo starts, because the signal handlers of
 // Go's runtime need Go's stacks. Signals of faults stay unblocked.
@@ -50,7 +91,10 @@ template <class F> void kept(F f) noexcept {
 const char *description() { return HETERO_VERSION_TEXT(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH); }
 
 int32_t open(int32_t rank, int32_t size, hetero_gloo_context **c, char *error) {
-  return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size}}; });
+  return guarded(error, [&] {
+    catch_gloo();
+    *c = new hetero_gloo_context{{rank, size}};
+  });
 }
 
 int32_t adopt(hetero_gloo_context *c, int32_t rank, int32_t socket, char *error) {
