@@ -27,10 +27,10 @@ require (
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/tiktoken-go/tokenizer v0.10.0 // indirect
 	github.com/vbauerster/mpb/v8 v8.9.3 // indirect
-	golang.org/x/image v0.30.0 // indirect
+	golang.org/x/image v0.43.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
-	golang.org/x/text v0.28.0 // indirect
+	golang.org/x/text v0.39.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 	gonum.org/v1/plot v0.17.0 // indirect
 	gorgonia.org/cu v0.9.4 // indirect
