@@ -23,7 +23,7 @@ import (
 
 const damageVariable = "HETERO_GLOO_DAMAGE_TEST_ROLE"
 
-// Gloo throws in a thread of its own if a message has an invalid header, so nobody can catch the exception. The process
+// Gloo throws in a thread of its own if a message has an invalid header, and no code can catch the exception. The process
 // must end with the exit code of a lost connection, and a reason.
 func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 	need(t)
