@@ -265,6 +265,22 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Usage, " training samples, now ", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
+// If the data have changed since, an epoch has another number of steps than when the run was trained.
+func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "here")
+	writePictures(t, here, 40, 0)
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_fraction=0", "--set", "train.steps=0", "--epochs", "2")
+	s.run(exit.Done, "done: 20 steps")
+	for class := range 2 {
+		for i := range 20 {
+			if err := os.Remove(filepath.Join(here, fmt.Sprint("class", class), fmt.Sprintf("%03d.png", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.run(exit.Done, "train.epochs = 2 (10 steps with the present data; 20 when the run was trained) ended the run", "--allow", "data.path")
+}
+
 // A change of the evaluation part is a change of data.val_path, which --allow permits.
 func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 	dir := t.TempDir()
