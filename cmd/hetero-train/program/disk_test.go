@@ -383,7 +383,7 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 }
 
 // strace holds up each flush of a run, as a file system does that does not answer. Training continues, the run names the
-// file, and a second SIGTERM ends the process at once (row D12).
+// file, and a second SIGTERM ends the process at once.
 func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
