@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -393,9 +394,9 @@ func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	w.await(t, "step 20/")
 	held := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=600000000")
 	attach(t, w, held)
-	w.cmd.Process.Signal(syscall.SIGUSR1) // saves
+	w.cmd.Process.Signal(platform.SaveSignals[0]) // saves
 	w.await(t, "the disk does not answer; training continues", "file="+dir)
-	w.cmd.Process.Signal(syscall.SIGUSR1)
+	w.cmd.Process.Signal(platform.SaveSignals[0])
 	w.await(t, "training waits for the disk")
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	w.await(t, "SIGTERM: the run finishes the step, saves and ends")
