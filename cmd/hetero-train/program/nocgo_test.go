@@ -33,6 +33,7 @@ const withoutCgo = "this program was built without cgo and cannot load native li
 
 // Without cgo, the program trains on the reference device, reads runs, plans and simulates. It refuses the rest by name.
 func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
 	p, dir := buildWithoutCgo(t), t.TempDir()
 	run := func(args ...string) ended {
 		t.Helper()

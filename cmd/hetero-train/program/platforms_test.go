@@ -22,6 +22,7 @@ import (
 // would find no other faults, and takes ten times as long, because it would compile the standard library for each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
 	needtest.NotShort(t, "checks all packages for five systems")
+	t.Parallel()
 	read := sources{token.NewFileSet(), map[string]*ast.File{}}
 	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"} {
 		t.Run(platform, func(t *testing.T) {
