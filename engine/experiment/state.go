@@ -35,6 +35,8 @@ func (r *Result) Outcome() (state State, why string) {
 		return Finished, ""
 	case r.Exit == exitUnsaved:
 		return Stopped, "SIGTERM ended the run, and nothing was saved; the same command continues from the newest checkpoint, if there is one"
+	case (r.Exit == exitTerminated || r.Exit == exitInterrupted) && r.Steps == 0:
+		return Stopped, "a signal ended the run before its first step was complete; the same command starts it again"
 	case r.Exit == exitTerminated || r.Exit == exitInterrupted:
 		return Stopped, fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes", r.Steps)
 	}

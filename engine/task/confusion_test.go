@@ -2,6 +2,7 @@ package task
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -26,6 +27,37 @@ func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	}
 	if f1, macro := two.F1(), two.MacroF1(); f1 != 0 || math.Abs(macro-4.0/9) > 1e-15 { // 8/9 and 0
 		t.Errorf("got F1 %v and macro F1 %v, want 0 and 0.444", f1, macro)
+	}
+}
+
+// A metric that the user has named is part of each evaluation, and of the choices once.
+func TestReportsShowTheNamedMetric(t *testing.T) {
+	r := Report{Metrics: []Metric{Accuracy, F1}, Classes: 2}
+	keys := func(metrics []Metric) (all []string) {
+		for _, m := range metrics {
+			all = append(all, m.Key)
+		}
+		return all
+	}
+	for _, key := range []string{"auto", "f1", "loss", "unknown"} {
+		if got := keys(r.Showing(key).Metrics); !slices.Equal(got, []string{"top1", "f1"}) {
+			t.Errorf("%s: got %v, want no further metric", key, got)
+		}
+	}
+	shown := r.Showing("macro_f1").Showing("macro_f1")
+	if got := keys(shown.Metrics); !slices.Equal(got, []string{"top1", "f1", "macro_f1"}) {
+		t.Errorf("got %v, want macro_f1 at the end", got)
+	}
+	if got := keys(shown.Choices()); !slices.Equal(got, []string{"top1", "f1", "macro_f1", "loss"}) || shown.Best().Key != "top1" {
+		t.Errorf("got the choices %v and the best %s", got, shown.Best().Key)
+	}
+}
+
+func TestValuesFromFilesHaveTheTitlesOfTheirMetrics(t *testing.T) {
+	for key, want := range map[string]string{"": "top-1 50.00 %", "top5": "top-5 50.00 %", "macro_f1": "macro F1 0.50", "\x1b[2J": `"\x1b[2J" 0.5`} {
+		if got := TextOf(key, 0.5); got != want {
+			t.Errorf("%q: got %s, want %s", key, got, want)
+		}
 	}
 }
 

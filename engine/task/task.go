@@ -98,10 +98,23 @@ func (r Report) Best() Metric { return r.Metrics[0] }
 // Choices returns all metrics that can determine the best evaluation: Metrics, the loss, and the mean F1 of classes.
 func (r Report) Choices() []Metric {
 	all := append(slices.Clone(r.Metrics), Loss)
-	if r.Classes > 0 {
+	if r.Classes > 0 && !r.shows(MacroF1.Key) {
 		all = append(all, MacroF1)
 	}
 	return all
+}
+
+// Showing returns the report with the metric of Choices that the user has named, so that each evaluation has it.
+func (r Report) Showing(key string) Report {
+	if m := r.Named(key); m.Key != Loss.Key && !r.shows(m.Key) {
+		r.Metrics = append(slices.Clone(r.Metrics), m)
+	}
+	return r
+}
+
+// shows reports whether a key is that of one of Metrics.
+func (r Report) shows(key string) bool {
+	return slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Key == key })
 }
 
 // Named returns the metric of Choices with the given key, or Best if there is none.
@@ -119,6 +132,20 @@ func (r Report) Texts(s Score, digits int) (texts []string) {
 		texts = append(texts, m.Text(m.Of(s), digits))
 	}
 	return texts
+}
+
+// Recorded are the metrics in files of runs that reports can name, in the order in which they print them.
+var Recorded = []Metric{Top1, Top5, Perplexity, F1, MacroF1, Loss}
+
+// TextOf returns a value from the files of a run with the title of its metric; see Metric.Text. An empty key means top-1, the
+// only metric of earlier versions. Files of runs are untrusted, so an unknown key is quoted.
+func TextOf(key string, v float64) string {
+	for _, m := range Recorded {
+		if m.Key == key || key == "" {
+			return m.Text(v, 2)
+		}
+	}
+	return fmt.Sprintf("%q %.4g", key, v)
 }
 
 // Better reports whether the value a of the metric is better than b.

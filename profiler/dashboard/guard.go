@@ -163,7 +163,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpguard.Prove(r)
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	// Without a path, browsers send the cookie to the folder of this request only: other programs behind the same proxy do not
+	// get it, and other dashboards do not replace it.
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	redirect(w, "./")
 }
 

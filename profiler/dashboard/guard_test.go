@@ -229,7 +229,7 @@ func TestDataNeedTheToken(t *testing.T) {
 	}
 	status, h, _ := (probe{line: "POST /login", headers: []string{"Origin: http://localhost:8501"}, body: "token=" + url.QueryEscape(testToken)}).send(t, at)
 	cookie := h.Get("Set-Cookie")
-	if status != 303 || h.Get("Location") != "./" || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, testToken) {
+	if status != 303 || h.Get("Location") != "./" || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, "Path") || strings.Contains(cookie, testToken) {
 		t.Fatalf("login: got %d to %q with cookie %q", status, h.Get("Location"), cookie)
 	}
 	value, _, _ := strings.Cut(cookie, ";")

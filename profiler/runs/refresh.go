@@ -5,8 +5,8 @@ import "time"
 // refreshPause is the least time between two looks of Refresh, which many clients may call.
 const refreshPause = 20 * time.Millisecond
 
-// Refresh calls Update if a process of the run has begun or ended since the last Update, so that the state is not older than
-// the call.
+// Refresh calls Update if a process of the run has begun or ended since the last Update, so that the state is at most
+// refreshPause older than the call.
 func (r *Run) Refresh() {
 	r.mu.Lock()
 	changed := r.looks.due() && !r.evidence.use.same(useOf(r.root))

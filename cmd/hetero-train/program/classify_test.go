@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -115,8 +116,12 @@ func e0(classes []string) string {
 func TestAnySplitOfLabelledTextsTrainsAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "three.tsv", 144, []string{"good", "bad", "neither"}), wordVocabulary(t, dir)))
-	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=2"), 0).check(t, exit.Done, "")
+	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=2", "checkpoint.best_metric=macro_f1"), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "one", "run"))
+	events, err := os.ReadFile(filepath.Join(dir, "one", "run", "logs", "events.jsonl"))
+	if err != nil || !strings.Contains(string(events), `"macro_f1":0.`) {
+		t.Errorf("the evaluations lack the metric that the user has chosen: %v\n%s", err, events)
+	}
 	for ranks, shares := range map[string]string{"2": "[7, 1]", "3": "[2, 5, 1]"} {
 		output := filepath.Join(dir, ranks)
 		finish(t, p.command(output, "balance.fixed_shares="+shares, "parallel.ranks="+ranks, "train.epochs=2"), 0).check(t, exit.Done, "")

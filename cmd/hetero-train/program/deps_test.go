@@ -182,7 +182,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/session")},
 	{"cmd/hetero-train/internal/notify", imports("balancer", "engine/checkpoint", "engine/platform", "engine/train")},
 	{"cmd/hetero-train/internal/run", imports("engine/diskwatch", "profiler/spool", "balancer", "engine/device", "profiler/tuning", "profiler/mlflow", "profiler/runs", "cmd/hetero-train/internal/notify", "profiler/prometheus", "engine/checkpoint", "engine/cluster/supervisor", "engine/config",
-		"engine/data", "engine/experiment", "engine/regular", "engine/tensor", "engine/train",
+		"engine/data", "engine/experiment", "engine/regular", "engine/task", "engine/tensor", "engine/train",
 		"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/compute",
 		"cmd/hetero-train/internal/devices", "cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit",
 		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/observe", "cmd/hetero-train/internal/parts",

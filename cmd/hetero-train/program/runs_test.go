@@ -35,6 +35,11 @@ func TestRunsAreListed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "group", "nested", ".lock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for folder, want := range map[string]string{root: "simple_cnn", filepath.Join(root, "group"): "-"} { // the nested run has no settings
+		if o := execute([]string{"runs", "--input-dir", folder}); o.code != exit.Done || strings.Contains(o.stdout, `""`) || !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: got exit code %d and\n%s%s", folder, o.code, o.stdout, o.stderr)
+		}
+	}
 	list := func(args ...string) outcome { return execute(append([]string{"runs", "--input-dir", root}, args...)) }
 	names := func(args ...string) string {
 		t.Helper()
@@ -122,6 +127,14 @@ func TestCommandsTakeTheNameOfARun(t *testing.T) {
 	for _, args := range [][]string{{"eval", "third"}, {"analyze", "third"}, {"checkpoint", "verify", "third"}, {"tracking", "sync", "third"}} {
 		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "there is no run of this name in experiments") {
 			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
+		}
+	}
+	if err := os.Mkdir("second", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"status", "eval"} {
+		if o := execute([]string{command, "second"}); o.code != exit.Usage || !strings.Contains(o.stderr, "write experiments/second or ./second") {
+			t.Errorf("%s of a name that is also a path: got exit code %d and %s", command, o.code, o.stderr)
 		}
 	}
 	t.Chdir(root)

@@ -29,10 +29,11 @@ func (r *Run) classes() (int, error) {
 
 // Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
+	report := images.Classify{}.Report()
 	if t := r.Data.Tokens; t != nil {
-		return t.Report()
+		report = t.Report()
 	}
-	return images.Classify{}.Report()
+	return report.Showing(r.Cfg.Checkpoint.BestMetric).Showing(r.Cfg.Train.EarlyStopMetric)
 }
 
 // Task returns the learning task: the configured model with the targets and metrics of the data set.

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -88,7 +89,7 @@ func sayFinished(a *assembly.Run) error {
 	f := a.Folder.Finished
 	fmt.Fprintf(a.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %.4f", a.Folder.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(a.Opts.Env.Stdout, ", best %s %.4f at step %d", show.Foreign(f.BestEvalMetric), float64(f.BestEval), f.BestEvalStep)
+		fmt.Fprintf(a.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
 	}
 	fmt.Fprintln(a.Opts.Env.Stdout)
 	for _, note := range f.Notes {

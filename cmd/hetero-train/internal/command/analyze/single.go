@@ -63,7 +63,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 			rows = append(rows, observe.Row{Name: "last evaluation", Value: evaluation(s.LastEval)})
 		}
 		if !math.IsNaN(float64(s.BestEval)) {
-			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", best(s), s.BestEvalStep)})
+			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", task.TextOf(s.BestEvalMetric, float64(s.BestEval)), s.BestEvalStep)})
 		}
 		rate, unit := s.Rate()
 		throughput := analysis.Digits(rate) + " " + unit + "/s"
@@ -86,26 +86,13 @@ func stateOf(s *analysis.Summary) string {
 	return text
 }
 
-// metrics are the metrics of evaluations, in the order in which they are printed.
-var metrics = []task.Metric{task.Top1, task.Top5, task.Perplexity, task.F1, task.MacroF1, task.Loss}
-
 // evaluation describes an evaluation: "top-1 71.20 %, loss 0.9120 at step 300".
 func evaluation(e *experiment.ResultEvaluation) string {
 	text := ""
-	for _, m := range metrics {
+	for _, m := range task.Recorded {
 		if v, known := e.Metrics[m.Key]; known && !math.IsNaN(float64(v)) {
 			text += m.Text(float64(v), 2) + ", "
 		}
 	}
 	return text + fmt.Sprintf("loss %s at step %d", show.Figure("%.4f", e.Loss), e.Step)
-}
-
-// best describes the best evaluation.
-func best(s *analysis.Summary) string {
-	for _, m := range metrics {
-		if m.Key == s.BestEvalMetric || s.BestEvalMetric == "" { // results of earlier versions have top-1 only
-			return m.Text(float64(s.BestEval), 2)
-		}
-	}
-	return fmt.Sprintf("%s %s", show.Foreign(s.BestEvalMetric), analysis.Digits(s.BestEval))
 }

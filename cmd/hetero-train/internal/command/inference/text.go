@@ -156,6 +156,9 @@ func (r Evaluation) writeText(w io.Writer) error {
 	figures := fmt.Sprintf("accuracy %.2f %%", 100*r.Top1)
 	if r.F1 != nil {
 		figures += fmt.Sprintf(" | F1 %.4f", *r.F1)
+		if r.MacroF1 != nil && *r.MacroF1 != *r.F1 { // with two classes
+			figures += fmt.Sprintf(" | macro F1 %.4f", *r.MacroF1)
+		}
 	} else {
 		figures = fmt.Sprintf("perplexity %.2f | ", float64(*r.Perplexity)) + figures
 	}

@@ -212,10 +212,14 @@ func (f *flags) table(w io.Writer, rows []row) error {
 	head := append([]string{"run", "state", "model", "data", "policy", "ranks", "steps", "loss", "best evaluation", "samples/s"}, f.keys...)
 	fmt.Fprintln(t, strings.Join(append(head, "updated"), "\t"))
 	for _, r := range rows {
-		cells := []string{r.Name, string(r.State.Kind), show.OrDash(show.Foreign(r.Model)), show.OrDash(show.Foreign(r.Dataset)), show.OrDash(show.Foreign(r.Policy)),
+		cells := []string{r.Name, string(r.State.Kind), show.Foreign(show.OrDash(r.Model)), show.Foreign(show.OrDash(r.Dataset)), show.Foreign(show.OrDash(r.Policy)),
 			fmt.Sprint(r.Ranks), fmt.Sprint(r.Steps), show.Figure("%.4f", r.Loss), r.best(), show.Figure("%.1f", r.SamplesPerSecond)}
 		for _, key := range f.keys {
-			cells = append(cells, show.OrDash(show.Foreign(r.Settings[key])))
+			cell := "-"
+			if value, ok := r.Settings[key]; ok {
+				cell = show.Foreign(value) // an empty text has quotes
+			}
+			cells = append(cells, cell)
 		}
 		cells = append(cells, time.UnixMilli(r.Updated).Format("2006-01-02 15:04:05"))
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
@@ -229,10 +233,5 @@ func (r row) best() string {
 	if show.Figure("%g", value) == "-" {
 		return "-"
 	}
-	for _, m := range []task.Metric{task.Top1, task.Perplexity, task.F1} {
-		if m.Key == r.BestEvalMetric || r.BestEvalMetric == "" { // results of earlier versions have top-1 only
-			return m.Text(value, 2)
-		}
-	}
-	return fmt.Sprintf("%s %.4g", show.Foreign(r.BestEvalMetric), value)
+	return task.TextOf(r.BestEvalMetric, value)
 }

@@ -68,8 +68,12 @@ func New(a *cli.App) *cobra.Command {
 // contains the run.
 func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, error) {
 	path := input
-	if strings.ContainsRune(name, filepath.Separator) || name == "." || name != "" && !isFolder(filepath.Join(input, name)) && isFolder(name) {
-		path, name = name, ""
+	if strings.ContainsRune(name, filepath.Separator) || isFolder(name) {
+		var err error
+		if path, err = cli.InRuns(name, input); err != nil {
+			return nil, nil, err
+		}
+		name = ""
 	}
 	folder, err := runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
