@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -43,7 +44,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got := SummaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}
-	c := &Console{run: assembly.New(nil, session.Options{})}
+	c := &Console{run: assembly.New(new(config.Config), session.Options{})}
 	c.run.Data = &parts.Opened{Name: "synthetic_image"}
 	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" || got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
