@@ -54,6 +54,20 @@ func openIndex(path string) (*File, error) {
 	return whole, nil
 }
 
+// files returns the files of an index, or f if f is a single file.
+func (f *File) files() []*File {
+	if f.parts == nil {
+		return []*File{f}
+	}
+	var all []*File
+	for _, t := range f.tensors { // the tensors of a file are adjacent
+		if part := f.parts[t.Name]; len(all) == 0 || all[len(all)-1] != part {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
 // add opens one file of an index and adds its tensors.
 func (f *File) add(name string) error {
 	if name != filepath.Base(name) || !strings.HasSuffix(name, ".safetensors") {

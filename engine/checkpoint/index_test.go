@@ -88,6 +88,21 @@ func TestIndexesThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheFilesOfAnIndexAreVerified(t *testing.T) {
+	path := writeParts(t, twoParts)
+	if v, err := VerifyFile(path); err != nil || v.Files != 2 || v.Tensors != 2 || len(v.Faults) > 0 {
+		t.Errorf("got %+v, %v; want 2 sound files", v, err)
+	}
+	second := filepath.Join(filepath.Dir(path), "model-00002-of-00002.safetensors")
+	bad := file(`{"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0)
+	if err := os.WriteFile(second, append(bad, 0, 0, 0xC0, 0x7F), 0o600); err != nil { // NaN
+		t.Fatal(err)
+	}
+	if v, err := VerifyFile(path); err != nil || len(v.Faults) != 1 || v.Faults[0].Path != second || v.Faults[0].Tensor != "b" {
+		t.Errorf("got %+v, %v; want the NaN of tensor b in %s", v, err, second)
+	}
+}
+
 // TestAuxiliaryPartsOfAHeaderAreIgnored has headers that the reference implementation reads.
 func TestAuxiliaryPartsOfAHeaderAreIgnored(t *testing.T) {
 	for name, b := range map[string][]byte{

@@ -87,7 +87,7 @@ func Verify(path string) (Verified, error) {
 	return v.Verified, nil
 }
 
-// VerifyFile reads all bytes of a safetensors file and lists all faults. Error: *IOError.
+// VerifyFile reads all bytes of a safetensors file, or of the files of an index, and lists all faults. Error: *IOError.
 func VerifyFile(path string) (Verified, error) {
 	v := &verifier{Verified: Verified{Path: path, Files: 1}}
 	f, err := OpenFile(path)
@@ -95,7 +95,14 @@ func VerifyFile(path string) (Verified, error) {
 		return v.Verified, v.note(err)
 	}
 	defer f.Close()
-	return v.Verified, v.tensors(f)
+	files := f.files()
+	v.Files = len(files)
+	for _, file := range files {
+		if err := v.tensors(file); err != nil {
+			return v.Verified, err
+		}
+	}
+	return v.Verified, nil
 }
 
 type verifier struct {
