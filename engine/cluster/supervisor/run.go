@@ -269,7 +269,7 @@ func (w *watch) forward(signal os.Signal) {
 	case w.stop == 0:
 		w.stop, w.stopped = number, time.Now()
 	case time.Since(w.stopped) <= oneStop: // the same signal
-	case w.step == stepKill, w.step == stepGiveUp: // a rank that is saving may continue
+	case !w.again && (w.step == stepKill || w.step == stepGiveUp): // a rank that is saving may continue; further signals prolong nothing
 		w.again = true
 		w.plan(w.step, min(w.after, w.options.KillAfter))
 	}

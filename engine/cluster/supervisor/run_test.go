@@ -176,6 +176,41 @@ func TestFrozenRanksAreKilled(t *testing.T) {
 	}
 }
 
+// A user or a scheduler that repeats a signal must not postpone the end by each of them.
+func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
+	t.Parallel()
+	options, out, _ := planned(t, "stubborn,wait;stubborn,wait")
+	signals := make(chan os.Signal)
+	options.Signals = signals
+	done := make(chan error, 1)
+	go func() { done <- Run(context.Background(), options) }()
+	pids := out.waitFor(t, 2)
+	signals <- syscall.SIGTERM
+	time.Sleep(oneStop + short)
+	again, limit := time.NewTicker(short/3), time.After(patience/4)
+	defer again.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-again.C:
+			select {
+			case signals <- syscall.SIGTERM:
+			case <-done:
+				ended = true
+			}
+		case <-done:
+			ended = true
+		case <-limit:
+			t.Error("the ranks are not killed while signals repeat")
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			<-done
+			ended = true
+		}
+	}
+	noneLeft(t, pids)
+}
+
 // A rank that saves for longer than the grace period ends on its own.
 func TestSavingRanksGetTheirTime(t *testing.T) {
 	t.Parallel()
