@@ -38,6 +38,7 @@ type Spool struct {
 
 	disk    sync.Mutex // guards the fields below and the state of Write; lock it before mu
 	waiting []byte     // records that are being written
+	fault   error      // of the last write
 	closed  bool
 
 	stop, stopped chan struct{}
@@ -113,7 +114,7 @@ func (s *Spool) SyncSoon() {
 func (s *Spool) unlessClosed(do func() error) {
 	_ = s.tell(func() error { // OnFault receives the error
 		if s.closed {
-			return nil
+			return s.fault // nothing has changed
 		}
 		return do()
 	})
@@ -136,6 +137,7 @@ func (s *Spool) sync() error {
 func (s *Spool) tell(do func() error) error {
 	s.disk.Lock()
 	err := do()
+	s.fault = err
 	changed := s.failing.Swap(err != nil) != (err != nil)
 	s.mu.Lock()
 	s.count(err == nil && len(s.pending) >= s.o.MostBytes)

@@ -63,6 +63,28 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// A flush that waits in the queue runs after Close. It writes nothing, so it must not report that the disk works again.
+func TestAFlushAfterCloseReportsNoEndOfAFault(t *testing.T) {
+	q := NewQueue(nil)
+	errFull := errors.New("full")
+	var told []error
+	s := Start(Options{Every: time.Hour, MostBytes: 100, Queue: q, OnFault: func(err error) { told = append(told, err) },
+		Write: func(records []byte) ([]byte, error) { return records, errFull },
+		Sync:  func() error { return nil }, Close: func() error { return nil }})
+	s.Add(func(records []byte) []byte { return append(records, "a"...) })
+	if err := s.Close(); !errors.Is(err, errFull) {
+		t.Errorf("got %v, want %v", err, errFull)
+	}
+	s.SyncSoon()
+	<-q.Written()
+	if len(told) != 1 || !errors.Is(told[0], errFull) {
+		t.Errorf("told %v, want the fault only", told)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRecordsThatFindNoRoomAreCounted(t *testing.T) {
 	s := Start(Options{Every: time.Hour, MostBytes: 3, Write: func(records []byte) ([]byte, error) { return nil, nil },
 		Sync: func() error { return nil }, Close: func() error { return nil }})
