@@ -25,7 +25,7 @@ func (d *Dashboard) Keys() []Key {
 		Strings(&d.Hosts, "hosts").
 			Doc("Further host names under which browsers reach the server, for example that of a proxy. Requests for other names are refused."),
 		String(&d.TokenFile, "token_file", "").Path().
-			Doc("File with the secret that a browser must send. Only its owner may have access to it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
+			Doc("File with the secret that a browser must send. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
 		Bool(&d.Insecure, "insecure", false).
 			Doc("Lets other machines read without a token."),
 	})

@@ -17,7 +17,7 @@ func (m *Metrics) Keys() []Key {
 		Choice(&m.Ranks, "ranks", "first", "first", "all").Only(on).
 			Doc("`first`: rank 0 serves the metrics of all ranks. `all`: each rank serves its own metrics, on the port of `address` plus its local rank."),
 		String(&m.TokenFile, "token_file", "").Path().Only(on).
-			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only its owner may have access to it. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
+			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
 		Bool(&m.Insecure, "insecure", false).Only(on).
 			Doc("Lets other machines read the metrics without a token. Every start logs a warning."),
 	})

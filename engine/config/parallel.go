@@ -48,7 +48,7 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().
 			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network, for comparison."),
 		String(&p.TokenFile, "token_file", "").Path().Operational().
-			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it. Empty: the environment variable `HETERO_TOKEN`."),
+			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_TOKEN`."),
 		Bool(&p.Insecure, "insecure", false).Operational().
 			Doc("Accepts ranks of other machines without a secret. Every start logs a warning."),
 	}
