@@ -744,7 +744,7 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 		}
 	}
 	visit(t, ctx, address+"?run=run")
-	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').getAttribute('href') === '/' && !document.body.classList.contains('disconnected') && `+hidden)
+	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').href === new URL('.', location).href && !document.body.classList.contains('disconnected') && `+hidden)
 	pictures(t, ctx, "missing")
 	accessible(t, ctx)
 
