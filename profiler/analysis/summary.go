@@ -229,6 +229,7 @@ type happened struct {
 	starts []runtime.Event // starts of processes
 	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without evaluations.
 	last, best *runtime.Event
+	judge      *runtime.StartEvent // of the process that recorded best; nil if it is unknown
 }
 
 // eventsOf reads the events of a run. They are optional.
@@ -244,7 +245,10 @@ func eventsOf(path string) (h happened, err error) {
 			h.starts = append(h.starts, e)
 		case e.Evaluation != nil:
 			if h.last = &e; e.Evaluation.Best {
-				h.best = &e
+				h.best, h.judge = &e, nil
+				if n := len(h.starts); n > 0 {
+					h.judge = h.starts[n-1].Start
+				}
 			}
 		}
 		return nil
@@ -269,14 +273,12 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 			s.LastEval.Metrics[key] = number(v)
 		}
 	}
-	n := len(h.starts)
-	if result || h.best == nil || n == 0 {
+	if result || h.best == nil || h.judge == nil {
 		return
 	}
-	start := h.starts[n-1].Start
-	key := start.BestMetric
-	if key == "" && len(start.Metrics) > 0 {
-		key = start.Metrics[0].Key
+	key := h.judge.BestMetric // a later process may have another one
+	if key == "" && len(h.judge.Metrics) > 0 {
+		key = h.judge.Metrics[0].Key
 	}
 	value, known := h.best.Evaluation.Metrics[key]
 	if key == "loss" {

@@ -417,6 +417,7 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 {"step":20,"evaluation":{"samples":8,"loss":2,"metrics":{"top1":0.5},"best":true}}
 {"step":30,"evaluation":{"samples":8,"loss":1,"metrics":{"top1":0.75},"best":true}}
 {"step":40,"evaluation":{"samples":8,"loss":null,"metrics":{"top1":0.25},"best":false}}
+{"step":40,"start":{"ranks":1,"best_metric":"loss","metrics":[{"key":"top1","title":"top-1","percent":true}]}}
 `)
 	s, err := Summarize(run.Dir, "")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -114,7 +115,7 @@ func (c *Console) results(r train.Result) []Row {
 	case c.bestEval != nil && c.bestEval.Step == b.Step:
 		rows = append(rows, Row{"best evaluation", eval(c.bestEval)})
 	default: // the evaluation of an earlier process
-		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
+		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s at step %d", task.TextOf(b.Metric, float64(b.Value)), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
 		rows = append(rows, Row{"skipped", fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d", r.Skipped, r.RollBacks)})
