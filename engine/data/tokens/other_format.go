@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 	file := filepath.Base(o.Path)
 	to := strings.TrimSuffix(file, filepath.Ext(file)) + ".jsonl"
 	convert := func(format, program string) string {
-		return fmt.Sprintf("the file has %s, not tab-separated values: python3 -c '%s' < %s > %s converts %s to JSON lines", format, program, file, to, format)
+		return fmt.Sprintf("the file has %s, not tab-separated values: python3 -c '%s' < %s > %s converts %s to JSON lines", format, program, quoted(file), quoted(to), format)
 	}
 	start := bytes.TrimLeft(line, " \t\r\n")
 	switch {
@@ -40,4 +41,14 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 		return convert("CSV", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter=";")]`)
 	}
 	return ""
+}
+
+var plainWord = regexp.MustCompile(`^[\pL\pN._-]+$`)
+
+// quoted returns a text as one word of a POSIX shell. A user may paste the command, and a stranger may have named the file.
+func quoted(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -650,6 +650,7 @@ func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
 func TestLabelledTextsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
 		"CSV":              {"a.tsv", "text,label\na,1\n", `csv.DictReader(sys.stdin)]' < a.tsv > a.jsonl converts CSV to JSON lines`},
+		"a hostile name":   {"a b;'$(x)'.tsv", "text,label\na,1\n", `' < 'a b;'\''$(x)'\''.tsv' > 'a b;'\''$(x)'\''.jsonl' converts CSV`},
 		"CSV, semicolons":  {"a.tsv", "text;label\na;1\n", `delimiter=";"`},
 		"CSV, other name":  {"a.csv", "text,label\na,1\n", "not tab-separated values"},
 		"JSON lines":       {"a.json", `{"text": "a", "label": "1"}` + "\n", "rename the file to a.jsonl"},
