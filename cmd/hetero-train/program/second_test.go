@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
@@ -484,6 +485,9 @@ func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 
 // The ranks of a run, and the command that resumes it, have the name that its supervisor has chosen.
 func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
+	if err := shm.Available(); err != nil {
+		needtest.Missing(t, "shm", err)
+	}
 	s := newSweep(t)
 	first := watch(t, s.command("--set", "train.steps=1000000", "--set", "train.log_interval=1"))
 	first.await(t, "step 3/")
