@@ -237,7 +237,9 @@ func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	one, other, output := all.write(t), all.write(t), t.TempDir()
 	change := func() {
 		for name, contents := range all.changed(t, 50, size) {
-			if err := os.WriteFile(filepath.Join(other, name), []byte(contents), 0o644); err != nil {
+			path := filepath.Join(other, name)
+			half := filepath.Join(filepath.Dir(other), "half") // a rank must not read a part of a file
+			if err := errors.Join(os.WriteFile(half, []byte(contents), 0o644), os.Rename(half, path)); err != nil {
 				t.Error(err)
 			}
 		}
