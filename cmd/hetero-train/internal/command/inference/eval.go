@@ -1,10 +1,12 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -78,9 +80,11 @@ func NewEval(a *cli.App) *cobra.Command {
 			return exit.Classify(cmd.Context(), err)
 		}
 		if f.json {
-			return show.JSON(a.Env.Stdout, r)
+			err = show.JSON(a.Env.Stdout, r)
+		} else {
+			err = r.write(a.Env.Stdout)
 		}
-		return r.write(a.Env.Stdout)
+		return cmp.Or(err, r.fault())
 	}
 	return cmd
 }
@@ -120,6 +124,14 @@ type Evaluation struct {
 	MacroF1    *float64           `json:"macro_f1,omitempty"`
 	// NextSentence is the fraction of the pairs of texts that are classified correctly.
 	NextSentence *float64 `json:"next_sentence,omitempty"`
+}
+
+// fault returns an error if the mean loss is not finite.
+func (r Evaluation) fault() error {
+	if loss := float64(r.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		return nil
+	}
+	return exit.With(exit.Diverged, fmt.Errorf("%s: the mean loss is not finite, so the other figures mean nothing: evaluate an earlier checkpoint, or train again with a smaller optimizer.lr", r.Checkpoint))
 }
 
 // evaluate evaluates the model on all samples of a split.
