@@ -65,13 +65,9 @@ func TestStrangersDoNoHarm(t *testing.T) {
 		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience, Log: said.logger()}
 	}
 	goroutines := runtime.NumGoroutine()
-	first := make(chan joined, 1)
-	go func() {
-		o := options(0)
-		o.Listener = listener
-		g, err := Join(context.Background(), o)
-		first <- joined{g, err}
-	}()
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 
 	ctx, stop := context.WithCancel(context.Background())
 	began := time.Now()
@@ -80,18 +76,8 @@ func TestStrangersDoNoHarm(t *testing.T) {
 		attackers.Go(func() { attack(ctx, address, i) })
 	}
 	time.Sleep(300 * time.Millisecond) // the attack begins before the other ranks connect
-	var groups []*Group
-	for _, result := range joinAll([]Options{options(1), options(2)}) {
-		if result.err != nil {
-			t.Fatal(result.err)
-		}
-		groups = append(groups, result.group)
-	}
-	result := <-first
-	if result.err != nil {
-		t.Fatal(result.err)
-	}
-	groups = append([]*Group{result.group}, groups...)
+	others := joinAll([]Options{options(1), options(2)})
+	groups := groupsOf(t, append([]joined{<-first}, others...))
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -101,7 +87,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 				t.Fatalf("rank %d: %v", rank, err)
 			}
 		}
-		door := result.group.server.door
+		door := groups[0].server.door
 		if n := door.Len(); n > leastPending+pendingPerRank*3 {
 			t.Errorf("%d connections in the handshake, want at most %d", n, leastPending+pendingPerRank*3)
 		}
@@ -150,11 +136,7 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	options := Options{WorldSize: 2, Address: address, Listener: listener, Timeout: patience}
-	first := make(chan joined, 1)
-	go func() {
-		g, err := Join(context.Background(), options)
-		first <- joined{g, err}
-	}()
+	first := joinLater(options)
 	valid := (&registration{member: Member{Rank: 1}, worldSize: 2}).encode()
 	tests := []struct {
 		name    string
@@ -207,13 +189,9 @@ func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
 	options := func(rank int) Options {
 		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience}
 	}
-	first := make(chan joined, 1)
-	go func() {
-		o := options(0)
-		o.Listener = listener
-		g, err := Join(context.Background(), o)
-		first <- joined{g, err}
-	}()
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 	ctx, stop := context.WithCancel(context.Background())
 	var strangers sync.WaitGroup
 	var held atomic.Int64 // connections whose greeting was answered, and that are open
@@ -242,18 +220,9 @@ func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
 			t.Fatalf("the server keeps %d of 100 connections, so it keeps others waiting", held.Load())
 		}
 	}
-	groups := []*Group{}
-	for _, result := range joinAll([]Options{options(1), options(2)}) {
-		if result.err != nil {
-			t.Fatal(result.err)
-		}
-		groups = append(groups, result.group)
-	}
-	result := <-first
-	if result.err != nil {
-		t.Fatal(result.err)
-	}
+	others := joinAll([]Options{options(1), options(2)})
+	groups := groupsOf(t, append([]joined{<-first}, others...))
 	stop()
 	strangers.Wait()
-	closeAll(append([]*Group{result.group}, groups...))
+	closeAll(groups)
 }

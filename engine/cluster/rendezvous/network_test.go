@@ -80,6 +80,26 @@ func joinAll(ranks []Options) []joined {
 	return results
 }
 
+// joinLater joins a rank on a goroutine of its own.
+func joinLater(rank Options) <-chan joined {
+	result := make(chan joined, 1)
+	go func() { result <- joinAll([]Options{rank})[0] }()
+	return result
+}
+
+// groupsOf returns the groups of ranks that must all have joined.
+func groupsOf(t *testing.T, results []joined) []*Group {
+	t.Helper()
+	groups := make([]*Group, len(results))
+	for rank, result := range results {
+		if result.err != nil {
+			t.Fatalf("rank %d: %v", rank, result.err)
+		}
+		groups[rank] = result.group
+	}
+	return groups
+}
+
 // meet joins a whole group and closes it at the end of the test.
 func meet(t *testing.T, size int) []*Group {
 	t.Helper()
@@ -88,14 +108,7 @@ func meet(t *testing.T, size int) []*Group {
 	for rank := range ranks {
 		ranks[rank] = n.options(rank, size)
 	}
-	groups := make([]*Group, size)
-	for rank, result := range joinAll(ranks) {
-		if result.err != nil {
-			t.Fatalf("rank %d: %v", rank, result.err)
-		}
-		groups[rank] = result.group
-	}
-	return groups
+	return groupsOf(t, joinAll(ranks))
 }
 
 // together calls do for every group at the same time.

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -34,19 +35,13 @@ func InRuns(argument, folder string) (string, error) {
 	return argument, nil
 }
 
-// runsFolder returns the folder of runs.
+// runsFolder returns the folder of runs. The command reports faults of the file and of the setting.
 func (a *App) runsFolder() string {
-	const key = "experiment.output_dir"
-	folder := parts.Defaults().Experiment.OutputDir
-	if a.File != "" {
-		if cfg, err := config.Load(a.File, a.Env.Catalog); err == nil { // the command reports a fault of the file
-			folder = cfg.Experiment.OutputDir
+	settings := slices.DeleteFunc(slices.Clone(a.Overrides), func(o config.Override) bool { return o.Key != "experiment.output_dir" })
+	for _, file := range []string{a.File, ""} {
+		if cfg, err := config.Load(file, a.Env.Catalog, settings...); err == nil {
+			return cfg.Experiment.OutputDir
 		}
 	}
-	for _, o := range a.Overrides {
-		if o.Key == key {
-			folder = strings.Trim(o.Value, `"'`)
-		}
-	}
-	return folder
+	return parts.Defaults().Experiment.OutputDir
 }

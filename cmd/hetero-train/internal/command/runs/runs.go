@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -173,12 +174,7 @@ func (f *flags) unknownKey(list []runs.Summary, wanted []setting, known map[stri
 		if len(list) == 0 || known[key] {
 			continue
 		}
-		var names []string
-		for name := range known {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		near := config.Closest(key, names)
+		near := config.Closest(key, slices.Sorted(maps.Keys(known)))
 		if near != "" {
 			near = "; nearest: " + near
 		}
