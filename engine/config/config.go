@@ -58,7 +58,7 @@ func (c *Config) tables() []table {
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.", keys: c.Checkpoint.Keys()},
 		{name: "dashboard", doc: "Web page about runs (`docs/dashboard.md`).", keys: c.Dashboard.Keys()},
-		{name: "metrics", doc: "Metrics of the run for Prometheus (`docs/monitoring.md`).", keys: c.Metrics.Keys()},
+		{name: "metrics", doc: "Metrics of the run: their server for Prometheus (`docs/monitoring.md`), and the size of their files.", keys: c.Metrics.Keys()},
 		{name: "notify", doc: "Reports of events of the run to a program or a webhook (`docs/monitoring.md`).", keys: c.Notify.Keys()},
 		{name: "tracking", doc: "Experiment tracking (`docs/monitoring.md`).", keys: c.Tracking.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},

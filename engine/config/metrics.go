@@ -6,6 +6,7 @@ type Metrics struct {
 	Ranks     string // first, all
 	TokenFile string
 	Insecure  bool
+	MaxBytes  int // of all files of records together; 0: no limit
 }
 
 // Keys lists the table's keys.
@@ -20,5 +21,7 @@ func (m *Metrics) Keys() []Key {
 			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
 		Bool(&m.Insecure, "insecure", false).Only(on).
 			Doc("Lets other machines read the metrics without a token. Every start logs a warning."),
+		Int(&m.MaxBytes, "max_bytes", 4<<30).Unit("bytes").AtMost(1 << 50).
+			Doc("Largest size of all files of records in the folder of logs together: `rank_<r>_metrics.json`, `balance.jsonl`, `events.jsonl`, `communication.jsonl`, `norms.jsonl`. Each file has an equal part. A file that reaches its part loses records of older steps: the older the steps, the fewer of them have a record. All reports still cover the whole run (`docs/reports.md`). 0: no limit; else at least 1048576."),
 	})
 }

@@ -28,6 +28,10 @@ var rules = []rule{
 	{key: "experiment.output_dir", check: notEmpty("experiment.output_dir")},
 	{key: "parallel.master_addr", check: notEmpty("parallel.master_addr")},
 	{key: "train.resume", check: notEmpty("train.resume")},
+	{key: "metrics.max_bytes", check: func(c *Config) *Fault {
+		return unless(c.Metrics.MaxBytes == 0 || c.Metrics.MaxBytes >= 1<<20, "too small for the files of records",
+			fmt.Sprint(c.Metrics.MaxBytes), fmt.Sprintf("0 or at least %d", 1<<20))
+	}},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
 		return unless(c.Data.ValPath == "" || slices.Contains(withValPath, c.Data.Dataset), "only the data sets "+strings.Join(withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)

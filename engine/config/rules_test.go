@@ -20,6 +20,10 @@ func TestRules(t *testing.T) {
 		{"name with dot and dash", "experiment.name = \"run-1.2_x\"", ""},
 		{"empty output folder", "experiment.output_dir = \"\"", "experiment.output_dir"},
 		{"empty address", "parallel.master_addr = \"\"", "parallel.master_addr"},
+		{"records without a limit", "metrics.max_bytes = 0", ""},
+		{"records of 1 MiB", "metrics.max_bytes = 1048576", ""},
+		{"too little for records", "metrics.max_bytes = 1048575", "metrics.max_bytes"},
+		{"a negative limit of records", "metrics.max_bytes = -1", "metrics.max_bytes"},
 		{"empty resume", "train.resume = \"\"", "train.resume"},
 		{"resume from a path", "train.resume = \"experiments/a/checkpoints/step-00000010\"", ""},
 

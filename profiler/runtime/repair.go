@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -33,7 +32,7 @@ func (w *Writer) openFile(fresh bool) (Repair, error) {
 	}
 	switch {
 	case repair.Repaired:
-		size, _, err = w.rewrite(name, math.MaxInt64)
+		size, _, err = w.rewrite(name, func(int64) bool { return true })
 	case size == 0:
 		size, err = w.create(name)
 	}
@@ -102,6 +101,7 @@ func (w *Writer) attach(name string, size int64, empty bool) error {
 		w.file.Close()
 	}
 	w.file, w.end, w.empty = file, size-int64(len(closing)), empty
+	w.size.Store(size)
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (w *Writer) Truncate(iteration int64) error {
 
 func (w *Writer) truncate(iteration int64) error {
 	name := filepath.Base(w.path)
-	size, records, err := w.rewrite(name, iteration)
+	size, records, err := w.rewrite(name, func(i int64) bool { return i <= iteration })
 	if size > 0 { // also if the folder could not be synced, because the open file no longer has this name
 		err = errors.Join(err, w.attach(name, size, records == 0))
 	}
@@ -128,8 +128,8 @@ func (w *Writer) truncate(iteration int64) error {
 	return nil
 }
 
-// rewrite replaces the file by one that contains only the records up to iteration last.
-func (w *Writer) rewrite(name string, last int64) (size, records int64, err error) {
+// rewrite replaces the file by one that contains only the records whose iteration keep accepts.
+func (w *Writer) rewrite(name string, keep func(iteration int64) bool) (size, records int64, err error) {
 	old, err := w.dir.Open(name)
 	if err != nil {
 		return 0, 0, err
@@ -139,7 +139,7 @@ func (w *Writer) rewrite(name string, last int64) (size, records int64, err erro
 		separator := "\n"
 		var failed error
 		_, err := eachLine(old, func(line []byte) {
-			if iteration, ok := lineIteration(line); ok && iteration <= last && failed == nil {
+			if iteration, ok := lineIteration(line); ok && failed == nil && keep(iteration) {
 				_, failed = fmt.Fprintf(out, "%s%s", separator, line)
 				separator = ",\n"
 				records++
@@ -164,7 +164,7 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	out := bufio.NewWriterSize(file, 1<<16)
+	out := bufio.NewWriterSize(&portions{file: file, progress: w.progress}, 1<<16)
 	out.WriteString(opening) // Flush reports the error
 	if err := content(out); err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/spool"
@@ -50,6 +51,9 @@ type Writer struct {
 	end   int64  // offset of the line break before the closing bracket
 	empty bool   // the file contains no record, so the next one needs no comma
 	page  []byte // buffer of one write
+
+	size     atomic.Int64 // size of the file in bytes
+	progress func()       // called after each portion that Thin has written; nil: no call
 }
 
 // metricFile is an *os.File except in tests.
@@ -143,6 +147,7 @@ func (w *Writer) write(rest []byte) (left []byte, err error) {
 			return rest, fmt.Errorf("write metrics %s: %w", w.path, err)
 		}
 		w.end += int64(len(text) - len(closing))
+		w.size.Store(w.end + int64(len(closing)))
 		w.empty = false
 		rest = rest[len(records):]
 	}

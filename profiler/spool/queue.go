@@ -26,6 +26,9 @@ type Queue struct {
 	bytes  int // of jobs
 	closed bool
 	ended  chan struct{}
+
+	file string // of the job that run performs; only run and Progress, which its job calls, use the next two fields
+	end  func() // ends the operation that watch holds
 }
 
 type job struct {
@@ -76,14 +79,24 @@ func (q *Queue) run() {
 		taken, q.jobs = q.jobs, taken[:0]
 		for i, j := range taken {
 			q.mu.Unlock()
-			end := q.watch.Begin(j.file)
+			q.file, q.end = j.file, q.watch.Begin(j.file)
 			j.do()
-			end()
+			q.end()
 			q.mu.Lock()
 			q.bytes -= j.bytes
 			taken[i] = job{}
 		}
 	}
+}
+
+// Progress states that the disk has performed a part of a long job. Only a job of the queue calls it. The age of the
+// operation then starts at 0, so a slow disk is not taken for one that does not answer.
+func (q *Queue) Progress() {
+	if q == nil || q.end == nil {
+		return
+	}
+	q.end()
+	q.end = q.watch.Begin(q.file)
 }
 
 // Full reports whether the memory for waiting records is full, so the caller must wait, too.

@@ -57,6 +57,7 @@ func openCommunication(a *assembly.Run, resume *checkpoint.State) (*communicatio
 	if err != nil {
 		return nil, err
 	}
+	file.Limit(LimitOfFile(a))
 	a.Later(file.Close)
 	return newCommunication(file, a.Links), nil
 }

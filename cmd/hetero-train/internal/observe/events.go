@@ -38,6 +38,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	if err != nil {
 		return nil, err
 	}
+	file.Limit(LimitOfFile(a))
 	a.Later(file.Close)
 	e := &events{file: file, report: a.Report(), step: max(kept, 0)}
 	start := &runtime.StartEvent{Program: version.Text(), Model: a.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Cfg.Balance.Policy,

@@ -27,6 +27,8 @@ type StepLines struct {
 
 	// Only jobs of disk use the fields below.
 	keep int64        // last step whose line open keeps
+	size int64        // bytes of the file
+	most int64        // largest size; 0: no limit
 	file appendedFile // nil until the file is open
 
 	failed bool  // true if the last write or sync failed, which was reported
@@ -54,8 +56,13 @@ func OpenLines(disk *spool.Queue, what, path string, steps int64, log *slog.Logg
 // file of a long run may not fit into memory.
 func (l *StepLines) open() error {
 	whole := true
+	l.size = 0
 	err := regular.EachLine(l.path, func(line []byte) error {
-		whole = whole && l.keeps(line)
+		if !l.keeps(line) {
+			whole = false
+			return nil
+		}
+		l.size += int64(len(line))
 		return nil
 	})
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -63,7 +70,7 @@ func (l *StepLines) open() error {
 		return err
 	}
 	if missing || !whole {
-		if err := experiment.Replace(l.path, l.copyKept); err != nil {
+		if err := experiment.Replace(l.path, func(w io.Writer) error { return l.copy(w, l.keeps) }); err != nil {
 			return err
 		}
 	}
@@ -75,10 +82,11 @@ func (l *StepLines) open() error {
 	return nil
 }
 
-func (l *StepLines) copyKept(w io.Writer) error {
+// copy writes the lines that keeps accepts.
+func (l *StepLines) copy(w io.Writer, keeps func(line []byte) bool) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	err := regular.EachLine(l.path, func(line []byte) error {
-		if !l.keeps(line) {
+		if !keeps(line) {
 			return nil
 		}
 		_, err := out.Write(line)
@@ -113,12 +121,16 @@ func (l *StepLines) write(text []byte, err error) {
 		}
 		var n int
 		n, err = l.file.Write(text)
+		l.size += int64(n)
 		l.torn = err != nil && (n > 0 || l.torn)
 	}
 	if err != nil {
 		l.lost++
 	}
 	l.tell(err)
+	if err == nil && l.most > 0 && l.size > l.most {
+		l.tellFault(l.thin())
+	}
 }
 
 // tell reports the first failure of writing, and the first success after it.

@@ -43,6 +43,7 @@ func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	if err != nil {
 		return nil, err
 	}
+	file.Limit(LimitOfFile(a))
 	a.Later(file.Close)
 	return &norms{StepLines: file, line: NormsLine{Params: map[string]normsPart{}}}, nil
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 	"time"
 
@@ -39,6 +40,16 @@ type points struct {
 
 // rankCharts contains the names of the charts of one rank.
 type rankCharts struct{ share, own, utilization, memory string }
+
+// mostDensePoints is the number of points with the interval that the user chose. TensorBoard shows 1,000 points of a chart
+// by default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
+const mostDensePoints = 1 << 17
+
+// stride returns the number of steps between two points at a step. It doubles each time that the steps have doubled, so
+// the files of a run of months stay small.
+func stride(interval, step int64) int64 {
+	return interval << bits.Len64(uint64((step-1)/interval/mostDensePoints))
+}
 
 // newPoints returns points with a number of steps between two of them.
 func newPoints(a *assembly.Run, interval int) *points {
@@ -83,7 +94,7 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.times.Communication += r.Times.Communication
 	o.times.Optimizer += r.Times.Optimizer
 	o.times.Hidden += r.Times.Hidden
-	if r.Step%o.interval != 0 && r.Step != 1 && r.Step != r.Total {
+	if r.Step%stride(o.interval, r.Step) != 0 && r.Step != 1 && r.Step != r.Total {
 		return nil
 	}
 	score := r.Score()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
@@ -23,6 +24,7 @@ type Records struct {
 	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
 	interval int64
 	record   runtime.Record
+	thinning atomic.Bool // a job of the queue thins out the files
 
 	// Sums since the last record.
 	took  time.Duration
@@ -34,6 +36,9 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
 	if !a.Cfg.Profile.Enabled {
 		return o, nil
+	}
+	if err := checkLimit(a); err != nil {
+		return nil, err
 	}
 	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
@@ -102,6 +107,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 		m.Telemetry = own.Telemetry
 		w.Append(m)
 	}
+	o.limitFiles()
 }
 
 // each calls do for every file.

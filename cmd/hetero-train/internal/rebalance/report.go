@@ -95,6 +95,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
+	r.lines.Limit(observe.LimitOfFile(a))
 	a.Later(r.lines.Close)
 	b.report = r
 	return nil

@@ -1,0 +1,134 @@
+package observe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+const (
+	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication, norms.
+	lineFiles = 4
+	// leastFileBytes is the smallest limit of a file. It has room for the records of about 80 steps.
+	leastFileBytes = 64 << 10
+)
+
+// LimitOfFile returns the largest size of a file of records in bytes, or 0 if there is no limit. The files of a run have
+// equal parts of metrics.max_bytes. One part is for the file that replaces another one.
+func LimitOfFile(a *assembly.Run) int64 {
+	return int64(a.Cfg.Metrics.MaxBytes / (max(a.Opts.Assignment.WorldSize, 1) + lineFiles + 1))
+}
+
+// checkLimit refuses a limit that has no room for the files of all ranks.
+func checkLimit(a *assembly.Run) error {
+	ranks := max(a.Opts.Assignment.WorldSize, 1)
+	if most := a.Cfg.Metrics.MaxBytes; most > 0 && LimitOfFile(a) < leastFileBytes {
+		return exit.Usagef("metrics.max_bytes: got %d for %d ranks, want 0 or at least %d", most, ranks, (ranks+lineFiles+1)*leastFileBytes)
+	}
+	return nil
+}
+
+// limitFiles thins out the files of all ranks when one of them has reached its limit. It does not wait for the disk.
+func (o *Records) limitFiles() {
+	most := LimitOfFile(o.run)
+	if most == 0 || o.thinning.Load() {
+		return
+	}
+	for _, w := range o.writers {
+		if w.Size() > most {
+			o.thinning.Store(true)
+			break
+		}
+	}
+	if !o.thinning.Load() {
+		return
+	}
+	o.run.Queue.Do(o.run.Folder.LogDir(), 0, func() { o.thin(most) })
+}
+
+// thin is a job of the queue. All files keep the same steps.
+func (o *Records) thin(most int64) {
+	defer o.thinning.Store(false)
+	steps, err := o.writers[0].Steps()
+	t := runtime.ThinningOf(steps)
+	for _, w := range o.writers {
+		if err == nil {
+			o.run.Queue.Progress()
+			err = w.Thin(t, o.run.Queue.Progress)
+		}
+	}
+	log := o.run.Opts.LogOf(logs.ComponentProfiler)
+	if err != nil {
+		log.Warn("the metrics files have reached their largest size and cannot be thinned out", "error", err)
+		return
+	}
+	log.Info("The metrics files have reached their largest size; older steps now have fewer records",
+		"key", "metrics.max_bytes", "file_bytes", most, "complete_from_step", max(t.Last-t.Window+1, 1))
+}
+
+// Limit sets the largest size of the file in bytes; 0: no limit.
+func (l *StepLines) Limit(bytes int64) *StepLines {
+	l.disk.Do(l.path, 0, func() { l.most = bytes })
+	return l
+}
+
+// thin removes lines of older steps, see [runtime.Thinning].
+func (l *StepLines) thin() error {
+	most := l.most
+	err := l.thinExcept(func(line steppedLine) bool { return line.first() || line.Evaluation != nil || line.Changed })
+	if err == nil && l.size > most*3/4 { // a run with very many evaluations, or changes of shares
+		err = l.thinExcept(steppedLine.first)
+	}
+	// Lines that always stay must not cause a copy for each further line.
+	l.most = max(most, l.size+most/4)
+	return err
+}
+
+// steppedLine has the fields that decide whether a line stays.
+type steppedLine struct {
+	Step                      int64
+	Start, Length, Evaluation json.RawMessage
+	Changed                   bool
+}
+
+// first reports whether readers need the line: without the start of a process, they cannot assign steps to ranks.
+func (l steppedLine) first() bool { return l.Start != nil || l.Length != nil }
+
+// thinExcept removes lines of older steps, except those that always accepts.
+func (l *StepLines) thinExcept(always func(steppedLine) bool) error {
+	parse := func(line []byte) (v steppedLine, ok bool) {
+		return v, bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &v) == nil
+	}
+	var steps []int64
+	err := regular.EachLine(l.path, func(line []byte) error {
+		if v, ok := parse(line); ok && !always(v) {
+			steps = append(steps, v.Step)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	keep := runtime.ThinningOf(steps).Keep()
+	err = experiment.Replace(l.path, func(w io.Writer) error {
+		return l.copy(w, func(line []byte) bool {
+			v, ok := parse(line)
+			return ok && (always(v) || keep(v.Step))
+		})
+	})
+	if err != nil {
+		err = fmt.Errorf("thin out %s: %w", l.path, err)
+	}
+	l.keep = math.MaxInt64
+	return errors.Join(err, l.closeFile(), l.open())
+}
