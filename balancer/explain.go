@@ -19,8 +19,11 @@ type Explanation struct {
 	Unknown  string // why OfOracle is unknown; "" if it is known
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
-	Noisy     int // rank that causes most of Lost.Noise; -1: no single rank
-	Ranks     []RankView
+	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by the
+	// difference of the fitted curves. NaN if there are no curves.
+	Equal, Predicted float64
+	Noisy            int // rank that causes most of Lost.Noise; -1: no single rank
+	Ranks            []RankView
 }
 
 // RankView is the view that the policy has of one rank. Figures that were not measured are NaN.
@@ -36,13 +39,16 @@ type RankView struct {
 // ShareOfOracle is the value of OfOracle, 0…1; NaN if unknown.
 func (e *Explanation) ShareOfOracle() float64 { return e.OfOracle.Value }
 
+// Gain is the throughput divided by the throughput with equal shares, on the same curves; NaN if unknown.
+func (e *Explanation) Gain() float64 { return e.Equal / e.Lost.Step }
+
 // Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
 func Unexplained(ranks int) Explanation { return newWindow(ranks, 1).explain() }
 
 // explain returns the figures that follow from a window without curves.
 func (w *window) explain() Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: nan, Oracle: nan, OfOracle: unknownFraction(), Unknown: "no step-time curves are fitted", Imbalance: w.spread.or(0), Noisy: w.account.Blame(), Ranks: make([]RankView, len(w.compute))}
+	e := Explanation{Seconds: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: unknownFraction(), Unknown: "no step-time curves are fitted", Imbalance: w.spread.or(0), Noisy: w.account.Blame(), Ranks: make([]RankView, len(w.compute))}
 	if w.account.Steps() > 0 {
 		e.Lost = w.account.Account(account.Unknown(), account.Memory{})
 		e.Seconds = e.Lost.Step

@@ -39,6 +39,7 @@ func (p *explained) Observe(s *Step) (*Decision, bool) {
 	e := h.watch()
 	if due && slices.Equal(e.Shares, d.Shares) {
 		d.Explanation = e.Explanation
+		h.predict(d)
 	}
 	return d, due
 }

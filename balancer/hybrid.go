@@ -16,6 +16,7 @@ import (
 type hybrid struct {
 	opts   Options
 	start  []int
+	equal  []int  // the shares of policy none
 	fed    []bool // ranks that can have samples
 	most   []int  // samples of each rank: the end of its curve
 	window *window
@@ -54,6 +55,9 @@ func newHybrid(o Options) (Policy, error) {
 		fastest: make([]fastest, o.Ranks), curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
+		return nil, err
+	}
+	if h.equal, err = o.Divide(slices.Repeat([]float64{1}, o.Ranks)); err != nil {
 		return nil, err
 	}
 	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
@@ -119,6 +123,7 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 	} else {
 		d.Changed = !slices.Equal(d.Next, d.Shares)
 	}
+	h.predict(d)
 	w.next()
 	return d, true
 }
@@ -486,12 +491,23 @@ func (h *hybrid) explain(d *Decision, best []int) {
 	}
 	now, _ := Slowest(h.curves, d.Shares)
 	then, _ := Slowest(h.curves, best)
+	equally, _ := Slowest(h.curves, h.equal)
 	then = min(then, now) // the margin of sure costs about a thousandth
 	e, exposed := &d.Explanation, h.window.exposed.or(0)
 	e.Oracle = then + exposed
 	e.OfOracle, e.Unknown = h.ofOracle(d, best, then, exposed), ""
 	if h.window.account.Steps() > 0 {
 		e.Lost = h.window.account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: max(then-h.divisible(best), 0) / (now + exposed)}, account.Memory{})
+		e.Equal = e.Lost.With(now, equally)
+	}
+}
+
+// predict adds the time of a step with the next shares to an explained decision.
+func (h *hybrid) predict(d *Decision) {
+	if e := &d.Explanation; e.Equal == e.Equal {
+		now, _ := Slowest(h.curves, d.Shares)
+		then, _ := Slowest(h.curves, d.Next)
+		e.Predicted = e.Lost.With(now, then)
 	}
 }
 

@@ -90,6 +90,7 @@ type Step struct {
 	// part of the next exchange.
 	Own, Update []float64
 	Data        []float64 // of Own, spent waiting for data; nil: unknown
+	Pause       []float64 // of Update, time between two steps; nil: unknown
 	Exposed     float64   // s of communication after the slowest rank's last gradient
 	Seconds     float64   // of the whole step: the longest time that a rank reports
 	// Measured is the time from the end of the step before to the end of this step, in s, for explanations; 0: Seconds. It

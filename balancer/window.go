@@ -129,6 +129,9 @@ func accountOf(s *Step, rank int, own, data float64) account.Rank {
 	if u := valid(at(s.Update, rank)); !math.IsNaN(u) {
 		r.Update = u
 	}
+	if p := valid(at(s.Pause, rank)); !math.IsNaN(p) {
+		r.Pause = p
+	}
 	return r
 }
 

@@ -12,6 +12,7 @@ type Rank struct {
 	Passes  float64 // forward and backward passes, without waits for other ranks
 	Data    float64 // wait for data
 	Update  float64 // optimizer, and other work that does not depend on the samples of the rank
+	Pause   float64 // of Update: time between two steps, such as reports, records, or a process that the system has stopped
 }
 
 func (r *Rank) busy() float64 { return r.Passes + r.Update }
@@ -39,6 +40,7 @@ type Account struct {
 	Memory        float64 // full memory
 	Noise         float64 // the times of ranks vary from step to step
 	Granularity   float64 // samples, or groups of samples, cannot be divided
+	Pauses        float64 // between two steps, and between the parts of a step
 }
 
 // Part is one part of a step.
@@ -57,6 +59,7 @@ var names = [...][2]string{
 	{"memory", "the cost of full memory"},
 	{"noise", "noise of the ranks' times, which no split removes"},
 	{"granularity", "granularity: samples cannot be divided further"},
+	{"pauses", "pauses between steps and between their parts"},
 }
 
 // Parts returns the parts. The first one is useful work, and the others are losses.
@@ -69,7 +72,25 @@ func (a *Account) Parts() []Part {
 }
 
 func (a *Account) values() [len(names)]*float64 {
-	return [...]*float64{&a.Useful, &a.Imbalance, &a.Communication, &a.Data, &a.Memory, &a.Noise, &a.Granularity}
+	return [...]*float64{&a.Useful, &a.Imbalance, &a.Communication, &a.Data, &a.Memory, &a.Noise, &a.Granularity, &a.Pauses}
+}
+
+// Losses are the names of the losses that a decision of the balancer states, in the order of Parts: all except memory,
+// which only the verdict on a run determines.
+var Losses = [...]string{"imbalance", "communication", "data", "noise", "granularity", "pauses"}
+
+// Lost returns the time of each of Losses, in s.
+func (a *Account) Lost() [len(Losses)]float64 {
+	return [...]float64{a.Imbalance, a.Communication, a.Data, a.Noise, a.Granularity, a.Pauses}
+}
+
+// Of returns the account of a step with these times. part returns the time of a part by its name, in s.
+func Of(step float64, part func(name string) float64) Account {
+	a := Account{Step: step}
+	for i, seconds := range a.values() {
+		*seconds = part(names[i][0])
+	}
+	return a
 }
 
 // String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
@@ -122,14 +143,15 @@ type Window struct {
 	steady   float64 // sum over these groups of steps · longest mean busy time, with waits for data
 	best     float64 // likewise, of the time with samples in proportion to speeds
 	free     float64 // likewise, of the time with samples in proportion to speeds without waits for data
+	pauses   float64 // likewise, of the part of the longest time that pauses cause
 	steps    int     // of the current group
 	longest  []total // sums over the steps in which the rank has the longest busy time
 }
 
 // group contains the sums of a rank over successive steps with one share.
 type group struct {
-	share                         int
-	samples, passes, data, update float64
+	share                                int
+	samples, passes, data, update, pause float64
 }
 
 // total contains the sums of a rank over the window.
@@ -192,6 +214,7 @@ func (w *Window) Add(seconds, exposed float64, step []Rank) {
 		}
 		g.share = r.Samples
 		g.samples, g.passes, g.data, g.update = g.samples+float64(r.Samples), g.passes+r.Passes, g.data+r.Data, g.update+r.Update
+		g.pause += max(r.Pause, 0)
 		w.all[i].busy += r.busy() + r.Data
 		w.all[i].n++
 	}
@@ -209,7 +232,7 @@ func (r *Rank) counts() bool {
 // close ends the group of steps with the current shares.
 func (w *Window) close() {
 	steady, best, free := w.group()
-	w.steady, w.best, w.free, w.steps = w.steady+steady, w.best+best, w.free+free, 0
+	w.steady, w.best, w.free, w.pauses, w.steps = w.steady+steady, w.best+best, w.free+free, w.pauses+w.paused(steady), 0
 	clear(w.ranks)
 }
 
@@ -232,6 +255,16 @@ func (w *Window) group() (steady, best, free float64) {
 	return steady, min(samples/speeds+update, steady), min(samples/freeSpeeds+update, steady)
 }
 
+// paused returns the part of the longest time of the current group that pauses cause.
+func (w *Window) paused(steady float64) float64 {
+	without := 0.0
+	for i := range w.ranks {
+		g := &w.ranks[i]
+		without = max(without, g.passes+g.data+g.update-min(g.pause, g.update))
+	}
+	return steady - without
+}
+
 // Steady returns the mean time of a step without noise and without exposed communication, and the exposed communication.
 func (w *Window) Steady() (busy, exposed float64) {
 	steady, _, _ := w.group()
@@ -250,6 +283,7 @@ type Memory struct {
 func (w *Window) Account(split Split, memory Memory) Account {
 	steady, best, free := w.group()
 	n := float64(w.n)
+	pauses := (w.pauses + w.paused(steady)) / n
 	steady, best, free = (w.steady+steady)/n, (w.best+best)/n, (w.free+free)/n
 	exposed, withData := w.exposed/n, w.withData/n
 	// A step without waits for data may save more with the shares that would then be the best ones. Both losses together
@@ -277,6 +311,7 @@ func (w *Window) Account(split Split, memory Memory) Account {
 	take(&a.Memory, memory.Kept+memory.Slowed)
 	take(&a.Data, data)
 	take(&a.Granularity, granularity)
+	take(&a.Pauses, pauses+max(a.Step-withData-exposed, 0)) // no rank explains the rest of the measured time
 	a.Useful = left
 	return a
 }

@@ -20,10 +20,17 @@
 //	data           the time by which the step would be shorter if no rank waited for data
 //	memory         the cost of full memory
 //	granularity    the cost of whole samples, or of whole groups of samples
-//	useful         the rest: passes and update with the best split, and the work between them
+//	pauses         the time between two steps and between the parts of a step, in which the slowest rank computes nothing:
+//	               reports, records, or a process that the system has stopped
+//	useful         the rest: passes and update with the best split
 //
-// Each part is at least 0, and the parts sum to the measured time of a step. A pause between two steps, such as an
-// evaluation or a checkpoint, belongs to no step.
+// Each part is at least 0, and the parts sum to the measured time of a step. An evaluation or a checkpoint belongs to no
+// step.
+//
+// # Gain
+//
+// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. Reports state
+// with them the gain over equal shares, and what a change of shares promised and brought.
 //
 // # The best split
 //

@@ -30,6 +30,7 @@ type Parts struct {
 	Memory        Number `json:"memory"`
 	Noise         Number `json:"noise"`
 	Granularity   Number `json:"granularity"`
+	Pauses        Number `json:"pauses"`
 }
 
 // ofOracle returns the fraction of the oracle, which follows from the parts of a step: the time with the best shares divided by the
@@ -56,7 +57,7 @@ func (v *verdicts) summary() *BottleneckSummary {
 	whole := v.total.Verdict()
 	a := whole.Account
 	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count, Step: Number(a.Step), Account: a.String(),
-		Parts: Parts{Number(a.Useful), Number(a.Imbalance), Number(a.Communication), Number(a.Data), Number(a.Memory), Number(a.Noise), Number(a.Granularity)}}
+		Parts: Parts{Number(a.Useful), Number(a.Imbalance), Number(a.Communication), Number(a.Data), Number(a.Memory), Number(a.Noise), Number(a.Granularity), Number(a.Pauses)}}
 	if whole.Rank >= 0 {
 		out.Rank = &whole.Rank
 	}

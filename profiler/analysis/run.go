@@ -220,6 +220,7 @@ type Decision struct {
 	StepSeconds   float64            // measured time of a step, s
 	ShareOfOracle float64            // throughput as a fraction of that with the best shares, 0…1
 	Lost          map[string]float64 // lost time of a step by cause, s
+	EqualSeconds  float64            // time of a step with equal shares on the fitted curves, s
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
 }
@@ -235,6 +236,7 @@ func (r *Run) readDecisions(path string) error {
 			Low           *float64            `json:"share_of_oracle_low"`
 			High          *float64            `json:"share_of_oracle_high"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
+			Equal         *float64            `json:"equal_step_seconds"`
 		}
 		if json.Unmarshal(text, &line) != nil || line.Step == nil || *line.Step < 0 || *line.Step > runtime.MostStep {
 			damaged++
@@ -243,8 +245,8 @@ func (r *Run) readDecisions(path string) error {
 		if *line.Step <= r.segment.After {
 			return nil
 		}
-		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, Lost: map[string]float64{}}
-		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High} {
+		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, EqualSeconds: unknown, Lost: map[string]float64{}}
+		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High, &d.EqualSeconds: line.Equal} {
 			if from != nil {
 				*to = *from
 			}

@@ -76,8 +76,10 @@ type Summary struct {
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
 	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	TrainingTime      Number `json:"training_time"` // sum of the times of all steps, also of those without a record
-	Pauses            int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
+	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over all decisions.
+	Gain         Number `json:"gain_over_equal_shares"`
+	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
+	Pauses       int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
@@ -161,7 +163,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 			return nil, err
 		}
 	}
-	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), BusBandwidth: Number(unknown)}
+	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), Gain: Number(unknown), BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -321,7 +323,11 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 // a killed run may end before its last decision, which status shows, too.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
+	measured, equal := 0.0, 0.0 // s
 	for _, d := range decisions {
+		if n := float64(max(0, min(d.Step, s.Steps)-previous)); !math.IsNaN(d.EqualSeconds) && d.StepSeconds > 0 {
+			measured, equal = measured+n*d.StepSeconds, equal+n*d.EqualSeconds
+		}
 		if !math.IsNaN(d.ShareOfOracle) {
 			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
 			n := float64(max(0, min(d.Step, s.Steps)-previous))
@@ -331,6 +337,9 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 	if steps > 0 {
 		s.ShareOfOracleMean = Number(sum / steps)
+	}
+	if measured > 0 {
+		s.Gain = Number(equal / measured)
 	}
 }
 

@@ -335,7 +335,7 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if b == nil || b.Bound != "communication-bound" || !near(b.Parts.Communication, communication) || !near(b.Parts.Imbalance, imbalance) || !near(b.Step, 0.120) {
 		t.Fatalf("got %+v, want communication-bound, losing %g s, and %g s to imbalance", b, communication, imbalance)
 	}
-	if want := "communication-bound: 53.3 of 120.0 ms per step (44 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: imbalance 7.3 ms"; b.Verdict != want {
+	if want := "communication-bound: 53.3 of 120.0 ms per step (44 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: imbalance 7.3 ms, pauses 10.0 ms"; b.Verdict != want {
 		t.Errorf("got verdict %q, want %q", b.Verdict, want)
 	}
 	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps, which is a mean of 20 ms over the ranks.

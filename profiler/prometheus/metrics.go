@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -29,7 +30,7 @@ var nan = math.NaN()
 var Phases = [...]string{"data", "forward", "backward", "communication", "optimizer"}
 
 // Causes are the names of the causes of lost time, in the order of State.Lost.
-var Causes = [...]string{"imbalance", "communication", "data", "noise", "granularity"}
+var Causes = account.Losses
 
 // Verdicts are the names of the verdicts on a rank. RankState.Verdict is an index into this list.
 var Verdicts = [...]string{"healthy", "slow_type", "sick"}
@@ -57,6 +58,7 @@ type State struct {
 	EvaluationLoss     float64
 	EvaluationMetrics  []float64 // in the order of Run.Metrics
 	Decisions, Changes int64     // counters: decisions of the balancer, and those that changed the shares
+	Gain               float64   // throughput divided by that with equal shares, in the last window; NaN: unknown
 	Oracle             float64   // step time with the best shares divided by the step time; NaN: unknown
 	Imbalance          float64
 	Lost               [len(Causes)]float64 // counters, s
@@ -92,7 +94,7 @@ type Metrics struct {
 func New(run Run, now float64) *Metrics {
 	m := &Metrics{run: run}
 	for range 2 {
-		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, LossScale: 1, Oracle: nan, Imbalance: nan,
+		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, LossScale: 1, Oracle: nan, Gain: nan, Imbalance: nan,
 			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
 			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan, Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
@@ -201,6 +203,9 @@ func (m *Metrics) writeResults(t *text, s *State) {
 	if s.Decisions > 0 {
 		if s.Oracle == s.Oracle {
 			gauge("hetero_train_oracle_ratio", "Step time with the best shares divided by the step time, without noise, in the last window.", s.Oracle)
+		}
+		if s.Gain == s.Gain {
+			gauge("hetero_train_gain_ratio", "Throughput divided by the throughput that equal shares would have on the same curves, in the last window.", s.Gain)
 		}
 		gauge("hetero_train_imbalance_ratio", "Difference between the slowest and the fastest rank, divided by the slowest, in the last window.", s.Imbalance)
 		counter("hetero_train_useful_seconds_total", "Time of steps that is not lost.", s.Useful)

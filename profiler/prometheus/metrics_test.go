@@ -23,7 +23,7 @@ func full() *Metrics {
 		s.StepSeconds.Add(0.0005)
 		s.StepSeconds.Add(0.3)
 		s.StepSeconds.Add(300)
-		s.Loss, s.Oracle, s.Lost[0] = math.NaN(), 0.97, 1.5
+		s.Loss, s.Oracle, s.Gain, s.Lost[0] = math.NaN(), 0.97, 1.56, 1.5
 		for i := range s.Ranks {
 			s.Ranks[i].Share, s.Ranks[i].Verdict = 32, i
 			s.Ranks[i].Bytes, s.Ranks[i].Hidden, s.Ranks[i].Bus = 1000, 0.5, 1e9
@@ -59,7 +59,7 @@ func TestText(t *testing.T) {
 		"# TYPE hetero_train_step_seconds histogram\nhetero_train_step_seconds_bucket{le=\"0.001\"} 1\n",
 		`hetero_train_step_seconds_bucket{le="0.25"} 1` + "\n", `hetero_train_step_seconds_bucket{le="0.5"} 2` + "\n", `hetero_train_step_seconds_bucket{le="+Inf"} 3` + "\n",
 		"hetero_train_step_seconds_sum 300.3005\nhetero_train_step_seconds_count 3\n",
-		"hetero_train_loss NaN\n", `hetero_train_lost_seconds_total{cause="imbalance"} 1.5` + "\n",
+		"hetero_train_loss NaN\n", "hetero_train_gain_ratio 1.56\n", `hetero_train_lost_seconds_total{cause="imbalance"} 1.5` + "\n",
 		`hetero_train_rank_verdict{rank="1",verdict="healthy"} 0` + "\n" + `hetero_train_rank_verdict{rank="1",verdict="slow_type"} 1` + "\n",
 		`hetero_train_device_memory_ratio{rank="1"} 0.5` + "\n", `DCGM_FI_DEV_GPU_TEMP{rank="0"} 50` + "\n",
 		"# TYPE hetero_train_device_ecc_errors_total counter\n",

@@ -3,6 +3,7 @@ package runs
 import (
 	"math"
 
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -76,20 +77,23 @@ var runColumns = []column{
 	{"training_time", "s", trainingSeconds},
 }
 
-// decisionColumns are the columns of the balancer's decisions.
-var decisionColumns = []column{
-	{Name: "share_of_oracle", Unit: "fraction"},
-	{Name: "share_of_oracle_low", Unit: "fraction"},
-	{Name: "share_of_oracle_high", Unit: "fraction"},
-	{Name: "imbalance", Unit: "fraction"},
-	{Name: "lost_imbalance", Unit: "s"},
-	{Name: "lost_communication", Unit: "s"},
-	{Name: "lost_data", Unit: "s"},
-	{Name: "lost_noise", Unit: "s"},
-	{Name: "lost_granularity", Unit: "s"},
-	{Name: "decided_step", Unit: "s"},
-	{Name: "oracle_step", Unit: "s"},
-}
+// decisionColumns are the columns of the balancer's decisions: those of decided.add.
+var decisionColumns = func() []column {
+	list := []column{
+		{Name: "share_of_oracle", Unit: "fraction"},
+		{Name: "share_of_oracle_low", Unit: "fraction"},
+		{Name: "share_of_oracle_high", Unit: "fraction"},
+		{Name: "imbalance", Unit: "fraction"},
+		{Name: "decided_step", Unit: "s"},
+		{Name: "oracle_step", Unit: "s"},
+		{Name: "useful", Unit: "s"},
+		{Name: "equal_step", Unit: "s"},
+	}
+	for _, cause := range account.Losses {
+		list = append(list, column{Name: "lost_" + cause, Unit: "s"})
+	}
+	return list
+}()
 
 // ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(r *runtime.Record) float64 {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -34,7 +35,17 @@ type Decision struct {
 	Useful    *float64            `json:"useful_seconds"`                    // with Lost, the parts of Seconds
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	Lost      map[string]*float64 `json:"lost_seconds"`
+	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
+	Predicted *float64            `json:"predicted_step_seconds"` // with Next, on the fitted curves
+	Outcome   *Outcome            `json:"outcome"`                // of the change of shares before; in View.Changes, of this change
 	Ranks     []DecisionRank      `json:"ranks,omitempty"`
+}
+
+// Outcome states what a change of shares brought: times faster, without the noise of steps.
+type Outcome struct {
+	Step      int64    `json:"step"` // of the decision for the change
+	Predicted *float64 `json:"predicted"`
+	Achieved  *float64 `json:"achieved"`
 }
 
 // DecisionRank contains the values of a decision for one rank.
@@ -92,15 +103,34 @@ func (d *decided) add(line []byte, replaced int) {
 		}
 		return *p
 	}
-	d.grid.add(v.Step, 0, 0, []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Lost["imbalance"]), of(v.Lost["communication"]),
-		of(v.Lost["data"]), of(v.Lost["noise"]), of(v.Lost["granularity"]), of(v.Seconds), of(v.Oracle)})
+	values := []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Seconds), of(v.Oracle), of(v.Useful), of(v.Equal)}
+	for _, cause := range account.Losses {
+		values = append(values, of(v.Lost[cause]))
+	}
+	d.grid.add(v.Step, 0, 0, values)
+	d.noteOutcome(v.Outcome)
 	d.compareHealth(&v)
 	d.last = &v
 	if v.Changed {
 		short := v
-		short.Ranks = nil
+		short.Ranks, short.Outcome = nil, nil
 		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown)
 		d.changes.add(short, bytes, mostChanges)
+	}
+}
+
+// noteOutcome adds the outcome of a change to the change.
+func (d *decided) noteOutcome(o *Outcome) {
+	if o == nil {
+		return
+	}
+	for i := range slices.Backward(d.changes.list) {
+		if c := &d.changes.list[i]; c.Step <= o.Step {
+			if c.Step == o.Step {
+				c.Outcome = o
+			}
+			return
+		}
 	}
 }
 

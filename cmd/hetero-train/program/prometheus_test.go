@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
 // endless is a run of 2 ranks that ends by a signal.
@@ -114,8 +115,8 @@ func TestPrometheusScrapesARun(t *testing.T) {
 		if info := query("hetero_train_run_info", "model"); info["simple_cnn"] != 1 {
 			t.Errorf("run_info: got %v, want model simple_cnn", info)
 		}
-		if lost := query("hetero_train_lost_seconds_total", "cause"); len(lost) != 5 {
-			t.Errorf("lost time: got %v, want five causes", lost)
+		if lost := query("hetero_train_lost_seconds_total", "cause"); len(lost) != len(account.Losses) {
+			t.Errorf("lost time: got %v, want %v", lost, account.Losses)
 		}
 		before := query("hetero_train_run_step", "job")["run"]
 		eventually(t, "more steps in Prometheus", func() bool { return query("hetero_train_run_step", "job")["run"] > before })

@@ -67,9 +67,9 @@ func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []balancer.
 		if d.Changed {
 			s.Changes++
 		}
-		s.Oracle, s.Imbalance = d.ShareOfOracle(), d.Imbalance
+		s.Oracle, s.Gain, s.Imbalance = d.ShareOfOracle(), d.Gain(), d.Imbalance
 		s.Useful += d.Lost.Useful * float64(steps)
-		for i, lost := range [...]float64{d.Lost.Imbalance, d.Lost.Communication, d.Lost.Data, d.Lost.Noise, d.Lost.Granularity} {
+		for i, lost := range d.Lost.Lost() {
 			if lost > 0 && !math.IsInf(lost, 0) { // NaN: unknown
 				s.Lost[i] += lost * float64(steps)
 			}

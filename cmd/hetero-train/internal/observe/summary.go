@@ -169,6 +169,9 @@ func SummaryRows(s *analysis.Summary) []Row {
 				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle), show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s), show.Figure("%.1f %%", 100*s.Imbalance))
 		}
 		rows = append(rows, Row{"balance", balance})
+		if gain := float64(s.Gain); gain == gain {
+			rows = append(rows, Row{"gain", fmt.Sprintf("%.2f times faster than equal shares, on the measured step-time curves", gain)})
+		}
 	}
 	if !math.IsNaN(float64(s.MemoryUtilization)) {
 		rows = append(rows, Row{"memory", show.Figure("%.1f %% at its peak", 100*s.MemoryUtilization)})

@@ -287,7 +287,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	}
 	ranks := len(b.known)
 	b.step = balancer.Step{Shares: make([]int, ranks)}
-	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
 		*list = make([]float64, ranks)
 	}
 	b.health, b.observed = make([]telemetry.Window, ranks), make([]balancer.Observation, ranks)
@@ -439,7 +439,7 @@ func (b *Balancer) take(ranks []train.RankStep) {
 	for r := range ranks {
 		rank, t := &ranks[r], &ranks[r].Times
 		s.Shares[r] = rank.Samples / accumulation
-		s.Update[r] = (t.Optimizer + rank.Other).Seconds()
+		s.Update[r], s.Pause[r] = (t.Optimizer + rank.Other).Seconds(), rank.Other.Seconds()
 		s.Own[r] = rank.Compute().Seconds() - s.Update[r]
 		s.Data[r] = t.Data.Seconds()
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())

@@ -58,7 +58,7 @@ func newTestBalancer() *Balancer {
 	b := &Balancer{cfg: &config.Config{}, health: make([]telemetry.Window, 2)}
 	b.cfg.Train.GradAccumulation = 1
 	b.step = balancer.Step{Shares: make([]int, 2)}
-	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
 		*list = make([]float64, 2)
 	}
 	return b

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
 // Names of files in the folder of log files.
@@ -34,8 +35,9 @@ type balanceReport struct {
 	lines     *observe.StepLines
 	health    []balancer.Kind // latest logged verdict of each rank
 	failed    bool            // true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
-	last      DecisionLine    // latest line of the decisions file
-	defined   bool            // true after the log has defined "of the oracle"
+	outcomes  account.Outcomes
+	last      DecisionLine // latest line of the decisions file
+	defined   bool         // true after the log has defined "of the oracle"
 }
 
 // DecisionLine is one line of the decisions file. Times are in s per step.
@@ -54,17 +56,21 @@ type DecisionLine struct {
 	Unknown       string            `json:"share_of_oracle_unknown,omitempty"` // why ShareOfOracle is unknown
 	Imbalance     experiment.Number `json:"imbalance"`
 	Useful        experiment.Number `json:"useful_seconds"`
-	Lost          lostLine          `json:"lost_seconds"` // with Useful, the parts of StepSeconds; see package account
-	Noisy         *int              `json:"noisy_rank"`   // rank that causes most of the noise; null if no single rank does
-	Ranks         []rankLine        `json:"ranks"`
+	// Lost has the losses of package account. With Useful, they are the parts of StepSeconds.
+	Lost map[string]experiment.Number `json:"lost_seconds"`
+	// EqualSeconds and PredictedSeconds are the times of a step with equal shares and with Next, on the fitted curves.
+	EqualSeconds     experiment.Number `json:"equal_step_seconds"`
+	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
+	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the change of shares before this decision
+	Noisy            *int              `json:"noisy_rank"`        // rank that causes most of the noise; null if no single rank does
+	Ranks            []rankLine        `json:"ranks"`
 }
 
-type lostLine struct {
-	Imbalance     experiment.Number `json:"imbalance"`
-	Communication experiment.Number `json:"communication"`
-	Data          experiment.Number `json:"data"`
-	Noise         experiment.Number `json:"noise"`
-	Granularity   experiment.Number `json:"granularity"`
+// outcomeLine states what a change of shares brought: times faster, without the noise of steps.
+type outcomeLine struct {
+	Step      int64             `json:"step"` // of the decision for the change
+	Predicted experiment.Number `json:"predicted"`
+	Achieved  experiment.Number `json:"achieved"`
 }
 
 type rankLine struct {
@@ -103,8 +109,16 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 
 // decided records one decision and logs it if it changes the shares.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
-	r.write(step, d, verdicts)
+	outcome, known := r.outcomes.Add(step, &d.Lost, d.Shares, d.Next, d.Predicted)
+	var line *outcomeLine
+	if known {
+		line = &outcomeLine{outcome.Step, experiment.Number(outcome.Predicted), experiment.Number(outcome.Achieved)}
+	}
+	r.write(step, d, verdicts, line)
 	r.sayVerdicts(verdicts)
+	if known && outcome.Worse() {
+		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", show.Figure("%.2f", outcome.Achieved), "predicted", show.Figure("%.2f", outcome.Predicted), "now", reaction(d))
+	}
 	if !d.Changed {
 		return
 	}
@@ -113,6 +127,14 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []bal
 	log.Info("New batch sizes: " + sizes(d.Next))
 	r.show(d)
 	r.writeCurves()
+}
+
+// reaction describes what a decision does after a change that made steps longer.
+func reaction(d *balancer.Decision) string {
+	if d.Changed {
+		return fmt.Sprintf("new shares %s: %s", sizes(d.Next), d.Reason)
+	}
+	return "the shares stay: " + d.Reason
 }
 
 // end logs the last state of the ranks and writes the last curves.
@@ -137,7 +159,10 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 	}
 	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
 		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
-		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: lostLine{part(d.Lost.Imbalance), part(d.Lost.Communication), part(d.Lost.Data), part(d.Lost.Noise), part(d.Lost.Granularity)}}
+		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{}, EqualSeconds: n(d.Equal), PredictedSeconds: n(d.Predicted)}
+	for i, seconds := range d.Lost.Lost() {
+		line.Lost[account.Losses[i]] = part(seconds)
+	}
 	if d.Noisy >= 0 {
 		noisy := d.Noisy // d is valid only until the next decision
 		line.Noisy = &noisy
@@ -145,9 +170,10 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 	return line
 }
 
-func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict, outcome *outcomeLine) {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
 	line := decisionLine(step, r.balancing.cfg.Balance.Policy, d)
+	line.Outcome = outcome
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
 		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
@@ -239,6 +265,9 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
 	} else {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
+	}
+	if gain := d.Gain(); gain == gain {
+		fmt.Fprintf(&text, " | %.2f times faster than equal shares", gain)
 	}
 	if d.Lost.Step > 0 {
 		fmt.Fprintf(&text, " | a step: %s", d.Lost.Text(d.Noisy))

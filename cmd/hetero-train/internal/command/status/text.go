@@ -158,6 +158,7 @@ func wholeRun(v runs.View) string {
 func tailOf(v runs.View) (lines []string) {
 	if d := v.Decision; d != nil {
 		lines = append(lines, fmt.Sprintf("last decision: step %d: %s", d.Step, change(d)))
+		lines = append(lines, outcomeOf(v)...)
 	}
 	if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
@@ -172,6 +173,20 @@ func tailOf(v runs.View) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// outcomeOf returns the line of the newest change of shares whose outcome is known.
+func outcomeOf(v runs.View) []string {
+	for _, c := range slices.Backward(v.Changes) {
+		if o := c.Outcome; o != nil && o.Achieved != nil {
+			predicted := "unknown"
+			if o.Predicted != nil {
+				predicted = show.Figure("%.2f", *o.Predicted)
+			}
+			return []string{fmt.Sprintf("last change of shares: step %d: %s times faster, predicted %s", c.Step, show.Figure("%.2f", *o.Achieved), predicted)}
+		}
+	}
+	return nil
 }
 
 // first returns the record of rank 0 in the step of the table, nil without records.
@@ -222,6 +237,9 @@ func titleOf(v runs.View) string {
 	if d.Low != nil && d.High != nil {
 		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 	}
+	if d.Equal != nil && d.Seconds != nil && *d.Seconds > 0 {
+		text += fmt.Sprintf(" | %.2f times faster than equal shares", *d.Equal / *d.Seconds)
+	}
 	if a := accountOf(d); a.Step > 0 {
 		noisy := -1
 		if d.Noisy != nil {
@@ -238,13 +256,15 @@ func accountOf(d *runs.Decision) (a account.Account) {
 	if d.Seconds == nil || d.Useful == nil {
 		return a
 	}
-	a.Step, a.Useful = *d.Seconds, *d.Useful
-	for cause, part := range map[string]*float64{"imbalance": &a.Imbalance, "communication": &a.Communication, "data": &a.Data, "noise": &a.Noise, "granularity": &a.Granularity} {
-		if p := d.Lost[cause]; p != nil {
-			*part = *p
+	return account.Of(*d.Seconds, func(name string) float64 {
+		if name == "useful" {
+			return *d.Useful
 		}
-	}
-	return a
+		if p := d.Lost[name]; p != nil {
+			return *p
+		}
+		return 0
+	})
 }
 
 // rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text.
