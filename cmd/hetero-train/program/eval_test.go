@@ -98,6 +98,8 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, "--set", "model.channels=[3, 5]"}, exit.Usage, "belongs to another model"},
 		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, `has no class "class_10", which the data set has`},
 		{[]string{dir, "--set", "data.image_size=1"}, exit.Usage, "data.image_size"},
+		{[]string{dir, "--set", "optimizer.lr=3"}, exit.Usage, "optimizer.lr has no effect"},
+		{[]string{dir, "--set", "parallel.ranks=2"}, exit.Usage, "parallel.ranks has no effect"},
 		{[]string{dir, "--device", "null"}, exit.Usage, "computes no values"},
 	} {
 		o := execute(append([]string{"eval"}, c.args...))

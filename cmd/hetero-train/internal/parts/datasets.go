@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -76,7 +77,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 		err = exit.With(exit.Data, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) && out.Name == d.Dataset && d.Path != "" {
-		err = fmt.Errorf("%w: correct data.path", err)
+		err = fmt.Errorf("%w: correct %s", err, keyOfMissing(d, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", out.Name, err)
@@ -90,6 +91,19 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	out.Splits = splits
 	return out, nil
+}
+
+// keyOfMissing returns the key that names the missing file of err: data.path or data.val_path.
+func keyOfMissing(d config.Data, err error) string {
+	var missing *fs.PathError
+	if d.ValPath == "" || !errors.As(err, &missing) {
+		return "data.path"
+	}
+	path, val := filepath.Clean(missing.Path), filepath.Clean(d.ValPath)
+	if strings.HasPrefix(path, val) && (len(val) > len(filepath.Clean(d.Path)) || !strings.HasPrefix(path, filepath.Clean(d.Path))) {
+		return "data.val_path"
+	}
+	return "data.path"
 }
 
 // checkSubset returns an error if data.max_classes exceeds the number of classes of the data set.

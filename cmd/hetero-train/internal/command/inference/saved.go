@@ -107,6 +107,9 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
 	}
+	if err := checkOverrides(a); err != nil {
+		return nil, err
+	}
 	opts, err := a.Options(discovery.Assignment{WorldSize: 1}, a.Quieter(), "")
 	if err != nil {
 		return nil, err
@@ -173,6 +176,19 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 		return nil, exit.Usagef("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
 	}
 	return c, err
+}
+
+// ofTraining are the tables whose keys affect only training.
+var ofTraining = []string{"augment", "optimizer", "schedule", "parallel", "balance", "profile", "checkpoint", "dashboard", "metrics", "notify", "tracking", "lab", "nccl"}
+
+// checkOverrides refuses settings on the command line that have no effect without training.
+func checkOverrides(a *cli.App) error {
+	for _, o := range a.Overrides {
+		if table, _, _ := strings.Cut(o.Key, "."); slices.Contains(ofTraining, table) {
+			return exit.Usagef("%s: this command does not train, so %s has no effect: leave it out", o.Origin, o.Key)
+		}
+	}
+	return nil
 }
 
 // savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint, or else the
