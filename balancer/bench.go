@@ -2,28 +2,29 @@ package balancer
 
 import (
 	"cmp"
-	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // bench excludes ranks that make the step longer. It excludes the slowest rank while fewer samples do not make it
 // faster and the step is shorter without it.
-func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
-	batch.Limits = batch.limits(len(curves))
+func (h *hybrid) bench(batch divide.Batch, curves []divide.Curve, best []int) ([]int, error) {
+	batch.Limits = batch.Capacities(len(curves))
 	for {
-		with, slowest := Slowest(curves, best)
+		with, slowest := divide.Slowest(curves, best)
 		least := max(batch.Unit, 1)
 		if n := best[slowest]; n > least+batch.Total%least && curves[slowest].At(float64(n-least)) < with {
 			return best, nil
 		}
 		limit := batch.Limits[slowest]
 		batch.Limits[slowest] = 0
-		without, err := Solve(batch, curves)
+		without, err := divide.Solve(batch, curves)
 		if err != nil { // the other ranks cannot hold the batch
 			batch.Limits[slowest] = limit
 			return best, nil
 		}
-		if t, _ := Slowest(curves, without); t > with*(1-leastGain) {
+		if t, _ := divide.Slowest(curves, without); t > with*(1-leastGain) {
 			return best, nil
 		}
 		best = without
@@ -32,14 +33,14 @@ func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 
 // release excludes ranks that cost more than they are worth. It repeatedly excludes the rank that saves most, while the
 // step stays within the slowdown. A rank without samples costs nothing.
-func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
-	best, err := Solve(batch, curves)
+func (h *hybrid) release(batch divide.Batch, curves []divide.Curve) ([]int, error) {
+	best, err := divide.Solve(batch, curves)
 	if err != nil {
 		return nil, err
 	}
-	shortest, _ := Slowest(curves, best)
+	shortest, _ := divide.Slowest(curves, best)
 	price := h.price(best)
-	limits := batch.limits(len(curves))
+	limits := batch.Capacities(len(curves))
 	batch.Limits = limits
 	for cost := shortest * price; ; {
 		var next []int
@@ -47,8 +48,8 @@ func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 		for _, r := range h.dearest(best) {
 			limit := limits[r]
 			limits[r] = 0
-			if without, err := Solve(batch, curves); err == nil {
-				t, _ := Slowest(curves, without)
+			if without, err := divide.Solve(batch, curves); err == nil {
+				t, _ := divide.Slowest(curves, without)
 				if c := t * (price - h.opts.Watts[r]); t <= shortest*(1+h.opts.Slowdown) && c < least {
 					next, least, out = without, c, r
 				}
@@ -102,44 +103,10 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 				batch.Limits[i] = h.most[i]
 			}
 		}
-		if next, err := Solve(batch, h.curves); err == nil {
+		if next, err := divide.Solve(batch, h.curves); err == nil {
 			copy(best, next)
 			return true
 		}
 	}
 	return false
-}
-
-// Worth is the value of a rank for the group.
-type Worth struct {
-	With, Without float64 // s with the best shares; +Inf if the other ranks cannot hold the batch
-}
-
-// Loss returns by how much a step gets longer without the rank, as a fraction of the step. exposed is the time of a step
-// in which ranks only communicate, s; NaN means unknown and counts as 0. It is assumed to be equal without the rank.
-func (w Worth) Loss(exposed float64) float64 {
-	if math.IsNaN(exposed) {
-		exposed = 0
-	}
-	return (w.Without - w.With) / (w.With + exposed)
-}
-
-// Marginal returns the worth of every rank: it compares the best step with the rank and the best step without the rank.
-func Marginal(b Batch, curves []Curve) ([]Worth, error) {
-	best, err := Solve(b, curves)
-	if err != nil {
-		return nil, err
-	}
-	with, _ := Slowest(curves, best)
-	out := make([]Worth, len(curves))
-	b.Limits = b.limits(len(curves))
-	for r, limit := range b.Limits {
-		b.Limits[r] = 0
-		out[r] = Worth{With: with, Without: inf}
-		if without, err := Solve(b, curves); err == nil {
-			out[r].Without, _ = Slowest(curves, without)
-		}
-		b.Limits[r] = limit
-	}
-	return out, nil
 }

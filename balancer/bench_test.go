@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // unequal makes a policy for ranks of unequal speed that has known them for some decisions, and steps with the shares that it then has.
@@ -14,7 +16,7 @@ func unequal(b *testing.B, policy string, ranks, interval int, types []string) (
 	for range ranks {
 		c.seconds = append(c.seconds, line(0.005+0.01*random.Float64(), 0.003*math.Exp(0.5*random.NormFloat64())))
 	}
-	p, err := New(policy, Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval, Types: types})
+	p, err := New(policy, Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval, Types: types})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,10 @@
 package balancer
 
-import "math"
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
 
 // bends lists the possible standard deviations of the Brownian motion w at e times b0. prior is the log of the
 // probability of each before any measurement, up to a constant. The prior prefers small bends, because otherwise the
@@ -15,7 +19,7 @@ type belief [len(bends)]float64
 var beforehand = func() (b belief) {
 	sum := 0.0
 	for i, bend := range bends {
-		b[i] = exp(bend.prior)
+		b[i] = stat.Exp(bend.prior)
 		sum += b[i]
 	}
 	for i := range b {

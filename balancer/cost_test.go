@@ -1,173 +1,19 @@
 package balancer
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-func TestSpent(t *testing.T) {
-	line := Curve{{1, 0.1}, {10, 1}}
-	tests := []struct {
-		name       string
-		shares     []int
-		busy, idle []float64
-		want       float64
-	}{
-		{"all as long", []int{5, 5}, []float64{100, 50}, []float64{10, 5}, 75},
-		{"one waits", []int{10, 2}, []float64{100, 50}, []float64{10, 5}, 100 + 50*0.2 + 5*0.8},
-		{"one has nothing to do", []int{10, 0}, []float64{100, 50}, []float64{10, 5}, 105},
-		{"waiting costs as much", []int{10, 2}, []float64{3, 2}, []float64{3, 2}, 5},
-	}
-	for _, test := range tests {
-		if got := Spent([]Curve{line, line}, test.shares, test.busy, test.idle); math.Abs(got-test.want) > 1e-12*test.want {
-			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
-		}
-	}
-}
-
-// convexCurve rises ever more steeply.
-func convexCurve(r *rand.Rand, total int) Curve {
-	var c Curve
-	at, seconds, slope := 1.0, 0.1+r.Float64(), 0.0
-	for range 2 + r.IntN(3) {
-		c = append(c, Point{at, seconds})
-		slope += 0.01 + r.Float64()
-		further := float64(1 + r.IntN(total))
-		at, seconds = at+further, seconds+slope*further
-	}
-	return c
-}
-
-// cheapest is the least that any division spends within a bound on the time.
-func cheapest(total int, curves []Curve, busy, idle []float64, bound float64) float64 {
-	least, shares := math.Inf(1), make([]int, len(curves))
-	var try func(rank, rest int)
-	try = func(rank, rest int) {
-		if rank == len(curves)-1 {
-			shares[rank] = rest
-			if t, _ := Slowest(curves, shares); t <= bound*(1+1e-9) {
-				least = min(least, Spent(curves, shares, busy, idle))
-			}
-			return
-		}
-		for shares[rank] = 1; shares[rank] <= rest-(len(curves)-1-rank); shares[rank]++ {
-			n := shares[rank]
-			try(rank+1, rest-n)
-			shares[rank] = n
-		}
-	}
-	try(0, total)
-	return least
-}
-
-func TestCheapestIsNearlyAsGoodAsTryingEverything(t *testing.T) {
-	exact, cases := 0, 0
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		ranks := 2 + r.IntN(2)
-		total := ranks + r.IntN(20)
-		curves, busy, idle := make([]Curve, ranks), make([]float64, ranks), make([]float64, ranks)
-		for i := range curves {
-			curves[i] = convexCurve(r, total)
-			idle[i] = 50 * r.Float64()
-			busy[i] = idle[i] + 300*r.Float64()
-		}
-		slowdown := []float64{0, 0.1, 0.5, 2}[r.IntN(4)]
-		name := fmt.Sprintf("seed %d: %d samples, slowdown %v", seed, total, slowdown)
-		shares, err := Cheapest(Batch{Total: total}, curves, busy, idle, slowdown)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		checkShares(t, name, Batch{Total: total}, shares)
-		fastest, _ := Solve(Batch{Total: total}, curves)
-		shortest, _ := Slowest(curves, fastest)
-		if seconds, _ := Slowest(curves, shares); seconds > shortest*(1+slowdown)*(1+1e-9) {
-			t.Errorf("%s: %v take %v s, the fastest shares %v", name, shares, seconds, shortest)
-		}
-		got, want := Spent(curves, shares, busy, idle), cheapest(total, curves, busy, idle, shortest*(1+slowdown))
-		// The best time may lie between two of the 101 bounds: a hundredth of the slowdown, in which all ranks idle.
-		if cases++; got <= want*(1+1e-9) {
-			exact++
-		} else if got > want*(1+0.01*slowdown+1e-9) {
-			t.Errorf("%s: %v spend %v, the cheapest %v", name, shares, got, want)
-		}
-	}
-	if exact < cases*9/10 {
-		t.Errorf("the cheapest shares were found in %d of %d cases", exact, cases)
-	}
-}
-
-func TestCheapestWithoutSlowdownIsAsFastAsCanBe(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		b := Batch{Total: 8 + r.IntN(100), Unit: r.IntN(3)}
-		curves := []Curve{randomCurve(r, b.Total, false), randomCurve(r, b.Total, false), randomCurve(r, b.Total, false)}
-		busy := []float64{300 * r.Float64(), 300 * r.Float64(), 300 * r.Float64()}
-		shares, err := Cheapest(b, curves, busy, []float64{1, 1, 1}, 0)
-		fastest, _ := Solve(b, curves)
-		want, _ := Slowest(curves, fastest)
-		if got, _ := Slowest(curves, shares); err != nil || got > want*(1+1e-9) {
-			t.Errorf("seed %d: %v take %v s (%v), want %v as %v do", seed, shares, got, err, want, fastest)
-		}
-	}
-}
-
-func TestCheapestRefuses(t *testing.T) {
-	line := Curve{{1, 1}, {2, 2}}
-	curves, two := []Curve{line, line}, []float64{1, 1}
-	tests := []struct {
-		name       string
-		busy, idle []float64
-		slowdown   float64
-		want       string
-	}{
-		{"powers of other length", []float64{1}, two, 0, "got 1 busy and 2 idle values, want 2 of each"},
-		{"idle powers of other length", two, nil, 0, "got 2 busy and 0 idle values, want 2 of each"},
-		{"a power of NaN", []float64{1, math.NaN()}, two, 0, "rank 1: got a busy power of NaN and an idle power of 1, want finite numbers of at least 0"},
-		{"a negative idle power", two, []float64{-1, 1}, 0, "rank 0: got a busy power of 1 and an idle power of -1, want finite numbers of at least 0"},
-		{"slowdown of NaN", two, two, math.NaN(), "slowdown: got NaN, want a finite number of at least 0"},
-		{"endless slowdown", two, two, math.Inf(1), "slowdown: got +Inf, want a finite number of at least 0"},
-	}
-	for _, test := range tests {
-		if _, err := Cheapest(Batch{Total: 4}, curves, test.busy, test.idle, test.slowdown); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
-		}
-	}
-}
-
-func TestMarginalSaysWhatARankIsWorth(t *testing.T) {
-	fast, slow, worthless := Curve{{1, 0.01}, {100, 1}}, Curve{{1, 0.04}, {100, 4}}, Curve{{1, 2}, {100, 3}}
-	got, err := Marginal(Batch{Total: 100, Limits: []int{100, 100, 100}}, []Curve{fast, slow, worthless})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// With all: 2 s for the one sample of rank 2. Without it 100 samples of ranks with 100 and 25 samples/s: 0.8 s.
-	for r, want := range []Worth{{2, 2.45}, {2, 2}, {2, 0.8}} {
-		if math.Abs(got[r].With-want.With) > 1e-9 || math.Abs(got[r].Without-want.Without) > 0.06 {
-			t.Errorf("rank %d: got %+v, want %+v", r, got[r], want)
-		}
-	}
-	got, err = Marginal(Batch{Total: 100, Limits: []int{90, 60, 5}}, []Curve{fast, slow, worthless})
-	if err != nil || !math.IsInf(got[0].Without, 1) || !math.IsInf(got[1].Without, 1) || math.IsInf(got[2].Without, 0) {
-		t.Errorf("got %+v (%v), want that no rank can replace ranks 0 and 1", got, err)
-	}
-}
-
-func TestLossCountsCommunication(t *testing.T) {
-	for _, test := range []struct{ exposed, want float64 }{{math.NaN(), 1}, {0, 1}, {1, 0.5}} {
-		if got := (Worth{With: 1, Without: 2}).Loss(test.exposed); got != test.want {
-			t.Errorf("1 s with the rank, 2 s without it, %v s of communication: got %v, want %v", test.exposed, got, test.want)
-		}
-	}
-}
-
 func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
-	perSample := func(seconds float64) Curve { return Curve{{1, seconds}, {400, 400 * seconds}} }
-	curves := []Curve{perSample(0.001), perSample(0.001), perSample(0.004)}
+	perSample := func(seconds float64) divide.Curve {
+		return divide.Curve{{Samples: 1, Seconds: seconds}, {Samples: 400, Seconds: 400 * seconds}}
+	}
+	curves := []divide.Curve{perSample(0.001), perSample(0.001), perSample(0.004)}
 	tests := []struct {
 		name     string
 		prices   []float64
@@ -182,7 +28,7 @@ func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
 		{"none that must hold a part of the batch", []float64{1, 1, 1}, []int{40, 40, 40}, 0.5, []bool{false, false, false}},
 	}
 	for _, test := range tests {
-		h := &hybrid{opts: Options{Batch: Batch{Total: 100, Limits: test.limits}, Ranks: 3, Watts: test.prices, Slowdown: test.slowdown, Objective: Cost, Bench: true}}
+		h := &hybrid{opts: Options{Batch: divide.Batch{Total: 100, Limits: test.limits}, Ranks: 3, Watts: test.prices, Slowdown: test.slowdown, Objective: Cost, Bench: true}}
 		shares, err := h.release(h.opts.Batch, curves)
 		if err != nil {
 			t.Fatal(err)
@@ -201,34 +47,34 @@ func TestReleaseIsNearlyAsGoodAsTryingEverything(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		const ranks = 8
-		curves, prices := make([]Curve, ranks), make([]float64, ranks)
+		curves, prices := make([]divide.Curve, ranks), make([]float64, ranks)
 		for i := range curves {
 			seconds := 0.001 * math.Exp(r.NormFloat64())
-			curves[i], prices[i] = Curve{{1, 0.01 + seconds}, {400, 0.01 + 400*seconds}}, math.Exp(r.NormFloat64())
+			curves[i], prices[i] = divide.Curve{{Samples: 1, Seconds: 0.01 + seconds}, {Samples: 400, Seconds: 0.01 + 400*seconds}}, math.Exp(r.NormFloat64())
 		}
-		h := &hybrid{opts: Options{Batch: Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1, Objective: Cost, Bench: true}}
+		h := &hybrid{opts: Options{Batch: divide.Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1, Objective: Cost, Bench: true}}
 		shares, err := h.release(h.opts.Batch, curves)
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.curves = curves
 		got, least := h.spent(shares), math.Inf(1)
-		with, _ := Solve(h.opts.Batch, curves)
-		shortest, _ := Slowest(curves, with)
+		with, _ := divide.Solve(h.opts.Batch, curves)
+		shortest, _ := divide.Slowest(curves, with)
 		for kept := 1; kept < 1<<ranks; kept++ {
-			b := Batch{Total: 400, Limits: make([]int, ranks)}
+			b := divide.Batch{Total: 400, Limits: make([]int, ranks)}
 			for i := range b.Limits {
 				b.Limits[i] = 400 * (kept >> i & 1)
 			}
-			try, err := Solve(b, curves)
+			try, err := divide.Solve(b, curves)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if seconds, _ := Slowest(curves, try); seconds <= 2*shortest {
+			if seconds, _ := divide.Slowest(curves, try); seconds <= 2*shortest {
 				least = min(least, h.spent(try))
 			}
 		}
-		if seconds, _ := Slowest(curves, shares); seconds > 2*shortest || got > 1.1*least { // one after the other is not all at once
+		if seconds, _ := divide.Slowest(curves, shares); seconds > 2*shortest || got > 1.1*least { // one after the other is not all at once
 			t.Errorf("seed %d: %v cost %.4f and take %v s, the cheapest cost %.4f; without slowdown %v s", seed, shares, got, seconds, least, shortest)
 		}
 	}

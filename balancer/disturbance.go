@@ -3,6 +3,8 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast as
@@ -37,7 +39,7 @@ func (e *speed) restore() {
 	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
 		c := now.cells[i]
 		if expected, _ := e.expect(c.samples); !math.IsNaN(expected) {
-			e.add(c.samples, c.log, now.cov[i][i]+square(c.log-expected))
+			e.add(c.samples, c.log, now.cov[i][i]+stat.Square(c.log-expected))
 			e.cells[len(e.cells)-1].age, e.cells[len(e.cells)-1].steps = c.age, c.steps
 			e.forget()
 		}
@@ -56,7 +58,7 @@ func (e *speed) try() {
 // then reports whether a reading can show that the rank is as before the disturbance, and the variance of the change of
 // its level since then. common is the variance of the changes that all ranks have in common.
 func (e *speed) then(m *reading, common float64) (variance float64, ok bool) {
-	return common + float64(e.away)*square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
+	return common + float64(e.away)*stat.Square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
 }
 
 // ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the

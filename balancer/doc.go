@@ -7,7 +7,7 @@
 // # Shares
 //
 // A share is the number of samples of one global batch that a rank computes. Shares are integers, and their sum is the
-// global batch. A split changes the rank that computes a sample; it never changes the samples of a step. [Batch] states
+// global batch. A split changes the rank that computes a sample; it never changes the samples of a step. [divide.Batch] states
 // the number of samples, the largest share of each rank, and the unit of which shares are multiples. Every rank that can
 // hold one unit gets at least one, unless Options.Bench excludes it.
 //
@@ -22,16 +22,16 @@
 //
 // hybrid keeps one probabilistic model of the time of each rank. A level changes the times of all shares by one factor; it
 // is estimated within windows, in which the share is constant. A shape is a regression under several hypotheses about the
-// tiles in which kernels work. [Solve] finds the shares that minimize the time of the slowest rank on the expected
-// [Curve]s. One measured share says little about other shares, so a decision changes a share by a limited factor, and a
+// tiles in which kernels work. [divide.Solve] finds the shares that minimize the time of the slowest rank on the expected
+// [divide.Curve]s. One measured share says little about other shares, so a decision changes a share by a limited factor, and a
 // probe measures shares that could be better while its expected gain exceeds its expected cost. Ranks of one device type
 // borrow measured shares from each other, and their curves move towards their mean by the part of their differences that
-// noise explains. hybrid can also minimize energy or money ([Cheapest]), and exclude ranks without which every step is
+// noise explains. hybrid can also minimize energy or money ([divide.Cheapest]), and exclude ranks without which every step is
 // shorter.
 //
 // # The loop
 //
-//	policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256, Limits: limits}, Ranks: 4, Interval: 10})
+//	policy, err := balancer.New("hybrid", balancer.Options{Batch: divide.Batch{Total: 256, Limits: limits}, Ranks: 4, Interval: 10})
 //	if err != nil {
 //		return err
 //	}
@@ -51,13 +51,13 @@
 //
 // Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages. On
 // different architectures, results can differ, because some compilers fuse multiplications and additions. Ranks of
-// different architectures must therefore compare their decisions. Only [Split] is exact everywhere.
+// different architectures must therefore compare their decisions. Only [divide.Split] is exact everywhere.
 //
 // # Explanations
 //
 // An [Explanation] divides the measured time of a step into useful work and lost time by cause (package account). Its
 // imbalance is 1 minus the fraction of the oracle. [Explained] explains the decisions of a policy that fits no curves.
-// A value that cannot be known is NaN. [Marginal] computes the value of a rank for the group.
+// A value that cannot be known is NaN. [divide.Marginal] computes the value of a rank for the group.
 //
 // # Stragglers
 //
@@ -66,7 +66,7 @@
 //
 // # Errors
 //
-// If no shares exist that hold the batch, the error is [ErrInfeasible]; it states the number of samples without a place
+// If no shares exist that hold the batch, the error is [divide.ErrInfeasible]; it states the number of samples without a place
 // and the largest share of each rank. Other errors report invalid arguments (a score that is not a positive number,
 // slices of different lengths, a curve whose points do not ascend), with the rank, got and want. Numbers never cause a
 // panic. A Step whose number of shares differs from the number of ranks is a programming error.
@@ -74,7 +74,7 @@
 // # Sources
 //
 //   - Oracle: the exact minimum over integer shares, by bisection of the step time. Curves that rise allow this search:
-//     it finds the least time in which the ranks together can compute the batch ([Solve]).
+//     it finds the least time in which the ranks together can compute the batch ([divide.Solve]).
 //   - Curves: Gaussian-process regression with a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes
 //     for Machine Learning, 2006, ch. 2). Its input is a Kalman filter whose states are the times at measured shares. The
 //     process noise is learnt from the innovations, curvature and tiles from all ranks (empirical Bayes). A prediction is a

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // dynamic follows the measured speed with a formula that weighs it against the static score:
@@ -78,7 +80,7 @@ func (d *dynamic) decide() ([]int, string) {
 	w := d.window
 	own := make([]float64, d.opts.Ranks)
 	for r := range own {
-		if own[r] = meanOf(w.own[r]).or(math.NaN()); own[r] > 0 {
+		if own[r] = stat.MeanOf(w.own[r]).Or(math.NaN()); own[r] > 0 {
 			d.speed[r] = float64(w.shares[r]) / own[r]
 		}
 	}
@@ -108,7 +110,7 @@ func (d *dynamic) decide() ([]int, string) {
 	return nil, "the shares that the formula gives differ too little from the current shares"
 }
 
-func fraction(m mean) float64 { return min(max(m.or(0), 0), 1) }
+func fraction(m stat.Mean) float64 { return min(max(m.Or(0), 0), 1) }
 
 // weights returns the scores of the ranks without the factor of stragglers. missing is a rank that was never measured,
 // or -1.

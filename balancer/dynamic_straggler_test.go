@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 	scores := []float64{1, 1, 1, 1}
-	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 400}, Ranks: 4, Interval: 10, Scores: scores})
+	p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: 4, Interval: 10, Scores: scores})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // formula is what policy dynamic documents, a second time: shares of the batch by score, largest remainder, ties to the lower rank. It
@@ -95,7 +96,7 @@ func TestDynamicFollowsItsFormula(t *testing.T) {
 		{"unknown scores count alike", nil, []float64{0.001, 0.002, 0.004}, nil, nil, zero, zero, nil},
 	}
 	for _, test := range tests {
-		p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 200}, Ranks: 3, Interval: 10, Scores: test.scores})
+		p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200}, Ranks: 3, Interval: 10, Scores: test.scores})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func TestDynamicFollowsItsFormula(t *testing.T) {
 }
 
 func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
-	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 200}, Ranks: 2, Interval: 4})
+	p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200}, Ranks: 2, Interval: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
 
 func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 	scores := []float64{8, 4, 1}
-	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 260}, Ranks: 3, Interval: 10, Scores: scores})
+	p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 260}, Ranks: 3, Interval: 10, Scores: scores})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 }
 
 func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
-	o := balancer.Options{Batch: balancer.Batch{Total: 400}, Ranks: 2, Interval: 10}
+	o := balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: 2, Interval: 10}
 	for _, test := range []struct {
 		slower float64 // rank 1, a fraction
 		change bool
@@ -183,7 +184,7 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 
 func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
 	// The score of a rank without samples weighs nothing: with it, base would count little relative to performance.
-	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 200, Limits: []int{200, 200, 0}}, Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
+	p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200, Limits: []int{200, 200, 0}}, Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
 }
 
 func TestDynamicWaitsForAllRanks(t *testing.T) {
-	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 64}, Ranks: 2, Interval: 2})
+	p, err := balancer.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2, Interval: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

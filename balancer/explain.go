@@ -3,6 +3,7 @@ package balancer
 import (
 	"math"
 
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
@@ -48,13 +49,13 @@ func Unexplained(ranks int) Explanation { return newWindow(ranks, 1).explain() }
 // explain returns the figures that follow from a window without curves.
 func (w *window) explain() Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: unknownFraction(), Unknown: "no step-time curves are fitted", Imbalance: w.spread.or(0), Noisy: w.account.Blame(), Ranks: make([]RankView, len(w.compute))}
+	e := Explanation{Seconds: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: unknownFraction(), Unknown: "no step-time curves are fitted", Imbalance: w.spread.Or(0), Noisy: w.account.Blame(), Ranks: make([]RankView, len(w.compute))}
 	if w.account.Steps() > 0 {
 		e.Lost = w.account.Account(account.Unknown(), account.Memory{})
 		e.Seconds = e.Lost.Step
 	}
 	for r := range e.Ranks {
-		e.Ranks[r] = RankView{Seconds: meanOf(w.compute[r]).or(nan), Fitted: nan, Error: nan, Data: w.data[r].or(nan), Utilization: w.use[r].or(nan), Memory: w.memory[r].or(nan)}
+		e.Ranks[r] = RankView{Seconds: stat.MeanOf(w.compute[r]).Or(nan), Fitted: nan, Error: nan, Data: w.data[r].Or(nan), Utilization: w.use[r].Or(nan), Memory: w.memory[r].Or(nan)}
 	}
 	return e
 }

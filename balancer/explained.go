@@ -3,6 +3,8 @@ package balancer
 import (
 	"fmt"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // Explained returns a policy that makes the decisions of p and explains each of them on step-time curves. It fits the
@@ -52,7 +54,7 @@ func (h *hybrid) watch() *Decision {
 	h.decisions++
 	if missing >= 0 {
 		d.Unknown = fmt.Sprintf("the time of rank %d was not measured", missing)
-	} else if best, err := Solve(h.opts.Batch, h.curves); err != nil {
+	} else if best, err := divide.Solve(h.opts.Batch, h.curves); err != nil {
 		d.Unknown = err.Error()
 	} else {
 		h.explain(d, best)

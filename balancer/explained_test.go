@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // TestEveryPolicyIsExplained: with every policy, the explanation names the fraction of the oracle, and its interval
 // contains the true one. The decisions are those of the policy alone.
 func TestEveryPolicyIsExplained(t *testing.T) {
-	o := Options{Batch: Batch{Total: 64}, Ranks: 3, Interval: 10, Scores: []float64{1, 2, 3}}
+	o := Options{Batch: divide.Batch{Total: 64}, Ranks: 3, Interval: 10, Scores: []float64{1, 2, 3}}
 	for _, name := range []string{"none", "proportional", "dynamic"} {
 		curves := []func(float64) float64{line(0.004, 0.001), line(0.004, 0.003), line(0.004, 0.002)}
 		alone, seen := newCluster(3, 0.01, curves...), newCluster(3, 0.01, curves...)
@@ -41,12 +43,12 @@ func TestEveryPolicyIsExplained(t *testing.T) {
 				t.Fatalf("%s: decision %d: got %+v, want a known fraction", name, i, d.Explanation)
 			}
 			world := alone.curves(64)
-			best, err := Solve(o.Batch, world)
+			best, err := divide.Solve(o.Batch, world)
 			if err != nil {
 				t.Fatal(err)
 			}
-			then, _ := Slowest(world, best)
-			now, _ := Slowest(world, d.Shares)
+			then, _ := divide.Slowest(world, best)
+			now, _ := divide.Slowest(world, d.Shares)
 			of := (then + alone.exposed) / (now + alone.exposed)
 			if i > 10 && (of < d.OfOracle.Low-0.05 || of > d.OfOracle.High+0.05) {
 				t.Errorf("%s: step %d: got %+v of the oracle, want %.3f in it", name, i, d.OfOracle, of)
@@ -60,7 +62,7 @@ func TestEveryPolicyIsExplained(t *testing.T) {
 }
 
 func TestAnUnknownFractionHasAReason(t *testing.T) {
-	o := Options{Batch: Batch{Total: 8}, Ranks: 2, Interval: 2}
+	o := Options{Batch: divide.Batch{Total: 8}, Ranks: 2, Interval: 2}
 	p, err := Explained(mustNew(t, "none", o), o)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +79,7 @@ func TestAnUnknownFractionHasAReason(t *testing.T) {
 func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
 	c := newCluster(7, 0, line(0, 0.001), line(0, 0.004))
 	c.exposed = 1 // most of a step
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64}, Ranks: 2})
 	d := last(c.run(p, 1, nil))
 	if !d.Changed {
 		t.Fatalf("got %+v, want a change", d)

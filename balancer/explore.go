@@ -3,18 +3,21 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // A probe tries shares that may be better than the best known shares, for one window. It ends after two steps if it
 // costs more than probeCost ([hybrid.early]).
 
 // explore returns the shares of the next probe, or nil if no probe pays.
-func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reason string) {
+func (h *hybrid) explore(batch divide.Batch, from []int, now float64) (next []int, reason string) {
 	if h.opts.Bench { // a probe gives no samples to an excluded rank
-		batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
+		batch.Limits, batch.Least = slices.Clone(batch.Limits), slices.Clone(batch.Least)
 		for r, n := range from {
 			if n == 0 {
-				batch.Limits[r], batch.least[r] = 0, 0
+				batch.Limits[r], batch.Least[r] = 0, 0
 			}
 		}
 	}
@@ -38,8 +41,8 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 // comes from the shape of the curve or from the level, and only a known share distinguishes the two. The shares make
 // the step at most probeCost slower. The result is nil if no rank needs this, or if the best shares already distinguish
 // the two; otherwise rank is one that gets an earlier share.
-func (h *hybrid) confirm(batch Batch, from, best []int) (next []int, rank int) {
-	batch.Limits, batch.least = batch.limits(len(from)), slices.Clone(batch.least)
+func (h *hybrid) confirm(batch divide.Batch, from, best []int) (next []int, rank int) {
+	batch.Limits, batch.Least = batch.Capacities(len(from)), slices.Clone(batch.Least)
 	rank = -1
 	for r, e := range h.ranks {
 		if e.surprise == 0 || e.asked || from[r] == 0 {
@@ -53,7 +56,7 @@ func (h *hybrid) confirm(batch Batch, from, best []int) (next []int, rank int) {
 			}
 		}
 		if share > 0 && nearest > 0 && share <= batch.Limits[r] {
-			batch.Limits[r], batch.least[r] = share, share
+			batch.Limits[r], batch.Least[r] = share, share
 			rank = r
 		}
 	}
@@ -63,8 +66,8 @@ func (h *hybrid) confirm(batch Batch, from, best []int) (next []int, rank int) {
 	if next = h.solved(batch, h.curves, from); next == nil {
 		return nil, -1
 	}
-	now, _ := Slowest(h.curves, from)
-	if then, _ := Slowest(h.curves, next); then > now*(1+probeCost) {
+	now, _ := divide.Slowest(h.curves, from)
+	if then, _ := divide.Slowest(h.curves, next); then > now*(1+probeCost) {
 		return nil, -1
 	}
 	return next, rank
@@ -112,12 +115,12 @@ func (h *hybrid) cost(slower float64) float64 {
 
 // probeFalls gives larger shares to ranks that are the slowest even with few samples, because their curves may fall
 // there. It selects the share for which the expected gain of a fall exceeds the expected cost most.
-func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
-	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
+func (h *hybrid) probeFalls(batch divide.Batch, from []int, now float64) []int {
+	batch.Limits, batch.Least = slices.Clone(batch.Limits), slices.Clone(batch.Least)
 	needed, least := 0, make([]int, len(from)) // samples that all ranks need at least
 	for r, n := range from {
 		if n > 0 {
-			least[r] = max(h.opts.Unit, batch.least[r], 1)
+			least[r] = max(h.opts.Unit, batch.Least[r], 1)
 			needed += least[r]
 		}
 	}
@@ -131,11 +134,11 @@ func (h *hybrid) probeFalls(batch Batch, from []int, now float64) []int {
 		if try == 0 {
 			continue
 		}
-		limit, few := batch.Limits[r], batch.least[r]
-		batch.Limits[r], batch.least[r] = try, try
+		limit, few := batch.Limits[r], batch.Least[r]
+		batch.Limits[r], batch.Least[r] = try, try
 		// The other ranks may need these samples. With units, the rank may get a share that is known.
 		if next := h.solved(batch, h.curves, from); next == nil || h.ranks[r].cell(float64(next[r])) >= 0 {
-			batch.Limits[r], batch.least[r] = limit, few
+			batch.Limits[r], batch.Least[r] = limit, few
 		} else {
 			best = next
 			if h.lenders != nil {
@@ -158,7 +161,7 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 	if base > 0 {
 		chance = valleyChance
 	} else {
-		fastest := inf
+		fastest := math.Inf(1)
 		for _, c := range e.shape.cells {
 			fastest = min(fastest, curve.At(c.samples))
 		}
@@ -168,13 +171,13 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 			}
 		}
 	}
-	next := inf
+	next := math.Inf(1)
 	for _, c := range e.shape.cells {
 		if c.samples > base {
 			next = min(next, c.samples)
 		}
 	}
-	chance *= exp(-fallFades * float64(h.falls))
+	chance *= stat.Exp(-fallFades * float64(h.falls))
 	most, unit := 0.0, float64(max(h.opts.Unit, 1))
 	for b := gridRatio * base; b > 0; b *= gridRatio {
 		at := math.Ceil(b/unit) * unit
@@ -194,22 +197,22 @@ func (h *hybrid) fallOf(rank, limit int, from []int, now float64) (try int) {
 type lead struct {
 	tile   *tile
 	chance float64
-	asked  []bool  // ranks that may have the tile
-	curves []Curve // with the tile for these ranks, expected curves for the others
-	next   []int   // the best shares
-	now    float64 // s of a step with the shares in use
-	gain   float64 // of a step, with the best shares
+	asked  []bool         // ranks that may have the tile
+	curves []divide.Curve // with the tile for these ranks, expected curves for the others
+	next   []int          // the best shares
+	now    float64        // s of a step with the shares in use
+	gain   float64        // of a step, with the best shares
 }
 
 // leadOf returns the lead of a tile whose weight is a number of standard deviations above the expected weight. It
 // returns false if no rank may have the tile, or if the shares would not change.
-func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l lead, ok bool) {
+func (h *hybrid) leadOf(tile int, sigmas float64, batch divide.Batch, from []int) (l lead, ok bool) {
 	l = lead{tile: &tiles[tile], asked: make([]bool, len(h.ranks)), curves: slices.Clone(h.curves)}
 	ranks := 0.0
 	for r, e := range h.ranks {
 		if from[r] > 0 && e.shape != nil && e.shape.chances[tile] >= leastAdopt {
 			if c := e.shape.under(tile, sigmas, h.most[r]); c != nil {
-				l.curves[r], l.asked[r] = h.fastest[r].bound(c.times(h.shrunk[r])), true
+				l.curves[r], l.asked[r] = h.fastest[r].bound(times(c, h.shrunk[r])), true
 				l.chance, ranks = l.chance+e.shape.chances[tile], ranks+1
 			}
 		}
@@ -221,8 +224,8 @@ func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l le
 	if l.next = h.solved(batch, l.curves, from); l.next == nil {
 		return l, false
 	}
-	l.now, _ = Slowest(l.curves, from)
-	then, _ := Slowest(l.curves, l.next)
+	l.now, _ = divide.Slowest(l.curves, from)
+	then, _ := divide.Slowest(l.curves, l.next)
 	l.gain = 1 - then/l.now
 	return l, true
 }
@@ -246,7 +249,7 @@ func (h *hybrid) teaches(l *lead, probe []int) float64 {
 // its tile ([hybrid.cheapest]). The weight of a tile takes two values with half of the chance each, because the value
 // of a tile grows faster than its weight. The same shares may also fill the tiles of other leads, and then test these
 // leads too.
-func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
+func (h *hybrid) probeTiles(batch divide.Batch, from []int, now float64) []int {
 	var leads []lead
 	for i, t := range tiles {
 		if t.period == 0 || t.rounds {
@@ -277,12 +280,12 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 		value, rest := 0.0, 1.0
 		for j := range leads {
 			l := &leads[j]
-			then, _ := Slowest(l.curves, next)
+			then, _ := divide.Slowest(l.curves, next)
 			gain := 1 - then/l.now
 			value += l.chance * (max(gain-leastGain, l.gain*h.teaches(l, next), 0)*left - h.cost(-gain))
 			rest -= l.chance
 		}
-		then, _ := Slowest(h.curves, next)
+		then, _ := divide.Slowest(h.curves, next)
 		value -= max(rest, 0) * h.cost(then/now-1)
 		if value > most {
 			best, most = next, value
@@ -304,17 +307,17 @@ func (h *hybrid) isNew(next, from []int) bool {
 // cheapest returns shares near the shares in use with which the ranks of a lead fill its tile; the other ranks take the
 // rest. It returns nil if there are no such shares. If the ranks do not have the tile, these shares cost less than the
 // best shares of the lead.
-func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
-	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
+func (h *hybrid) cheapest(l *lead, batch divide.Batch, from []int) []int {
+	batch.Limits, batch.Least = slices.Clone(batch.Limits), slices.Clone(batch.Least)
 	free, largest := 0, -1 // ranks whose share is not fixed
 	for r, e := range h.ranks {
 		period := float64(l.tile.period)
 		share := int(max(math.Round(float64(from[r])/period), 1) * period)
-		if !l.asked[r] || !e.shape.misses(l.tile) || share > batch.Limits[r] || share < batch.least[r] {
+		if !l.asked[r] || !e.shape.misses(l.tile) || share > batch.Limits[r] || share < batch.Least[r] {
 			free++
 			continue
 		}
-		batch.Limits[r], batch.least[r] = share, share
+		batch.Limits[r], batch.Least[r] = share, share
 		if largest < 0 || from[r] > from[largest] {
 			largest = r
 		}
@@ -323,14 +326,14 @@ func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
 		return nil
 	}
 	if free == 0 {
-		batch.Limits[largest], batch.least[largest] = h.most[largest], 0
+		batch.Limits[largest], batch.Least[largest] = h.most[largest], 0
 	}
 	return h.solved(batch, h.curves, from)
 }
 
 // probeHoped returns the best shares under the assumption that each rank is faster by probeSigmas. It returns nil if
 // their expected cost is above mostProbe.
-func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
+func (h *hybrid) probeHoped(batch divide.Batch, from []int, now float64) []int {
 	hoped := slices.Clone(h.curves)
 	for r, e := range h.ranks {
 		if e.shape == nil {
@@ -342,21 +345,21 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 				off[i].Seconds = mean[i].Seconds
 			}
 		}
-		hoped[r] = h.fastest[r].bound(off.times(h.shrunk[r]))
+		hoped[r] = h.fastest[r].bound(times(off, h.shrunk[r]))
 	}
 	best := h.solved(batch, hoped, from)
 	if best == nil {
 		return nil
 	}
-	if possible, _ := Slowest(hoped, best); 1-possible/now < leastGain {
+	if possible, _ := divide.Slowest(hoped, best); 1-possible/now < leastGain {
 		return nil
 	}
 	return best
 }
 
 // solved returns the best shares of a probe, or nil.
-func (h *hybrid) solved(batch Batch, curves []Curve, from []int) []int {
-	best, err := Solve(batch, curves)
+func (h *hybrid) solved(batch divide.Batch, curves []divide.Curve, from []int) []int {
+	best, err := divide.Solve(batch, curves)
 	if err != nil || slices.Equal(best, from) || !h.opts.valid(best, h.start) {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // With units, a probe must not give a rank a share that is known.
@@ -12,7 +14,7 @@ func TestProbesOfFallsEndWithUnits(t *testing.T) {
 		probes := 0
 		for seed := range uint64(3) {
 			c := newCluster(seed, 0.03, line(0.1, 0.0002), line(0.05, 0.0003), line(0, 0.0001))
-			decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512, Unit: unit}, Ranks: 3}), 1000, nil)
+			decisions := c.run(mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512, Unit: unit}, Ranks: 3}), 1000, nil)
 			for _, d := range decisions {
 				if d.Changed && strings.HasPrefix(d.Reason, "a probe (trial of other shares): larger") {
 					probes++
@@ -35,7 +37,7 @@ func TestHybridFindsAFallAtMostOfTheBatch(t *testing.T) {
 			}
 			return 0.05
 		}, line(0, 0.00001))
-		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 800, nil)
+		decisions := c.run(mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512}, Ranks: 2}), 800, nil)
 		if end := last(decisions).Next; end[0] < 300 {
 			t.Errorf("seed %d: ends with %v, want at least 300 samples for rank 0", seed, end)
 		}
@@ -46,7 +48,7 @@ func TestHybridFindsAFallAtMostOfTheBatch(t *testing.T) {
 func TestProbesOfTilesTryNewShares(t *testing.T) {
 	for seed := range uint64(12) {
 		c := newCluster(seed, 0.2, line(0.002, 0.0027), line(0.002, 0.0042))
-		decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2}), 900, nil)
+		decisions := c.run(mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64}, Ranks: 2}), 900, nil)
 		var tried [][]int
 		for step := range 900 {
 			d, ok := decisions[step]

@@ -1,6 +1,10 @@
 package balancer
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+)
 
 // fastest is the fastest step that a rank has reached, by its time per sample, and the largest share that was measured. A
 // level that moves can give other shares a time that the rank never reached: if other programs slow down the rank in some
@@ -25,7 +29,7 @@ func (f *fastest) add(samples int, seconds []float64) {
 // bound returns the curve without times that the rank cannot reach: up to the largest measured share, a time per sample
 // far below the fastest one, and with more samples, a shorter time than this share. It returns c itself if c has no such
 // times.
-func (f *fastest) bound(c Curve) Curve {
+func (f *fastest) bound(c divide.Curve) divide.Curve {
 	bounded := c
 	for i, p := range c {
 		least := reachable * f.perSample * min(p.Samples, f.largest)

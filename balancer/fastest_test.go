@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // overloaded plays two equal ranks on a machine whose other programs slow down each rank in bursts, by up to seven times. It
@@ -12,7 +14,7 @@ import (
 func overloaded(t *testing.T, seed uint64, check func(step int, h *hybrid, d *Decision)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 3))
-	h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 32}, Ranks: 2}).(*hybrid)
+	h := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 32}, Ranks: 2}).(*hybrid)
 	shares, coming, wait := h.Start(), []int(nil), 0
 	burst := make([]int, 2) // remaining steps of the burst, by rank
 	for i := range 200 {
@@ -48,7 +50,7 @@ func overloaded(t *testing.T, seed uint64, check func(step int, h *hybrid, d *De
 func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 	bounded := 0
 	for seed := uint64(1); seed <= 40; seed++ {
-		shortest := []float64{inf, inf} // of a sample of each rank in any step
+		shortest := []float64{math.Inf(1), math.Inf(1)} // of a sample of each rank in any step
 		largest := []float64{0, 0}
 		overloaded(t, seed, func(step int, h *hybrid, d *Decision) {
 			for k, c := range h.curves {
@@ -57,7 +59,7 @@ func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 				}
 				shortest[k] = min(shortest[k], d.Ranks[k].Seconds/float64(d.Shares[k]))
 				largest[k] = max(largest[k], float64(d.Shares[k]))
-				for _, curve := range []Curve{c, h.sure[k]} {
+				for _, curve := range []divide.Curve{c, h.sure[k]} {
 					for b := 1.0; b <= 32; b++ {
 						// The bound uses the fastest step, which is at most as long as the means here.
 						if least := reachable * h.fastest[k].perSample * min(b, largest[k]); curve.At(b) < 0.999*least || h.fastest[k].perSample > shortest[k]*(1+1e-9) {
@@ -84,7 +86,7 @@ func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 func TestARankThatBecomesFasterGetsMoreSamples(t *testing.T) {
 	factor := []float64{1, 4}
 	c := newCluster(4, 0.01, func(n float64) float64 { return factor[0] * (0.002 + 0.001*n) }, func(n float64) float64 { return factor[1] * (0.002 + 0.001*n) })
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64}, Ranks: 2})
 	d := last(c.run(p, 400, func(step int, s *Step) {
 		if step == 150 {
 			factor[1] = 0.5
@@ -96,7 +98,7 @@ func TestARankThatBecomesFasterGetsMoreSamples(t *testing.T) {
 }
 
 func TestABoundLeavesReachableTimes(t *testing.T) {
-	c := Curve{{1, 0.001}, {8, 0.1}, {32, 0.2}}
+	c := divide.Curve{{Samples: 1, Seconds: 0.001}, {Samples: 8, Seconds: 0.1}, {Samples: 32, Seconds: 0.2}}
 	if f := (fastest{}); &f.bound(c)[0] != &c[0] {
 		t.Error("a rank without measurements has a bound")
 	}
@@ -104,7 +106,7 @@ func TestABoundLeavesReachableTimes(t *testing.T) {
 	f.add(0, []float64{1e-9})
 	f.add(8, nil)
 	got := f.bound(c)
-	if want := (Curve{{1, reachable * 0.01}, {8, 0.1}, {32, 0.2}}); math.Abs(got[0].Seconds-want[0].Seconds) > 1e-12 || !slices.Equal(got[1:], want[1:]) || c[0].Seconds != 0.001 {
+	if want := (divide.Curve{{Samples: 1, Seconds: reachable * 0.01}, {Samples: 8, Seconds: 0.1}, {Samples: 32, Seconds: 0.2}}); math.Abs(got[0].Seconds-want[0].Seconds) > 1e-12 || !slices.Equal(got[1:], want[1:]) || c[0].Seconds != 0.001 {
 		t.Errorf("got %v from %v, want %v", got, c, want)
 	}
 	if f.add(32, []float64{0.2, 0.1, 0.3}); f.largest != 32 || f.perSample != 0.1/32 {

@@ -3,6 +3,8 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval holds if the curves of the policy and
@@ -67,7 +69,7 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) Fr
 	random := draws(0)
 	give := gives(ranks)
 	for i := range parts {
-		slowest, oracle, more := 0.0, then, inf // more: the shortest time of a rank with one more unit
+		slowest, oracle, more := 0.0, then, math.Inf(1) // more: the shortest time of a rank with one more unit
 		for r := range ranks {
 			p := &ranks[r]
 			common := random.next()
@@ -110,7 +112,7 @@ func gives(ranks []prospect) (give float64) {
 }
 
 // prospectOf fills in the expected times of two shares.
-func prospectOf(c Curve, now, best int) prospect {
+func prospectOf(c divide.Curve, now, best int) prospect {
 	p := prospect{now: c.At(float64(now)), best: c.At(float64(best))}
 	if best > 0 {
 		low, high := float64(best)/gridRatio, float64(best)*gridRatio

@@ -3,6 +3,9 @@ package balancer
 import (
 	"fmt"
 	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // gain is the gain of a change of shares. All values are fractions of a step, or of the energy or cost of a step.
@@ -16,9 +19,9 @@ type gain struct {
 // gain compares shares with the shares in use, by the objective. A step contains exposed communication, which shares do
 // not change.
 func (h *hybrid) gain(d *Decision, next []int) gain {
-	now, exposed := d.Shares, h.window.exposed.or(0)
-	busy, slowest := Slowest(h.sure, now)
-	after, _ := Slowest(h.sure, next)
+	now, exposed := d.Shares, h.window.exposed.Or(0)
+	busy, slowest := divide.Slowest(h.sure, now)
+	after, _ := divide.Slowest(h.sure, next)
 	before := busy + exposed
 	g := gain{fraction: (busy - after) / before, doubt: gainSigmas * h.sigma(slowest, now) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
@@ -45,11 +48,11 @@ func (h *hybrid) gain(d *Decision, next []int) gain {
 
 // tooSlow reports whether a step takes longer than the slowdown allows, beyond the noise.
 func (h *hybrid) tooSlow(seconds, doubt float64) bool {
-	fastest, err := Solve(h.opts.Batch, h.sure)
+	fastest, err := divide.Solve(h.opts.Batch, h.sure)
 	if err != nil {
 		return false
 	}
-	shortest, _ := Slowest(h.sure, fastest)
+	shortest, _ := divide.Slowest(h.sure, fastest)
 	return seconds > shortest*(1+h.opts.Slowdown)*(1+leastGain+doubt)
 }
 
@@ -60,13 +63,33 @@ func (h *hybrid) spentSigma(shares []int, slowest int) float64 {
 	for r := range h.ranks {
 		idle += h.opts.IdleWatts[r]
 		if shares[r] > 0 {
-			variance += square((h.opts.Watts[r] - h.opts.IdleWatts[r]) * h.sigma(r, shares))
+			variance += stat.Square((h.opts.Watts[r] - h.opts.IdleWatts[r]) * h.sigma(r, shares))
 		}
 	}
-	return math.Sqrt(variance + square(idle*h.sigma(slowest, shares)))
+	return math.Sqrt(variance + stat.Square(idle*h.sigma(slowest, shares)))
 }
 
 // sigma is the standard deviation of a rank's time with its share, s.
 func (h *hybrid) sigma(rank int, shares []int) float64 {
 	return h.ranks[rank].shape.sigma(float64(shares[rank]))
+}
+
+// spent returns the energy or cost of a step, by the objective. Excluded ranks cost nothing.
+func (h *hybrid) spent(shares []int) float64 {
+	if h.opts.Objective == Energy {
+		return divide.Spent(h.curves, shares, h.opts.Watts, h.opts.IdleWatts)
+	}
+	seconds, _ := divide.Slowest(h.curves, shares)
+	return seconds * h.price(shares)
+}
+
+// price returns the sum of the prices of the ranks that have samples.
+func (h *hybrid) price(shares []int) float64 {
+	price := 0.0
+	for r, n := range shares {
+		if n > 0 {
+			price += h.opts.Watts[r]
+		}
+	}
+	return price
 }

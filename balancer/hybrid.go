@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
@@ -27,19 +29,19 @@ type hybrid struct {
 	lenders [][]int // by rank: ranks of the same type whose measurements it uses
 	bends   belief  // belief in the bends of all curves
 
-	fastest []fastest // by rank
-	curves  []Curve   // expected times; a rank without measurements takes no time
-	sure    []Curve   // expected times plus a margin, for the choice of shares
-	shrunk  []float64 // by rank: factor of shrink on its curves,
-	unsure  []float64 // and on their standard error
-	benched []int     // by rank: decisions without samples; 0: the rank has samples
-	recall  []int     // decisions after which an excluded rank is tried again
+	fastest []fastest      // by rank
+	curves  []divide.Curve // expected times; a rank without measurements takes no time
+	sure    []divide.Curve // expected times plus a margin, for the choice of shares
+	shrunk  []float64      // by rank: factor of shrink on its curves,
+	unsure  []float64      // and on their standard error
+	benched []int          // by rank: decisions without samples; 0: the rank has samples
+	recall  []int          // decisions after which an excluded rank is tried again
 
-	informed  bool // scores, or curves of all ranks, gave the first shares
-	spread    mean // square deviation of the log of a step's time from the mean of its window, in the first windows
-	unrest    int  // remaining windows of the disturbance; 0: there is none
-	falls     int  // probes of falls so far
-	left      int  // remaining steps of the run; 0: unknown
+	informed  bool      // scores, or curves of all ranks, gave the first shares
+	spread    stat.Mean // square deviation of the log of a step's time from the mean of its window, in the first windows
+	unrest    int       // remaining windows of the disturbance; 0: there is none
+	falls     int       // probes of falls so far
+	left      int       // remaining steps of the run; 0: unknown
 	decisions int
 	calm      int     // decisions since the last probe, or since the last change for a gain
 	patience  int     // decisions without a change before the next probe; 1 at first
@@ -51,8 +53,8 @@ type hybrid struct {
 }
 
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
-		fastest: make([]fastest, o.Ranks), curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+	h := &hybrid{opts: o, most: o.Capacities(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
+		fastest: make([]fastest, o.Ranks), curves: make([]divide.Curve, o.Ranks), sure: make([]divide.Curve, o.Ranks), patience: 1, shrunk: slices.Repeat([]float64{1}, o.Ranks), unsure: slices.Repeat([]float64{1}, o.Ranks), benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -60,10 +62,10 @@ func newHybrid(o Options) (Policy, error) {
 	if h.equal, err = o.Divide(slices.Repeat([]float64{1}, o.Ranks)); err != nil {
 		return nil, err
 	}
-	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
+	curves, known := slices.Repeat([]divide.Curve{timeless}, o.Ranks), o.Curves != nil
 	for r, n := range h.start {
 		h.fed, h.curves[r], h.sure[r] = append(h.fed, n > 0), timeless, timeless
-		var prior Curve
+		var prior divide.Curve
 		sigma := 0.0
 		if o.Curves != nil && n > 0 {
 			prior = o.Curves[r]
@@ -82,19 +84,19 @@ func newHybrid(o Options) (Policy, error) {
 		h.lenders = make([][]int, o.Ranks)
 	}
 	if known {
-		h.start, err = Solve(o.Batch, curves)
+		h.start, err = divide.Solve(o.Batch, curves)
 	}
 	return h, err
 }
 
 // timeless is the curve of a rank without measurements: it takes no time.
-var timeless = Curve{{1, 0}}
+var timeless = divide.Curve{{Samples: 1, Seconds: 0}}
 
 // Start implements [Policy].
 func (h *hybrid) Start() []int { return slices.Clone(h.start) }
 
 // Curves implements [Learner].
-func (h *hybrid) Curves() []Curve {
+func (h *hybrid) Curves() []divide.Curve {
 	curves := slices.Clone(h.curves)
 	for r, e := range h.ranks {
 		if !e.known {
@@ -113,7 +115,7 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 		return nil, false
 	}
 	if !h.probing {
-		h.steady = w.seconds.or(h.steady)
+		h.steady = w.seconds.Or(h.steady)
 	}
 	h.probing = false
 	h.learn()
@@ -132,7 +134,7 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 // first step with the new shares. The price has a limit, so that a jump of the clock does not stop the balancing.
 func (h *hybrid) priceChange(s *Step) {
 	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
-	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
+	if h.steady > 0 && (s.Settling || changed) && divide.Measured(s.Seconds) > h.steady {
 		h.extra += s.Seconds - h.steady
 	}
 	if !changed {
@@ -165,7 +167,7 @@ func (h *hybrid) Opening() int { return h.length() }
 // early reports whether a window ends before its interval is over: one of the first windows, or that of a probe that
 // turned out to cost more than probes may.
 func (h *hybrid) early() bool {
-	n := h.window.seconds.n
+	n := h.window.seconds.N
 	if n >= h.length() {
 		return true
 	}
@@ -196,7 +198,7 @@ func (h *hybrid) learn() {
 	for r, e := range h.ranks {
 		noise[r] = e.noise
 	}
-	withoutCommon(logs, median(noise))
+	withoutCommon(logs, stat.Median(noise))
 	for r, e := range h.ranks {
 		if readings[r] = e.read(h.window.shares[r], logs[r], opening); !h.informed {
 			h.doubtStart(e, &readings[r])
@@ -239,13 +241,13 @@ func (h *hybrid) learn() {
 func (h *hybrid) doubtStart(e *speed, m *reading) {
 	switch {
 	case h.decisions == 0:
-		m.variance += square(startError)
+		m.variance += stat.Square(startError)
 	case h.decisions == 1 && m.samples > 0 && len(e.cells) == 1:
 		expected, _ := e.expect(m.samples)
 		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
 			e.cells, e.cov = e.cells[:0], e.cov[:0]
 		} else {
-			e.cov[0][0] += square(likelySigmas * max(faster, 0))
+			e.cov[0][0] += stat.Square(likelySigmas * max(faster, 0))
 		}
 	}
 }
@@ -260,9 +262,9 @@ func (h *hybrid) poolNoise() {
 	for _, seconds := range h.window.compute {
 		if free := len(seconds) - 1; free > 0 {
 			logs, squares := logsOf(seconds), 0.0
-			center := meanOf(logs).or(0)
+			center := stat.MeanOf(logs).Or(0)
 			for _, l := range logs {
-				squares += square(l - center)
+				squares += stat.Square(l - center)
 			}
 			variances, roots = append(variances, squares/float64(free)), append(roots, 1-2/(9*float64(free)))
 			n += free
@@ -278,8 +280,8 @@ func (h *hybrid) poolNoise() {
 			variances[i] /= root * root * root
 		}
 	}
-	h.spread.sum, h.spread.n = h.spread.sum+float64(n)*median(variances), h.spread.n+n
-	noise := (priorWeight*square(priorNoise) + h.spread.sum) / (priorWeight + float64(h.spread.n))
+	h.spread.Sum, h.spread.N = h.spread.Sum+float64(n)*stat.Median(variances), h.spread.N+n
+	noise := (priorWeight*stat.Square(priorNoise) + h.spread.Sum) / (priorWeight + float64(h.spread.N))
 	for _, e := range h.ranks {
 		for i, c := range e.cells {
 			if c.steps > 0 {
@@ -323,7 +325,7 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 			}
 		}
 		if e.trend != 0 { // as of the middle of the next window
-			h.scale(r, exp(e.trend*(boundarySteps+float64(h.opts.Interval)/2)))
+			h.scale(r, stat.Exp(e.trend*(boundarySteps+float64(h.opts.Interval)/2)))
 		}
 		if d.Shares[r] > 0 {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), e.shape.sigma(b0)
@@ -352,7 +354,7 @@ func (h *hybrid) follows(rank int, share float64) bool {
 		len(f.known) < len(e.cells) || !slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
 		return false
 	}
-	moved := exp(e.cells[e.current].log - e.drawn)
+	moved := stat.Exp(e.cells[e.current].log - e.drawn)
 	if !(moved > 0.9 && moved < 1.1) {
 		return false
 	}
@@ -364,20 +366,11 @@ func (h *hybrid) follows(rank int, share float64) bool {
 // scale multiplies the times of a rank's curves by a factor.
 func (h *hybrid) scale(rank int, factor float64) {
 	one := &h.curves[rank][0] == &h.sure[rank][0]
-	if h.curves[rank] = h.curves[rank].times(factor); one {
+	if h.curves[rank] = times(h.curves[rank], factor); one {
 		h.sure[rank] = h.curves[rank]
 	} else {
-		h.sure[rank] = h.sure[rank].times(factor)
+		h.sure[rank] = times(h.sure[rank], factor)
 	}
-}
-
-// times returns the curve with its times multiplied by a factor.
-func (c Curve) times(factor float64) Curve {
-	out := slices.Clone(c)
-	for i := range out {
-		out[i].Seconds = min(out[i].Seconds*factor, MostSeconds)
-	}
-	return out
 }
 
 // pool replaces the common belief in bends by the mean of the beliefs of the ranks and of the prior.
@@ -439,7 +432,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	}
 	// The one or two steps of the first window say little about the ranks.
 	if h.opts.Objective == Time && h.calm >= h.patience && h.decisions > 1 {
-		now, _ := Slowest(h.sure, d.Shares)
+		now, _ := divide.Slowest(h.sure, d.Shares)
 		if next, reason := h.explore(batch, d.Shares, now); next != nil {
 			h.calm, h.probing = 0, true
 			return next, reason
@@ -450,33 +443,33 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 
 // reach returns the batch with the limits of one decision: from a twelfth of the smallest measured share of a rank to
 // four times the largest.
-func (h *hybrid) reach() Batch {
+func (h *hybrid) reach() divide.Batch {
 	batch := h.opts.Batch
-	batch.Limits, batch.least = slices.Clone(h.most), make([]int, len(h.ranks))
+	batch.Limits, batch.Least = slices.Clone(h.most), make([]int, len(h.ranks))
 	capacity := 0
 	for r, e := range h.ranks {
 		if e.shape != nil {
 			order := func(a, b place) int { return cmp.Compare(a.samples, b.samples) }
-			batch.least[r] = min(int(slices.MinFunc(e.shape.cells, order).samples/furthestDown), h.start[r])
+			batch.Least[r] = min(int(slices.MinFunc(e.shape.cells, order).samples/furthestDown), h.start[r])
 			batch.Limits[r] = min(h.most[r], max(int(furthest*slices.MaxFunc(e.shape.cells, order).samples), 2*max(h.opts.Unit, 1)))
 		}
 		capacity += batch.Limits[r]
 	}
 	if capacity < h.opts.Total+h.opts.Ranks*max(h.opts.Unit, 1) {
-		batch.Limits = h.opts.limits(h.opts.Ranks)
+		batch.Limits = h.opts.Capacities(h.opts.Ranks)
 	}
 	return batch
 }
 
 // minimize returns the best shares for the objective.
-func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
+func (h *hybrid) minimize(batch divide.Batch, curves []divide.Curve) (best []int, err error) {
 	switch {
 	case h.opts.Objective == Energy:
-		return Cheapest(batch, curves, h.opts.Watts, h.opts.IdleWatts, h.opts.Slowdown)
+		return divide.Cheapest(batch, curves, h.opts.Watts, h.opts.IdleWatts, h.opts.Slowdown)
 	case h.opts.Objective == Cost && h.opts.Bench:
 		return h.release(batch, curves)
 	}
-	if best, err = Solve(batch, curves); err != nil || !h.opts.Bench {
+	if best, err = divide.Solve(batch, curves); err != nil || !h.opts.Bench {
 		return best, err
 	}
 	return h.bench(batch, curves, best)
@@ -485,19 +478,19 @@ func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 // explain adds to a decision how good the shares in use are, compared with the best shares.
 func (h *hybrid) explain(d *Decision, best []int) {
 	if h.opts.Objective != Time { // the oracle has the shortest step with every objective
-		if fastest, err := Solve(h.opts.Batch, h.curves); err == nil {
+		if fastest, err := divide.Solve(h.opts.Batch, h.curves); err == nil {
 			best = fastest
 		}
 	}
-	now, _ := Slowest(h.curves, d.Shares)
-	then, _ := Slowest(h.curves, best)
-	equally, _ := Slowest(h.curves, h.equal)
+	now, _ := divide.Slowest(h.curves, d.Shares)
+	then, _ := divide.Slowest(h.curves, best)
+	equally, _ := divide.Slowest(h.curves, h.equal)
 	then = min(then, now) // the margin of sure costs about a thousandth
-	e, exposed := &d.Explanation, h.window.exposed.or(0)
+	e, exposed := &d.Explanation, h.window.exposed.Or(0)
 	e.Oracle = then + exposed
 	e.OfOracle, e.Unknown = h.ofOracle(d, best, then, exposed), ""
 	if h.window.account.Steps() > 0 {
-		e.Lost = h.window.account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: max(then-h.divisible(best), 0) / (now + exposed)}, account.Memory{})
+		e.Lost = h.window.account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: max(then-divide.Divisible(h.opts.Total, h.curves, best, h.most), 0) / (now + exposed)}, account.Memory{})
 		e.Equal = e.Lost.With(now, equally)
 	}
 }
@@ -505,8 +498,8 @@ func (h *hybrid) explain(d *Decision, best []int) {
 // predict adds the time of a step with the next shares to an explained decision.
 func (h *hybrid) predict(d *Decision) {
 	if e := &d.Explanation; e.Equal == e.Equal {
-		now, _ := Slowest(h.curves, d.Shares)
-		then, _ := Slowest(h.curves, d.Next)
+		now, _ := divide.Slowest(h.curves, d.Shares)
+		then, _ := divide.Slowest(h.curves, d.Next)
 		e.Predicted = e.Lost.With(now, then)
 	}
 }
@@ -540,35 +533,4 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then, exposed float64) Fracti
 		}
 	}
 	return ofOracle(ranks, list, then, exposed, float64(max(h.opts.Unit, 1)))
-}
-
-// divisible returns the time of the slowest rank, in s, if samples were divisible: the time in which the ranks with
-// samples in best compute the batch.
-func (h *hybrid) divisible(best []int) float64 {
-	low, high := 0.0, 0.0
-	for r, c := range h.curves {
-		if best[r] > 0 {
-			high = max(high, c.At(float64(best[r])))
-		}
-	}
-	top := high
-	ascents := make([]Curve, len(best))
-	for r, c := range h.curves {
-		ascents[r] = c.smoothed().ascent()
-	}
-	for range 20 { // a millionth of the time
-		mid := (low + high) / 2
-		sum := 0.0
-		for r, c := range ascents {
-			if best[r] > 0 {
-				sum += c.inverse(mid, float64(h.most[r]))
-			}
-		}
-		if sum >= float64(h.opts.Total) {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	return min(high, top)
 }

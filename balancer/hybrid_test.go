@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // cluster is ranks whose true times are known to the test alone.
@@ -32,11 +34,11 @@ func equalRanks(n int) []func(float64) float64 {
 	return slices.Repeat([]func(float64) float64{line(0.01, 0.001)}, n)
 }
 
-func (c *cluster) curves(most int) []Curve {
-	out := make([]Curve, len(c.seconds))
+func (c *cluster) curves(most int) []divide.Curve {
+	out := make([]divide.Curve, len(c.seconds))
 	for r, f := range c.seconds {
 		for n := 1; n <= most; n++ {
-			out[r] = append(out[r], Point{float64(n), f(float64(n))})
+			out[r] = append(out[r], divide.Point{Samples: float64(n), Seconds: f(float64(n))})
 		}
 	}
 	return out
@@ -119,7 +121,7 @@ func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 	// another share and the way back among them.
 	for seed := range uint64(5) {
 		for _, ranks := range []int{2, 4, 8} {
-			p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks})
+			p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks})
 			decisions := newCluster(seed, 0.05, equalRanks(ranks)...).run(p, 2000, nil)
 			late := 0
 			for i, d := range decisions {
@@ -142,7 +144,7 @@ func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 func TestHybridBearsPeriodicSlowSteps(t *testing.T) {
 	// Every seventh step rank 1 takes 3 times as long (it saves, or its machine runs something else): its usual speed counts.
 	c := newCluster(4, 0.02, equalRanks(4)...)
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 4})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 256}, Ranks: 4})
 	decisions := c.run(p, 1000, func(step int, s *Step) {
 		if step%7 == 3 {
 			s.Own[1] *= 3
@@ -166,7 +168,7 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 	}
 	for _, noise := range []float64{0, 0.05} {
 		c := newCluster(1, noise, tiled(0.008, 0.002), tiled(0.001, 0.006))
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64}, Ranks: 2})
 		if end := last(c.run(p, 400, nil)).Next; end[0] != 32 {
 			t.Errorf("noise %v: ends with %v, want 32 samples each", noise, end)
 		}
@@ -177,7 +179,7 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 // smallest measured one.
 func TestHybridGoesDownByTwelfths(t *testing.T) {
 	c := newCluster(1, 0.01, line(0, 0.1), line(0, 0.001)) // the best shares are 5 and 507
-	decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 40, nil)
+	decisions := c.run(mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512}, Ranks: 2}), 40, nil)
 	var got []int
 	for i := range 40 {
 		if d, ok := decisions[i]; ok {
@@ -195,11 +197,11 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 	for _, test := range []struct {
 		interval int
 		scores   []float64
-		curves   []Curve
+		curves   []divide.Curve
 		want     []int // steps of the first windows
 	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}}, {1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{2, 10, 10}}, {2, scores, nil, []int{2, 2}},
-		{10, nil, curves, []int{2, 10}}, {10, nil, []Curve{curves[0], nil}, []int{1, 2, 4}}} {
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores, Curves: test.curves})
+		{10, nil, curves, []int{2, 10}}, {10, nil, []divide.Curve{curves[0], nil}, []int{1, 2, 4}}} {
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores, Curves: test.curves})
 		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
 		var got []int
 		for range test.want {
@@ -234,15 +236,15 @@ func TestHybridBearsNoiseWithShortIntervals(t *testing.T) {
 			}
 			c := newCluster(seed, 0.2, times...)
 			curves := c.curves(64 * ranks)
-			best, err := Solve(Batch{Total: 64 * ranks}, curves)
+			best, err := divide.Solve(divide.Batch{Total: 64 * ranks}, curves)
 			if err != nil {
 				t.Fatal(err)
 			}
-			then, _ := Slowest(curves, best)
-			p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: test.interval})
+			then, _ := divide.Slowest(curves, best)
+			p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks, Interval: test.interval})
 			changed += float64(changes(c.run(p, steps, func(step int, s *Step) {
 				if step >= steps*3/4 {
-					now, _ := Slowest(curves, s.Shares)
+					now, _ := divide.Slowest(curves, s.Shares)
 					reach += then / now / (steps / 4 * seeds)
 				}
 			}))) / seeds
@@ -260,7 +262,7 @@ func TestHybridBearsNoiseWithShortIntervals(t *testing.T) {
 func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
 	const noise = 0.3
 	c := newCluster(3, noise, equalRanks(8)...)
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 8})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 256}, Ranks: 8})
 	h := p.(*hybrid)
 	equal := slices.Repeat([]int{32}, 8)
 	other := slices.Repeat([]int{24, 40}, 4)
@@ -285,7 +287,7 @@ func TestTheNoiseOfTheFirstWindowsIsUnbiased(t *testing.T) {
 	for _, steps := range [][]int{{2, 2}, {8, 8, 8, 8, 8, 8, 8, 2}, slices.Repeat([]int{2}, 15)} {
 		const noise, windows = 0.2, 4000
 		r := rand.New(rand.NewPCG(1, 2))
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 32 * len(steps)}, Ranks: len(steps)})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 32 * len(steps)}, Ranks: len(steps)})
 		h := p.(*hybrid)
 		degrees := 0
 		for range windows {
@@ -298,10 +300,10 @@ func TestTheNoiseOfTheFirstWindowsIsUnbiased(t *testing.T) {
 			}
 			h.poolNoise()
 		}
-		if h.spread.n != degrees {
-			t.Errorf("ranks with %v steps: got %d degrees of freedom, want %d", steps, h.spread.n, degrees)
+		if h.spread.N != degrees {
+			t.Errorf("ranks with %v steps: got %d degrees of freedom, want %d", steps, h.spread.N, degrees)
 		}
-		if got := math.Sqrt(h.spread.or(0)); math.Abs(got/noise-1) > 0.05 {
+		if got := math.Sqrt(h.spread.Or(0)); math.Abs(got/noise-1) > 0.05 {
 			t.Errorf("ranks with %v steps: got a noise of %.4f, want %v", steps, got, noise)
 		}
 	}
@@ -315,7 +317,7 @@ func TestHybridForgetsASlowFirstStep(t *testing.T) {
 		early := 0.0 // mean of the largest share, in equal shares, after 20 steps
 		for seed := range uint64(seeds) {
 			c := newCluster(seed, 0.02, equalRanks(len(slow))...)
-			p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * len(slow)}, Ranks: len(slow)})
+			p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64 * len(slow)}, Ranks: len(slow)})
 			decisions := c.run(p, 60, func(step int, s *Step) {
 				for r, factor := range slow {
 					if step == 0 {
@@ -339,7 +341,7 @@ func TestHybridForgetsASlowFirstStep(t *testing.T) {
 func TestHybridFollowsHalfSpeedAndRecovery(t *testing.T) {
 	c := newCluster(8, 0.02, equalRanks(4)...)
 	usual, half := c.seconds[2], func(samples float64) float64 { return 2 * line(0.01, 0.001)(samples) }
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 4})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 256}, Ranks: 4})
 	const slow, well, end = 300, 600, 900
 	shares := map[int][]int{}
 	decisions := c.run(p, end, func(step int, s *Step) {
@@ -372,12 +374,12 @@ func checkShareOfOracle(t *testing.T, when string, c *cluster, shares []int, wan
 	for _, n := range shares {
 		total += n
 	}
-	best, err := Solve(Batch{Total: total}, curves)
+	best, err := divide.Solve(divide.Batch{Total: total}, curves)
 	if err != nil {
 		t.Fatal(err)
 	}
-	then, _ := Slowest(curves, best)
-	if now, _ := Slowest(curves, shares); then/now < want {
+	then, _ := divide.Slowest(curves, best)
+	if now, _ := divide.Slowest(curves, shares); then/now < want {
 		t.Errorf("%s: shares %v reach %.4f of the oracle %v, want %v", when, shares, then/now, best, want)
 	}
 }
@@ -392,12 +394,12 @@ func TestHybridBelievesTheShapeOfCachedCurves(t *testing.T) {
 	for i := range cached[2] {
 		cached[2][i].Seconds *= 0.1
 	}
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 200}, Ranks: 3, Curves: cached})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 200}, Ranks: 3, Curves: cached})
 	if n := p.Start()[2]; n < 150 {
 		t.Fatalf("starts with %v, want nearly all on rank 2", p.Start())
 	}
 	checkShareOfOracle(t, "at the first decision", c, last(c.run(p, 10, nil)).Next, 0.97)
-	p = mustNew(t, "hybrid", Options{Batch: Batch{Total: 200}, Ranks: 3, Curves: c.curves(200)})
+	p = mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 200}, Ranks: 3, Curves: c.curves(200)})
 	checkShareOfOracle(t, "with curves of the right height, before any step", c, p.Start(), 1)
 }
 
@@ -405,7 +407,7 @@ func TestHybridExplainsTheStep(t *testing.T) {
 	for _, exposed := range []float64{0, 0.03} {
 		c := newCluster(2, 0.02, line(0.01, 0.001), line(0.01, 0.002), line(0.02, 0.0005))
 		c.exposed = exposed
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 100, Unit: 8}, Ranks: 3})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 100, Unit: 8}, Ranks: 3})
 		for i, d := range c.run(p, 400, nil) {
 			e := d.Explanation
 			named := 0.0
@@ -441,7 +443,7 @@ func TestHybridExplainsTheStep(t *testing.T) {
 func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
 	// Without noise: ranks of 1 and 3 ms a sample, that begin with 30 samples each. The best shares are 45 and 15, 45 ms.
 	c := newCluster(1, 0, line(0, 0.001), line(0, 0.003))
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 60}, Ranks: 2})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 60}, Ranks: 2})
 	d := last(c.run(p, 1, nil))
 	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) > 1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
 		t.Errorf("got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known", d.Explanation)
@@ -451,7 +453,7 @@ func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
 	}
 	// In groups of 16 the best are 48 and 16 of 64, 48 ms, and divisible samples would take the same; of 80 they are 64 and 16, 64 ms against 60.
 	for total, granularity := range map[int]float64{64: 0, 80: 0.004} {
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: total, Unit: 16}, Ranks: 2})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: total, Unit: 16}, Ranks: 2})
 		d := last(c.run(p, 1000, nil))
 		if math.Abs(d.Lost.Granularity-granularity) > 0.002 {
 			t.Errorf("%d samples in groups of 16, %v: granularity costs %v s, want %v", total, d.Shares, d.Lost.Granularity, granularity)
@@ -464,7 +466,7 @@ func TestHybridChangesLessWhereChangesAreDear(t *testing.T) {
 	play := func(extra float64) (n int) {
 		c := newCluster(6, 0.005, equalRanks(2)...)
 		c.settle, c.extra = 2, extra
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512}, Ranks: 2})
 		return changes(c.run(p, 3000, func(step int, s *Step) {
 			factor := 1 + 0.03*math.Sin(2*math.Pi*float64(step)/600)
 			c.seconds[1] = func(samples float64) float64 { return factor * line(0.01, 0.001)(samples) }
@@ -479,7 +481,7 @@ func TestHybridChangesLessWhereChangesAreDear(t *testing.T) {
 func TestHybridForgetsTheClockThatJumped(t *testing.T) {
 	// The machine sleeps for an hour in the first step after the first change. Later rank 1 loses half its speed.
 	c := newCluster(6, 0.01, line(0.01, 0.001), line(0.01, 0.002))
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 128}, Ranks: 2})
+	p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 128}, Ranks: 2})
 	before, slept := []int(nil), false
 	decisions := c.run(p, 1000, func(step int, s *Step) {
 		if before != nil && !slept && !slices.Equal(before, s.Shares) {
@@ -498,7 +500,7 @@ func TestHybridForgetsTheClockThatJumped(t *testing.T) {
 
 func TestHybridBenchesWorthlessRanks(t *testing.T) {
 	worthless := line(1, 0.001) // takes 1 s for the first sample, others 0.1 s for everything
-	o := Options{Batch: Batch{Total: 100, Unit: 4}, Ranks: 3, Bench: true}
+	o := Options{Batch: divide.Batch{Total: 100, Unit: 4}, Ranks: 3, Bench: true}
 	ranks := func() []func(float64) float64 {
 		return []func(float64) float64{line(0, 0.002), line(0, 0.002), worthless}
 	}
@@ -555,7 +557,7 @@ func TestHybridBenchesWorthlessRanks(t *testing.T) {
 }
 
 func TestHybridKeepsUnitsAndTheirRest(t *testing.T) {
-	o := Options{Batch: Batch{Total: 107, Unit: 8, Limits: []int{64, 64, 4, 24}}, Ranks: 4}
+	o := Options{Batch: divide.Batch{Total: 107, Unit: 8, Limits: []int{64, 64, 4, 24}}, Ranks: 4}
 	c := newCluster(3, 0.01, line(0.01, 0.001), line(0.01, 0.003), line(0.01, 0.001), line(0.01, 0.001))
 	d := last(c.run(mustNew(t, "hybrid", o), 500, nil))
 	// 13 units and 3 samples, which are rank 3's; rank 2 cannot hold a unit; rank 3 can hold 2 of them.
@@ -570,18 +572,18 @@ func TestHybridSavesWithoutFlapping(t *testing.T) {
 	truth := []func(float64) float64{line(0, 0.001), line(0, 0.002), line(0, 0.004)}
 	for seed := range uint64(2) {
 		c := newCluster(seed, 0.2, truth...)
-		o := Options{Batch: Batch{Total: 140}, Ranks: 3, Objective: Energy, Watts: watts, IdleWatts: idle, Slowdown: 0.2}
+		o := Options{Batch: divide.Batch{Total: 140}, Ranks: 3, Objective: Energy, Watts: watts, IdleWatts: idle, Slowdown: 0.2}
 		decisions := c.run(mustNew(t, "hybrid", o), 1500, nil)
 		if n := changes(decisions); n > 12 { // 6 on average; without regard to noise 20
 			t.Errorf("seed %d: %d changes in 1,500 steps", seed, n)
 		}
 		curves, shares := c.curves(140), last(decisions).Next
-		best, err := Cheapest(o.Batch, curves, watts, idle, o.Slowdown)
+		best, err := divide.Cheapest(o.Batch, curves, watts, idle, o.Slowdown)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := Spent(curves, shares, watts, idle), Spent(curves, best, watts, idle)
-		if seconds, _ := Slowest(curves, shares); got > 1.05*want || seconds > 0.08*1.2*1.05 {
+		got, want := divide.Spent(curves, shares, watts, idle), divide.Spent(curves, best, watts, idle)
+		if seconds, _ := divide.Slowest(curves, shares); got > 1.05*want || seconds > 0.08*1.2*1.05 {
 			t.Errorf("seed %d: %v take %.2f J and %.3f s, the cheapest, %v, %.2f J", seed, shares, got, seconds, best, want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // kin returns the groups of ranks that have one type; nil if no two ranks are known to have the same type.
@@ -160,7 +162,7 @@ func (h *hybrid) shrink(d *Decision) {
 		if len(ranks) < 2 {
 			continue
 		}
-		at := median(shares) // the share at which the ranks are compared
+		at := stat.Median(shares) // the share at which the ranks are compared
 		levels, variances := make([]float64, len(ranks)), make([]float64, len(ranks))
 		var weights, squares, mean float64
 		for i, r := range ranks {
@@ -172,9 +174,9 @@ func (h *hybrid) shrink(d *Decision) {
 		mean /= weights
 		excess := float64(1 - len(ranks)) // of the spread of the levels over that of noise
 		for i, level := range levels {
-			excess += square(level-mean) / variances[i]
+			excess += stat.Square(level-mean) / variances[i]
 		}
-		spread := max(excess/(weights-squares/weights), square(levelSpread)) // tau²
+		spread := max(excess/(weights-squares/weights), stat.Square(levelSpread)) // tau²
 		weights, mean = 0, 0
 		for i, level := range levels {
 			w := 1 / (variances[i] + spread)
@@ -183,10 +185,10 @@ func (h *hybrid) shrink(d *Decision) {
 		mean /= weights
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is one of the level.
-			v := min(square(d.Ranks[r].Error/d.Ranks[r].Fitted), variances[i])
+			v := min(stat.Square(d.Ranks[r].Error/d.Ranks[r].Fitted), variances[i])
 			away := mean - levels[i]
-			part := v / (variances[i] + max(spread, square(away/sureSigmas)))
-			h.shrunk[r] = exp(part * away)
+			part := v / (variances[i] + max(spread, stat.Square(away/sureSigmas)))
+			h.shrunk[r] = stat.Exp(part * away)
 			h.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			h.scale(r, h.shrunk[r])
 			d.Ranks[r].Fitted *= h.shrunk[r]

@@ -4,6 +4,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // A rank that was measured at 40 samples alone borrows the fall at 128 from a rank of its type, at its own level.
@@ -15,7 +18,7 @@ func TestARankBorrowsTheShapeOfItsType(t *testing.T) {
 		return 0.1
 	}
 	for _, types := range [][]string{{"a", "a"}, {"a", "b"}} {
-		h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2, Types: types}).(*hybrid)
+		h := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512}, Ranks: 2, Types: types}).(*hybrid)
 		slow := func(n int) float64 { return 1.5 * falls(n) }
 		play(h.ranks[0], &source{r: rand.New(rand.NewPCG(1, 1)), curve: falls, level: steady, noise: 0.01}, 40, 128, 40, 128, 40)
 		play(h.ranks[1], &source{r: rand.New(rand.NewPCG(2, 1)), curve: slow, level: steady, noise: 0.01}, 40)
@@ -35,7 +38,7 @@ func TestARankBorrowsTheShapeOfItsType(t *testing.T) {
 
 // What a rank borrows is less sure than what it measured itself: the lender's level and its type's spread come on top.
 func TestBorrowedSharesAreLessSure(t *testing.T) {
-	h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 3, Types: []string{"a", "a", "a"}}).(*hybrid)
+	h := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 512}, Ranks: 3, Types: []string{"a", "a", "a"}}).(*hybrid)
 	for r, shares := range [][]int{{40, 60, 80, 100, 120, 140, 160, 180, 200}, {40}, {50, 70}} {
 		play(h.ranks[r], &source{r: rand.New(rand.NewPCG(uint64(r), 1)), curve: sloped, level: steady, noise: 0.02}, shares...)
 	}
@@ -46,7 +49,7 @@ func TestBorrowedSharesAreLessSure(t *testing.T) {
 	}
 	for i, c := range cells {
 		if math.Abs(c.log-math.Log(sloped(int(c.samples)))) > 4*math.Sqrt(cov[i][i]) {
-			t.Errorf("%v samples: got %.4f s, want %.4f within four standard deviations of %.3f", c.samples, exp(c.log), sloped(int(c.samples)), math.Sqrt(cov[i][i]))
+			t.Errorf("%v samples: got %.4f s, want %.4f within four standard deviations of %.3f", c.samples, stat.Exp(c.log), sloped(int(c.samples)), math.Sqrt(cov[i][i]))
 		}
 		for j := range cells {
 			if cov[i][j] != cov[j][i] {

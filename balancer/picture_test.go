@@ -7,6 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/images/fit.svg")
@@ -24,7 +27,7 @@ func fitPicture(steps int) string {
 		}
 	}
 	c := newCluster(5, 0.05, tiled(0.01, 0.001), tiled(0.012, 0.0015), tiled(0.008, 0.0021))
-	p, err := New("hybrid", Options{Batch: Batch{Total: 192}, Ranks: 3, Interval: 10, Types: []string{"a", "b", "c"}})
+	p, err := New("hybrid", Options{Batch: divide.Batch{Total: 192}, Ranks: 3, Interval: 10, Types: []string{"a", "b", "c"}})
 	if err != nil {
 		return err.Error()
 	}
@@ -55,8 +58,8 @@ func fitPicture(steps int) string {
 	line(`<text x="%.1f" y="%d" fill="#d94801">share in use: %d</text>`, x(now)+5, top+12, shares[0])
 	for i, m := range e.cells {
 		s := 2 * math.Sqrt(e.cov[i][i])
-		line(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#000"/>`, x(m.samples), y(exp(m.log-s)), x(m.samples), y(exp(m.log+s)))
-		line(`<circle cx="%.1f" cy="%.1f" r="4" fill="#000"/>`, x(m.samples), y(exp(m.log)))
+		line(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#000"/>`, x(m.samples), y(stat.Exp(m.log-s)), x(m.samples), y(stat.Exp(m.log+s)))
+		line(`<circle cx="%.1f" cy="%.1f" r="4" fill="#000"/>`, x(m.samples), y(stat.Exp(m.log)))
 	}
 	line(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#000"/>`, left, height-50, width-20, height-50)
 	line(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#000"/>`, left, top, left, height-50)

@@ -6,11 +6,13 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // Options are the inputs of a policy before the first step.
 type Options struct {
-	Batch
+	divide.Batch
 	Ranks    int
 	Interval int // steps between two decisions, at least 1
 
@@ -18,7 +20,7 @@ type Options struct {
 	Scores []float64
 	// Curves are the step-time curves of the ranks from earlier runs; nil, or an empty curve for a rank, if there is
 	// none. A policy uses their shape, and takes their height from the first measurements.
-	Curves []Curve
+	Curves []divide.Curve
 	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition to
 	// the difference between two runs; nil: none.
 	CurveErrors []float64
@@ -78,7 +80,7 @@ func Opening(p Policy, interval int) int {
 type Learner interface {
 	// Curves returns the current curve of each rank, up to the largest share that the rank can hold; nil for a rank
 	// that was never measured.
-	Curves() []Curve
+	Curves() []divide.Curve
 }
 
 // Step has the measurements of one optimizer step. Policies ignore a time below a nanosecond or above a billion
@@ -136,7 +138,7 @@ func (o *Options) valid(shares, start []int) bool {
 	if o.Bench {
 		start = nil
 	}
-	return o.divides(shares, start)
+	return o.Divides(shares, start)
 }
 
 // Maker creates a policy.
@@ -191,7 +193,7 @@ func (o *Options) check() error {
 	if o.Interval < 1 {
 		return fmt.Errorf("interval: got %d steps, want at least 1", o.Interval)
 	}
-	if _, err := o.units(o.Ranks); err != nil {
+	if err := o.Batch.Check(o.Ranks); err != nil {
 		return fmt.Errorf("divide %d samples among %d ranks: %w", o.Total, o.Ranks, err)
 	}
 	if o.Types != nil && len(o.Types) != o.Ranks {

@@ -11,11 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 func TestNewRefuses(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
-	line := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 2, Seconds: 2}}
+	line := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 2, Seconds: 2}}
 	tests := []struct {
 		name       string
 		change     func(o *balancer.Options)
@@ -33,11 +34,11 @@ func TestNewRefuses(t *testing.T) {
 		{"limits that hold too little in whole units", func(o *balancer.Options) { o.Unit, o.Limits = 8, []int{15, 15, 8} }, true,
 			"8 of 32 samples do not fit: the ranks can hold 15, 15, 8"},
 		{"fewer units than ranks", func(o *balancer.Options) { o.Unit = 16 }, true, "32 samples in units of 16, want at least one unit for each of 3 ranks"},
-		{"curves of other length", func(o *balancer.Options) { o.Curves = []balancer.Curve{line} }, false, "got 1 curves, want 3"},
-		{"a curve with NaN", func(o *balancer.Options) { o.Curves = []balancer.Curve{nil, {{Samples: 1, Seconds: nan}}, line} }, false, "curve of rank 1: point 0: got 1 samples in NaN s"},
-		{"a curve with a negative time", func(o *balancer.Options) { o.Curves = []balancer.Curve{line, line, {{Samples: 1, Seconds: -1}}} }, false, "curve of rank 2: point 0: got 1 samples in -1 s"},
+		{"curves of other length", func(o *balancer.Options) { o.Curves = []divide.Curve{line} }, false, "got 1 curves, want 3"},
+		{"a curve with NaN", func(o *balancer.Options) { o.Curves = []divide.Curve{nil, {{Samples: 1, Seconds: nan}}, line} }, false, "curve of rank 1: point 0: got 1 samples in NaN s"},
+		{"a curve with a negative time", func(o *balancer.Options) { o.Curves = []divide.Curve{line, line, {{Samples: 1, Seconds: -1}}} }, false, "curve of rank 2: point 0: got 1 samples in -1 s"},
 		{"a curve that does not go on", func(o *balancer.Options) {
-			o.Curves = []balancer.Curve{{{Samples: 2, Seconds: 1}, {Samples: 2, Seconds: 1}}, nil, nil}
+			o.Curves = []divide.Curve{{{Samples: 2, Seconds: 1}, {Samples: 2, Seconds: 1}}, nil, nil}
 		}, false, "curve of rank 0: point 1: got 2 samples after 2"},
 		{"scores of other length", func(o *balancer.Options) { o.Scores = []float64{1, 2} }, false, "got 2 values of score, want 3"},
 		{"a score of NaN", func(o *balancer.Options) { o.Scores = []float64{1, nan, 1} }, false, "score of rank 1: got NaN, want a finite number above 0"},
@@ -54,10 +55,10 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, policy := range balancer.Policies() {
-			o := balancer.Options{Batch: balancer.Batch{Total: 32}, Ranks: 3, Interval: 10}
+			o := balancer.Options{Batch: divide.Batch{Total: 32}, Ranks: 3, Interval: 10}
 			test.change(&o)
 			_, err := balancer.New(policy, o)
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "policy "+policy+": ") || errors.Is(err, balancer.ErrInfeasible) != test.infeasible {
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "policy "+policy+": ") || errors.Is(err, divide.ErrInfeasible) != test.infeasible {
 				t.Errorf("%s: policy %s: got error %v, want %q in it, ErrInfeasible %v", test.name, policy, err, test.want, test.infeasible)
 			}
 		}
@@ -65,15 +66,15 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestNewListsThePolicies(t *testing.T) {
-	_, err := balancer.New("fastest", balancer.Options{Batch: balancer.Batch{Total: 32}, Ranks: 3, Interval: 10})
+	_, err := balancer.New("fastest", balancer.Options{Batch: divide.Batch{Total: 32}, Ranks: 3, Interval: 10})
 	if want := `policy: got "fastest", want none, proportional, dynamic, hybrid`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
 func TestPoliciesStart(t *testing.T) {
-	line := func(secondsPerSample float64) balancer.Curve {
-		return balancer.Curve{{Samples: 1, Seconds: secondsPerSample}, {Samples: 100, Seconds: 100 * secondsPerSample}}
+	line := func(secondsPerSample float64) divide.Curve {
+		return divide.Curve{{Samples: 1, Seconds: secondsPerSample}, {Samples: 100, Seconds: 100 * secondsPerSample}}
 	}
 	scores := []float64{3, 1}
 	tests := []struct {
@@ -86,9 +87,9 @@ func TestPoliciesStart(t *testing.T) {
 		{"proportional", balancer.Options{}, []int{32, 32}},
 		{"dynamic", balancer.Options{Scores: scores}, []int{48, 16}},
 		{"hybrid", balancer.Options{Scores: scores}, []int{48, 16}},
-		{"hybrid", balancer.Options{Scores: scores, Curves: []balancer.Curve{line(1), line(1)}}, []int{32, 32}}, // measured curves before scores
-		{"hybrid", balancer.Options{Scores: scores, Curves: []balancer.Curve{line(1), nil}}, []int{48, 16}},     // but of all ranks
-		{"hybrid", balancer.Options{Batch: balancer.Batch{Limits: []int{64, 0}}, Curves: []balancer.Curve{line(1), nil}}, []int{64, 0}},
+		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}}, // measured curves before scores
+		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},     // but of all ranks
+		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}}, []int{64, 0}},
 	}
 	for _, test := range tests {
 		test.o.Total, test.o.Ranks, test.o.Interval = 64, 2, 10
@@ -112,7 +113,7 @@ func bearGarbage(t *rapid.T, name string) {
 	o := drawOptions(t)
 	policy, err := balancer.New(name, o)
 	if err != nil {
-		if !errors.Is(err, balancer.ErrInfeasible) {
+		if !errors.Is(err, divide.ErrInfeasible) {
 			t.Fatal(err)
 		}
 		return
@@ -167,7 +168,7 @@ func bearGarbage(t *rapid.T, name string) {
 func drawOptions(t *rapid.T) balancer.Options {
 	ranks := rapid.IntRange(1, 5).Draw(t, "ranks")
 	o := balancer.Options{Ranks: ranks, Interval: rapid.IntRange(1, 4).Draw(t, "interval"),
-		Batch: balancer.Batch{Total: rapid.IntRange(1, 120).Draw(t, "total"), Unit: rapid.IntRange(0, 4).Draw(t, "unit")},
+		Batch: divide.Batch{Total: rapid.IntRange(1, 120).Draw(t, "total"), Unit: rapid.IntRange(0, 4).Draw(t, "unit")},
 		Bench: rapid.Bool().Draw(t, "bench"), Slowdown: rapid.Float64Range(0, 2).Draw(t, "slowdown")}
 	if rapid.Bool().Draw(t, "limited") {
 		o.Limits = rapid.SliceOfN(rapid.IntRange(0, 2*o.Total), ranks, ranks).Draw(t, "limits")
@@ -187,13 +188,13 @@ func drawOptions(t *rapid.T) balancer.Options {
 	return o
 }
 
-func drawCurve(t *rapid.T) balancer.Curve {
-	var c balancer.Curve
+func drawCurve(t *rapid.T) divide.Curve {
+	var c divide.Curve
 	samples := 0.0
 	for range rapid.IntRange(0, 20).Draw(t, "points") {
 		samples += rapid.SampledFrom([]float64{0.25, 1, 1, 7, 1e-300, 1e300}).Draw(t, "further")
 		if len(c) == 0 || samples > c[len(c)-1].Samples && samples < 1e308 {
-			c = append(c, balancer.Point{Samples: samples, Seconds: rapid.SampledFrom([]float64{0, 0.01, 0.5, 1, 1e-300, 1e300}).Draw(t, "seconds")})
+			c = append(c, divide.Point{Samples: samples, Seconds: rapid.SampledFrom([]float64{0, 0.01, 0.5, 1, 1e-300, 1e300}).Draw(t, "seconds")})
 		}
 	}
 	return c
@@ -224,8 +225,8 @@ func drawStep(t *rapid.T, ranks int, shares []int) *balancer.Step {
 		Utilization: list("utilization"), Memory: list("memory"), Settling: rapid.IntRange(0, 5).Draw(t, "settling") == 0}
 }
 
-// checkDivision fails unless shares divide the batch as [balancer.Batch] says. Only a policy that benches may leave out a rank that could have samples.
-func checkDivision(t *rapid.T, b balancer.Batch, shares []int, benches bool) {
+// checkDivision fails unless shares divide the batch as [divide.Batch] says. Only a policy that benches may leave out a rank that could have samples.
+func checkDivision(t *rapid.T, b divide.Batch, shares []int, benches bool) {
 	t.Helper()
 	unit, sum, last := max(b.Unit, 1), 0, 0
 	for rank, n := range shares {
@@ -257,7 +258,7 @@ func TestTheOpeningIsTheFirstDecision(t *testing.T) {
 	for _, policy := range balancer.Policies() {
 		for _, scores := range [][]float64{nil, {3, 1}} {
 			for _, interval := range []int{1, 2, 3, 10} {
-				o := balancer.Options{Batch: balancer.Batch{Total: 64}, Ranks: 2, Interval: interval, Scores: scores}
+				o := balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2, Interval: interval, Scores: scores}
 				p, err := balancer.New(policy, o)
 				if err != nil {
 					t.Fatal(err)
@@ -276,5 +277,13 @@ func TestTheOpeningIsTheFirstDecision(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestPoliciesAreTheCallersToKeep(t *testing.T) {
+	first := balancer.Policies()
+	first[0] = "changed"
+	if got, want := balancer.Policies(), []string{"none", "proportional", "dynamic", "hybrid"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

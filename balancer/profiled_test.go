@@ -3,6 +3,8 @@ package balancer
 import (
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 func TestSharesOfAProfileSpanTheExpectedShare(t *testing.T) {
@@ -32,7 +34,7 @@ func TestSharesOfAProfileSpanTheExpectedShare(t *testing.T) {
 
 // A profile with an error of a tenth says less of the next share than one with an error of a hundredth.
 func TestErrorsOfCurvesWidenThePosterior(t *testing.T) {
-	c := Curve{{16, 0.016}, {32, 0.032}, {64, 0.064}}
+	c := divide.Curve{{Samples: 16, Seconds: 0.016}, {Samples: 32, Seconds: 0.032}, {Samples: 64, Seconds: 0.064}}
 	sure, unsure := newSpeed(c, 0.01, 256), newSpeed(c, 0.1, 256)
 	for _, e := range []*speed{sure, unsure} {
 		e.update(&reading{samples: 32, log: e.cells[1].log, variance: 1e-6}, 0, 0)

@@ -2,7 +2,8 @@ package balancer
 
 import (
 	"math"
-	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // reading is the mean of the steps of a window, which all have the same share.
@@ -42,7 +43,7 @@ func newest(logs []float64, noise float64) []float64 {
 		if cut > len(logs)-least || low < highest[cut-1] && high > lowest[cut-1] {
 			continue
 		}
-		before, after := median(logs[:cut]), median(logs[cut:])
+		before, after := stat.Median(logs[:cut]), stat.Median(logs[cut:])
 		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
 		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
 			return logs[cut:]
@@ -66,12 +67,12 @@ func sameSide(logs []float64, middle, direction float64) bool {
 // of the mean time.
 func robustMean(values []float64) (m, variance float64) {
 	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
-	center := median(values)
+	center := stat.Median(values)
 	distances := make([]float64, len(values))
 	for i, v := range values {
 		distances[i] = math.Abs(v - center)
 	}
-	edge := max(sigmas*madToSigma*median(distances), 0.03)
+	edge := max(sigmas*madToSigma*stat.Median(distances), 0.03)
 	far := 0
 	for _, d := range distances {
 		if d > max(edge, plain) {
@@ -96,17 +97,11 @@ func robustMean(values []float64) (m, variance float64) {
 func plainMean(logs []float64) (m, variance float64) {
 	sum := 0.0
 	for _, l := range logs {
-		sum += exp(l)
+		sum += stat.Exp(l)
 	}
 	m = math.Log(sum / float64(len(logs)))
 	for _, l := range logs {
-		variance += square(l - m)
+		variance += stat.Square(l - m)
 	}
 	return m, variance / max(float64(len(logs)-1), 1)
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses about tiles
@@ -97,13 +100,13 @@ type part struct {
 func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
-	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: exp(largest.log), known: slices.Clone(cells)}
+	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: stat.Exp(largest.log), known: slices.Clone(cells)}
 	for _, row := range cov {
 		f.cov = append(f.cov, slices.Clone(row))
 	}
 	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n], f.flat[2*n*n+n:2*n*n+2*n]
 	for i, c := range cells {
-		f.times[i] = exp(c.log) / f.scale
+		f.times[i] = stat.Exp(c.log) / f.scale
 		f.residual[i] = f.times[i] - f.cells[i].mean
 		for j, to := range f.cells[:i+1] {
 			f.straight[i*n+j] = linear(f.cells[i], to) + f.times[i]*f.times[j]*cov[i][j]
@@ -136,7 +139,7 @@ func (f *shape) keep() {
 		}
 		if p := f.regress(h, f.expected[h], 0); p != nil {
 			p.valley = p.valleyOf(f.known, f.cov)
-			p.chance *= exp(-min(f.misfit(p), 600))
+			p.chance *= stat.Exp(-min(f.misfit(p), 600))
 			f.parts = append(f.parts, *p)
 			sum += p.chance
 		}
@@ -199,7 +202,7 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 		if logs[i] -= best; logs[i] < -40 { // negligible relative to 1
 			logs[i] = 0
 		} else {
-			logs[i] = exp(logs[i])
+			logs[i] = stat.Exp(logs[i])
 		}
 		sum += logs[i]
 	}
@@ -248,8 +251,8 @@ func (f *shape) regress(h int, bend, sigmas float64) *part {
 	forward(l, p.solved)
 	if tiles[h].period > 0 {
 		mean, sigma, most := tiles[h].weight()
-		p.spread = 1 / (1/square(sigma) + dot(p.solved, p.solved))
-		p.weight = min(p.spread*(mean/square(sigma)+dot(p.solved, base))+sigmas*math.Sqrt(p.spread), most)
+		p.spread = 1 / (1/stat.Square(sigma) + dot(p.solved, p.solved))
+		p.weight = min(p.spread*(mean/stat.Square(sigma)+dot(p.solved, base))+sigmas*math.Sqrt(p.spread), most)
 		for i := range base {
 			base[i] -= p.weight * p.solved[i]
 		}
@@ -268,14 +271,14 @@ func (f *shape) misfit(p *part) (log float64) {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.cells[a].samples, f.cells[b].samples) })
-	bases, lowest := make(Curve, n), 0
+	bases, lowest := make(divide.Curve, n), 0
 	for j, i := range order {
-		bases[j] = Point{f.cells[i].samples, f.base(p, f.cells[i], k)}
+		bases[j] = divide.Point{Samples: f.cells[i].samples, Seconds: f.base(p, f.cells[i], k)}
 		if f.cells[i].samples == p.valley {
 			lowest = j
 		}
 	}
-	bases.settle(lowest, func(j int) float64 { return f.cov[order[j]][order[j]] * square(f.times[order[j]]) })
+	settle(bases, lowest, func(j int) float64 { return f.cov[order[j]][order[j]] * stat.Square(f.times[order[j]]) })
 	for j, i := range order {
 		off := math.Log(bases[j].Seconds / p.plain(f.cells[i].samples) / f.times[i])
 		log += off * off / (2 * f.cov[i][i])
@@ -299,7 +302,7 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 				continue
 			}
 			fall := base(c) - base(larger) - leastShift
-			if fall > 0 && square(fall) > square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
+			if fall > 0 && stat.Square(fall) > stat.Square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
 				return cells[best].samples
 			}
 		}
@@ -359,7 +362,7 @@ func (f *shape) at(samples float64) (mean, variance float64) {
 		p := &f.parts[i]
 		t := f.base(p, at, k) / p.plain(samples)
 		v := f.free(p, at, k)
-		v += square(tiles[p.tile].feature(samples)*t-dot(k, p.solved)) * p.spread
+		v += stat.Square(tiles[p.tile].feature(samples)*t-dot(k, p.solved)) * p.spread
 		mean += p.chance * t
 		variance += p.chance * (v + t*t)
 	}
@@ -383,17 +386,17 @@ func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 
 
 // between returns a curve up to limit samples that has the times of given points, and between the points the form of f.
 // Only with tiles does the form differ from lines between the points.
-func (f *shape) between(points Curve, limit int) Curve {
+func (f *shape) between(points divide.Curve, limit int) divide.Curve {
 	if f == nil || !f.jagged() {
 		return points
 	}
 	curve, _ := f.curves(limit, 0)
-	ratio := make(Curve, 0, len(points)+1)
+	ratio := make(divide.Curve, 0, len(points)+1)
 	for _, p := range points {
-		ratio = append(ratio, Point{p.Samples, p.Seconds / curve.At(p.Samples)})
+		ratio = append(ratio, divide.Point{Samples: p.Samples, Seconds: p.Seconds / curve.At(p.Samples)})
 	}
 	end := ratio[len(ratio)-1]
-	ratio = append(ratio, Point{end.Samples + 1, end.Seconds}) // flat from here on
+	ratio = append(ratio, divide.Point{Samples: end.Samples + 1, Seconds: end.Seconds}) // flat from here on
 	for i, p := range curve {
 		curve[i].Seconds = p.Seconds * ratio.At(p.Samples)
 	}
@@ -439,7 +442,7 @@ func (f *grid) knotsTo(limit int) []place {
 		}
 		pieces := max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
 		for k := 1.0; k < pieces; k++ {
-			knots = append(knots, last*exp(k/pieces*math.Log(samples/last)))
+			knots = append(knots, last*stat.Exp(k/pieces*math.Log(samples/last)))
 		}
 		knots = append(knots, samples)
 	}
@@ -452,7 +455,7 @@ func (f *grid) knotsTo(limit int) []place {
 
 // under returns the expected curve up to limit samples if the rank has one tile, with a weight that is sigmas standard
 // deviations above the expected weight. It returns nil if the fit fails numerically.
-func (f *shape) under(tile int, sigmas float64, limit int) Curve {
+func (f *shape) under(tile int, sigmas float64, limit int) divide.Curve {
 	p := f.regress(tile, f.expected[tile], sigmas)
 	if p == nil {
 		return nil
@@ -466,23 +469,23 @@ func (f *shape) under(tile int, sigmas float64, limit int) Curve {
 
 // curves returns the mean curve, and the mean plus sigmas standard deviations, up to limit samples or b0, whichever is
 // larger. With 0 standard deviations, both are the same curve.
-func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
+func (f *shape) curves(limit int, sigmas float64) (mean, off divide.Curve) {
 	knots := f.knotsTo(limit)
 	k := make([]float64, len(f.cells))
-	bases, spreads := make([]Curve, len(f.parts)), make([]Curve, len(f.parts))
+	bases, spreads := make([]divide.Curve, len(f.parts)), make([]divide.Curve, len(f.parts))
 	for i := range f.parts {
 		p := &f.parts[i]
-		bases[i], spreads[i] = make(Curve, len(knots)), Curve{{1, 0}}
+		bases[i], spreads[i] = make(divide.Curve, len(knots)), divide.Curve{{Samples: 1, Seconds: 0}}
 		if sigmas != 0 {
-			spreads[i] = make(Curve, len(knots))
+			spreads[i] = make(divide.Curve, len(knots))
 		}
 		for j, at := range knots {
-			bases[i][j] = Point{at.samples, f.base(p, at, k)}
+			bases[i][j] = divide.Point{Samples: at.samples, Seconds: f.base(p, at, k)}
 			if sigmas != 0 {
-				spreads[i][j] = Point{at.samples, f.free(p, at, k)}
+				spreads[i][j] = divide.Point{Samples: at.samples, Seconds: f.free(p, at, k)}
 			}
 		}
-		bases[i].settle(knotOf(knots, p.valley), func(j int) float64 {
+		settle(bases[i], knotOf(knots, p.valley), func(j int) float64 {
 			f.base(p, knots[j], k)
 			return f.free(p, knots[j], k)
 		})
@@ -498,7 +501,7 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 			shares = append(shares, at.samples)
 		}
 	}
-	mean, off = make(Curve, len(shares)), make(Curve, len(shares))
+	mean, off = make(divide.Curve, len(shares)), make(divide.Curve, len(shares))
 	next := 0 // the first knot that is at least the share
 	for j, b := range shares {
 		m, v := 0.0, 0.0
@@ -511,20 +514,20 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 			if b <= everyShare {
 				z = tiles[p.tile].feature(b)
 			}
-			t := bases[i].onto(next, b) / max(1-p.weight*z, leastPlain)
+			t := onto(bases[i], next, b) / max(1-p.weight*z, leastPlain)
 			m += p.chance * t
-			v += p.chance * (spreads[i].onto(next, b) + square(z*t)*p.spread + t*t)
+			v += p.chance * (onto(spreads[i], next, b) + stat.Square(z*t)*p.spread + t*t)
 		}
-		mean[j] = Point{b, m * f.scale}
+		mean[j] = divide.Point{Samples: b, Seconds: m * f.scale}
 		if sigmas != 0 { // rounding can make the variance negative
-			off[j] = Point{b, max(m+sigmas*math.Sqrt(max(v-m*m, 0)), 0.02*m) * f.scale}
+			off[j] = divide.Point{Samples: b, Seconds: max(m+sigmas*math.Sqrt(max(v-m*m, 0)), 0.02*m) * f.scale}
 		}
 	}
 	if sigmas == 0 {
 		return mean, mean
 	}
 	if !f.jagged() && (sigmas > 0 || f.parts[0].valley == 0) {
-		off.settle(knotOf(knots, f.parts[0].valley), func(j int) float64 {
+		settle(off, knotOf(knots, f.parts[0].valley), func(j int) float64 {
 			f.base(&f.parts[0], knots[j], k)
 			return f.free(&f.parts[0], knots[j], k)
 		})
@@ -535,12 +538,4 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 // knotOf returns the index of the knot at a share, or 0 if there is none.
 func knotOf(knots []place, samples float64) int {
 	return max(slices.IndexFunc(knots, func(at place) bool { return at.samples == samples }), 0)
-}
-
-// onto is [Curve.At] for a share whose next point is known: the first point that is at least the share.
-func (c Curve) onto(next int, samples float64) float64 {
-	if next == 0 || len(c) == 1 {
-		return c[0].Seconds
-	}
-	return between(c[next-1], c[next], samples)
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // estimated makes a rank from exact times, each believed with a standard deviation sigma (a fraction).
@@ -81,7 +84,7 @@ func TestShapeGetsSurerWithData(t *testing.T) {
 		ratios = append(ratios, e.fit(float64(at)).sigma(float64(at))/first)
 	}
 	// 21 windows would bring 1/sqrt(21) = 0.22; what is known fades, and what one window says of the noise is itself uncertain.
-	if middle, most := median(ratios), slices.Max(ratios); middle > 0.4 || most > 0.9 {
+	if middle, most := stat.Median(ratios), slices.Max(ratios); middle > 0.4 || most > 0.9 {
 		t.Errorf("after 20 more windows the standard deviation is %.2f of what it was, at most %.2f, want 0.4 and 0.9", middle, most)
 	}
 }
@@ -117,70 +120,12 @@ func TestCurvesOfFitsAreConsistent(t *testing.T) {
 		if err := c.Check(); err != nil || c[0].Samples != 1 || c[len(c)-1].Samples < float64(limit) {
 			t.Fatalf("limit %d: got a curve from %v to %v (%v)", limit, c[0].Samples, c[len(c)-1].Samples, err)
 		}
-		if !e.shape.jagged() && (!c.turnsOnce() || len(c) > 3*mostShares+40) {
-			t.Fatalf("without tiles got %d points, turns once: %v", len(c), c.turnsOnce())
-		}
-		smooth := c.smoothed()
-		checkInverses(t, smooth.ascent(), limit, smooth[len(smooth)-1].Seconds)
-	})
-}
-
-func TestCurvesAreConsistent(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var c Curve
-		samples, seconds := 0.0, rapid.Float64Range(0, 1).Draw(t, "first")
-		for range rapid.IntRange(1, 6).Draw(t, "points") {
-			samples += rapid.Float64Range(0.01, 30).Draw(t, "further")
-			seconds += rapid.SampledFrom([]float64{0, 0, 0.001, 0.5, 3}).Draw(t, "longer")
-			c = append(c, Point{samples, seconds})
-		}
-		checkInverses(t, c, rapid.IntRange(1, 120).Draw(t, "limit"), 1.2*seconds+1)
-	})
-}
-
-// checkInverses holds most and inverse of a rising curve against At, up to a time.
-func checkInverses(t *rapid.T, c Curve, limit int, upTo float64) {
-	t.Helper()
-	for range 5 {
-		seconds := upTo * rapid.Float64Range(0, 1).Draw(t, "seconds")
-		n := c.most(seconds, limit)
-		if n < 0 || n > limit || n > 0 && c.At(float64(n)) > seconds || n < limit && c.At(float64(n+1)) <= seconds {
-			t.Fatalf("%v: most(%v, %d) = %d, which takes %v s, one more %v s", c, seconds, limit, n, c.At(float64(n)), c.At(float64(n+1)))
-		}
-		x := c.inverse(seconds, float64(limit))
-		if x < 0 || x > float64(limit) || n > 0 && x < float64(n)*(1-1e-9) || c.At(x) > seconds*(1+1e-9)+1e-12 {
-			t.Fatalf("%v: inverse(%v, %d) = %v, which takes %v s; %d whole samples fit", c, seconds, limit, x, c.At(x), n)
-		}
-		if above := x*(1+1e-6) + 1e-6; above < float64(limit) && x > 0 && c.At(above) < seconds {
-			t.Fatalf("%v: inverse(%v, %d) = %v, but %v take %v s", c, seconds, limit, x, above, c.At(above))
-		}
-	}
-}
-
-func TestOutlineKeepsTheShape(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		corners := rapid.IntRange(2, 6).Draw(t, "corners")
-		var truth Curve
-		for i := range corners {
-			truth = append(truth, Point{float64(1 + 50*i), float64(1+i) + rapid.Float64Range(0, 0.9).Draw(t, "seconds")})
-		}
-		var fine Curve
-		for samples := 1.0; samples <= truth[corners-1].Samples; samples++ {
-			fine = append(fine, Point{samples, truth.At(samples)})
-		}
-		got := fine.simplify(10)
-		if err := got.Check(); err != nil || len(got) > 10 {
-			t.Fatalf("got %v (%v)", got, err)
-		}
-		for _, p := range fine {
-			if at := got.At(p.Samples); math.Abs(at/p.Seconds-1) > 0.02 {
-				t.Fatalf("at %v samples the simplified curve %v of %v has %v s, want %v", p.Samples, got, truth, at, p.Seconds)
-			}
+		if !e.shape.jagged() && (!turnsOnce(c) || len(c) > 3*mostShares+40) {
+			t.Fatalf("without tiles got %d points, turns once: %v", len(c), turnsOnce(c))
 		}
 	})
 }
 
-// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is not.
 func TestShapeKnowsWhereACurveFalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		sigma float64
@@ -226,7 +171,7 @@ func TestTheTimesExcludeAProbableTile(t *testing.T) {
 
 // A curve that a profile measured can be proportional down to one sample.
 func TestAProportionalCurveStaysOne(t *testing.T) {
-	f := newSpeed(Curve{{1, 0.001}, {256, 0.256}}, 0, 256).shape
+	f := newSpeed(divide.Curve{{Samples: 1, Seconds: 0.001}, {Samples: 256, Seconds: 0.256}}, 0, 256).shape
 	if f.parts[0].tile != 0 || f.jagged() {
 		t.Error("got a curve with tiles, want only the smooth curve")
 	}
@@ -237,3 +182,40 @@ func TestAProportionalCurveStaysOne(t *testing.T) {
 		}
 	}
 }
+
+// turnsOnce reports whether a curve falls to its lowest point and rises beyond it.
+func turnsOnce(c divide.Curve) bool {
+	lowest := 0
+	for i, p := range c {
+		if p.Seconds < c[lowest].Seconds {
+			lowest = i
+		}
+	}
+	falls := slices.IsSortedFunc(c[:lowest+1], func(a, b divide.Point) int { return slower(b, a) })
+	return falls && slices.IsSortedFunc(c[lowest:], slower)
+}
+
+func TestOutlineKeepsTheShape(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		corners := rapid.IntRange(2, 6).Draw(t, "corners")
+		var truth divide.Curve
+		for i := range corners {
+			truth = append(truth, divide.Point{Samples: float64(1 + 50*i), Seconds: float64(1+i) + rapid.Float64Range(0, 0.9).Draw(t, "seconds")})
+		}
+		var fine divide.Curve
+		for samples := 1.0; samples <= truth[corners-1].Samples; samples++ {
+			fine = append(fine, divide.Point{Samples: samples, Seconds: truth.At(samples)})
+		}
+		got := simplify(fine, 10)
+		if err := got.Check(); err != nil || len(got) > 10 {
+			t.Fatalf("got %v (%v)", got, err)
+		}
+		for _, p := range fine {
+			if at := got.At(p.Samples); math.Abs(at/p.Seconds-1) > 0.02 {
+				t.Fatalf("at %v samples the simplified curve %v of %v has %v s, want %v", p.Samples, got, truth, at, p.Seconds)
+			}
+		}
+	})
+}
+
+// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is not.

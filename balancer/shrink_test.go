@@ -6,17 +6,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // shrunkBy plays ranks of one type with 64 samples each. It returns the times of their curves before and after shrink, s.
 func shrunkBy(t *testing.T, levels []float64, noise float64, windows int) (before, after []float64) {
 	t.Helper()
-	o := Options{Batch: Batch{Total: 64 * len(levels)}, Ranks: len(levels), Types: slices.Repeat([]string{"one"}, len(levels))}
+	o := Options{Batch: divide.Batch{Total: 64 * len(levels)}, Ranks: len(levels), Types: slices.Repeat([]string{"one"}, len(levels))}
 	h := mustNew(t, "hybrid", o).(*hybrid)
 	shares := slices.Repeat([]int{64}, len(levels))
 	d := &Decision{Shares: shares, Explanation: Explanation{Ranks: make([]RankView, len(levels))}}
 	for r, e := range h.ranks {
-		e.noise = square(noise)
+		e.noise = stat.Square(noise)
 		play(e, &source{r: rand.New(rand.NewPCG(uint64(r), 7)), curve: sloped, level: func(int) float64 { return levels[r] }, noise: noise},
 			slices.Repeat([]int{64}, windows)...)
 		h.curves[r], h.sure[r] = e.shape.curves(h.most[r], 0)
@@ -68,7 +71,7 @@ func TestASlowRankAmongManyStaysSlow(t *testing.T) {
 // The one or two steps of the first window say little about the ranks, so no probe follows it.
 func TestNoProbeFollowsTheFirstWindow(t *testing.T) {
 	for seed := range uint64(20) {
-		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 256}, Ranks: 4})
+		p := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 256}, Ranks: 4})
 		c := newCluster(seed, 0.05, equalRanks(4)...)
 		d, ok := p.Observe(c.step(p.Start()))
 		if !ok || strings.HasPrefix(d.Reason, "a probe") {
@@ -78,7 +81,7 @@ func TestNoProbeFollowsTheFirstWindow(t *testing.T) {
 }
 
 func TestShrinkNeedsTwoRanksOfAType(t *testing.T) {
-	o := Options{Batch: Batch{Total: 128}, Ranks: 2, Types: []string{"one", "another"}}
+	o := Options{Batch: divide.Batch{Total: 128}, Ranks: 2, Types: []string{"one", "another"}}
 	if h := mustNew(t, "hybrid", o).(*hybrid); len(h.kin) != 0 {
 		t.Errorf("got groups %v of ranks of two types, want none", h.kin)
 	}
@@ -88,20 +91,20 @@ func TestShrinkNeedsTwoRanksOfAType(t *testing.T) {
 func TestSettleFollowsExactTimes(t *testing.T) {
 	variances := []float64{1e-2, 1e-6, 1e-6, 1e-2, 1e-6}
 	of := func(i int) float64 { return variances[i] }
-	rising := Curve{{1, 1.2}, {2, 1}, {3, 1.1}, {4, 0.9}, {5, 1.3}}
-	rising.settle(0, of)
+	rising := divide.Curve{{Samples: 1, Seconds: 1.2}, {Samples: 2, Seconds: 1}, {Samples: 3, Seconds: 1.1}, {Samples: 4, Seconds: 0.9}, {Samples: 5, Seconds: 1.3}}
+	settle(rising, 0, of)
 	for i, want := range []float64{1, 1, 1.1, 1.1, 1.3} {
 		if got := rising[i].Seconds; math.Abs(got-want) > 1e-3 {
 			t.Errorf("rising curve, %v samples: got %.4f s, want %.4f s", rising[i].Samples, got, want)
 		}
 	}
-	valley := Curve{{1, 1}, {2, 1.2}, {3, 0.5}, {4, 0.6}, {5, 0.7}}
-	valley.settle(2, of)
+	valley := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 2, Seconds: 1.2}, {Samples: 3, Seconds: 0.5}, {Samples: 4, Seconds: 0.6}, {Samples: 5, Seconds: 0.7}}
+	settle(valley, 2, of)
 	for i, want := range []float64{1.2, 1.2, 0.5, 0.6, 0.7} {
 		if got := valley[i].Seconds; math.Abs(got-want) > 1e-3 {
 			t.Errorf("curve with a valley, %v samples: got %.4f s, want %.4f s", valley[i].Samples, got, want)
 		}
 	}
-	settled := Curve{{1, 2}, {2, 1}, {3, 1}, {4, 3}}
-	settled.settle(1, func(int) float64 { t.Error("asks for the variances of a curve that needs no change"); return 1 })
+	settled := divide.Curve{{Samples: 1, Seconds: 2}, {Samples: 2, Seconds: 1}, {Samples: 3, Seconds: 1}, {Samples: 4, Seconds: 3}}
+	settle(settled, 1, func(int) float64 { t.Error("asks for the variances of a curve that needs no change"); return 1 })
 }

@@ -3,6 +3,9 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // speed is the posterior of one rank's step time: a Kalman filter whose states (cells) are the logs of the current time
@@ -54,14 +57,12 @@ type cell struct {
 	steps   int     // in which it was measured
 }
 
-func square(x float64) float64 { return x * x }
-
 // newSpeed returns the posterior of a rank before the first window. sigma is the standard error of the log of a time of
 // the prior curve.
-func newSpeed(prior Curve, sigma float64, limit int) *speed {
+func newSpeed(prior divide.Curve, sigma float64, limit int) *speed {
 	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
-	for _, p := range prior.within(1, float64(limit)).simplify(mostShares / 2) {
-		if !math.IsNaN(valid(p.Seconds)) {
+	for _, p := range simplify(within(prior, 1, float64(limit)), mostShares/2) {
+		if !math.IsNaN(divide.Measured(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
 		}
 	}
@@ -97,7 +98,7 @@ func (e *speed) loosen(variance float64) {
 
 // move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *speed) move(by, variance float64) {
-	highest := math.Log(MostSeconds)
+	highest := math.Log(divide.MostSeconds)
 	for i := range e.cells {
 		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
 	}
@@ -138,13 +139,13 @@ func (e *speed) update(m *reading, offset, variance float64) (jumped bool) {
 	start, total := m.log-offset-m.shift, m.variance+variance
 	e.loosen(e.wander * e.wander)
 	if e.trend != 0 {
-		e.move(e.trend*boundarySteps, square(e.trend*boundarySteps))
+		e.move(e.trend*boundarySteps, stat.Square(e.trend*boundarySteps))
 	}
 	expected, doubt := e.expect(m.samples)
 	at := e.cell(m.samples)
 	for i := range e.cells {
 		if e.cells[i].age++; i != at {
-			e.cov[i][i] += square(reshape * e.wander)
+			e.cov[i][i] += stat.Square(reshape * e.wander)
 		}
 	}
 	e.since++
@@ -190,7 +191,7 @@ func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (m
 		e.surprise, e.moved, e.asked, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
 		return true
 	}
-	e.loosen(newPart * square(surprise))
+	e.loosen(newPart * stat.Square(surprise))
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
 		e.surprise, e.moved, e.asked, e.since = surprise, false, false, 0
 	}
@@ -242,18 +243,18 @@ func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 	switch {
 	case first:
 	case jump:
-		e.loosen(square(innovation))
+		e.loosen(stat.Square(innovation))
 		for i := range e.cells { // a cell may have been measured before or after the change of the level
 			if e.cells[i].age < c.age {
-				e.cov[i][i] += square(innovation)
+				e.cov[i][i] += stat.Square(innovation)
 			}
 		}
 		e.drift, e.surprise = 0, 0
 		jumped = math.Abs(innovation) > leastJump
 	default:
-		seen := min(square(innovation), square(likelySigmas*sigma))
+		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))
 		// Innovations of one sign come from the level.
-		if excess := seen - square(sigma); excess < 0 || innovation*e.drift < 0 {
+		if excess := seen - stat.Square(sigma); excess < 0 || innovation*e.drift < 0 {
 			e.jitter = max(e.jitter+jitterRate*excess, 0)
 		}
 		e.wanders(innovation/sigma, variance)
@@ -272,13 +273,13 @@ func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 }
 
 // driftSigma is the standard deviation of speed.drift if all innovations are independent.
-var driftSigma = math.Sqrt(1 / (1 - square(1-follow)))
+var driftSigma = math.Sqrt(1 / (1 - stat.Square(1-follow)))
 
 // wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right
 // rate are independent. If the filter lags behind, many innovations have the same sign.
 func (e *speed) wanders(innovation, variance float64) {
 	agrees := min(max(innovation*e.drift/driftSigma-wanderBias, -2), 2)
-	e.wander = max(e.wander*exp(wanderRate*agrees), leastWander)
+	e.wander = max(e.wander*stat.Exp(wanderRate*agrees), leastWander)
 	e.drift = (1-follow)*e.drift + innovation
 	if math.Abs(e.drift) > sureSigmas*driftSigma {
 		e.loosen(2 * variance)
@@ -329,7 +330,7 @@ func (e *speed) read(samples int, logs []float64, opening bool) reading {
 		m.shiftVariance = 12 * e.noise / float64(len(logs))
 	} else if after := newest(logs, e.noise); len(after) < len(logs) {
 		before := logs[:len(logs)-len(after)]
-		m.shift = median(after) - median(before)
+		m.shift = stat.Median(after) - stat.Median(before)
 		m.shiftVariance = math.Pi / 2 * e.noise * (1/float64(len(after)) + 1/float64(len(before)))
 		logs = after
 	}
@@ -357,10 +358,10 @@ func (e *speed) compare(m *reading) {
 			for _, c := range e.cells {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
-			m.doubt += square(unknownShape * nearest)
+			m.doubt += stat.Square(unknownShape * nearest)
 			// A surprise of the shape is no evidence of a change that all ranks have in common. In the first windows,
 			// every surprise at a new share counts as one of the shape ([speed.update]).
-			if m.opening || square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
+			if m.opening || stat.Square(m.surprise) > stat.Square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
 				m.surprise = math.NaN()
 			}
 		}
@@ -388,21 +389,21 @@ func ramp(logs []float64, noise float64) float64 {
 	if third < 2 {
 		return 0
 	}
-	d := median(logs[n-third:]) - median(logs[:third])
+	d := stat.Median(logs[n-third:]) - stat.Median(logs[:third])
 	if math.Abs(d) < max(sureSigmas*math.Sqrt(math.Pi*noise/float64(third)), leastShift) {
 		return 0
 	}
 	slope := d / float64(n-third)
 	sum, squares := 0.0, 0.0
-	residual, middle := 0.0, median(logs)
+	residual, middle := 0.0, stat.Median(logs)
 	for i, l := range logs {
 		sum, squares = sum+l, squares+l*l
-		residual += square(l - middle - slope*(float64(i)-float64(n-1)/2))
+		residual += stat.Square(l - middle - slope*(float64(i)-float64(n-1)/2))
 	}
 	left := 0.0
 	for cut := 1; cut < n; cut++ {
 		left += logs[cut-1]
-		if jump := squares - left*left/float64(cut) - square(sum-left)/float64(n-cut); jump < residual {
+		if jump := squares - left*left/float64(cut) - stat.Square(sum-left)/float64(n-cut); jump < residual {
 			return 0
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // measure takes in a window of a rank that is alone, and draws its curve.
@@ -195,7 +198,7 @@ func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 				}
 				learnt = append(learnt, e.wander)
 			}
-			if got := median(learnt); got < test.least || got > test.most {
+			if got := stat.Median(learnt); got < test.least || got > test.most {
 				t.Errorf("%d shares: a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v", shares, test.perWindow, got, test.least, test.most)
 			}
 		}
@@ -258,9 +261,9 @@ func TestSpeedKeepsFewCells(t *testing.T) {
 func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 	// Steps of 32 samples, in a run on a machine that was 3 times as fast, at many points.
 	shape := func(samples float64) float64 { return 0.01 + 0.03*math.Ceil(samples/32) }
-	var prior Curve
+	var prior divide.Curve
 	for samples := 1.0; samples <= 512; samples++ {
-		prior = append(prior, Point{samples, shape(samples) / 3})
+		prior = append(prior, divide.Point{Samples: samples, Seconds: shape(samples) / 3})
 	}
 	e := newSpeed(prior, 0, 256)
 	if n := len(e.cells); n > mostShares/2 || e.cells[n-1].samples != 256 || e.cells[0].samples != 1 {
@@ -273,7 +276,7 @@ func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 			t.Errorf("%v samples: got %.4f s, want %.4f", samples, got, shape(samples))
 		}
 	}
-	for name, prior := range map[string]Curve{"elsewhere": {{300, 1}, {400, 2}}, "without times": {{1, 0}, {256, 0}}} {
+	for name, prior := range map[string]divide.Curve{"elsewhere": {{Samples: 300, Seconds: 1}, {Samples: 400, Seconds: 2}}, "without times": {{Samples: 1, Seconds: 0}, {Samples: 256, Seconds: 0}}} {
 		if e := newSpeed(prior, 0, 256); len(e.cells) > 0 || e.shape != nil {
 			t.Errorf("of a curve %s got cells %+v", name, e.cells)
 		}
@@ -349,7 +352,7 @@ func TestSpeedLearnsHowMuchWindowsDiffer(t *testing.T) {
 			}
 			learnt = append(learnt, math.Sqrt(e.jitter))
 		}
-		if got := median(learnt); got < c.least || got > c.most {
+		if got := stat.Median(learnt); got < c.least || got > c.most {
 			t.Errorf("windows that differ by %v in addition to their steps: got an estimate of %.4f, want %v to %v", c.sigma, got, c.least, c.most)
 		}
 	}

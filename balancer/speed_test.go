@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // source makes times of a curve, with noise, at a level that a function tells: of step s.
@@ -48,7 +51,7 @@ func TestTheFirstWindowsDoNotMoveTheLevel(t *testing.T) {
 		e.shape.chances = make(tileBelief, len(tiles)) // no tiles
 		second := e.read(73, logsOf(slices.Repeat([]float64{0.26}, 4)), opening)
 		e.update(&second, 0, 0)
-		if got, moved := exp(e.cells[0].log), math.Abs(e.cells[0].log-math.Log(0.16)) > 1e-9; moved == opening {
+		if got, moved := stat.Exp(e.cells[0].log), math.Abs(e.cells[0].log-math.Log(0.16)) > 1e-9; moved == opening {
 			t.Errorf("opening %v: got %.3f s for the older share, want 0.16 s only in the first windows", opening, got)
 		}
 	}
@@ -160,7 +163,7 @@ func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 	tile := slices.IndexFunc(tiles, func(t tile) bool { return t.period == 32 && !t.rounds })
 	small, large := e.shape.under(tile, 1, 256), e.shape.under(tile, -1, 256)
 	for _, n := range []float64{60, 71} {
-		for name, c := range map[string]Curve{"small": small, "large": large} {
+		for name, c := range map[string]divide.Curve{"small": small, "large": large} {
 			if got := c.At(n); math.Abs(math.Log(got/sloped(int(n)))) > 0.02 {
 				t.Errorf("%s weight, %v samples: got %.4f s, want %.4f", name, n, got, sloped(int(n)))
 			}
@@ -292,7 +295,7 @@ func TestAKeptGridChangesNoBit(t *testing.T) {
 			t.Errorf("window %d, %d samples: got a curve other than that of a fresh fit", i, n)
 		}
 		for j, p := range mean {
-			if got, want := mean.onto(j, p.Samples), mean.At(p.Samples); got != want {
+			if got, want := onto(mean, j, p.Samples), mean.At(p.Samples); got != want {
 				t.Errorf("window %d: onto(%d, %v) = %v, At = %v", i, j, p.Samples, got, want)
 			}
 		}
@@ -316,11 +319,11 @@ func TestExpIsThatOfTheWholeSeries(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(8, 1))
 	for range 100_000 {
-		if x := 700 * (2*r.Float64() - 1); exp(x) != whole(x) {
-			t.Fatalf("exp(%v) = %v, want %v", x, exp(x), whole(x))
+		if x := 700 * (2*r.Float64() - 1); stat.Exp(x) != whole(x) {
+			t.Fatalf("stat.Exp(%v) = %v, want %v", x, stat.Exp(x), whole(x))
 		}
-		if x := 2 * (2*r.Float64() - 1); exp(x) != whole(x) {
-			t.Fatalf("exp(%v) = %v, want %v", x, exp(x), whole(x))
+		if x := 2 * (2*r.Float64() - 1); stat.Exp(x) != whole(x) {
+			t.Fatalf("stat.Exp(%v) = %v, want %v", x, stat.Exp(x), whole(x))
 		}
 	}
 }

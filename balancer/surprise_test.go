@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // A share next to a measured one takes about as long: if it does not, the level has moved. An older share that is as
@@ -46,7 +49,7 @@ func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 		earlier int // share of rank 0
 		asks    bool
 	}{"a cheap one": {62, true}, "a dear one": {10, false}} {
-		h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 128}, Ranks: 2}).(*hybrid)
+		h := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 128}, Ranks: 2}).(*hybrid)
 		for r := range h.ranks {
 			shares := []int{test.earlier, 64}
 			if r == 1 {
@@ -96,14 +99,14 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 		logs := make4(test.ranks, test.ramp, test.noise)
 		before := make([]float64, len(logs))
 		for i, l := range logs {
-			before[i] = meanOf(l).or(0)
+			before[i] = stat.MeanOf(l).Or(0)
 		}
-		withoutCommon(logs, square(test.noise))
+		withoutCommon(logs, stat.Square(test.noise))
 		for i, l := range logs {
 			if s := spread(l); s > test.most || s < test.least {
 				t.Errorf("%s: rank %d: logs differ by %.4f, want %v to %v", name, i, s, test.least, test.most)
 			}
-			if m := meanOf(l).or(0); math.Abs(m-before[i]) > 1e-9 {
+			if m := stat.MeanOf(l).Or(0); math.Abs(m-before[i]) > 1e-9 {
 				t.Errorf("%s: rank %d: the mean moved by %v", name, i, m-before[i])
 			}
 		}
@@ -122,7 +125,7 @@ func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
 	for _, types := range [][]string{nil, slices.Repeat([]string{"one"}, ranks)} {
 		c := newCluster(3, 0.02, equalRanks(ranks)...)
-		h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Types: types}).(*hybrid)
+		h := mustNew(t, "hybrid", Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks, Types: types}).(*hybrid)
 		c.run(h, 200, nil)
 		followed, moved := 0, 0
 		for r, e := range h.ranks {
@@ -134,7 +137,7 @@ func TestCurvesOfManyRanksFollow(t *testing.T) {
 			if h.follows(r, share) {
 				followed++
 			}
-			if want := exp(e.cells[e.current].log); math.Abs(got/want-1) > 0.02 {
+			if want := stat.Exp(e.cells[e.current].log); math.Abs(got/want-1) > 0.02 {
 				t.Errorf("types %v: rank %d: got %.4f s for the share in use, want %.4f", types, r, got, want)
 			}
 		}

@@ -3,6 +3,8 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // tile is one hypothesis of the effect of whole tiles of samples on a rank's times:
@@ -52,7 +54,7 @@ func (t *tile) weight() (mean, sigma, most float64) {
 func logBelow(bound, mean, sigma float64) float64 {
 	x := (bound - mean) / sigma
 	if x > -1.5 {
-		return -math.Log1p(exp(-1.702 * x))
+		return -math.Log1p(stat.Exp(-1.702 * x))
 	}
 	return -x*x/2 - math.Log(-x*math.Sqrt(2*math.Pi))
 }

@@ -1,6 +1,10 @@
 package balancer
 
-import "math"
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
 
 // together estimates the change that the times of all ranks have in common from window to window: ranks of one host have
 // the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
@@ -24,7 +28,7 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	if len(surprises) < 2 {
 		return 0, t.variance, false
 	}
-	center, kept, sum, weights := median(surprises), 0, 0.0, 0.0
+	center, kept, sum, weights := stat.Median(surprises), 0, 0.0, 0.0
 	for _, m := range readings {
 		// Ranks far from the median have changed on their own.
 		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) {
@@ -35,8 +39,8 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 		return 0, t.variance, false
 	}
 	mean, chance := sum/weights, 1/weights
-	before := max(t.variance, mean*mean-square(likelySigmas)*chance)
-	lasts = mean*mean > square(sureSigmas)*(t.variance+chance)
+	before := max(t.variance, mean*mean-stat.Square(likelySigmas)*chance)
+	lasts = mean*mean > stat.Square(sureSigmas)*(t.variance+chance)
 	t.learn(mean, chance)
 	known := before / (before + chance)
 	return known * mean, known * chance, lasts
@@ -45,9 +49,9 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 // learn updates the variance with the mean surprise of a window. chance is the variance of the mean surprise without a
 // common change.
 func (t *together) learn(mean, chance float64) {
-	tells := square(priorNoise) / (square(priorNoise) + chance)
+	tells := stat.Square(priorNoise) / (stat.Square(priorNoise) + chance)
 	keep := min(t.weight, memory)
-	seen := min(square(mean), square(likelySigmas)*(t.variance+chance)) - chance
+	seen := min(stat.Square(mean), stat.Square(likelySigmas)*(t.variance+chance)) - chance
 	t.variance = max((keep*t.variance+tells*seen)/(keep+tells), 0)
 	t.weight = keep + tells
 }
@@ -71,18 +75,18 @@ func withoutCommon(logs [][]float64, noise float64) {
 		if len(logs[r]) != steps { // a rank was not measured in all steps
 			return
 		}
-		centers[i] = median(logs[r])
+		centers[i] = stat.Median(logs[r])
 	}
 	common, off := make([]float64, steps), make([]float64, len(ranks))
 	for s := range common {
 		for i, r := range ranks {
 			off[i] = logs[r][s] - centers[i]
 		}
-		common[s] = median(off)
+		common[s] = stat.Median(off)
 	}
-	mean, variance := meanOf(common).or(0), 0.0
+	mean, variance := stat.MeanOf(common).Or(0), 0.0
 	for _, c := range common {
-		variance += square(c-mean) / float64(steps-1)
+		variance += stat.Square(c-mean) / float64(steps-1)
 	}
 	chance := math.Pi / 2 * noise / float64(len(ranks))
 	known := 1 - commonSure*chance/max(variance, math.SmallestNonzeroFloat64)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // lab is ranks of one host: their times go up and down together, and stay so for some windows.
@@ -20,7 +22,7 @@ type lab struct {
 func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int) {
 	t.Helper()
 	n := len(l.perSample)
-	p, err := New("hybrid", Options{Batch: Batch{Total: total}, Ranks: n, Interval: 10})
+	p, err := New("hybrid", Options{Batch: divide.Batch{Total: total}, Ranks: n, Interval: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

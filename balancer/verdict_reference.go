@@ -3,6 +3,8 @@ package balancer
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // References keeps the curve of each rank from the time when the rank was healthy. The curves of a policy follow a sick
@@ -19,7 +21,7 @@ type References struct {
 }
 
 type reference struct {
-	curve  Curve
+	curve  divide.Curve
 	err    float64 // relative standard error at share
 	shares []int   // recent shares at which the rank was healthy
 }
@@ -50,7 +52,7 @@ func (r *References) Expect(rank, share int) (seconds, standardError float64) {
 }
 
 // Keep stores the curves of ranks that were healthy in the last window, with their shares and the views of the policy.
-func (r *References) Keep(d *Detector, shares []int, curves []Curve, views []RankView) {
+func (r *References) Keep(d *Detector, shares []int, curves []divide.Curve, views []RankView) {
 	for i := range r.ranks {
 		ref, view := &r.ranks[i], &views[i]
 		if !d.Learns(i) || shares[i] <= 0 || len(curves[i]) == 0 || !measured(view.Fitted) || !(view.Error >= 0) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // watched lets policy hybrid divide batches of 256 among four ranks, a decision each 10 steps, under a detector with references. step fills in what a step took in a
@@ -13,7 +14,7 @@ import (
 func watched(t *testing.T, windows int, step func(window int, s *balancer.Step), each func(window int, d *balancer.Decision, o []balancer.Observation, v []balancer.Verdict)) (shares []int) {
 	t.Helper()
 	const ranks = 4
-	policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: 10})
+	policy, err := balancer.New("hybrid", balancer.Options{Batch: divide.Batch{Total: 256}, Ranks: ranks, Interval: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 	if _, err := d.Observe(10, []balancer.Observation{{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: unknownHealth()}}); err != nil {
 		t.Fatal(err)
 	}
-	r.Keep(d, []int{10}, []balancer.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}}, []balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})
+	r.Keep(d, []int{10}, []divide.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}}, []balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})
 	if s, e := r.Expect(0, 10); math.Abs(s-1) > 1e-12 || math.Abs(e-0.01) > 1e-12 {
 		t.Errorf("at the share that was measured: got %v, %v, want 1 and 0.01", s, e)
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
@@ -17,49 +19,21 @@ type window struct {
 	skip    bool        // the next step is the first one with its shares
 	compute [][]float64 // by rank and step: s, own and update
 	own     [][]float64 // by rank and step: s
-	data    []mean      // by rank: s
-	use     []mean      // by rank: utilization
-	memory  []mean      // by rank
-	spread  mean        // (max - min) / max of own time
-	exposed mean        // s
-	seconds mean        // s
+	data    []stat.Mean // by rank: s
+	use     []stat.Mean // by rank: utilization
+	memory  []stat.Mean // by rank
+	spread  stat.Mean   // (max - min) / max of own time
+	exposed stat.Mean   // s
+	seconds stat.Mean   // s
 
 	account *account.Window
 	step    []account.Rank // scratch memory of take
 	longest float64        // s: longest step
 }
 
-// mean is a running mean that ignores NaN.
-type mean struct {
-	sum float64
-	n   int
-}
-
-func (m *mean) add(v float64) {
-	if !math.IsNaN(v) && !math.IsInf(v, 0) {
-		m.sum, m.n = m.sum+v, m.n+1
-	}
-}
-
-// meanOf returns the mean of all values.
-func meanOf(values []float64) (m mean) {
-	for _, v := range values {
-		m.add(v)
-	}
-	return m
-}
-
-// or returns the mean, or otherwise if there are no values.
-func (m mean) or(otherwise float64) float64 {
-	if m.n == 0 {
-		return otherwise
-	}
-	return m.sum / float64(m.n)
-}
-
 func newWindow(ranks, interval int) *window {
 	w := &window{interval: interval, compute: make([][]float64, ranks), own: make([][]float64, ranks),
-		data: make([]mean, ranks), use: make([]mean, ranks), memory: make([]mean, ranks), account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
+		data: make([]stat.Mean, ranks), use: make([]stat.Mean, ranks), memory: make([]stat.Mean, ranks), account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
 	room := min(interval, 1024)
 	for r := range ranks {
 		w.compute[r], w.own[r] = make([]float64, 0, room), make([]float64, 0, room)
@@ -92,10 +66,10 @@ func (w *window) add(s *Step) (due bool) {
 func (w *window) take(s *Step) {
 	least, most := math.Inf(1), 0.0
 	for r := range w.compute {
-		own := valid(at(s.Own, r))
+		own := divide.Measured(at(s.Own, r))
 		if s.Shares[r] > 0 && !math.IsNaN(own) {
 			compute := own
-			if u := valid(at(s.Update, r)); !math.IsNaN(u) {
+			if u := divide.Measured(at(s.Update, r)); !math.IsNaN(u) {
 				compute += u
 			}
 			w.compute[r] = append(w.compute[r], compute)
@@ -104,17 +78,17 @@ func (w *window) take(s *Step) {
 		}
 		data := max(at(s.Data, r), 0)
 		w.step[r] = accountOf(s, r, own, data)
-		w.data[r].add(data)
-		w.use[r].add(at(s.Utilization, r))
-		w.memory[r].add(at(s.Memory, r))
+		w.data[r].Add(data)
+		w.use[r].Add(at(s.Utilization, r))
+		w.memory[r].Add(at(s.Memory, r))
 	}
 	if most > 0 {
-		w.spread.add((most - least) / most)
+		w.spread.Add((most - least) / most)
 	}
-	w.account.Add(valid(s.measured()), s.Exposed, w.step)
-	w.exposed.add(max(s.Exposed, 0))
-	w.seconds.add(valid(s.Seconds))
-	if seconds := valid(s.Seconds); seconds > w.longest {
+	w.account.Add(divide.Measured(s.measured()), s.Exposed, w.step)
+	w.exposed.Add(max(s.Exposed, 0))
+	w.seconds.Add(divide.Measured(s.Seconds))
+	if seconds := divide.Measured(s.Seconds); seconds > w.longest {
 		w.longest = seconds
 	}
 }
@@ -126,10 +100,10 @@ func accountOf(s *Step, rank int, own, data float64) account.Rank {
 		r.Data = min(data, own)
 		r.Passes -= r.Data
 	}
-	if u := valid(at(s.Update, rank)); !math.IsNaN(u) {
+	if u := divide.Measured(at(s.Update, rank)); !math.IsNaN(u) {
 		r.Update = u
 	}
-	if p := valid(at(s.Pause, rank)); !math.IsNaN(p) {
+	if p := divide.Measured(at(s.Pause, rank)); !math.IsNaN(p) {
 		r.Pause = p
 	}
 	return r
@@ -142,19 +116,8 @@ func at(values []float64, rank int) float64 {
 	return values[rank]
 }
 
-// leastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other values.
-const leastSeconds, MostSeconds = 1e-9, 1e9
-
-// valid returns seconds, or NaN if it is not a measurement.
-func valid(seconds float64) float64 {
-	if !(seconds >= leastSeconds && seconds <= MostSeconds) {
-		return math.NaN()
-	}
-	return seconds
-}
-
 // usual returns the mean time of a step without the longest one, because one slow step is not typical.
-func (w *window) usual() float64 { return (w.seconds.sum - w.longest) / float64(w.seconds.n-1) }
+func (w *window) usual() float64 { return (w.seconds.Sum - w.longest) / float64(w.seconds.N-1) }
 
 // next begins the next interval.
 func (w *window) next() {
@@ -170,5 +133,5 @@ func (w *window) clear() {
 	clear(w.use)
 	clear(w.memory)
 	w.account.Reset()
-	w.spread, w.exposed, w.seconds, w.longest = mean{}, mean{}, mean{}, 0
+	w.spread, w.exposed, w.seconds, w.longest = stat.Mean{}, stat.Mean{}, stat.Mean{}, 0
 }

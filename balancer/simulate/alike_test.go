@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -20,9 +21,9 @@ func equalRanks(seed uint64, kink bool, noise float64) simulate.Options {
 	curve := points(int(total), func(b float64) float64 { return fixed + 0.001*b })
 	if kink {
 		below, above := -0.3+0.5*r.Float64(), 1+3*r.Float64() // change of the time below and beyond the equal share
-		curve = balancer.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1}, {Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
+		curve = divide.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1}, {Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
 	}
-	o := simulate.Options{Policy: "hybrid", Total: int(total), Curves: slices.Repeat([]balancer.Curve{curve}, ranks), Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+	o := simulate.Options{Policy: "hybrid", Total: int(total), Curves: slices.Repeat([]divide.Curve{curve}, ranks), Noise: noise, Steps: 400, Interval: 10, Seed: seed}
 	o.Knows = func(known *balancer.Options) { known.Types = simulate.Types(o.Curves) }
 	return o
 }
@@ -66,9 +67,9 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 // A share beyond which a rank gets much slower surprises the curve. The surprise first counts as a slower rank, and is
 // corrected when an earlier share has its usual time. The slow share must then stay known: it is not tried for ever.
 func TestASlowShareIsNotTriedAgainAndAgain(t *testing.T) {
-	var curves []balancer.Curve
+	var curves []divide.Curve
 	for _, f := range []float64{1, 1.2, 1.5, 2} {
-		curves = append(curves, balancer.Curve{{Samples: 1, Seconds: 0.01 * f}, {Samples: 64, Seconds: 0.074 * f}, {Samples: 65, Seconds: 0.0962 * f}, {Samples: 512, Seconds: 0.5432 * f}})
+		curves = append(curves, divide.Curve{{Samples: 1, Seconds: 0.01 * f}, {Samples: 64, Seconds: 0.074 * f}, {Samples: 65, Seconds: 0.0962 * f}, {Samples: 512, Seconds: 0.5432 * f}})
 	}
 	most, sum := 0, 0
 	for seed := range uint64(20) {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -85,7 +85,7 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 			}
 			check(family.name, noise, near, covered, earlyNear, earlyCovered, func(seed uint64) simulate.Options {
 				r := rand.New(rand.NewPCG(seed, uint64(f)))
-				curves := make([]balancer.Curve, 2+r.IntN(7))
+				curves := make([]divide.Curve, 2+r.IntN(7))
 				for i := range curves {
 					curves[i] = family.curve(r, 64*len(curves))
 				}

@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // leastSeconds is the shortest time of a curve, s: the model of policy hybrid has no shorter times.
-const leastSeconds = 1 / balancer.MostSeconds
+const leastSeconds = 1 / divide.MostSeconds
 
 // header is the first line of a file of curves.
 const header = "rank,batch,seconds"
@@ -24,7 +24,7 @@ const header = "rank,batch,seconds"
 // lines and lines that begin with #. Ranks are numbered from 0 without a gap. The error lists the first ten faults with
 // their lines. A time that falls at a larger batch is not a fault, because caches and tiles cause it. One warning gives
 // the number of such places and the steepest one.
-func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err error) {
+func ReadCurves(r io.Reader) (curves []divide.Curve, warnings []string, err error) {
 	byRank, err := readPoints(r)
 	if err != nil {
 		return nil, nil, err
@@ -35,7 +35,7 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 		if !ok {
 			return nil, nil, fmt.Errorf("rank %d has no points: the file has %d of the ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
 		}
-		slices.SortFunc(c, func(a, b balancer.Point) int { return cmp.Compare(a.Samples, b.Samples) })
+		slices.SortFunc(c, func(a, b divide.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
 			if ratio := c[i].Seconds / c[i-1].Seconds; ratio < 1 {
 				if falls++; ratio < steepest {
@@ -56,12 +56,12 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 
 // readPoints reads the points of each rank. The error lists the first ten faults. Two points of a rank with the same
 // batch are a fault.
-func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
+func readPoints(r io.Reader) (map[int]divide.Curve, error) {
 	type place struct {
 		rank    int
 		samples float64
 	}
-	byRank, seen := map[int]balancer.Curve{}, map[place]int{}
+	byRank, seen := map[int]divide.Curve{}, map[place]int{}
 	var faults []error
 	lines := bufio.NewScanner(r)
 	n, first := 1, true
@@ -118,7 +118,7 @@ func isHeader(line string) bool {
 	})
 }
 
-func parsePoint(text string) (rank int, p balancer.Point, err error) {
+func parsePoint(text string) (rank int, p divide.Point, err error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 3 {
 		return 0, p, fmt.Errorf("got %s, want %s", quoted(text), header)
@@ -133,15 +133,15 @@ func parsePoint(text string) (rank int, p balancer.Point, err error) {
 	if p.Samples, err = strconv.ParseFloat(fields[1], 64); err != nil || !(p.Samples > 0) || math.IsInf(p.Samples, 0) {
 		return 0, p, fmt.Errorf("batch: got %s, want a finite number above 0", quoted(fields[1]))
 	}
-	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds >= leastSeconds) || p.Seconds > balancer.MostSeconds {
-		return 0, p, fmt.Errorf("seconds: got %s, want a number from %v to %v", quoted(fields[2]), leastSeconds, balancer.MostSeconds)
+	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds >= leastSeconds) || p.Seconds > divide.MostSeconds {
+		return 0, p, fmt.Errorf("seconds: got %s, want a number from %v to %v", quoted(fields[2]), leastSeconds, divide.MostSeconds)
 	}
 	return rank, p, nil
 }
 
 // WriteCurves writes curves in the format of ReadCurves. A rank without a curve is an error, because ranks are numbered
 // without gaps. A time of 0 is also an error.
-func WriteCurves(w io.Writer, curves []balancer.Curve) error {
+func WriteCurves(w io.Writer, curves []divide.Curve) error {
 	if err := checkCurves(curves); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func WriteCurves(w io.Writer, curves []balancer.Curve) error {
 }
 
 // checkCurves reports curves that no device can have, such as a curve with a time of 0.
-func checkCurves(curves []balancer.Curve) error {
+func checkCurves(curves []divide.Curve) error {
 	if len(curves) == 0 {
 		return errors.New("no curves")
 	}
@@ -166,8 +166,8 @@ func checkCurves(curves []balancer.Curve) error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		for i, p := range c {
-			if p.Seconds < leastSeconds || p.Seconds > balancer.MostSeconds {
-				return fmt.Errorf("rank %d: point %d: got %v s, want %v to %v s", rank, i, p.Seconds, leastSeconds, balancer.MostSeconds)
+			if p.Seconds < leastSeconds || p.Seconds > divide.MostSeconds {
+				return fmt.Errorf("rank %d: point %d: got %v s, want %v to %v s", rank, i, p.Seconds, leastSeconds, divide.MostSeconds)
 			}
 		}
 	}

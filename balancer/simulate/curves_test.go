@@ -10,12 +10,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
 func TestReadCurves(t *testing.T) {
-	want := []balancer.Curve{{{Samples: 1, Seconds: 0.5}, {Samples: 8, Seconds: 2}}, {{Samples: 4.5, Seconds: 1}}}
+	want := []divide.Curve{{{Samples: 1, Seconds: 0.5}, {Samples: 8, Seconds: 2}}, {{Samples: 4.5, Seconds: 1}}}
 	for name, text := range map[string]string{
 		"in order":                      "rank,batch,seconds\n0,1,0.5\n0,8,2\n1,4.5,1\n",
 		"without a header":              "0,1,0.5\n0,8,2\n1,4.5,1",
@@ -91,7 +91,7 @@ func TestReadCurvesReportsAReaderThatFails(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
-	if err := simulate.WriteCurves(failing{broken}, []balancer.Curve{{{Samples: 1, Seconds: 1}}}); !errors.Is(err, broken) {
+	if err := simulate.WriteCurves(failing{broken}, []divide.Curve{{{Samples: 1, Seconds: 1}}}); !errors.Is(err, broken) {
 		t.Errorf("writing: got %v, want %v", err, broken)
 	}
 }
@@ -102,15 +102,15 @@ func (f failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestWriteCurvesRefusesWhatCannotBeRead(t *testing.T) {
-	line := balancer.Curve{{Samples: 1, Seconds: 1}}
+	line := divide.Curve{{Samples: 1, Seconds: 1}}
 	for _, test := range []struct {
-		curves []balancer.Curve
+		curves []divide.Curve
 		want   string
 	}{
 		{nil, "no curves"},
-		{[]balancer.Curve{line, nil}, "rank 1: got a curve without points"},
-		{[]balancer.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
-		{[]balancer.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want 1e-09 to 1e+09 s"},
+		{[]divide.Curve{line, nil}, "rank 1: got a curve without points"},
+		{[]divide.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
+		{[]divide.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want 1e-09 to 1e+09 s"},
 	} {
 		var b bytes.Buffer
 		if err := simulate.WriteCurves(&b, test.curves); err == nil || err.Error() != test.want || b.Len() > 0 {
@@ -122,12 +122,12 @@ func TestWriteCurvesRefusesWhatCannotBeRead(t *testing.T) {
 func TestCurvesSurviveAFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.Float64Range(math.SmallestNonzeroFloat64, math.MaxFloat64)
-		curves := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) balancer.Curve {
+		curves := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) divide.Curve {
 			samples := rapid.SliceOfNDistinct(number, 1, 8, rapid.ID).Draw(t, "samples")
 			slices.Sort(samples)
-			c := make(balancer.Curve, len(samples))
+			c := make(divide.Curve, len(samples))
 			for i, s := range samples {
-				c[i] = balancer.Point{Samples: s, Seconds: rapid.Float64Range(1e-9, 1e9).Draw(t, "seconds")}
+				c[i] = divide.Point{Samples: s, Seconds: rapid.Float64Range(1e-9, 1e9).Draw(t, "seconds")}
 			}
 			return c
 		}), 1, 5).Draw(t, "curves")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -15,7 +16,7 @@ import (
 // at a window boundary, where shares change too, or anywhere. The result has the first step after the disturbance.
 func disturbed(seed uint64) (o simulate.Options, end int) {
 	r := rand.New(rand.NewPCG(seed, 0xd15))
-	var curves []balancer.Curve
+	var curves []divide.Curve
 	for _, speed := range []float64{4, 2, 1, 1} {
 		fixed, slope := 0.005+0.01*r.Float64(), 0.0027/speed*math.Exp(0.05*r.NormFloat64())
 		curves = append(curves, points(512, func(b float64) float64 { return fixed + slope*b }))

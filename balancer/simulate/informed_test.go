@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -165,8 +166,8 @@ func (k *kind) factor(samples int) float64 {
 }
 
 // draw returns a curve for each rank from the posterior.
-func (p *informed) draw() []balancer.Curve {
-	curves := make([]balancer.Curve, len(p.kinds))
+func (p *informed) draw() []divide.Curve {
+	curves := make([]divide.Curve, len(p.kinds))
 	u := p.random.Float64()
 	for r, kinds := range p.kinds {
 		if r > 0 && !p.alike {
@@ -180,7 +181,7 @@ func (p *informed) draw() []balancer.Curve {
 		x, y := p.random.NormFloat64(), p.random.NormFloat64()
 		fixed, slope := math.Exp(k.fixed+k.root[0]*x), math.Exp(k.slope+k.root[1]*x+k.root[2]*y)
 		for b := 1; b <= p.options.Total; b++ {
-			curves[r] = append(curves[r], balancer.Point{Samples: float64(b), Seconds: (fixed + slope*float64(b)) * math.Exp(k.factor(b))})
+			curves[r] = append(curves[r], divide.Point{Samples: float64(b), Seconds: (fixed + slope*float64(b)) * math.Exp(k.factor(b))})
 		}
 	}
 	return curves
@@ -189,14 +190,14 @@ func (p *informed) draw() []balancer.Curve {
 // next returns the next shares.
 func (p *informed) next(shares []int) []int {
 	if p.windows <= p.trials {
-		best, _ := balancer.Solve(p.options.Batch, p.draw())
+		best, _ := divide.Solve(p.options.Batch, p.draw())
 		return best
 	}
-	worlds, candidates := make([][]balancer.Curve, 150), [][]int{shares}
+	worlds, candidates := make([][]divide.Curve, 150), [][]int{shares}
 	for i := range worlds {
 		worlds[i] = p.draw()
 	}
-	mean := make([]balancer.Curve, p.options.Ranks)
+	mean := make([]divide.Curve, p.options.Ranks)
 	for r := range mean {
 		mean[r] = slices.Clone(worlds[0][r])
 		for b := range mean[r] {
@@ -207,7 +208,7 @@ func (p *informed) next(shares []int) []int {
 		}
 	}
 	for _, world := range append(worlds[:30:30], mean) {
-		best, _ := balancer.Solve(p.options.Batch, world)
+		best, _ := divide.Solve(p.options.Batch, world)
 		candidates = append(candidates, best)
 	}
 	var best []int
@@ -215,7 +216,7 @@ func (p *informed) next(shares []int) []int {
 	for _, candidate := range candidates {
 		sum := 0.0
 		for _, world := range worlds {
-			seconds, _ := balancer.Slowest(world, candidate)
+			seconds, _ := divide.Slowest(world, candidate)
 			sum += seconds
 		}
 		if sum < shortest {

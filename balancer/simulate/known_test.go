@@ -7,24 +7,25 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
 // A profile says how fast ranks are, up to a tenth; curves of an earlier run have the right shape, at another height and up to 3 %.
 func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	const ranks, total, allowed = 8, 512, 3
-	knowledge := map[string]func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options){
-		"compute scores": func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options) {
+	knowledge := map[string]func(r *rand.Rand, curves []divide.Curve, o *balancer.Options){
+		"compute scores": func(r *rand.Rand, curves []divide.Curve, o *balancer.Options) {
 			for _, c := range curves {
 				o.Scores = append(o.Scores, 64/c.At(64)*(0.9+0.2*r.Float64()))
 			}
 		},
-		"curves": func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options) {
+		"curves": func(r *rand.Rand, curves []divide.Curve, o *balancer.Options) {
 			height := 0.7 + 0.6*r.Float64()
 			for _, c := range curves {
-				var known balancer.Curve
+				var known divide.Curve
 				for b := 4.0; b <= 256; b *= 2 {
-					known = append(known, balancer.Point{Samples: b, Seconds: c.At(b) * height * (0.97 + 0.06*r.Float64())})
+					known = append(known, divide.Point{Samples: b, Seconds: c.At(b) * height * (0.97 + 0.06*r.Float64())})
 				}
 				o.Curves = append(o.Curves, known)
 			}
@@ -39,7 +40,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 			var slow []float64 // steps lost
 			for seed := range uint64(10) {
 				r := rand.New(rand.NewPCG(seed, uint64(f)))
-				curves := make([]balancer.Curve, ranks)
+				curves := make([]divide.Curve, ranks)
 				for i := range curves {
 					curves[i] = family.curve(r, total)
 				}

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT) measured on K80, P100 and V100, by network
 // and type. They are no part of this project.
-func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
+func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	t.Helper()
 	text, err := os.ReadFile(needtest.Data(t, "gavel", "simulation_throughputs.json"))
 	if err != nil {
@@ -28,7 +28,7 @@ func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
 	if err := json.Unmarshal(text, &types); err != nil {
 		t.Fatal(err)
 	}
-	curves := map[string]map[string]balancer.Curve{}
+	curves := map[string]map[string]divide.Curve{}
 	for kind, jobs := range types {
 		for job, rates := range jobs {
 			name, rest, found := strings.Cut(strings.TrimPrefix(job, "('"), " (batch size ")
@@ -39,14 +39,14 @@ func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
 				continue
 			}
 			if curves[name] == nil {
-				curves[name] = map[string]balancer.Curve{}
+				curves[name] = map[string]divide.Curve{}
 			}
-			curves[name][kind] = append(curves[name][kind], balancer.Point{Samples: samples, Seconds: 1 / rate})
+			curves[name][kind] = append(curves[name][kind], divide.Point{Samples: samples, Seconds: 1 / rate})
 		}
 	}
 	for name, kinds := range curves {
 		for kind, c := range kinds {
-			if slices.SortFunc(c, func(a, b balancer.Point) int { return int(a.Samples - b.Samples) }); len(c) < 3 {
+			if slices.SortFunc(c, func(a, b divide.Point) int { return int(a.Samples - b.Samples) }); len(c) < 3 {
 				delete(kinds, kind)
 			}
 		}
@@ -60,9 +60,9 @@ func measuredGPUs(t *testing.T) map[string]map[string]balancer.Curve {
 // measuredBlind makes a cluster of measured GPUs whose types the policy does not know. Equal shares are a quarter to three
 // quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is flat before
 // it falls.
-func measuredBlind(gpus map[string]balancer.Curve, seed uint64, noise float64) simulate.Options {
+func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 3))
-	var cluster []balancer.Curve
+	var cluster []divide.Curve
 	capacity := 0.0
 	for range 2 + r.IntN(7) {
 		c := gpus[[]string{"k80", "p100", "v100"}[r.IntN(3)]]

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -26,9 +27,9 @@ func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 		for i, c := range o.Curves {
 			shares := balancer.ProfileShares(float64(o.Total)*n/c.At(n)/sum, k.Limits[i], k.Unit)
 			slices.Sort(shares)
-			var points balancer.Curve
+			var points divide.Curve
 			for _, s := range shares {
-				points = append(points, balancer.Point{Samples: float64(s), Seconds: c.At(float64(s)) * math.Exp(sigma*r.NormFloat64())})
+				points = append(points, divide.Point{Samples: float64(s), Seconds: c.At(float64(s)) * math.Exp(sigma*r.NormFloat64())})
 			}
 			k.Curves = append(k.Curves, points)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -19,7 +20,7 @@ func TestDynamicComesToRest(t *testing.T) {
 				for seed := range uint64(40) {
 					r := rand.New(rand.NewPCG(seed, uint64(f)))
 					total := 64 * ranks
-					curves := make([]balancer.Curve, ranks)
+					curves := make([]divide.Curve, ranks)
 					for i := range curves {
 						curves[i] = family.curve(r, total)
 					}

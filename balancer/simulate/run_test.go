@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
 // proportionalTo returns a curve with a constant speed in samples/s, up to a batch of 256.
-func proportionalTo(speed float64) balancer.Curve {
-	return balancer.Curve{{Samples: 1, Seconds: 1 / speed}, {Samples: 256, Seconds: 256 / speed}}
+func proportionalTo(speed float64) divide.Curve {
+	return divide.Curve{{Samples: 1, Seconds: 1 / speed}, {Samples: 256, Seconds: 256 / speed}}
 }
 
 func TestRunRefuses(t *testing.T) {
@@ -23,8 +24,8 @@ func TestRunRefuses(t *testing.T) {
 		want   string
 	}{
 		{"no curves", func(o *simulate.Options) { o.Curves = nil }, "simulate: no curves"},
-		{"an empty curve", func(o *simulate.Options) { o.Curves = []balancer.Curve{proportionalTo(1), nil} }, "simulate: rank 1: got a curve without points"},
-		{"times of 0", func(o *simulate.Options) { o.Curves = []balancer.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want 1e-09"},
+		{"an empty curve", func(o *simulate.Options) { o.Curves = []divide.Curve{proportionalTo(1), nil} }, "simulate: rank 1: got a curve without points"},
+		{"times of 0", func(o *simulate.Options) { o.Curves = []divide.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want 1e-09"},
 		{"negative noise", func(o *simulate.Options) { o.Noise = -1 }, "simulate: noise: got -1, want 0 to 10"},
 		{"noise of NaN", func(o *simulate.Options) { o.Noise = math.NaN() }, "simulate: noise: got NaN, want 0 to 10"},
 		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want 1 to 100000000"},
@@ -34,7 +35,7 @@ func TestRunRefuses(t *testing.T) {
 		{"a drift of 0", func(o *simulate.Options) { o.Drift = func(int, int) float64 { return 0 } }, "simulate: step 0: drift of rank 0: got 0, want a finite number above 0"},
 	}
 	for _, test := range tests {
-		o := simulate.Options{Policy: "hybrid", Total: 256, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
+		o := simulate.Options{Policy: "hybrid", Total: 256, Curves: []divide.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
 		test.change(&o)
 		if _, err := simulate.Run(o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
@@ -44,7 +45,7 @@ func TestRunRefuses(t *testing.T) {
 
 func TestRunIsDeterministic(t *testing.T) {
 	for _, policy := range balancer.Policies() {
-		o := simulate.Options{Policy: policy, Total: 300, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
+		o := simulate.Options{Policy: policy, Total: 300, Curves: []divide.Curve{proportionalTo(100), proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
 		first, err := simulate.Run(o)
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +62,7 @@ func TestRunIsDeterministic(t *testing.T) {
 }
 
 func TestRunReportsWhatHappened(t *testing.T) {
-	curves := []balancer.Curve{proportionalTo(100), proportionalTo(300)}
+	curves := []divide.Curve{proportionalTo(100), proportionalTo(300)}
 	r, err := simulate.Run(simulate.Options{Policy: "none", Total: 200, Curves: curves, Steps: 25, Interval: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestRunReportsWhatHappened(t *testing.T) {
 				shares = h.Shares
 			}
 		}
-		if now, _ := balancer.Slowest(curves, shares); math.Abs(share-0.5/now) > 1e-9 {
+		if now, _ := divide.Slowest(curves, shares); math.Abs(share-0.5/now) > 1e-9 {
 			t.Errorf("step %d: fraction of the oracle %v, want %v with shares %v", step, share, 0.5/now, shares)
 		}
 	}
@@ -98,7 +99,7 @@ func TestRunFollowsDrift(t *testing.T) {
 		}
 		return 1
 	}
-	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
+	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []divide.Curve{proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
 	r, err := simulate.Run(o)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestRunFollowsDrift(t *testing.T) {
 }
 
 func TestRunTellsThePolicyWhatAProfileWould(t *testing.T) {
-	curves := []balancer.Curve{proportionalTo(100), proportionalTo(300)}
+	curves := []divide.Curve{proportionalTo(100), proportionalTo(300)}
 	r, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 1, Interval: 10, Knows: func(o *balancer.Options) { o.Curves = curves }})
 	if err != nil || !slices.Equal(r.Shares, []int{50, 150}) || r.Track[0] < 1-1e-9 {
 		t.Errorf("with known curves got %+v, %v, want 50 and 150 samples at once", r, err)

@@ -7,16 +7,17 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // Options describe an experiment.
 type Options struct {
-	Policy   string           // one of balancer.Policies
-	Maker    balancer.Maker   // maker of another policy, used instead of Policy; the zero value: none
-	Total    int              // samples of a step
-	Curves   []balancer.Curve // true curves of the ranks, which the policy does not see
-	Limits   []int            // largest share of each rank; nil: the last point of its curve
-	Noise    float64          // standard deviation of the logarithm of a measured time
+	Policy   string         // one of balancer.Policies
+	Maker    balancer.Maker // maker of another policy, used instead of Policy; the zero value: none
+	Total    int            // samples of a step
+	Curves   []divide.Curve // true curves of the ranks, which the policy does not see
+	Limits   []int          // largest share of each rank; nil: the last point of its curve
+	Noise    float64        // standard deviation of the logarithm of a measured time
 	Steps    int
 	Interval int // steps between decisions
 	Seed     uint64
@@ -83,7 +84,7 @@ func Run(o Options) (*Result, error) {
 	if limits == nil {
 		limits = Limits(o.Curves)
 	}
-	batch := balancer.Batch{Total: o.Total, Limits: limits}
+	batch := divide.Batch{Total: o.Total, Limits: limits}
 	ranks := len(o.Curves)
 	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval}
 	if o.Knows != nil {
@@ -126,7 +127,7 @@ func Run(o Options) (*Result, error) {
 		r.Estimate = &r.Windows[n-1].Estimate
 	}
 	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
-	r.StepSeconds, _ = balancer.Slowest(world.curves, shares)
+	r.StepSeconds, _ = divide.Slowest(world.curves, shares)
 	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track), mean(r.Track[3*len(r.Track)/4:])
 	return r, nil
 }
@@ -139,7 +140,7 @@ func mean(values []float64) (m float64) {
 }
 
 // Limits returns the last point of each curve, in whole samples.
-func Limits(curves []balancer.Curve) []int {
+func Limits(curves []divide.Curve) []int {
 	limits := make([]int, len(curves))
 	for r, c := range curves {
 		if len(c) > 0 {
@@ -150,7 +151,7 @@ func Limits(curves []balancer.Curve) []int {
 }
 
 // Types returns a type of device for each rank: ranks with equal curves have one type.
-func Types(curves []balancer.Curve) []string {
+func Types(curves []divide.Curve) []string {
 	types, first := make([]string, len(curves)), map[string]string{}
 	for r, c := range curves {
 		points := fmt.Sprint(c)
@@ -192,8 +193,8 @@ func (o *Options) check() error {
 // world has the true times at a step.
 type world struct {
 	options *Options
-	batch   balancer.Batch
-	curves  []balancer.Curve
+	batch   divide.Batch
+	curves  []divide.Curve
 	oracle  float64   // s of the best shares
 	shares  []int     // in use
 	times   []float64 // times of these shares, by rank, s
@@ -217,7 +218,7 @@ func (w *world) at(step int, shares []int) error {
 
 // drift computes the curves of a step, and the time with the best shares.
 func (w *world) drift(step int) error {
-	w.curves = make([]balancer.Curve, len(w.options.Curves))
+	w.curves = make([]divide.Curve, len(w.options.Curves))
 	for r, c := range w.options.Curves {
 		w.curves[r] = c
 		if w.options.Drift == nil {
@@ -232,15 +233,15 @@ func (w *world) drift(step int) error {
 			w.curves[r][i].Seconds *= factor
 		}
 	}
-	best, err := balancer.Solve(w.batch, w.curves)
+	best, err := divide.Solve(w.batch, w.curves)
 	if err != nil {
 		return err
 	}
-	w.oracle, _ = balancer.Slowest(w.curves, best)
+	w.oracle, _ = divide.Slowest(w.curves, best)
 	return nil
 }
 
 func (w *world) share(shares []int) float64 {
-	t, _ := balancer.Slowest(w.curves, shares)
+	t, _ := divide.Slowest(w.curves, shares)
 	return w.oracle / t
 }

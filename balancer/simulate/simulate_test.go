@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -38,33 +38,33 @@ func seeds(some, all int) int {
 // families make the curves of ranks, each of which could hold the whole batch.
 var families = []struct {
 	name  string
-	curve func(r *rand.Rand, total int) balancer.Curve
+	curve func(r *rand.Rand, total int) divide.Curve
 }{
-	{"linear", func(r *rand.Rand, total int) balancer.Curve {
+	{"linear", func(r *rand.Rand, total int) divide.Curve {
 		speed := 300 * math.Exp(0.8*r.NormFloat64()) // samples/s; a factor of 20 between the 5th and the 95th of 100 ranks
 		return points(total, func(b float64) float64 { return b / speed })
 	}},
-	{"affine", func(r *rand.Rand, total int) balancer.Curve {
+	{"affine", func(r *rand.Rand, total int) divide.Curve {
 		speed, fixed := 300*math.Exp(0.8*r.NormFloat64()), 0.002+0.02*r.Float64()
 		return points(total, func(b float64) float64 { return fixed + b/speed })
 	}},
-	{"stepped", func(r *rand.Rand, total int) balancer.Curve { // tiles of 2 to 8 samples
+	{"stepped", func(r *rand.Rand, total int) divide.Curve { // tiles of 2 to 8 samples
 		speed, tile := 300*math.Exp(0.5*r.NormFloat64()), float64(2+r.IntN(7))
 		return points(total, func(b float64) float64 { return 0.003 + tile*math.Ceil(b/tile)/speed })
 	}},
-	{"saturating", func(r *rand.Rand, total int) balancer.Curve { // flat for small batches
+	{"saturating", func(r *rand.Rand, total int) divide.Curve { // flat for small batches
 		speed, knee := 300*math.Exp(0.5*r.NormFloat64()), 4+20*r.Float64()
 		return points(total, func(b float64) float64 { return math.Hypot(knee, b) / speed })
 	}},
 }
 
 // points samples a curve at every share up to 16, then ever more coarsely.
-func points(total int, f func(float64) float64) balancer.Curve {
-	var c balancer.Curve
+func points(total int, f func(float64) float64) divide.Curve {
+	var c divide.Curve
 	for b := 1; b < total; b += max(1, b/16) {
-		c = append(c, balancer.Point{Samples: float64(b), Seconds: f(float64(b))})
+		c = append(c, divide.Point{Samples: float64(b), Seconds: f(float64(b))})
 	}
-	return append(c, balancer.Point{Samples: float64(total), Seconds: f(float64(total))})
+	return append(c, divide.Point{Samples: float64(total), Seconds: f(float64(total))})
 }
 
 // outcome is what many seeds gave.
@@ -79,7 +79,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 	total := 64 * ranks
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, uint64(family)))
-		curves := make([]balancer.Curve, ranks)
+		curves := make([]divide.Curve, ranks)
 		for i := range curves {
 			curves[i] = families[family].curve(r, total)
 		}
@@ -166,14 +166,14 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 // tiled makes a cluster half of whose ranks work in tiles; the others have lines.
 func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, uint64(ranks*1000+tile)))
-	curves := make([]balancer.Curve, ranks)
+	curves := make([]divide.Curve, ranks)
 	for i := range curves {
 		fixed, slope, own := 0.001+0.01*r.Float64(), 0.0002*math.Exp(0.7*r.NormFloat64()), float64(tile)
 		if r.IntN(2) == 0 {
 			own = 1
 		}
 		for b := 1.0; b <= float64(each*ranks); b++ {
-			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
+			curves[i] = append(curves[i], divide.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
 		}
 	}
 	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
@@ -203,10 +203,10 @@ func TestHybridFillsTiles(t *testing.T) {
 // One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small batches): a policy that took every curve for a
 // rising one would give it ever fewer.
 func TestHybridFindsWhereACurveFalls(t *testing.T) {
-	falls := balancer.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
-	rises := balancer.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
+	falls := divide.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
+	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
 	for _, test := range []struct{ falling, rising, total int }{{1, 1, 64}, {1, 1, 256}, {1, 3, 256}, {2, 2, 128}, {3, 1, 256}, {2, 6, 1024}} {
-		curves := append(slices.Repeat([]balancer.Curve{falls}, test.falling), slices.Repeat([]balancer.Curve{rises}, test.rising)...)
+		curves := append(slices.Repeat([]divide.Curve{falls}, test.falling), slices.Repeat([]divide.Curve{rises}, test.rising)...)
 		var shares []float64
 		for seed := range uint64(20) {
 			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
@@ -237,7 +237,7 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 		const seeds = 20
 		for seed := range uint64(seeds) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			curves := make([]balancer.Curve, 4)
+			curves := make([]divide.Curve, 4)
 			for i := range curves {
 				slope := 0.001 * math.Exp(0.5*r.NormFloat64())
 				curves[i] = points(256, func(b float64) float64 { return 0.0005 + slope*b })

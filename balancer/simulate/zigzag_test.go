@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -18,7 +19,7 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 19))
 	ranks := 2 + r.IntN(5)
 	total := ranks * (16 + r.IntN(81))
-	curves, types := make([]balancer.Curve, ranks), make([]string, ranks)
+	curves, types := make([]divide.Curve, ranks), make([]string, ranks)
 	period, step := float64(int(4)<<r.IntN(4)), 0.1+0.5*r.Float64()
 	for i := range curves {
 		if !alike {
@@ -31,7 +32,7 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 			if math.Mod(b, period) != 0 {
 				seconds *= 1 + step
 			}
-			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: seconds})
+			curves[i] = append(curves[i], divide.Point{Samples: b, Seconds: seconds})
 		}
 	}
 	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed,
@@ -42,7 +43,7 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 func spread(seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 100))
 	ranks := 2 + r.IntN(7)
-	curves := make([]balancer.Curve, ranks)
+	curves := make([]divide.Curve, ranks)
 	for i := range curves {
 		fixed, slope := 0.005*r.Float64(), 0.001*math.Exp(r.NormFloat64())
 		curves[i] = points(64*ranks, func(b float64) float64 { return fixed + slope*b })
@@ -52,9 +53,9 @@ func spread(seed uint64) simulate.Options {
 
 // measuredCluster makes a cluster of measured GPUs, with equal shares of four samples up to three quarters of what the
 // ranks can hold.
-func measuredCluster(gpus map[string]balancer.Curve, seed uint64) simulate.Options {
+func measuredCluster(gpus map[string]divide.Curve, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 4))
-	var curves []balancer.Curve
+	var curves []divide.Curve
 	var types []string
 	capacity := 0.0
 	for range 2 + r.IntN(7) {
@@ -103,12 +104,12 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 // A measured kind of rank takes equally long up to 16 samples, and less for 32. Two faster ranks leave it few samples, so
 // that no share near those in use is faster.
 func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
-	falls := balancer.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
-	rises := balancer.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
+	falls := divide.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
+	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
 	found := 0
 	const seeds = 20
 	for seed := range uint64(seeds) {
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 45, Curves: []balancer.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 45, Curves: []divide.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +183,7 @@ func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 	unknown := 0
 	for seed := range uint64(seeds(60, 120)) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		curves := make([]balancer.Curve, 2+r.IntN(7))
+		curves := make([]divide.Curve, 2+r.IntN(7))
 		for i := range curves {
 			curves[i] = families[0].curve(r, 64*len(curves))
 		}

@@ -3,7 +3,7 @@ package curves
 import (
 	"fmt"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
@@ -29,7 +29,7 @@ type file struct {
 }
 
 // Load returns the curve of a key, or nil if the cache contains none.
-func (c *Cache) Load(key string) (balancer.Curve, error) {
+func (c *Cache) Load(key string) (divide.Curve, error) {
 	var f file
 	path, found, err := c.folder.Load(cache.Name(key), &f)
 	if err != nil {
@@ -41,9 +41,9 @@ func (c *Cache) Load(key string) (balancer.Curve, error) {
 	if err := f.check(key); err != nil {
 		return nil, fmt.Errorf("curve cache: %s: %w", path, err)
 	}
-	curve := make(balancer.Curve, len(f.Points))
+	curve := make(divide.Curve, len(f.Points))
 	for i, p := range f.Points {
-		curve[i] = balancer.Point{Samples: p[0], Seconds: p[1]}
+		curve[i] = divide.Point{Samples: p[0], Seconds: p[1]}
 	}
 	if err := curve.Check(); err != nil {
 		return nil, fmt.Errorf("curve cache: %s: %w", path, err)
@@ -64,7 +64,7 @@ func (f *file) check(key string) error {
 }
 
 // Store saves a curve.
-func (c *Cache) Store(key string, curve balancer.Curve) error {
+func (c *Cache) Store(key string, curve divide.Curve) error {
 	f := file{Version: version, Key: key}
 	for _, p := range curve {
 		f.Points = append(f.Points, [2]float64{p.Samples, p.Seconds})

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/profiler/curves"
 )
 
-var line = balancer.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 64, Seconds: 0.5}}
+var line = divide.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 64, Seconds: 0.5}}
 
 func TestCurveComesBack(t *testing.T) {
 	cache := curves.Open(filepath.Join(t.TempDir(), "not", "yet"))

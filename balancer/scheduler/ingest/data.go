@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
@@ -352,14 +352,14 @@ func (a *assembler) curves(t *workload.Table, types int) {
 		}
 		k.Batch = int(a.batches[kind])
 		if k.Curves == nil {
-			k.Curves = make([]balancer.Curve, types)
+			k.Curves = make([]divide.Curve, types)
 		}
 		c := k.Curves[typ]
 		if n := len(c); n > 0 && r.number[2] <= c[n-1].Samples {
 			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), fmt.Sprintf("%v samples after %v", r.number[2], c[n-1].Samples), "ascending numbers of samples")
 			continue
 		}
-		k.Curves[typ] = append(c, balancer.Point{Samples: r.number[2], Seconds: r.number[3]})
+		k.Curves[typ] = append(c, divide.Point{Samples: r.number[2], Seconds: r.number[3]})
 	}
 }
 

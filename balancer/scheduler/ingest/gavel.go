@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
@@ -306,11 +306,11 @@ func (g *gavelReader) curves(t *workload.Table) {
 			continue
 		}
 		slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.batch, b.batch) })
-		curves := make([]balancer.Curve, len(g.types))
+		curves := make([]divide.Curve, len(g.types))
 		for typ := range curves {
 			for _, m := range members {
 				if speed := g.rates[rateKey{m.kind, typ, 1, false}]; speed > 0 && 1/speed < math.MaxFloat64 {
-					curves[typ] = append(curves[typ], balancer.Point{Samples: float64(m.batch), Seconds: 1 / speed})
+					curves[typ] = append(curves[typ], divide.Point{Samples: float64(m.batch), Seconds: 1 / speed})
 				}
 			}
 		}
@@ -445,7 +445,7 @@ func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
 		out := &table.Kinds[kind]
 		out.Batch, out.Types = k.Batch, make([][]workload.Rate, len(c.Types))
 		if k.Curves != nil {
-			out.Curves = make([]balancer.Curve, len(c.Types))
+			out.Curves = make([]divide.Curve, len(c.Types))
 		}
 		for t, source := range from {
 			out.Types[t] = slices.Clone(k.Types[source])

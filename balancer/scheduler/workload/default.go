@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
@@ -173,11 +173,11 @@ func (d *defaultKind) rates(speeds []float64) Rates {
 		if d.batch == 0 {
 			continue
 		}
-		var c balancer.Curve
+		var c divide.Curve
 		for _, eighths := range []int{1, 2, 4, 8, 16, 24, 32} {
 			samples := max(1, d.batch*eighths/8)
 			part := float64(samples) / float64(d.batch)
-			c = append(c, balancer.Point{Samples: float64(samples), Seconds: (d.fixed + (1-d.fixed)*part) / one})
+			c = append(c, divide.Point{Samples: float64(samples), Seconds: (d.fixed + (1-d.fixed)*part) / one})
 		}
 		r.Curves = append(r.Curves, c)
 	}

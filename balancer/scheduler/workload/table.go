@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU: n GPUs compute n steps at
@@ -23,7 +23,7 @@ type Rates struct {
 	// Batch is the number of samples per GPU in a step; 0: the kind cannot run on GPUs of several types.
 	Batch int
 	// Curves has, for each type of GPU, the time of a step on one GPU by the number of samples; nil: unknown.
-	Curves []balancer.Curve
+	Curves []divide.Curve
 }
 
 // Pair is the speed of two jobs that share the same GPUs.
@@ -188,7 +188,7 @@ func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bo
 	if _, figure := t.Lacks(kind, counts, spread); figure != "" {
 		return 0, false
 	}
-	var curves []balancer.Curve
+	var curves []divide.Curve
 	limits, communication, gpus := []int(nil), 0.0, total(counts)
 	for typ, n := range counts {
 		if n == 0 {
@@ -202,11 +202,11 @@ func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bo
 			limits = append(limits, int(c[len(c)-1].Samples)) // the curve has no larger number of samples
 		}
 	}
-	shares, err := balancer.Solve(balancer.Batch{Total: k.Batch * gpus, Limits: limits}, curves)
+	shares, err := divide.Solve(divide.Batch{Total: k.Batch * gpus, Limits: limits}, curves)
 	if err != nil {
 		return 0, false
 	}
-	slowest, _ := balancer.Slowest(curves, shares)
+	slowest, _ := divide.Slowest(curves, shares)
 	return float64(gpus) / (slowest + communication), true
 }
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // A mixed set of equal GPUs must have the speed of the same GPUs alone.
@@ -65,8 +65,8 @@ func TestTableIsChecked(t *testing.T) {
 		"negative":   {Kinds: []Rates{{Types: [][]Rate{{{1, -1, 1}}}}}},
 		"NaN":        {Kinds: []Rates{{Types: [][]Rate{{{1, math.NaN(), 1}}}}}},
 		"descending": {Kinds: []Rates{{Types: [][]Rate{{{2, 1, 1}, {1, 1, 1}}}}}},
-		"curve":      {Kinds: []Rates{{Types: good, Curves: []balancer.Curve{{}}}}},
-		"curves":     {Kinds: []Rates{{Types: good, Curves: []balancer.Curve{nil, nil}}}},
+		"curve":      {Kinds: []Rates{{Types: good, Curves: []divide.Curve{{}}}}},
+		"curves":     {Kinds: []Rates{{Types: good, Curves: []divide.Curve{nil, nil}}}},
 		"pair kind":  {Kinds: []Rates{{Types: good}}, Pairs: []Pair{{Other: 1, GPUs: 1, Speed: 1, OtherSpeed: 1}}},
 		"pair speed": {Kinds: []Rates{{Types: good}}, Pairs: []Pair{{GPUs: 1, Speed: math.Inf(1), OtherSpeed: 1}}},
 	} {
@@ -78,13 +78,13 @@ func TestTableIsChecked(t *testing.T) {
 
 // A cluster with two GPUs of each type runs a gang of four: no speed of four GPUs of one type can be measured there.
 func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
-	curve := func(seconds float64) balancer.Curve {
-		return balancer.Curve{{Samples: 16, Seconds: seconds / 2}, {Samples: 64, Seconds: 2 * seconds}}
+	curve := func(seconds float64) divide.Curve {
+		return divide.Curve{{Samples: 16, Seconds: seconds / 2}, {Samples: 64, Seconds: 2 * seconds}}
 	}
 	rates := func(spread float64) [][]Rate {
 		return [][]Rate{{{1, 10, 10}, {2, 16, spread}}, {{1, 10, 10}, {2, 16, spread}}}
 	}
-	both := []balancer.Curve{curve(0.1), curve(0.1)}
+	both := []divide.Curve{curve(0.1), curve(0.1)}
 	for _, c := range []struct {
 		name  string
 		table Table
@@ -97,7 +97,7 @@ func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
 		{"measurable", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{4, 2}}, 0, 0, "speed on 4 GPUs of several machines"},
 		{"unknown cluster", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}}, 0, 0, "speed on 4 GPUs of several machines"},
 		{"no batch", Table{Kinds: []Rates{{Types: rates(8), Curves: both}}, Have: []int{2, 2}}, 0, -1, "batch"},
-		{"no curve", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: []balancer.Curve{curve(0.1), nil}}}, Have: []int{2, 2}}, 0, 1, "curve"},
+		{"no curve", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: []divide.Curve{curve(0.1), nil}}}, Have: []int{2, 2}}, 0, 1, "curve"},
 		{"no speed on one GPU", Table{Kinds: []Rates{{Types: [][]Rate{{{1, 10, 10}}, {{2, 16, 8}}}, Batch: 32, Curves: both}}, Have: []int{2, 2}}, 0, 1, "speed on 1 GPU"},
 	} {
 		if err := c.table.Build(2); err != nil {

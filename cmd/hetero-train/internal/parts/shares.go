@@ -3,15 +3,15 @@ package parts
 import (
 	"slices"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 // BatchOf returns the batch that a policy divides among ranks: one micro-batch, in multiples of the group size of ghost
 // batch normalization.
-func BatchOf(c *config.Config) balancer.Batch {
-	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.MicroBatches()}
+func BatchOf(c *config.Config) divide.Batch {
+	b := divide.Batch{Total: c.Data.BatchSize / c.Train.MicroBatches()}
 	if c.Model.BatchNorm == "ghost" {
 		b.Unit = c.Model.GhostGroup
 	}

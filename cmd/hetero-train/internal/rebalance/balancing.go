@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -88,14 +89,14 @@ func (b *Balancer) Kinds() []string {
 
 // knownRank contains the properties that a rank sends before training.
 type knownRank struct {
-	Device      string         `json:"device"` // type of the device, equal on all machines with the same hardware
-	Fingerprint string         `json:"fingerprint"`
-	Kind        string         `json:"kind"` // kind of the device: cpu, cuda, …
-	MemoryBytes int64          `json:"memory_bytes"`
-	Curve       balancer.Curve `json:"curve,omitempty"` // step-time curve from earlier runs
-	Profile     profiles.Rank  `json:"profile"`         // scores, with cached figures if there are any
-	Kept        *keptScore     `json:"kept,omitempty"`  // origin of the cached figures; nil if there are none
-	AtStart     string         `json:"at_start"`        // value of profile.at_start
+	Device      string        `json:"device"` // type of the device, equal on all machines with the same hardware
+	Fingerprint string        `json:"fingerprint"`
+	Kind        string        `json:"kind"` // kind of the device: cpu, cuda, …
+	MemoryBytes int64         `json:"memory_bytes"`
+	Curve       divide.Curve  `json:"curve,omitempty"` // step-time curve from earlier runs
+	Profile     profiles.Rank `json:"profile"`         // scores, with cached figures if there are any
+	Kept        *keptScore    `json:"kept,omitempty"`  // origin of the cached figures; nil if there are none
+	AtStart     string        `json:"at_start"`        // value of profile.at_start
 }
 
 // New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the compute
@@ -168,9 +169,9 @@ func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
 
 // givenProfile is the message with which rank 0 sends the contents of its profile.
 type givenProfile struct {
-	Scores []float64        // compute scores by rank; nil if there is no profile of this hardware
-	Curves []balancer.Curve // step-time curves by rank; nil unless the profile contains those of all ranks
-	Errors []float64        // standard errors of the times of the curves, as fractions
+	Scores []float64      // compute scores by rank; nil if there is no profile of this hardware
+	Curves []divide.Curve // step-time curves by rank; nil unless the profile contains those of all ranks
+	Errors []float64      // standard errors of the times of the curves, as fractions
 }
 
 // givenScores sets the scores and the curves of all ranks from the file that profile.gpu_profiles names.
@@ -210,8 +211,8 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 
 // profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil and logs the reason if a rank has no
 // step times, or if they were measured with other settings than those of this run.
-func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []balancer.Curve, errors []float64) {
-	list = make([]balancer.Curve, len(ranks))
+func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, errors []float64) {
+	list = make([]divide.Curve, len(ranks))
 	for rank, r := range ranks {
 		if r.StepTimes == nil {
 			return nil, nil
@@ -223,7 +224,7 @@ func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []balancer.Curve,
 		}
 		errors = append(errors, r.StepTimes.Error)
 		for _, p := range r.StepTimes.Points {
-			list[rank] = append(list[rank], balancer.Point{Samples: float64(p.Samples), Seconds: float64(p.Seconds)})
+			list[rank] = append(list[rank], divide.Point{Samples: float64(p.Samples), Seconds: float64(p.Seconds)})
 		}
 	}
 	return list, errors
@@ -236,7 +237,7 @@ func (b *Balancer) learns() bool {
 }
 
 // openCache opens the user's cache of curves and returns the cached curve of a device.
-func (b *Balancer) openCache(device string) (balancer.Curve, error) {
+func (b *Balancer) openCache(device string) (divide.Curve, error) {
 	dir, err := parts.UserCache("curves")
 	if err != nil {
 		return nil, err

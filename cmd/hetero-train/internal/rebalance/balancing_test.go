@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -26,7 +27,7 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 		candidates: []*candidate{
 			{name: ComparisonOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
 			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2), block(100)}}}}
-	r := c.results(&hindsight{best: []int{1}, resampled: [][]balancer.Curve{{{{Samples: 1, Seconds: 1}}}}})
+	r := c.results(&hindsight{best: []int{1}, resampled: [][]divide.Curve{{{{Samples: 1, Seconds: 1}}}}})
 	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
 		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got, len(r[0].Blocks))
 	}
@@ -66,7 +67,7 @@ func newTestBalancer() *Balancer {
 
 func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}}, {[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
-	through := func(blocks []measured, rank, like int) balancer.Curve {
+	through := func(blocks []measured, rank, like int) divide.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
 	}
 	// A measurement at 64 samples says nothing about step times near 8 samples.
@@ -106,18 +107,18 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 			}
 			blocks = append(blocks, b)
 		}
-		c := &comparison{balancing: &Balancer{options: balancer.Options{Batch: balancer.Batch{Total: 512}}}}
+		c := &comparison{balancing: &Balancer{options: balancer.Options{Batch: divide.Batch{Total: 512}}}}
 		like := []int{256, 128, 64, 64}
-		var truth []balancer.Curve
+		var truth []divide.Curve
 		for r := range like {
-			truth = append(truth, balancer.Curve{{Samples: 1, Seconds: 1e-3 * (fixed[r] + perSample[r])}, {Samples: 512, Seconds: 1e-3 * (fixed[r] + 512*perSample[r])}})
+			truth = append(truth, divide.Curve{{Samples: 1, Seconds: 1e-3 * (fixed[r] + perSample[r])}, {Samples: 512, Seconds: 1e-3 * (fixed[r] + 512*perSample[r])}})
 		}
-		ideal, err := balancer.Solve(balancer.Batch{Total: 512}, truth)
+		ideal, err := divide.Solve(divide.Batch{Total: 512}, truth)
 		if err != nil {
 			t.Fatal(err)
 		}
-		best, _ := balancer.Slowest(truth, ideal)
-		got, _ := balancer.Slowest(truth, c.best(c.lines(blocks, like)))
+		best, _ := divide.Slowest(truth, ideal)
+		got, _ := divide.Slowest(truth, c.best(c.lines(blocks, like)))
 		if best/got < 0.98 { // limit for four ranks, twenty blocks and 2 % noise
 			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
 		}
@@ -125,11 +126,11 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 }
 
 func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
-	even := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}
-	tilted := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 110}}
-	sure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}}}
+	even := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}
+	tilted := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 110}}
+	sure := &hindsight{best: []int{50, 50}, resampled: [][]divide.Curve{{even, even}}}
 	// The resampled lines disagree, so shares of 52 and 48 may be as good as equal shares.
-	unsure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}, {even, tilted}}}
+	unsure := &hindsight{best: []int{50, 50}, resampled: [][]divide.Curve{{even, even}, {even, tilted}}}
 	for _, c := range []struct {
 		h       *hindsight
 		changes [][]int
@@ -209,26 +210,26 @@ func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 
 // Cached curves of all ranks come first: they are of training itself. Curves of two sources have different levels.
 func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
-	cached := balancer.Curve{{Samples: 8, Seconds: 0.5}}
+	cached := divide.Curve{{Samples: 8, Seconds: 0.5}}
 	cfg := &config.Config{}
 	cfg.Balance.Policy, cfg.Train.GradAccumulation = "hybrid", 1
 	setting := assembly.CurveSetting(cfg, "f32")
 	timed := func(setting string) profiles.Rank {
 		return profiles.Rank{StepTimes: &profiles.StepTimes{Setting: setting, Error: 0.02, Points: []profiles.StepTime{{Samples: 8, Seconds: 0.1, Steps: 9}, {Samples: 16, Seconds: 0.3, Steps: 9}}}}
 	}
-	points := balancer.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 16, Seconds: 0.3}}
+	points := divide.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 16, Seconds: 0.3}}
 	for _, c := range []struct {
 		name   string
 		ranks  []profiles.Rank
-		cached []balancer.Curve
-		want   []balancer.Curve
+		cached []divide.Curve
+		want   []divide.Curve
 		errors []float64
 	}{
-		{"times of all ranks", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{nil, nil}, []balancer.Curve{points, points}, []float64{0.02, 0.02}},
-		{"times and one cached curve", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{cached, nil}, []balancer.Curve{points, points}, []float64{0.02, 0.02}},
-		{"times and all cached curves", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{cached, cached}, []balancer.Curve{cached, cached}, nil},
-		{"times of one rank", []profiles.Rank{timed(setting), {}}, []balancer.Curve{cached, nil}, []balancer.Curve{cached, nil}, nil},
-		{"times of another model", []profiles.Rank{timed(setting), timed("resnet50")}, []balancer.Curve{nil, nil}, nil, nil},
+		{"times of all ranks", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{nil, nil}, []divide.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and one cached curve", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, nil}, []divide.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and all cached curves", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, cached}, []divide.Curve{cached, cached}, nil},
+		{"times of one rank", []profiles.Rank{timed(setting), {}}, []divide.Curve{cached, nil}, []divide.Curve{cached, nil}, nil},
+		{"times of another model", []profiles.Rank{timed(setting), timed("resnet50")}, []divide.Curve{nil, nil}, nil, nil},
 	} {
 		var log bytes.Buffer
 		b := &Balancer{cfg: cfg, run: assembly.New(cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
@@ -202,8 +203,8 @@ func (c *comparison) nextSplit() {
 }
 
 // best returns the shares with the shortest step according to the given lines.
-func (c *comparison) best(lines []balancer.Curve) []int {
-	best, err := balancer.Solve(c.balancing.options.Batch, lines)
+func (c *comparison) best(lines []divide.Curve) []int {
+	best, err := divide.Solve(c.balancing.options.Batch, lines)
 	if err != nil {
 		panic(err) // unreachable: the policies were created with the same batch
 	}

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
@@ -13,7 +13,7 @@ import (
 type hindsight struct {
 	best []int // shares with the shortest step according to all blocks
 	// lines fitted to resampled blocks; the spread of the lines is the uncertainty of a ratio of step times
-	resampled [][]balancer.Curve
+	resampled [][]divide.Curve
 }
 
 func (c *comparison) hindsight() *hindsight {
@@ -35,8 +35,8 @@ func (c *comparison) hindsight() *hindsight {
 func (h *hindsight) shareOfBest(shares []int) interval {
 	ratios := make([]float64, len(h.resampled))
 	for i, lines := range h.resampled {
-		best, _ := balancer.Slowest(lines, h.best)
-		own, _ := balancer.Slowest(lines, shares)
+		best, _ := divide.Slowest(lines, h.best)
+		own, _ := divide.Slowest(lines, shares)
 		ratios[i] = best / own
 	}
 	slices.Sort(ratios)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // A comparison models the step time of a rank as a line near the shares of interest. It has only a few blocks, and
@@ -22,8 +22,8 @@ const (
 // lines fits a line to the times of each rank, at shares near the shares in like. All ranks of a block can be slower by
 // a common factor, for example because of the clock of the host. Such a factor contains no information about shares, so
 // lines estimates the factor of each block and removes it.
-func (c *comparison) lines(blocks []measured, like []int) []balancer.Curve {
-	lines, common := make([]balancer.Curve, len(like)), make([]float64, len(blocks))
+func (c *comparison) lines(blocks []measured, like []int) []divide.Curve {
+	lines, common := make([]divide.Curve, len(like)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
 	for range fitRounds {
 		for r := range lines {
@@ -68,7 +68,7 @@ func middle(values []float64) float64 {
 // nearest measured shares. It divides the times of each block by the common factor of the block, whose logarithm is
 // common[i]. If only one share was measured, the line goes through the origin. weights is scratch memory with one
 // element per block.
-func line(blocks []measured, common, weights []float64, rank, like, total int) balancer.Curve {
+func line(blocks []measured, common, weights []float64, rank, like, total int) divide.Curve {
 	var fit straight
 	like = nearest(blocks, rank, like)
 	for i, b := range blocks {
@@ -79,7 +79,7 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 	for range fitRounds {
 		// the rank has no measured block, because its limit is 0 samples
 		if !fit.through(blocks, common, weights, rank) {
-			return balancer.Curve{{Samples: 1, Seconds: 0}}
+			return divide.Curve{{Samples: 1, Seconds: 0}}
 		}
 		var far []float64
 		for i, b := range blocks {
@@ -95,7 +95,7 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 		}
 	}
 	most := float64(max(total, 2))
-	return balancer.Curve{{Samples: 1, Seconds: fit.at(1)}, {Samples: most, Seconds: fit.at(most)}}
+	return divide.Curve{{Samples: 1, Seconds: fit.at(1)}, {Samples: most, Seconds: fit.at(most)}}
 }
 
 // straight is the line y + slope·(samples − x), in s.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -249,9 +250,9 @@ const mostWorth = 64
 // table formats the state of the ranks in the window that d ends.
 func (r *balanceReport) table(d *balancer.Decision) string {
 	b := r.balancing
-	var worth []balancer.Worth
+	var worth []divide.Worth
 	if l, ok := b.Policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
-		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // nil unless all ranks have curves
+		worth, _ = divide.Marginal(b.options.Batch, l.Curves()) // nil unless all ranks have curves
 	}
 	total := 0
 	for _, n := range d.Shares {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -33,7 +33,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 		t.Errorf("shares that fit: got %v, %v", got, err)
 	}
 	_, err := tune.divide([]int{29, 2})
-	if !tune.doesNotFit(fmt.Errorf("replica: %w", err)) || !errors.Is(err, balancer.ErrInfeasible) {
+	if !tune.doesNotFit(fmt.Errorf("replica: %w", err)) || !errors.Is(err, divide.ErrInfeasible) {
 		t.Errorf("a share that does not fit: got %v, want that all ranks try the next candidate", err)
 	}
 	for _, err := range []error{device.ErrOutOfMemory, &train.MemoryError{Err: device.ErrOutOfMemory}} {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -135,7 +135,7 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 // that exceed the limits of the ranks (divide), and not about an allocation that fails on one rank.
 func (t *tuner) doesNotFit(err error) bool {
 	if t.peers != nil {
-		return errors.Is(err, balancer.ErrInfeasible)
+		return errors.Is(err, divide.ErrInfeasible)
 	}
 	return errors.As(err, new(*train.MemoryError)) || errors.Is(err, device.ErrOutOfMemory)
 }
@@ -194,7 +194,7 @@ func (t *tuner) divide(limits []int) ([]int, error) {
 	shares, err := parts.Divide(t.tr.Cfg, len(limits))
 	for rank, n := range shares {
 		if n > limits[rank] {
-			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", balancer.ErrInfeasible, rank, limits[rank], n)
+			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", divide.ErrInfeasible, rank, limits[rank], n)
 		}
 	}
 	return shares, err

@@ -1,11 +1,11 @@
-package balancer
+package stat
 
 import "math"
 
-// exp returns e to the x, with the same bits on every processor of an architecture. math.Exp does not guarantee this,
+// Exp returns e to the x, with the same bits on every processor of an architecture. math.Exp does not guarantee this,
 // because it uses fused multiply-add where the processor has it. Ranks that fit the same data must get the same curves.
 // The relative error is below 1e-15.
-func exp(x float64) float64 {
+func Exp(x float64) float64 {
 	const most = 700 // far beyond any time, and below overflow
 	x = min(max(x, -most), most)
 	k := math.Round(x / math.Ln2)

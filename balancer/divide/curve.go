@@ -1,4 +1,4 @@
-package balancer
+package divide
 
 import (
 	"cmp"
@@ -53,10 +53,11 @@ func (c Curve) At(samples float64) float64 {
 			return c[i].Seconds
 		}
 	}
-	return between(c[i-1], c[i], samples)
+	return Between(c[i-1], c[i], samples)
 }
 
-func between(a, b Point, samples float64) float64 {
+// Between returns the time of a share on the line through two points.
+func Between(a, b Point, samples float64) float64 {
 	if a.Seconds == b.Seconds {
 		return a.Seconds
 	}
@@ -106,61 +107,6 @@ func (c Curve) rising() Curve {
 	return out
 }
 
-// within returns the part of a curve between two shares. Where the curve has no point at a share, the part begins or
-// ends with the nearest point. It is nil if the curve has no points between the shares.
-func (c Curve) within(least, most float64) Curve {
-	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
-		return nil
-	}
-	least, most = max(least, c[0].Samples), min(most, c[len(c)-1].Samples)
-	out := Curve{{least, c.At(least)}}
-	for _, p := range c {
-		if p.Samples > least && p.Samples < most {
-			out = append(out, p)
-		}
-	}
-	if most > least {
-		out = append(out, Point{most, c.At(most)})
-	}
-	return out
-}
-
-// simplify returns the curve with at most the given number of points, at least 2. It first chooses the points with the
-// largest relative distance from the line through their chosen neighbours. If all other points lie on these lines, it
-// chooses points within the widest ratios of samples, because it is also information that the curve is a line there.
-func (c Curve) simplify(points int) Curve {
-	if len(c) <= 2 {
-		return c
-	}
-	chosen := []int{0, len(c) - 1}
-	for len(chosen) < min(points, len(c)) {
-		furthest, widest, at, place := 1e-9, 0.0, -1, 0 // smaller values are rounding errors
-		for i, last := range chosen[:len(chosen)-1] {
-			next := chosen[i+1]
-			for k := last + 1; k < next; k++ {
-				on := between(c[last], c[next], c[k].Samples)
-				if far := math.Abs(on-c[k].Seconds) / max(on, c[k].Seconds); far > furthest {
-					furthest, at, place = far, k, i+1
-				}
-			}
-		}
-		for i, last := range chosen[:len(chosen)-1] {
-			next := chosen[i+1]
-			for k := last + 1; k < next && furthest == 1e-9; k++ {
-				if wide := min(c[k].Samples/c[last].Samples, c[next].Samples/c[k].Samples); wide > widest {
-					widest, at, place = wide, k, i+1
-				}
-			}
-		}
-		chosen = slices.Insert(chosen, place, at)
-	}
-	out := make(Curve, len(chosen))
-	for i, k := range chosen {
-		out[i] = c[k]
-	}
-	return out
-}
-
 // inverse returns the largest real share, at most limit, that a rising curve finishes within seconds.
 func (c Curve) inverse(seconds, limit float64) float64 {
 	if seconds < c[0].Seconds {
@@ -186,4 +132,15 @@ func (c Curve) passes(seconds, otherwise float64) float64 {
 		return otherwise
 	}
 	return a.Samples + (b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds))
+}
+
+// LeastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other values.
+const LeastSeconds, MostSeconds = 1e-9, 1e9
+
+// Measured returns seconds, or NaN if it is not a measurement.
+func Measured(seconds float64) float64 {
+	if !(seconds >= LeastSeconds && seconds <= MostSeconds) {
+		return math.NaN()
+	}
+	return seconds
 }

@@ -1,4 +1,4 @@
-package balancer_test
+package divide_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 func TestSplit(t *testing.T) {
@@ -37,7 +37,7 @@ func TestSplit(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := balancer.Split(test.total, test.speed, test.limit)
+			got, err := divide.Split(test.total, test.speed, test.limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,11 +77,11 @@ func TestSplitRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			shares, err := balancer.Split(test.total, test.speed, test.limit)
+			shares, err := divide.Split(test.total, test.speed, test.limit)
 			if err == nil {
 				t.Fatalf("got shares %v, want an error", shares)
 			}
-			if errors.Is(err, balancer.ErrInfeasible) != test.infeasible {
+			if errors.Is(err, divide.ErrInfeasible) != test.infeasible {
 				t.Errorf("errors.Is(%q, ErrInfeasible) = %v", err, !test.infeasible)
 			}
 			if err.Error() != test.want {
@@ -117,7 +117,7 @@ func problem(t *rapid.T, maxRanks, maxTotal int) (total int, speed []float64, li
 func TestSplitEqualsTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, speed, limit := problem(t, 4, 12)
-		got, err := balancer.Split(total, speed, limit)
+		got, err := divide.Split(total, speed, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestSplitEqualsTheOracle(t *testing.T) {
 func TestSplitSumsToTotalWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, speed, limit := problem(t, 64, 10_000)
-		shares, err := balancer.Split(total, speed, limit)
+		shares, err := divide.Split(total, speed, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestSplitSumsToTotalWithinBounds(t *testing.T) {
 func TestSplitGivesAFasterRankNoFewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, speed, limit := problem(t, 16, 1000)
-		shares, err := balancer.Split(total, speed, limit)
+		shares, err := divide.Split(total, speed, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +172,8 @@ func TestSplitDependsOnRatiosOfSpeedsOnly(t *testing.T) {
 		for i, s := range speed {
 			scaled[i] = s * factor
 		}
-		a, errA := balancer.Split(total, speed, limit)
-		b, errB := balancer.Split(total, scaled, limit)
+		a, errA := divide.Split(total, speed, limit)
+		b, errB := divide.Split(total, scaled, limit)
 		if errA != nil || errB != nil {
 			t.Fatal(errA, errB)
 		}
@@ -181,12 +181,4 @@ func TestSplitDependsOnRatiosOfSpeedsOnly(t *testing.T) {
 			t.Fatalf("got %v, with speeds times %g got %v", a, factor, b)
 		}
 	})
-}
-
-func TestPoliciesAreTheCallersToKeep(t *testing.T) {
-	first := balancer.Policies()
-	first[0] = "changed"
-	if got, want := balancer.Policies(), []string{"none", "proportional", "dynamic", "hybrid"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
 }

@@ -1,4 +1,4 @@
-package balancer
+package divide
 
 import (
 	"container/heap"
@@ -100,7 +100,7 @@ func (u units) timesOf(rank int, c Curve, within float64) []float64 {
 		if at == 0 || at == len(c) {
 			times[n] = c.At(samples)
 		} else {
-			times[n] = between(c[at-1], c[at], samples)
+			times[n] = Between(c[at-1], c[at], samples)
 		}
 	}
 	return times

@@ -1,4 +1,4 @@
-package balancer_test
+package divide_test
 
 import "math/big"
 

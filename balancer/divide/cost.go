@@ -1,4 +1,4 @@
-package balancer
+package divide
 
 import (
 	"container/heap"
@@ -140,24 +140,4 @@ func (o *offers) Pop() any {
 	last := (*o)[len(*o)-1]
 	*o = (*o)[:len(*o)-1]
 	return last
-}
-
-// spent returns the energy or cost of a step, by the objective. Excluded ranks cost nothing.
-func (h *hybrid) spent(shares []int) float64 {
-	if h.opts.Objective == Energy {
-		return Spent(h.curves, shares, h.opts.Watts, h.opts.IdleWatts)
-	}
-	seconds, _ := Slowest(h.curves, shares)
-	return seconds * h.price(shares)
-}
-
-// price returns the sum of the prices of the ranks that have samples.
-func (h *hybrid) price(shares []int) float64 {
-	price := 0.0
-	for r, n := range shares {
-		if n > 0 {
-			price += h.opts.Watts[r]
-		}
-	}
-	return price
 }

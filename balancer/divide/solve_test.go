@@ -1,4 +1,4 @@
-package balancer
+package divide
 
 import (
 	"errors"
@@ -34,8 +34,8 @@ func exhaustive(b Batch, curves []Curve) float64 {
 			return
 		}
 		least := size
-		if b.least != nil {
-			least = min(max(b.least[rank]/size, 1)*size, limit/size*size)
+		if b.Least != nil {
+			least = min(max(b.Least[rank]/size, 1)*size, limit/size*size)
 		}
 		for n := least; n <= min(limit, rest); n++ {
 			if n%size != 0 && n != rest { // only what ends the batch may be no multiple
@@ -130,9 +130,9 @@ func TestSolveFindsValleys(t *testing.T) {
 		ranks := 1 + r.IntN(4)
 		b.Limits = randomLimits(r, ranks, 1, b.Total)
 		if r.IntN(2) == 0 {
-			b.least = make([]int, ranks)
-			for i := range b.least {
-				b.least[i] = r.IntN(b.Total/ranks + 1)
+			b.Least = make([]int, ranks)
+			for i := range b.Least {
+				b.Least[i] = r.IntN(b.Total/ranks + 1)
 			}
 		}
 		curves := make([]Curve, ranks)
