@@ -44,7 +44,7 @@ func (c Curve) At(samples float64) float64 {
 	if samples <= 0 {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(c, samples, func(p Point, s float64) int { return cmp.Compare(p.Samples, s) })
+	i := c.first(func(p Point) bool { return p.Samples >= samples })
 	switch {
 	case i == 0:
 		return c[0].Seconds
@@ -54,6 +54,20 @@ func (c Curve) At(samples float64) float64 {
 		}
 	}
 	return Between(c[i-1], c[i], samples)
+}
+
+// first returns the index of the first point for which found is true, or the number of points. The points before it must
+// be those for which found is false. The compiler inlines the binary search, which is the inner loop of the solver.
+func (c Curve) first(found func(Point) bool) int {
+	low, high := 0, len(c)
+	for low < high {
+		if middle := (low + high) / 2; found(c[middle]) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
 }
 
 // Between returns the time of a share on the line through two points.
@@ -120,12 +134,7 @@ func (c Curve) inverse(seconds, limit float64) float64 {
 
 // passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
 func (c Curve) passes(seconds, otherwise float64) float64 {
-	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
-		if p.Seconds <= s {
-			return -1
-		}
-		return 1
-	})
+	i := c.first(func(p Point) bool { return p.Seconds > seconds })
 	i = min(max(i, 1), len(c)-1)
 	a, b := c[i-1], c[i]
 	if b.Seconds <= a.Seconds {
