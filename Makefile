@@ -16,7 +16,6 @@
 #   HETERO_INSTALL=off           install and download nothing; print the commands
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
-#   VET=off                      tests without go vet, after make lint
 #   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines docs (default: all)
 
 SANITIZE ?= off
@@ -101,11 +100,13 @@ CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 
 # Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
-TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
+# GOGC: the heaps of tests are small, so by default a fifth of their CPU time is garbage collection.
+TEST_ENV := GOGC=400 HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
+# make lint vets all packages, so the tests do not.
 # .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
 # One package more than cores is tested at a time, and in a package one test more than cores, because many tests wait for
 # other processes.
-GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 $(if $(VET),-vet='$(VET)') -timeout 30m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
+GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 30m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
 # Package program takes longest, so its tests start first.
 ALL_TESTS := ./cmd/hetero-train/program ./...
 ifeq ($(SANITIZE),address)

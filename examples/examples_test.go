@@ -50,7 +50,7 @@ func TestExamplesTrain(t *testing.T) {
 			shortEnough(t, filepath.Join(c.folder, "main.go"))
 			dir := t.TempDir()
 			program := filepath.Join(dir, "train")
-			run(t, c.folder, nil, "go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, ".")
+			run(t, c.folder, nil, "go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", program, ".")
 			run(t, c.folder, nil, "go", "vet", ".")
 			var args []string
 			for _, set := range append(slices.Clone(common), append(c.set, "experiment.output_dir="+dir, fmt.Sprint("parallel.ranks=", ranks))...) {

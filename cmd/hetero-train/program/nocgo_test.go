@@ -21,7 +21,7 @@ func buildWithoutCgo(t *testing.T) program {
 	t.Helper()
 	needtest.NotShort(t, "compiles the program without cgo")
 	path := filepath.Join(t.TempDir(), "hetero-train")
-	build := exec.Command("go", "build", "-o", path, "..")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

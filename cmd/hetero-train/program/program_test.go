@@ -67,7 +67,7 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	}
 	// The executable is next to the cache of the program.
 	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train")
-	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil
