@@ -23,8 +23,9 @@ type Queue struct {
 	mu     sync.Mutex
 	more   sync.Cond // signals a job, or the end
 	jobs   []job
-	bytes  int // of jobs
-	closed bool
+	bytes  int  // of jobs
+	closed bool // Close was called
+	done   bool // run performs no more jobs
 	ended  chan struct{}
 
 	file string // of the job that run performs; only run and Progress, which its job calls, use the next two fields
@@ -45,16 +46,16 @@ func NewQueue(watch *diskwatch.Watch) *Queue {
 	return q
 }
 
-// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself.
+// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself. A job
+// may call Do: Close then also performs the added job.
 func (q *Queue) Do(file string, bytes int, do func()) {
 	if q == nil {
 		do()
 		return
 	}
 	q.mu.Lock()
-	if q.closed {
+	if q.done {
 		q.mu.Unlock()
-		<-q.ended
 		do()
 		return
 	}
@@ -74,6 +75,7 @@ func (q *Queue) run() {
 			q.more.Wait()
 		}
 		if len(q.jobs) == 0 {
+			q.done = true
 			return
 		}
 		taken, q.jobs = q.jobs, taken[:0]

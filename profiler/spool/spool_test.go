@@ -3,6 +3,8 @@ package spool
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,5 +182,32 @@ func TestJobsRunInTheirOrderAndAfterClose(t *testing.T) {
 	}
 	if len(got) != 101 || q.Waiting() != 0 {
 		t.Errorf("got %d jobs, %d bytes wait", len(got), q.Waiting())
+	}
+}
+
+// A job may add a job when Close already waits. Close performs both, and a job after Close is performed at once.
+func TestAJobOfAJobIsPerformedByClose(t *testing.T) {
+	q := NewQueue(nil)
+	begun, closing := make(chan struct{}), make(chan struct{})
+	var done []string
+	q.Do("a", 1, func() {
+		close(begun)
+		<-closing
+		for q.mu.Lock(); !q.closed; q.mu.Lock() {
+			q.mu.Unlock()
+			runtime.Gosched()
+		}
+		q.mu.Unlock()
+		q.Do("b", 1, func() { done = append(done, "inner") })
+		done = append(done, "outer")
+	})
+	<-begun
+	close(closing)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	q.Do("c", 1, func() { done = append(done, "late") })
+	if want := []string{"outer", "inner", "late"}; !slices.Equal(done, want) || q.Waiting() != 0 {
+		t.Errorf("got %q, %d bytes waiting; want %q and none", done, q.Waiting(), want)
 	}
 }
