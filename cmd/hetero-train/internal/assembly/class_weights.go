@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // balanced is the value of train.class_weights that derives the weights from the numbers of samples.
@@ -42,6 +43,19 @@ func (r *Run) weighClasses() error {
 	}
 	r.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights", describeWeights(names, r.weights))
 	return nil
+}
+
+// weightsFit refuses a weight that is infinite in f16, if a rank computes in f16: every gradient of the class would then be
+// infinite, and every such step skipped.
+func (r *Run) weightsFit() error {
+	if !r.ScalesLoss() || len(r.weights) == 0 {
+		return nil
+	}
+	most := slices.Max(r.weights)
+	if tensor.F16FromF32(float32(most))&0x7c00 != 0x7c00 {
+		return nil
+	}
+	return exit.Usagef("train.class_weights: got the weight %g, want at most 65504 because a rank computes in fp16: choose smaller weights, or another train.precision", most)
 }
 
 // balancedWeights returns samples / (classes · samples of the class) for each class. A class without samples does not count.

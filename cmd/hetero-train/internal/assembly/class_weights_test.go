@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // labels is a data set of three classes that consists of labels.
@@ -61,6 +63,32 @@ func TestWeightsOfClasses(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(r.weights, c.want) {
 			t.Errorf("%q: got %v, error %v; want %v", c.texts, r.weights, err, c.want)
+		}
+	}
+}
+
+func TestWeightsThatAreInfiniteInF16AreRefused(t *testing.T) {
+	for _, c := range []struct {
+		types   []tensor.DType // of the ranks
+		weight  float64
+		refused bool
+	}{
+		{[]tensor.DType{tensor.F16}, 65504, false},
+		{[]tensor.DType{tensor.F16}, 65520, true}, // rounds to infinity
+		{[]tensor.DType{tensor.F32, tensor.F16}, 1e6, true},
+		{[]tensor.DType{tensor.BF16, tensor.F32}, 1e6, false},
+	} {
+		cfg, err := config.Load("", parts.BuiltinCatalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
+		r.weights = []float64{1, c.weight}
+		for _, d := range c.types {
+			r.Types = append(r.Types, devices.RankType{Type: d.String()})
+		}
+		if err := r.weightsFit(); (err != nil) != c.refused {
+			t.Errorf("types %v, weight %g: got %v, want refused %v", c.types, c.weight, err, c.refused)
 		}
 	}
 }

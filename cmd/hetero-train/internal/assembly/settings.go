@@ -59,6 +59,9 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	if err != nil {
 		return train.ReplicaOptions{}, err
 	}
+	if err := r.weightsFit(); err != nil {
+		return train.ReplicaOptions{}, err
+	}
 	group := 0
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
