@@ -116,7 +116,9 @@ func TestF1OfAnEvaluationCountsThePredictedClasses(t *testing.T) {
 			}
 			probabilities := make([]float64, classes)
 			for i := range b.N {
-				p.Probabilities(i, probabilities)
+				if err := p.Probabilities(i, probabilities); err != nil {
+					t.Fatal(err)
+				}
 				best := 0
 				for class, v := range probabilities {
 					if v > probabilities[best] {

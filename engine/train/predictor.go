@@ -108,8 +108,8 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c) }
 
 // Probabilities writes the softmax of the logits of target i to out, one number per class. Target i belongs to the
-// last batch.
-func (p *Predictor) Probabilities(i int, out []float64) {
+// last batch. Error: ErrDiverged if a logit is NaN or infinite, because the probabilities then mean nothing.
+func (p *Predictor) Probabilities(i int, out []float64) error {
 	t := p.pass.logits
 	mem, classes := t.host.Host(), len(out)
 	most := math.Inf(-1)
@@ -119,6 +119,9 @@ func (p *Predictor) Probabilities(i int, out []float64) {
 			out[c] = math.Float64frombits(binary.LittleEndian.Uint64(mem[8*at:]))
 		} else {
 			out[c] = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem[4*at:])))
+		}
+		if math.IsNaN(out[c]) || math.IsInf(out[c], 0) {
+			return fmt.Errorf("%w: the model's score of class %d is %g: use an earlier checkpoint, or train again with a smaller optimizer.lr", ErrDiverged, c, out[c])
 		}
 		most = max(most, out[c])
 	}
@@ -130,6 +133,7 @@ func (p *Predictor) Probabilities(i int, out []float64) {
 	for c := range classes {
 		out[c] /= sum
 	}
+	return nil
 }
 
 // ParamCount returns the number of trained elements, without padding.

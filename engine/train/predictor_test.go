@@ -75,7 +75,9 @@ func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 		loss, probabilities := 0.0, make([]float64, testClasses)
 		labels := data.Values[int32](b, data.Labels)
 		for i := range b.N {
-			p.Probabilities(i, probabilities)
+			if err := p.Probabilities(i, probabilities); err != nil {
+				t.Fatal(err)
+			}
 			sum, best := 0.0, 0
 			for c, v := range probabilities {
 				if sum += v; v > probabilities[best] {

@@ -25,9 +25,10 @@ type Decision struct {
 	Next      []int               `json:"next"`
 	Changed   bool                `json:"changed"`
 	Reason    string              `json:"reason"`
-	Seconds   *float64            `json:"step_seconds"`
-	Oracle    *float64            `json:"oracle_step_seconds"`
-	OfOracle  *float64            `json:"share_of_oracle"` // fraction
+	Seconds   *float64            `json:"step_seconds"`        // measured
+	Fitted    *float64            `json:"fitted_step_seconds"` // of Shares, from the fitted curves
+	Oracle    *float64            `json:"oracle_step_seconds"` // of the best shares, from the fitted curves
+	OfOracle  *float64            `json:"share_of_oracle"`     // fraction
 	Low       *float64            `json:"share_of_oracle_low"`
 	High      *float64            `json:"share_of_oracle_high"`
 	Unknown   string              `json:"share_of_oracle_unknown,omitempty"` // why OfOracle is unknown

@@ -186,7 +186,7 @@ type Summary struct {
 	Cut string `json:"cut,omitempty"`
 
 	Steps            int64             `json:"steps"`
-	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks
+	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks: of the last step while the run trains, of the whole run after its end; null after a crash
 	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
 	BestEval         experiment.Number `json:"best_eval"` // best value of BestEvalMetric, of a run that has ended
@@ -221,6 +221,9 @@ func summarize(name string, root *os.Root) Summary {
 		s.Updated = r.Ended.UnixMilli()
 	}
 	s.State = e.judge()
+	if s.State.Kind == Crashed { // the last step's throughput is not that of the run, which only the result states
+		s.SamplesPerSecond = unknown
+	}
 	if logs != nil && s.State.Kind != Running && s.State.Kind != Unknown { // no process may still write
 		s.Cut = cutFile(logs, s.Ranks)
 	}

@@ -146,6 +146,11 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
 		}
 	}
+	picture := filepath.Join(t.TempDir(), "red.png")
+	writePNG(t, picture, color.RGBA{R: 255, A: 255})
+	if o := execute([]string{"predict", dir, picture, "--set", "data.num_classes=4", "--device", "reference"}); o.code != exit.Diverged || o.stdout != "" || !strings.Contains(o.stderr, "the model's score of class") {
+		t.Errorf("predict: got exit code %d, %q and %q, want %d without a prediction", o.code, o.stdout, o.stderr, exit.Diverged)
+	}
 }
 
 // writePNG writes an image of one color.

@@ -132,7 +132,8 @@ func IsWeightsFile(path string) bool {
 }
 
 // OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer
-// checkpoint that it skipped. A path that does not exist or has no checkpoint is a usage error.
+// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or has no checkpoint
+// is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
 	for _, s := range skipped {
@@ -144,7 +145,22 @@ func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 	case errors.Is(err, os.ErrNotExist):
 		return nil, exit.Usagef("%s: no checkpoint: %w", path, err)
 	}
+	if err == nil {
+		if text := Diverged(c.Path); text != "" {
+			warn(errors.New(text))
+		}
+	}
 	return c, err
+}
+
+// Diverged returns a warning if the run of a checkpoint ended because its loss was not finite, else "". The weights may then
+// be finite and nevertheless useless.
+func Diverged(checkpointPath string) string {
+	r, err := experiment.ReadResult(filepath.Dir(filepath.Dir(checkpointPath)))
+	if err != nil || r.Superseded || r.Exit != exit.Diverged {
+		return ""
+	}
+	return fmt.Sprintf("%s: its run diverged: the loss was not finite after step %d; run eval before you use these weights", checkpointPath, r.Steps)
 }
 
 func IsFolder(path string) bool {

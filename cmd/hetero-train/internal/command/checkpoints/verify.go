@@ -58,6 +58,7 @@ type checked struct {
 	Faults  int    `json:"faults"`
 
 	Compared string `json:"compared,omitempty"` // comparisons of the ranks that cover the state
+	Diverged string `json:"diverged,omitempty"` // warning that the run ended because its loss was not finite
 }
 
 func verifyPath(a *cli.App, path string, asJSON bool) error {
@@ -111,7 +112,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 			if err != nil {
 				return all, err
 			}
-			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults), Compared: v.Compared})
+			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults), Compared: v.Compared, Diverged: parts.Diverged(v.Path)})
 			all.Faults = append(all.Faults, v.Faults...)
 		}
 		if all.Sound = len(all.Faults) == 0; len(all.Checked) > 0 {
@@ -174,6 +175,9 @@ func (v Verification) show(a *cli.App, asJSON bool) error {
 		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors, show.Bytes(c.Bytes))
 		if c.Compared != "" {
 			fmt.Fprintf(&b, "  %s\n", show.Foreign(c.Compared))
+		}
+		if c.Diverged != "" {
+			fmt.Fprintf(&b, "  warning: %s\n", show.Foreign(c.Diverged))
 		}
 	}
 	for _, q := range v.Quarantined {

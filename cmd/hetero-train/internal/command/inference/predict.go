@@ -151,7 +151,9 @@ func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []
 		if err := set.fault(int(b.IDs[i])); err != nil {
 			p.Error = err.Error()
 		} else {
-			m.predictor.Probabilities(i, probabilities)
+			if err := m.predictor.Probabilities(i, probabilities); err != nil {
+				return fmt.Errorf("%s: %w", m.checkpoint.Path, err)
+			}
 			p.Top = m.named(best(probabilities, f.top))
 		}
 		if err := p.write(w, m.Opts.Log, f.json); err != nil {

@@ -146,12 +146,18 @@ func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, sp
 		for i := range b.N {
 			l := asked[b.IDs[i]]
 			if l.wants == nil {
-				m.predictor.Probabilities(i, probabilities)
+				if err := m.predictor.Probabilities(i, probabilities); err != nil {
+					b.Release()
+					return fmt.Errorf("%s: %w", m.checkpoint.Path, err)
+				}
 				l.Top = m.named(best(probabilities, f.top))
 				continue
 			}
 			for _, at := range l.wants {
-				m.predictor.Probabilities(i*given.Length+at, probabilities)
+				if err := m.predictor.Probabilities(i*given.Length+at, probabilities); err != nil {
+					b.Release()
+					return fmt.Errorf("%s: %w", m.checkpoint.Path, err)
+				}
 				top := r.tokens(best(probabilities, f.top))
 				if r.words == nil {
 					l.Next = top

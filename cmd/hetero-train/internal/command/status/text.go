@@ -267,7 +267,8 @@ func accountOf(d *runs.Decision) (a account.Account) {
 	})
 }
 
-// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text.
+// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. As in the
+// table of the console, samples/s is batch / busy time, without waits for other ranks.
 func rowsOf(ranks []runs.RankView) [][]string {
 	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
 	for _, k := range ranks {
@@ -277,7 +278,7 @@ func rowsOf(ranks []runs.RankView) [][]string {
 			continue
 		}
 		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), strconv.FormatInt(r.BatchSize, 10),
-			analysis.Digits(r.Throughput()), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
+			analysis.Digits(float64(r.BatchSize) / ownSeconds(k)), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
 	}
 	return rows
 }

@@ -43,9 +43,14 @@ func viewOf(ranks int) runs.View {
 
 func TestSlowRunsHaveAThroughput(t *testing.T) {
 	v := viewOf(1)
-	v.Ranks[0].Record.BatchSize, v.Ranks[0].Record.StepTime = 1, 2500*time.Millisecond
+	r := v.Ranks[0].Record
+	r.BatchSize, r.Forward, r.StepTime = 1, 2400*time.Millisecond, 2500*time.Millisecond
 	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 2 {
 		t.Errorf("got\n%s\nwant 0.4000 samples/s for the rank and for all ranks", got)
+	}
+	r.StepTime = 5 * time.Second // the rank waits for half of the step
+	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 1 || !strings.Contains(got, "Cluster Throughput: 0.2000 samples/s") {
+		t.Errorf("got\n%s\nwant 0.4000 samples/s of the rank's busy time and 0.2000 of the step", got)
 	}
 }
 
