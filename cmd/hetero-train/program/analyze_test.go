@@ -209,7 +209,7 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{slow}, "got 1 runs, want the names or folders of at least 2 runs"},
+		{[]string{slow}, "got 1 run, want the names or folders of at least 2 runs"},
 		{nil, "got 0 runs"},
 		{[]string{slow, slow}, "are the same run"},
 		{[]string{slow, root}, "is not the folder of a run"},

@@ -24,10 +24,11 @@ func InRuns(argument, folder string) (string, error) {
 	run := filepath.Join(folder, argument)
 	named, noRun := os.Stat(run)
 	direct, noPath := os.Stat(argument)
+	isRun := noRun == nil && named.IsDir()
 	switch {
-	case noRun == nil && noPath == nil && !os.SameFile(named, direct):
+	case isRun && noPath == nil && !os.SameFile(named, direct):
 		return "", exit.Usagef("%s: got a name that is a run in %s, and a path: write %s or .%c%s", argument, folder, run, filepath.Separator, argument)
-	case noRun == nil && named.IsDir():
+	case isRun:
 		return run, nil
 	case noPath != nil:
 		return "", exit.Usagef("%s: there is no run of this name in %s, and no such file or folder; hetero-train runs lists the runs", argument, folder)

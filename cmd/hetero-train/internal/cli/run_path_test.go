@@ -18,7 +18,7 @@ func TestArgumentsThatNameRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.WriteFile("weights.safetensors", nil, 0o600), os.Symlink("experiments/linked", "linked")); err != nil {
+	if err := errors.Join(os.WriteFile("weights.safetensors", nil, 0o600), os.WriteFile("experiments/weights.safetensors", nil, 0o600), os.Symlink("experiments/linked", "linked")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ argument, output, want, fault string }{
@@ -26,7 +26,7 @@ func TestArgumentsThatNameRuns(t *testing.T) {
 		{"first", "other", "other/first", ""},
 		{"experiments/first", "", "experiments/first", ""},
 		{"elsewhere", "", "elsewhere", ""},
-		{"weights.safetensors", "", "weights.safetensors", ""},
+		{"weights.safetensors", "", "weights.safetensors", ""}, // a file in the folder of runs is no run
 		{"linked", "", "experiments/linked", ""},
 		{"./both", "", "./both", ""},
 		{"", "", "", ""},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -23,7 +24,7 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 		}
 	}
 	if len(dirs) < 2 {
-		return exit.Usagef("analyze --compare: got %d runs, want the names or folders of at least 2 runs", len(dirs))
+		return exit.Usagef("analyze --compare: got %s, want the names or folders of at least 2 runs", show.Count(len(dirs), "run"))
 	}
 	output := f.output
 	if !cmd.Flags().Changed("output-dir") {

@@ -25,7 +25,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {
-		return exit.Usagef("analyze: --log-dir: got %d runs, want one run", len(runs))
+		return exit.Usagef("analyze: --log-dir: got %s, want one run", show.Count(len(runs), "run"))
 	}
 	for i, run := range runs {
 		dir, err := a.RunPath(run)
