@@ -99,6 +99,14 @@ func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	return latest(fsys, dir)
 }
 
+// Latest is the function Latest for the folder of the Store, with its Watch.
+func (s *Store) Latest() (*Checkpoint, []Skipped, error) {
+	if err := refuseQuarantined(s.dir); err != nil {
+		return nil, nil, err
+	}
+	return latest(s.fsys, s.dir)
+}
+
 func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 	list, err := candidates(fsys)
 	if err != nil {

@@ -34,6 +34,9 @@ type Options struct {
 	Watch func(path string) (end func())
 }
 
+// Dir returns the folder of the Store.
+func (s *Store) Dir() string { return s.dir }
+
 // Snapshot is the contents of a checkpoint. The data of the tensors must not change until Save returns.
 type Snapshot struct {
 	State     State

@@ -9,6 +9,7 @@ import (
 const (
 	largestWrite = 1 << 20
 	largestFlush = 8 << 20
+	largestRead  = 8 << 20
 )
 
 // watched is a fileSystem that announces each operation.
@@ -51,7 +52,32 @@ func (w watched) SyncDir(name string) error {
 
 func (w watched) Open(name string) (readFile, error) {
 	defer w.start(name)()
-	return w.fileSystem.Open(name)
+	file, err := w.fileSystem.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedReader{file, func() (end func()) { return w.start(name) }}, nil
+}
+
+// watchedReader is a file of a watched folder. It reads in pieces.
+type watchedReader struct {
+	readFile
+	start func() (end func())
+}
+
+// ReadAt implements [io.ReaderAt].
+func (f *watchedReader) ReadAt(p []byte, offset int64) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		var read int
+		read, err = f.read(p[:min(len(p), largestRead)], offset)
+		n, p, offset = n+read, p[read:], offset+int64(read)
+	}
+	return n, err
+}
+
+func (f *watchedReader) read(p []byte, offset int64) (int, error) {
+	defer f.start()()
+	return f.readFile.ReadAt(p, offset)
 }
 
 func (w watched) ReadDir(name string) ([]string, error) {

@@ -11,7 +11,7 @@ type Disk interface {
 	Full() bool
 	// Written returns a channel that is closed after all records so far have been written.
 	Written() <-chan struct{}
-	// Waits is called when training begins to wait for the disk; what names the data. Training calls the result when
+	// Waits is called when training begins to wait for the disk, or to use it itself; what names the data. Training calls the result when
 	// it continues.
 	Waits(what string) (end func())
 }
@@ -57,6 +57,15 @@ func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) (er
 		}
 		time.Sleep(poll)
 	}
+}
+
+// blocks is called before rank 0 reads or writes a checkpoint on the goroutine that trains, and its result after it. If the
+// disk hangs, the messages then say that training waits, and for what.
+func (r *run) blocks(what string) (end func()) {
+	if r.Disk == nil {
+		return func() {}
+	}
+	return r.Disk.Waits(what)
 }
 
 // awaitSave waits until the save in progress has ended, before the next one. All ranks call it. It reports whether a rank

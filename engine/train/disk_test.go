@@ -96,7 +96,7 @@ func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 					if rank > 0 {
 						return
 					}
-					o.Store, o.Disk = disk.store(t, o.StoreDir), &disk
+					o.Store, o.Disk = disk.store(t, o.Store.Dir()), &disk
 					rec.after = func(step int64) {
 						if step == 1 {
 							disk.freeze()
@@ -169,7 +169,7 @@ func TestASignalEndsTheWaitForTheDisk(t *testing.T) {
 			if rank > 0 {
 				return
 			}
-			o.Store, o.Disk = disk.store(t, o.StoreDir), &disk
+			o.Store, o.Disk = disk.store(t, o.Store.Dir()), &disk
 			rec.after = func(step int64) {
 				if step == 1 {
 					disk.freeze()

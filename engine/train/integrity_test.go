@@ -142,7 +142,7 @@ func keepAll(t *testing.T, o *Options, steps int64) {
 		return
 	}
 	o.SaveSteps = steps
-	store, err := checkpoint.Open(o.StoreDir, checkpoint.Options{Keep: 100})
+	store, err := checkpoint.Open(o.Store.Dir(), checkpoint.Options{Keep: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,6 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Observer: s.recorder, Splitter: c.splitter,
 		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true, KeepBest: true, CompareSteps: 1, NaNPatience: 2, NaNRollbacks: 1}
 	if rank == 0 {
-		opts.StoreDir = c.dir
 		if opts.Store, err = checkpoint.Open(c.dir, checkpoint.Options{Keep: 2}); err != nil {
 			return fail(err)
 		}

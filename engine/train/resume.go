@@ -127,14 +127,15 @@ func Forget(state *checkpoint.State) error {
 }
 
 // rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps
-// use the same samples. If the cause is in the data or the settings, it occurs again and ends the run.
-func (r *run) rollBack(ctx context.Context) error {
+// use the same samples. If the cause is in the data or the settings, it occurs again and ends the run. If ctx ends while
+// training waits for the disk, the run stops where it is: skipped steps have not changed the weights. whole does not end.
+func (r *run) rollBack(ctx, whole context.Context) error {
 	if r.result.RollBacks >= int64(r.NaNRollbacks) {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
 	defer r.pause()()
-	if err := r.awaitDisk(ctx, earlierCheckpoint, r.settled); err != nil {
+	if err := r.awaitDisk(ctx, earlierCheckpoint, r.settled); err != nil || r.wishes(ctx).stop {
 		return err
 	}
 	r.settleSave()
@@ -146,7 +147,7 @@ func (r *run) rollBack(ctx context.Context) error {
 			return err
 		}
 	}
-	state, err := r.Replica.spread(ctx, state)
+	state, err := r.Replica.spread(whole, state)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	r.result.RollBacks++
 	r.nanRow = 0
 	r.compared.step = -1 // the weights are others
-	if err := r.compare(ctx, false); err != nil {
+	if err := r.compare(whole, false); err != nil {
 		return err
 	}
 	done := make(chan struct{})
@@ -177,7 +178,8 @@ func (r *run) rollBack(ctx context.Context) error {
 // loadNewest loads the newest valid checkpoint into the replica, and moves the checkpoints of later steps to another
 // name.
 func (r *run) loadNewest() (*checkpoint.State, error) {
-	c, skipped, err := checkpoint.Latest(r.StoreDir)
+	defer r.blocks("the newest checkpoint")()
+	c, skipped, err := r.Store.Latest()
 	for _, s := range skipped {
 		r.Observer.Warn(errors.New(s.String()))
 	}

@@ -30,7 +30,6 @@ type Options struct {
 	Train    *data.Loader // training batches; Run moves the loader to the first batch of the run
 	Eval     *data.Loader // held-out batches; nil: no evaluation
 	Store    *checkpoint.Store
-	StoreDir string // path of Store
 	Observer Observer
 
 	Schedule     optim.Schedule // Run sets its Total
@@ -377,7 +376,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		return false, r.leaveWith(whole, err)
 	}
 	if r.nanRow >= r.NaNPatience {
-		return true, r.rollBack(whole)
+		return true, r.rollBack(ctx, whole)
 	}
 	return false, nil
 }

@@ -90,6 +90,7 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
+	defer r.blocks("the checkpoint of this step")()
 	if r.Disk != nil {
 		<-r.Disk.Written()
 	}

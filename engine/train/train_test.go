@@ -174,7 +174,7 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, StoreDir: dir, Observer: rec,
+	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, Observer: rec,
 		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true,
 		KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
 	c, _, err := checkpoint.Latest(dir)
@@ -332,6 +332,27 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 	}
 	if !reflect.DeepEqual(rec.rolledBackTo, []int64{4}) {
 		t.Errorf("went back to %v, want the last step with a finite gradient, 4", rec.rolledBackTo)
+	}
+}
+
+// A skipped step changes no weights, so a run that is told to stop needs no roll-back.
+func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rec := &recorder{}
+	s := start(ctx, t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
+		opts.SaveSteps, opts.Eval = 1, nil
+		rec.after = func(step int64) {
+			switch step {
+			case 4:
+				poison(t, opts.Replica)
+			case 6: // the last step of NaNPatience
+				cancel()
+			}
+		}
+	})
+	if s.err != nil || !s.result.Interrupted || s.result.RollBacks != 0 || s.result.Steps != 6 || len(rec.rolledBackTo) != 0 {
+		t.Errorf("got %v, %+v, went back to %v; want an interrupted run of 6 steps without a roll-back", s.err, s.result, rec.rolledBackTo)
 	}
 }
 

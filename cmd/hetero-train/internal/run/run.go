@@ -299,7 +299,7 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 		return train.Options{}, err
 	}
 	o, err := tr.sharedOptions()
-	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
+	o.Store, o.Resume = store, resume
 	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
 	tr.balancing.WatchedBy(all)
