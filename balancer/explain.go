@@ -10,7 +10,8 @@ import (
 // Explanation describes how good the shares in use were. Times are means over the window, in s per step.
 type Explanation struct {
 	Seconds float64 // measured time of a whole step; NaN: not measured
-	Oracle  float64 // of a whole step with the best shares, on the fitted curves; NaN if there are no curves
+	Fitted  float64 // of a whole step with the shares in use, on the fitted curves; NaN if there are no curves
+	Oracle  float64 // the same with the best shares; at most Fitted
 	// Lost divides the measured time into useful work and lost time. Its imbalance agrees with OfOracle. Without
 	// curves, it assumes times in proportion to samples.
 	Lost account.Account

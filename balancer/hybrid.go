@@ -487,7 +487,7 @@ func (h *hybrid) explain(d *Decision, best []int) {
 	equally, _ := divide.Slowest(h.curves, h.equal)
 	then = min(then, now) // the margin of sure costs about a thousandth
 	e, exposed := &d.Explanation, h.window.exposed.Or(0)
-	e.Oracle = then + exposed
+	e.Fitted, e.Oracle = now+exposed, then+exposed
 	e.OfOracle, e.Unknown = h.ofOracle(d, best, then, exposed), ""
 	if h.window.account.Steps() > 0 {
 		e.Lost = h.window.account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: max(then-divide.Divisible(h.opts.Total, h.curves, best, h.most), 0) / (now + exposed)}, account.Memory{})

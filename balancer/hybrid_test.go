@@ -424,6 +424,9 @@ func TestHybridExplainsTheStep(t *testing.T) {
 			if math.Abs(e.Lost.Communication-exposed) > 1e-12 || e.Lost.Granularity < 0 || e.Lost.Granularity > e.Oracle-exposed {
 				t.Errorf("step %d: got %+v lost", i, e.Lost)
 			}
+			if !(e.Oracle > exposed && e.Oracle <= e.Fitted) {
+				t.Errorf("got %g s with the best shares and %g s with the shares in use, both fitted; want at most as much", e.Oracle, e.Fitted)
+			}
 			if share := e.ShareOfOracle(); !(share > 0 && share <= 1) {
 				t.Errorf("step %d: fraction of the oracle %v", i, share)
 			}

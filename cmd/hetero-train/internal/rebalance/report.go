@@ -51,8 +51,8 @@ type DecisionLine struct {
 	Reason        string            `json:"reason"`
 	StepSeconds   experiment.Number `json:"step_seconds"`        // measured, with noise and exposed communication
 	FittedSeconds experiment.Number `json:"fitted_step_seconds"` // of Shares, from the fitted curves
-	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // of the best shares, from the fitted curves
-	// ShareOfOracle is OracleSeconds / FittedSeconds, so it is at most 1.
+	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // the same of the best shares; at most FittedSeconds
+	// ShareOfOracle estimates OracleSeconds / FittedSeconds, with the errors of the curves.
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
 	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
 	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
@@ -161,7 +161,7 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 		return n(v)
 	}
 	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
-		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Oracle / d.ShareOfOracle()), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
+		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Fitted), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
 		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{}, EqualSeconds: n(d.Equal), PredictedSeconds: n(d.Predicted)}
 	for i, seconds := range d.Lost.Lost() {
 		line.Lost[account.Losses[i]] = part(seconds)
