@@ -5,17 +5,20 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// File is the log file of a run. While the disk is full, lines are lost. File reports the failure once on the screen;
+// File is the log file of a run. While the disk is full, or does not answer and Disk is full, lines are lost. File reports the failure once on the screen;
 // when writing works again, it reports the number of lost lines. The run continues without its log.
 type File struct {
 	File   io.Writer
 	Path   string
 	Screen *slog.Logger // logger to the screen only, not to the file
 	Disk   *spool.Queue // writes the lines, so Write does not wait for the disk; nil: Write writes them at once
+
+	refused atomic.Int64 // number of lines lost because Disk was full
 
 	mu   sync.Mutex // without Disk, several goroutines write
 	lost int64      // number of lines lost since the failure
@@ -24,6 +27,10 @@ type File struct {
 
 // Write implements io.Writer; it never fails.
 func (f *File) Write(line []byte) (int, error) {
+	if f.Disk.Full() { // rank 0 waits then, but other ranks train on
+		f.refused.Add(1)
+		return len(line), nil
+	}
 	kept := bytes.Clone(line)
 	f.Disk.Do(f.Path, len(kept), func() { f.write(kept) })
 	return len(line), nil
@@ -45,8 +52,8 @@ func (f *File) write(line []byte) {
 		return
 	}
 	f.torn = false
-	if f.lost > 0 {
-		f.Screen.Info("the log file can be written again", "lost", f.lost)
+	if lost := f.lost + f.refused.Swap(0); lost > 0 {
+		f.Screen.Info("the log file can be written again", "lost", lost)
 		f.lost = 0
 	}
 }
