@@ -109,7 +109,16 @@ func TestWrongSecretsCountByAddress(t *testing.T) {
 		if over, _ := wrong("10.0.0.1"); over {
 			t.Error("the address may send one secret per second")
 		}
+		for range 2 * mostWrong {
+			wrong("10.0.0.3")
+		}
 		for i := range 2 * mostAddresses {
+			time.Sleep(time.Millisecond)
+			if i%1000 == 0 {
+				if over, first := wrong("10.0.0.3"); !over || first {
+					t.Errorf("after %d other addresses: got over = %v, first = %v of an address that goes on", i, over, first)
+				}
+			}
 			wrong(netip.AddrFrom4([4]byte{11, 0, byte(i >> 8), byte(i)}).String())
 		}
 		if len(l.all) > mostAddresses {

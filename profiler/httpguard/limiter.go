@@ -1,7 +1,9 @@
 package httpguard
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,11 +36,14 @@ func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	from = crowd.Address(r.RemoteAddr)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all == nil || len(l.all) >= mostAddresses && l.all[from] == nil {
-		l.all = map[string]*attempts{}
-	}
 	a := l.all[from]
 	if a == nil {
+		if l.all == nil {
+			l.all = map[string]*attempts{}
+		}
+		if len(l.all) >= mostAddresses {
+			l.forget()
+		}
 		a = &attempts{}
 		l.all[from] = a
 	}
@@ -52,4 +57,13 @@ func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	first = over && !a.over
 	a.over = a.over || over
 	return from, over, first
+}
+
+// forget removes the quarter of the addresses whose last wrong secrets are the oldest, so that many addresses cannot make
+// it forget one that goes on.
+func (l *Limiter) forget() {
+	byAge := slices.SortedFunc(maps.Keys(l.all), func(a, b string) int { return l.all[a].last.Compare(l.all[b].last) })
+	for _, from := range byAge[:len(byAge)/4] {
+		delete(l.all, from)
+	}
 }
