@@ -32,14 +32,19 @@ type Term struct {
 // DifferentiateTerms is Differentiate for the sum of several losses. Each loss has its own scale.
 func (g *Graph) DifferentiateTerms(terms ...Term) {
 	contributions := map[*Value][]*Value{}
+	g.weights = map[*Value]*Value{}
 	for _, t := range terms {
 		if t.Loss.Node == nil {
 			fail(t.Loss.Name, "differentiate: the loss is not computed")
 		}
 		contributions[t.Loss] = append(contributions[t.Loss], t.Scale)
-		if t.Weights != nil {
-			contributions[t.Loss] = append(contributions[t.Loss], t.Weights)
+		if t.Weights == nil {
+			continue
 		}
+		if _, ok := t.Loss.Node.Op.(device.SoftmaxCrossEntropy); !ok || !t.Weights.Shape.Equal(t.Loss.Shape) {
+			fail(t.Loss.Name, "differentiate: got weights of shape %v for a loss of %s of shape %v, want one per sample of a SoftmaxCrossEntropy", t.Weights.Shape, t.Loss.Node.Op.Kind(), t.Loss.Shape)
+		}
+		g.weights[t.Loss] = t.Weights
 	}
 	if len(g.Gradients) > 0 {
 		fail(terms[0].Loss.Name, "differentiate: the graph has gradients already")

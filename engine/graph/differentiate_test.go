@@ -216,6 +216,19 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)), g.Input("labels", tensor.I32, 2), 0)
 			g.Differentiate(loss, g.Input("scale", tensor.F32, 2))
 		}},
+		// With one sample, weights and scales have the same shape.
+		{"two scales of one sample", "loss", "got 2 contributions", func(g *graph.Graph) {
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 1, 3)), g.Input("labels", tensor.I32, 1), 0)
+			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("a scale", tensor.F32, 1)}, graph.Term{Loss: loss, Scale: g.Input("b scale", tensor.F32, 1)})
+		}},
+		{"weights of another number of samples", "loss", "got weights of shape", func(g *graph.Graph) {
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)), g.Input("labels", tensor.I32, 2), 0)
+			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("scale", tensor.F32, 1), Weights: g.Input("weights", tensor.F32, 1)})
+		}},
+		{"weights of a loss that has none", "b", "want one per sample", func(g *graph.Graph) {
+			y := linear(g, "b", g.Input("x", tensor.F32, 2, 3))
+			g.DifferentiateTerms(graph.Term{Loss: y, Scale: g.Input("scale", tensor.F32, 2, 3), Weights: g.Input("weights", tensor.F32, 2, 3)})
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantFault(t, c.build, c.node, c.text) })
 	}

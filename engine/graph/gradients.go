@@ -309,10 +309,11 @@ func (g *Graph) lossScale(n *Node, d [][]*Value) *Value {
 // lossGradient multiplies the rows of the gradient by the weights of the samples (Term.Weights), if there are any.
 func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.SoftmaxCrossEntropy)
-	var weights *Value
-	if len(d[0]) == 2 && d[0][1].Shape.Equal(n.Out[0].Shape) {
-		weights, d = d[0][1], [][]*Value{d[0][:1]}
+	loss := n.Out[0]
+	if v := g.recomputed[loss]; v != nil {
+		loss = v
 	}
+	weights := g.weights[loss]
 	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // n.In[2:] holds the second labels and the lambdas of mixed samples
 	grads := make([]*Value, len(n.In))
 	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)

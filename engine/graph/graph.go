@@ -94,6 +94,7 @@ type Graph struct {
 	names      map[string]bool   // names of all parameters and states
 	frozen     func(name string, layer int) bool
 	layer      int
+	weights    map[*Value]*Value // Term.Weights, by loss
 	recomputed map[*Value]*Value // values of the forward pass, by recomputed value
 	recompute  int               // number of layers that the backward pass recomputes
 }
