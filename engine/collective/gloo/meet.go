@@ -131,7 +131,10 @@ func (m *meeting) receive() {
 			continue
 		}
 		guest := m.guests.Enter(conn)
-		if guest == nil {
+		if guest == nil { // there are too many, and Enter has closed this one
+			m.mu.Lock()
+			m.refused++
+			m.mu.Unlock()
 			continue
 		}
 		m.doors.Go(func() {
