@@ -6,7 +6,8 @@
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
 #   ARCH=arm64                   build for arm64 with a cross compiler, in build/arm64 (docs/install.md)
-#   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found
+#   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found; make dist
+#                                gets a toolkit unless it is off
 #   CUDA_ARCHS=75;80;86;89;90    compute capabilities of the GPU code, ascending
 #   WERROR=on                    C++ warnings are errors
 #   OLD_GLIBC=on                 the libraries also run on glibc 2.28, for releases (third_party/glibc)
@@ -47,10 +48,6 @@ ifneq ($(SANITIZE),off)
 override BUILD := $(BUILD)/$(SANITIZE)
 endif
 ifneq ($(CROSS),)
-ifneq ($(filter auto off,$(CUDA)),$(CUDA))
-$(error CUDA: got '$(CUDA)', want auto or off: a build for another architecture has no GPU device)
-endif
-override CUDA := off
 export CC := $(CROSS)gcc
 export CXX := $(CROSS)g++
 export GOARCH := $(ARCH)
@@ -237,7 +234,7 @@ offline-archive: ## Pack sources and all that make downloads, for a build withou
 	@$(PLACES) third_party/offline.sh '$(BUILD)' '$(VERSION)'
 
 dist: ## Pack a release and a Python wheel in dist/, for any Linux with glibc 2.28 or newer, as root; ARCH=arm64 for arm64 (scripts/dist.sh)
-	@ARCH='$(ARCH)' scripts/dist.sh $(VERSION)
+	@ARCH='$(ARCH)' CUDA='$(CUDA)' scripts/dist.sh $(VERSION)
 
 dist-check: dist ## Run the release in roots of Debian 11 and 13, and install the wheel, as root; for arm64 run it under QEMU
 ifneq ($(CROSS),)
@@ -257,7 +254,7 @@ else
 endif
 
 distclean: clean ## Remove downloads too
-	cd '$(FETCHED)' && { [ ! -e .go ] || chmod -R u+w .go; } && rm -rf onednn .cuda .download .tools .arm64 .go
+	cd '$(FETCHED)' && { [ ! -e .go ] || chmod -R u+w .go; } && rm -rf onednn .cuda .cuda-arm64 .download .tools .arm64 .go
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -39,7 +39,7 @@ func copyFile(t *testing.T, name, dir string) string {
 // such as cached choices. The copy is in a folder with the fake cuDNN and the given libraries.
 func freshShim(t *testing.T, beside ...string) *native.Library {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "lib", "hetero-train")
 	for _, name := range append(beside, fakeCudnn) {
 		copyFile(t, name, dir)
 	}
@@ -120,6 +120,7 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 }
 
 func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
+	const prefix = "the environment of the wheel" // no variable
 	for _, c := range []struct{ variable, root, folder string }{
 		{"HETERO_CUDA_LIBS", "", ""},
 		{"CUDA_HOME", "", "lib64"},
@@ -127,9 +128,13 @@ func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
 		{"VIRTUAL_ENV", "", "lib/python3.12/site-packages/nvidia/cu13/lib"},
 		{"HOME", "", ".local/lib/python3.13/site-packages/nvidia/cublas/lib"},
 		{"PATH", "bin", "lib/python3.11/dist-packages/nvidia/cu13/lib"},
+		{prefix, "", "lib/python3.9/site-packages/nvidia/cu13/lib"},
 	} {
 		t.Run(c.variable, func(t *testing.T) {
 			lib, root := freshShim(t), filepath.Join(t.TempDir(), "a [b]* c")
+			if c.variable == prefix {
+				root = filepath.Join(filepath.Dir(lib.Path()), "..", "..")
+			}
 			if _, err := lib.Open(0, device.Options{}); err == nil {
 				t.Fatal("found a library before it was put anywhere")
 			}
@@ -140,7 +145,9 @@ func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(root, "bin", "python3"), nil, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv(c.variable, filepath.Join(root, c.root))
+			if c.variable != prefix {
+				t.Setenv(c.variable, filepath.Join(root, c.root))
+			}
 			open(t, lib)
 		})
 	}

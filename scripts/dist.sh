@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Packs a release in dist/: an archive and a Python wheel, with the program, its libraries, their licences, configurations
-# and documentation, and SHA256SUMS. The release runs on Linux with glibc 2.28 or newer and needs nothing else.
+# and documentation, and SHA256SUMS. The release runs on Linux with glibc 2.28 or newer and needs nothing else. On GPUs it
+# needs NVIDIA's driver, cuBLAS and cuDNN, which it opens at run time.
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
+#   CUDA=off scripts/dist.sh      a release without the GPU device, which needs no CUDA toolkit
 #   ARCH=arm64 scripts/dist.sh    a release for arm64, by Debian's cross compiler
 #
 # Everything is compiled in a root file system of Debian 11. docs/decisions/0011-release-from-debian-11.md explains why
@@ -25,6 +27,8 @@ release=bullseye
 version=${1:-$(git describe --tags --always --dirty)}
 root=$PWD/build/dist/root-$release
 cross=()
+cuda=${CUDA:-auto}
+[ "$cuda" = off ] || cuda=on
 case ${ARCH:-} in
 '')
 	machine=x86_64
@@ -58,6 +62,19 @@ export SOURCE_DATE_EPOCH
 need_space build/dist $most "a release"
 goroot=$(go env GOROOT)
 mounts=("$goroot" usr/local/go)
+
+# get_cuda gets the pinned CUDA toolkit, and mounts it where the build finds it.
+get_cuda() {
+	[ -e third_party/.cuda/PINS ] || need_space third_party 3200 "the CUDA toolkit"
+	[ -e third_party/.cuda/nvidia/licences ] || rm -rf third_party/.cuda # from an earlier version of cuda.py
+	if [ $machine = x86_64 ]; then
+		python3 third_party/cuda.py
+	else
+		python3 third_party/cuda.py --arm64
+		mounts+=("$PWD/third_party/.cuda-arm64" src/third_party/.cuda-arm64)
+	fi
+	mounts+=("$PWD/third_party/.cuda" src/third_party/.cuda)
+}
 
 copy_sources() {
 	rm -rf "$root/src" "$root/root/.cache"
@@ -124,7 +141,7 @@ build() {
 		cp -a "$root/opt/arm64" "$root/src/third_party/.arm64"
 	fi
 	inside "$root" env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off HETERO_ONEDNN=$onednn SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
-		make -C /src --no-print-directory build install ARCH="${ARCH:-}" CUDA=off OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
+		make -C /src --no-print-directory build install ARCH="${ARCH:-}" CUDA=$cuda OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
 		{ tail -n 20 build/dist/build.log >&2; fail "the build failed; its output is in build/dist/build.log"; }
 	cp -a "$root/out" "$tree"
 }
@@ -223,6 +240,12 @@ collect_licences() {
 		row oneDNN "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' $onednn/lib/cmake/dnnl/dnnl-config-version.cmake)" Apache-2.0 \
 			"Python wheel $(awk '{ print $2; exit }' third_party/onednn.sha256)" onednn
 	fi
+	if [ $cuda = on ]; then
+		mkdir -p "$licences/cuda"
+		cp third_party/.cuda/nvidia/licences/nvidia_cuda_runtime/* "$licences/cuda/"
+		row "CUDA Runtime" "$(sed -n 's/.*nvidia_cuda_runtime-\([0-9.]*\)-.*/\1/p' third_party/cuda.sha256)" LicenseRef-NVIDIA-CUDA-EULA \
+			"Python wheel nvidia-cuda-runtime, linked into libhetero_cuda.so and libhetero_nccl.so" cuda
+	fi
 	cp third_party/gloo/LICENSE "$licences/gloo/"
 	row Gloo "0.5.0 of $(echo "$gloo" | sed 's/.*git\(....\)\(..\)\(..\).*/\1-\2-\3/')" BSD-3-Clause "Debian source archive $(basename "$gloo"), linked into libhetero_gloo.so" gloo
 	cp "$goroot/LICENSE" "$licences/go/"
@@ -245,6 +268,7 @@ collect_licences() {
 
 make_root $release "$root" $packages
 copy_sources
+[ $cuda = off ] || get_cuda
 [ $machine = x86_64 ] || get_arm64
 build_gloo
 build

@@ -55,6 +55,17 @@ cmp "$room/out/$wheel" "$room/again/$wheel" || failed=1
 chmod 644 "$room/two/bin/hetero-train"
 expect 1 "no executable bin/hetero-train" "a release without the program" python3 wheel.py "$room/two" v1.2.0 $platform "$room/again"
 
+# A release with the GPU device has the extra cuda, which names NVIDIA's libraries.
+metadata() { python3 -c 'import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); print(z.read([n for n in z.namelist() if n.endswith("/METADATA")][0]).decode().split("\n\n")[0])' "$1"; }
+if metadata "$room/out/$wheel" | grep -q cuda; then echo "a wheel without the GPU device: got the extra cuda, want none" >&2; failed=1; fi
+cp "$room/one/lib/hetero-train/liba.so" "$room/one/lib/hetero-train/libhetero_cuda.so"
+mkdir "$room/gpu"
+expect 0 "" "a wheel with the GPU device" python3 wheel.py "$room/one" v1.2.0 $platform "$room/gpu"
+for line in "Provides-Extra: cuda" "Requires-Dist: nvidia-cudnn-cu13>=9.20.0.48,<10; extra == 'cuda'" "Requires-Dist: nvidia-cublas>=13.1.0.3,<14; extra == 'cuda'"; do
+	metadata "$room/gpu/$wheel" | grep -qxF "$line" || { echo "a wheel with the GPU device: its METADATA has no line $line: $(metadata "$room/gpu/$wheel")" >&2; failed=1; }
+done
+rm "$room/one/lib/hetero-train/libhetero_cuda.so"
+
 # RECORD has the hash of every file.
 expect 0 "" "hashes of RECORD" python3 - "$room/out/$wheel" <<'PY'
 import base64, csv, hashlib, sys, zipfile

@@ -16,7 +16,9 @@ import sys
 import time
 import zipfile
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = "hetero_train"
+GPU_LIBRARIES = ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_cupti", "nvidia_nccl_cu13")  # which the program opens at run time
 
 
 def python_version(described):
@@ -39,6 +41,20 @@ def read_file(path):
         return file.read()
 
 
+def gpu_packages(tree):
+    """Returns the lines of METADATA for `pip install hetero-train[cuda]`, which also installs the libraries that GPUs need."""
+    if not os.path.exists(os.path.join(tree, "lib/hetero-train/libhetero_cuda.so")):
+        return ""
+    lines = ["Provides-Extra: cuda"]
+    with open(os.path.join(HERE, "../third_party/cuda.sha256"), encoding="ascii") as pins:
+        for wheel in (line.split()[1] for line in pins if line.strip()):
+            name, version = wheel.split("-")[:2]
+            if name in GPU_LIBRARIES:
+                major = int(version.split(".")[0])
+                lines.append(f"Requires-Dist: {name.replace('_', '-')}>={version},<{major + 1}; extra == 'cuda'")
+    return "".join(line + "\n" for line in lines)
+
+
 def contents(tree, info, version, platform):
     """Returns [(path in the wheel, executable, bytes)]. The files of bin/ become scripts, all others data."""
     data = info.replace(".dist-info", ".data")
@@ -58,7 +74,7 @@ Summary: Data-parallel deep-learning training on workers of unequal speed
 License: Apache-2.0
 License-File: LICENSE
 Requires-Python: >=3.6
-Description-Content-Type: text/markdown
+{gpu_packages(tree)}Description-Content-Type: text/markdown
 
 """
     files.append((f"{info}/METADATA", False, metadata.encode() + read_file(os.path.join(tree, "README.md"))))

@@ -188,6 +188,13 @@ for list in "" "80 90" "80,90" "80;;90" "8.0" "sm_80" "80;all"; do
 	expect 1 "CUDA_ARCHS: got '$list', want compute" "CUDA_ARCHS=$list" archs "$list"
 done
 expect 1 "CUDA_ARCHS: got 42, want of those that CUDA 13.0 makes code for: 80, 90, 100" "a capability that the toolkit does not know" archs "80;42"
+# A cross build must not take the run-time library of this machine's processor.
+[ -e .cuda-arm64 ] || CUDA_HOME=$toolkit expect 0 "cuda: off (no libcudart_static.a for aarch64 next to the toolkit in $toolkit; run: python3 third_party/cuda.py --arm64)" \
+	"a cross build" parts crossed -DHETERO_CUDA=auto -DHETERO_CUDA_ARCHS=90 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64
+mkdir -p "$room/fetched/.cuda-arm64/nvidia/cu13"
+ln -s "$toolkit/lib" "$room/fetched/.cuda-arm64/nvidia/cu13/lib"
+CUDA_HOME=$toolkit expect 0 "cuda: on (CUDA 13.0 in $toolkit" "a cross build with the library" \
+	parts crossed -DHETERO_CUDA=auto -DHETERO_CUDA_ARCHS=90 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DHETERO_FETCHED="$room/fetched"
 nvcc 'echo "host_config.h:1: error: unsupported GNU version" >&2; exit 1'
 expect 1 "unsupported GNU version" "nvcc refuses the compiler, CUDA=on" archs "90"
 cuda=auto expect 0 "so the program uses no GPU: host_config.h:1: error: unsupported GNU version" "nvcc refuses the compiler" archs "90"

@@ -26,13 +26,13 @@ class Failure(Exception):
     """A reason the user can act on."""
 
 
-def read_pins(path):
-    """Returns [(sha256, wheel file name)] of the wheels for this processor."""
+def read_pins(path, machine=platform.machine()):
+    """Returns [(sha256, wheel file name)] of the wheels for this kind of processor."""
     with open(path, encoding="ascii") as file:
         pins = [tuple(line.split()) for line in file if line.strip()]
-    fitting = [pin for pin in pins if pin[1].endswith((f"_{platform.machine()}.whl", "-any.whl"))]
+    fitting = [pin for pin in pins if pin[1].endswith((f"_{machine}.whl", "-any.whl"))]
     if not fitting:
-        raise Failure(f"{os.path.basename(path)} has no wheel for the processor {platform.machine()}, only {', '.join(name for _, name in pins)}")
+        raise Failure(f"{os.path.basename(path)} has no wheel for the processor {machine}, only {', '.join(name for _, name in pins)}")
     return fitting
 
 
@@ -75,7 +75,7 @@ def find_pip(what, by_hand):
     return pip
 
 
-def download(what, size, wheels):
+def download(what, size, wheels, machine):
     """Fetches the wheels into DOWNLOAD."""
     by_hand = f"or put {' and '.join(wheels)} into {DOWNLOAD} by hand"
     pip = find_pip(what, by_hand)
@@ -83,6 +83,8 @@ def download(what, size, wheels):
     print(f"deps: fetching {' '.join(requirements)} into {DOWNLOAD} ({size})", flush=True)
     command = [*pip, "download", "--quiet", "--disable-pip-version-check", "--retries", "2",
                "--no-deps", "--only-binary=:all:", "--dest", DOWNLOAD, *requirements]
+    if machine != platform.machine():
+        command[-len(requirements):-len(requirements)] = ["--platform", f"manylinux2014_{machine}"]
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode:
         raise Failure(f"pip download of {what} ended with status {done.returncode}; try again with a network, {by_hand}")
@@ -132,15 +134,15 @@ def up_to_date(pins, tree):
         return False
 
 
-def make_tree(pins, tree, what, size, place, finish):
-    """Makes tree of the pinned wheels; finish(partial tree) does what files alone cannot say. True if it was not there yet."""
+def make_tree(pins, tree, what, size, place, finish, machine=platform.machine()):
+    """Makes tree of the pinned wheels for machine; finish(partial tree) does what files alone cannot say. True if it was not there yet."""
     if up_to_date(pins, tree):
         return False
-    wheels = read_pins(pins)
+    wheels = read_pins(pins, machine)
     os.makedirs(DOWNLOAD, exist_ok=True)
     missing = [wheel for _, wheel in wheels if not place_of(wheel)]
     if missing:
-        download(what, size, missing)
+        download(what, size, missing, machine)
     for digest, wheel in wheels:
         if not place_of(wheel):
             raise Failure(f"pip downloaded another wheel of {what} than {wheel}; put this wheel into {DOWNLOAD} by hand")

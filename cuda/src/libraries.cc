@@ -4,7 +4,8 @@
 //   2. the folder of this library
 //   3. the loader's search path: LD_LIBRARY_PATH, ldconfig
 //   4. lib64, lib and extras/CUPTI/lib64 of $CUDA_HOME and $CUDA_PATH
-//   5. the nvidia/* packages of the active Python: of $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
+//   5. the nvidia/* packages of the Python into which pip has installed this program, and of the active Python: of
+//      $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
 //   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts them
 //
 // The first file that opens is used. The error names a file that exists but does not open.
@@ -91,7 +92,7 @@ Folders more_folders() {
     }
   const std::string home = variable("HOME"), ours = our_folder();
   for (const std::string &prefix :
-       {variable("VIRTUAL_ENV"), python_prefix(), std::string("/usr/local"), home.empty() ? home : home + "/.local"})
+       {ours.empty() ? ours : ours + "/../..", variable("VIRTUAL_ENV"), python_prefix(), std::string("/usr/local"), home.empty() ? home : home + "/.local"})
     if (!prefix.empty()) list.push_back(literal(prefix) + "/lib/python3*/*-packages/nvidia/*/lib");
   for (const std::string &root : {program_folder(), ours.empty() ? ours : ours + "/../.."})
     if (!root.empty()) list.push_back(literal(root) + "/third_party/.cuda/nvidia/*/lib");

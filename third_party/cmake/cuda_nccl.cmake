@@ -71,6 +71,14 @@ set(cuda_flags "")
 foreach(folder IN LISTS cuda_includes)
   list(APPEND cuda_flags -I "${folder}")
 endforeach()
+# CMake before 3.20 reads no DEPFILE for make: each kernel then depends on all headers.
+set(cuda_headers "")
+if(CMAKE_VERSION VERSION_LESS 3.20)
+  foreach(folder IN LISTS cuda_includes)
+    file(GLOB headers CONFIGURE_DEPENDS "${folder}/*.h")
+    list(APPEND cuda_headers ${headers})
+  endforeach()
+endif()
 set(cuda_objects "")
 set(cuda_lab_objects "")
 foreach(kernel IN LISTS cuda_kernels cuda_lab)
@@ -82,7 +90,11 @@ foreach(kernel IN LISTS cuda_kernels cuda_lab)
   endif()
   set(object "${PROJECT_BINARY_DIR}/cuda/${name}.o")
   # No contraction, so that optimizers give the same bits on all devices.
-  add_custom_command(OUTPUT "${object}" DEPENDS "${kernel}" DEPFILE "${object}.d" COMMENT "nvcc ${name}"
+  set(headers DEPFILE "${object}.d")
+  if(cuda_headers)
+    set(headers "")
+  endif()
+  add_custom_command(OUTPUT "${object}" DEPENDS "${kernel}" ${cuda_headers} ${headers} COMMENT "nvcc ${name}"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${PROJECT_BINARY_DIR}/cuda"
     COMMAND "${HETERO_NVCC}" -std=c++17 -O3 --fmad=false ${cuda_code} -ccbin "${CMAKE_CXX_COMPILER}"
       -Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-fno-math-errno ${cuda_flags} -MD -MT "${object}" -MF "${object}.d" -c "${kernel}" -o "${object}")
