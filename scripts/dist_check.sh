@@ -85,6 +85,20 @@ check_wheel() {
 	echo "dist_check: pip installs and removes $(basename "$1"), and its program trains"
 }
 
+# check_gpu TREE PROGRAM… fails unless a release with the GPU device says that there is no driver: the roots have none. It is
+# text, because a shell in a root runs it.
+check_gpu='check_gpu() {
+	[ -e "$1/lib/hetero-train/libhetero_cuda.so" ] || return 0
+	shift
+	"$@" devices >devices.txt
+	grep -q "^cuda: no driver" devices.txt || { cat devices.txt; echo "devices does not say that there is no driver"; exit 1; }
+	code=0
+	"$@" train --model simple_cnn --dataset synthetic_image --set device.kind=cuda >cuda.txt 2>&1 || code=$?
+	grep -q "cuda: no driver" cuda.txt && [ $code = 2 ] || { cat cuda.txt; echo "device.kind=cuda: got exit code $code, want 2 and that there is no driver"; exit 1; }
+	echo "device.kind=cuda: $(grep -m 1 "no driver" cuda.txt)"
+}
+'
+
 # check_release RELEASE ARCHIVE
 check_release() {
 	local root=$PWD/build/dist/check-$1
@@ -92,10 +106,11 @@ check_release() {
 	make_root "$1" "$root"
 	rm -rf "$root/opt/dist" && mkdir -p "$root/opt/dist"
 	tar -C "$root/opt/dist" --strip-components=1 -xf "$2"
-	inside "$root" env PATH=/opt/dist/bin:/usr/bin:/bin sh -ec '
+	inside "$root" env PATH=/opt/dist/bin:/usr/bin:/bin sh -ec "$check_gpu"'
 		cd "$(mktemp -d)"
 		hetero-train version
 		hetero-train devices
+		check_gpu /opt/dist hetero-train
 		# With off, the ranks of one machine use Gloo, or fail if Gloo does not work. Losses must be equal with both.
 		for memory in auto off; do
 			hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 \
@@ -120,9 +135,12 @@ check_arm64() {
 	local run=(qemu-aarch64 -cpu neoverse-n1 -L "$glibc_of" -E GODEBUG=asyncpreemptoff=1 "$1/bin/hetero-train")
 	(
 		cd "$folder"
-		"${run[@]}" version >version.txt && cat version.txt
+		"${run[@]}" version >version.txt || exit 1
+		cat version.txt
 		if grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing" version.txt; then exit 1; fi
-		"${run[@]}" devices
+		"${run[@]}" devices || exit 1
+		eval "$check_gpu"
+		check_gpu "$1" "${run[@]}"
 		"${run[@]}" train --model simple_cnn --dataset synthetic_image --num-samples 64 --batch-size 16 --epochs 1 --experiment-name check \
 			--set device.kind=cpu --set train.precision=f32 --set model.channels="[8, 16]" >train.txt 2>&1 || { cat train.txt; exit 1; }
 		grep final_train_loss experiments/check/results/result.json
