@@ -5,6 +5,7 @@
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
 #   CUDA=off scripts/dist.sh      a release without the GPU device, which needs no CUDA toolkit
+#   CUDA_ARCHS='80;90' scripts/dist.sh    a release for these compute capabilities (default: those of the Makefile)
 #   ARCH=arm64 scripts/dist.sh    a release for arm64, by Debian's cross compiler
 #
 # Everything is compiled in a root file system of Debian 11. docs/decisions/0011-release-from-debian-11.md explains why
@@ -141,7 +142,7 @@ build() {
 		cp -a "$root/opt/arm64" "$root/src/third_party/.arm64"
 	fi
 	inside "$root" env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off HETERO_ONEDNN=$onednn SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
-		make -C /src --no-print-directory build install ARCH="${ARCH:-}" CUDA=$cuda OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
+		make -C /src --no-print-directory build install ARCH="${ARCH:-}" CUDA=$cuda ${CUDA_ARCHS:+CUDA_ARCHS="$CUDA_ARCHS"} OLD_GLIBC=on VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
 		{ tail -n 20 build/dist/build.log >&2; fail "the build failed; its output is in build/dist/build.log"; }
 	cp -a "$root/out" "$tree"
 }
