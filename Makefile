@@ -7,7 +7,7 @@
 #   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
 #   ARCH=arm64                   build for arm64 with a cross compiler, in build/arm64 (docs/install.md)
 #   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found; make dist
-#                                gets a toolkit unless it is off
+#                                builds it only with on, and gets the toolkit itself
 #   CUDA_ARCHS=75;80;86;89;90    compute capabilities of the GPU code, ascending
 #   WERROR=on                    C++ warnings are errors
 #   OLD_GLIBC=on                 the libraries also run on glibc 2.28, for releases (third_party/glibc)

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Packs a release in dist/: an archive and a Python wheel, with the program, its libraries, their licences, configurations
-# and documentation, and SHA256SUMS. The release runs on Linux with glibc 2.28 or newer and needs nothing else. On GPUs it
-# needs NVIDIA's driver, cuBLAS and cuDNN, which it opens at run time.
+# and documentation, and SHA256SUMS. The release runs on Linux with glibc 2.28 or newer and needs nothing else.
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
-#   CUDA=off scripts/dist.sh      a release without the GPU device, which needs no CUDA toolkit
-#   CUDA_ARCHS='80;90' scripts/dist.sh    a release for these compute capabilities (default: those of the Makefile)
+#   CUDA=on scripts/dist.sh       a release that also trains on GPUs. There it needs NVIDIA's driver, cuBLAS and cuDNN, which
+#                                 it opens at run time. CUDA_ARCHS: compute capabilities, as for the Makefile
 #   ARCH=arm64 scripts/dist.sh    a release for arm64, by Debian's cross compiler
 #
 # Everything is compiled in a root file system of Debian 11. docs/decisions/0011-release-from-debian-11.md explains why
@@ -28,8 +27,8 @@ release=bullseye
 version=${1:-$(git describe --tags --always --dirty)}
 root=$PWD/build/dist/root-$release
 cross=()
-cuda=${CUDA:-auto}
-[ "$cuda" = off ] || cuda=on
+cuda=off
+[ "${CUDA:-auto}" != on ] || cuda=on
 case ${ARCH:-} in
 '')
 	machine=x86_64
