@@ -184,6 +184,7 @@ nvcc() {
 nvcc
 archs() { CUDA_HOME=$toolkit parts archs -DHETERO_CUDA="${cuda:-on}" -DHETERO_CUDA_ARCHS="$1"; }
 expect 0 ", sm_80, sm_100 and PTX" "capabilities twice and in no order" archs "100;80;100;80"
+[ "$(grep -c '^export ' "$room/archs/cuda.env")" = 3 ] || complain "the environment of go" "want three lines, got: $(cat "$room/archs/cuda.env")"
 for list in "" "80 90" "80,90" "80;;90" "8.0" "sm_80" "80;all"; do
 	expect 1 "CUDA_ARCHS: got '$list', want compute" "CUDA_ARCHS=$list" archs "$list"
 done

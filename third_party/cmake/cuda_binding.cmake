@@ -11,8 +11,10 @@ target_include_directories(hetero_libcuda PRIVATE "${PROJECT_BINARY_DIR}/cuda")
 set_target_properties(hetero_libcuda PROPERTIES OUTPUT_NAME cuda ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/cuda")
 
 # The package cu does not declare its C functions, and uses deprecated names of CUDA.
-file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cuda.env" CONTENT [[
+# file(CONFIGURE) of CMake 3.18 drops line ends.
+string(CONFIGURE [[
 export CGO_CFLAGS="'-I@PROJECT_SOURCE_DIR@/third_party/cuda_compat' '-I@cuda_root@/include' ${CGO_CFLAGS:--O2 -g} -Wno-deprecated-declarations -Wno-implicit-function-declaration"
 export CGO_LDFLAGS="'-L@PROJECT_BINARY_DIR@/cuda' ${CGO_LDFLAGS:-}"
 export GOFLAGS="$(go env GOFLAGS) -tags=cuda"
-]] @ONLY)
+]] cuda_env @ONLY)
+file(WRITE "${PROJECT_BINARY_DIR}/cuda.env" "${cuda_env}")
