@@ -335,7 +335,7 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 	}
 }
 
-// A skipped step changes no weights, so a run that is told to stop needs no roll-back.
+// A skipped step changes no weights, so a run that a signal ends needs no roll-back.
 func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
