@@ -122,7 +122,7 @@ func TestHeadsOfOtherProblemsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadSettings(path)
-		if want == "" && err != nil || want != "" && (!errors.As(err, new(*checkpoint.MismatchError)) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.As(err, new(*checkpoint.MismatchError)) || !errors.Is(err, ErrProblem) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", fields, err, want)
 		}
 	}

@@ -240,8 +240,11 @@ func (s *BERTSettings) checkProblem(path string) error {
 	if problem == "" || problem == exclusive {
 		return nil
 	}
-	return &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}
+	return fmt.Errorf("%w: %w", &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}, ErrProblem)
 }
+
+// ErrProblem means that the head of a classifier solves another problem. No setting changes this.
+var ErrProblem = errors.New("this program has no heads for regression, and none for several labels per text; select a classifier with one label per text, or a model without a head")
 
 // ErrTimm means that a config.json belongs to an image model of the library timm. It does not contain the sizes of the
 // model.

@@ -75,8 +75,13 @@ func (id identity) load(dir string) *index {
 		return nil
 	}
 	defer d.Close()
+	return decodeIndex(d, id.size)
+}
+
+// decodeIndex returns the index of a shard of the given size, or nil if the text is no sound index.
+func decodeIndex(text io.Reader, size int64) *index {
 	var x index
-	if err := gob.NewDecoder(io.LimitReader(d, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != id.size || !x.sound() {
+	if err := gob.NewDecoder(io.LimitReader(text, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != size || !x.sound() {
 		return nil
 	}
 	return &x

@@ -33,6 +33,8 @@ func (r *Run) CheckInit() error {
 		err = parts.CheckTransformers(file, settings, &m, tokens.Vocabulary, tokens.Length)
 	}
 	switch {
+	case errors.Is(err, weights.ErrProblem):
+		return fmt.Errorf("model.init_from: %w", err)
 	case errors.As(err, new(*checkpoint.MismatchError)):
 		return fmt.Errorf("model.init_from: %w\nset the keys to the values of the file, or select other weights", err)
 	case err != nil:

@@ -25,3 +25,20 @@ func TestTheKeyOfAMissingFileIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestDecimalLabelsAreNoticed(t *testing.T) {
+	for _, c := range []struct {
+		classes []string
+		want    int
+	}{
+		{[]string{"0", "1"}, 0},
+		{[]string{"0.0", "1.0", "2.0"}, 0}, // whole numbers, as pandas writes them
+		{[]string{"0.2", "1.0", "3.75"}, 2},
+		{[]string{"0.2", "neutral"}, 0},
+		{[]string{"v1.5", "v2.0"}, 0},
+	} {
+		if got := decimals(c.classes); got != c.want {
+			t.Errorf("%q: got %d, want %d", c.classes, got, c.want)
+		}
+	}
+}
