@@ -8,6 +8,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/estimate"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -25,7 +26,7 @@ func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 		}
 		k.Curves, k.CurveErrors = nil, slices.Repeat([]float64{sigma}, len(o.Curves))
 		for i, c := range o.Curves {
-			shares := balancer.ProfileShares(float64(o.Total)*n/c.At(n)/sum, k.Limits[i], k.Unit)
+			shares := estimate.ProfileShares(float64(o.Total)*n/c.At(n)/sum, k.Limits[i], k.Unit)
 			slices.Sort(shares)
 			var points divide.Curve
 			for _, s := range shares {

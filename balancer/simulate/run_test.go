@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
@@ -44,7 +45,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 func TestRunIsDeterministic(t *testing.T) {
-	for _, policy := range balancer.Policies() {
+	for _, policy := range policies.Names() {
 		o := simulate.Options{Policy: policy, Total: 300, Curves: []divide.Curve{proportionalTo(100), proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
 		first, err := simulate.Run(o)
 		if err != nil {

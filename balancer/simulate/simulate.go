@@ -8,11 +8,12 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
 // Options describe an experiment.
 type Options struct {
-	Policy   string         // one of balancer.Policies
+	Policy   string         // one of policies.Names
 	Maker    balancer.Maker // maker of another policy, used instead of Policy; the zero value: none
 	Total    int            // samples of a step
 	Curves   []divide.Curve // true curves of the ranks, which the policy does not see
@@ -70,7 +71,7 @@ type Change struct {
 // policy creates the simulated policy.
 func (o *Options) policy(known balancer.Options) (balancer.Policy, error) {
 	if o.Maker.New == nil {
-		return balancer.New(o.Policy, known)
+		return policies.New(o.Policy, known)
 	}
 	return o.Maker.Make(known)
 }

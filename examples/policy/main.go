@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/program"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -42,7 +43,7 @@ func (o *options) New(b balancer.Options) (balancer.Policy, error) {
 		}
 		return next, fmt.Sprintf("speeds are %.4g samples/s", speed)
 	}
-	return balancer.Periodic(b, start, decide), nil
+	return policies.Periodic(b, start, decide), nil
 }
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
 // baseline is the policy to which the other policies are compared.
@@ -186,10 +186,10 @@ func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	return c
 }
 
-// OrderPolicies sorts names of policies: the baseline first, then in the order of balancer.Policies, then unknown
+// OrderPolicies sorts names of policies: the baseline first, then in the order of policies.Names, then unknown
 // names alphabetically.
 func OrderPolicies(names []string) []string {
-	known := balancer.Policies()
+	known := policies.Names()
 	rank := func(name string) int {
 		if i := slices.Index(known, name); i >= 0 {
 			return i

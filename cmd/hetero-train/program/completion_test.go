@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -46,7 +46,7 @@ func TestCompletionOffersValues(t *testing.T) {
 		{[]string{"--set", "data.dataset="}, []string{"data.dataset=synthetic_image", "data.dataset=cifar10", "data.dataset=images"}},
 		{[]string{"--set", "model.ch"}, []string{"model.channels="}},
 		{[]string{"--set", "profile.enabled=t"}, []string{"profile.enabled=true"}},
-		{[]string{"train", "--load-balance-policy", ""}, balancer.Policies()},
+		{[]string{"train", "--load-balance-policy", ""}, policies.Names()},
 		{[]string{"train", "--model", ""}, parts.KindNames(parts.BuiltinCatalog.Models)},
 		{[]string{"bench", "peak", "--device", ""}, []string{"auto", "cpu", "reference", "null"}},
 		{[]string{"bench", "train", "--precision", ""}, []string{"auto", "f32", "bf16"}},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
@@ -53,7 +54,7 @@ func (o *halves) New(b balancer.Options) (balancer.Policy, error) {
 		return nil, exit.Usagef("got %d ranks, want 2", b.Ranks)
 	}
 	b.Scores = []float64{o.First, 1 - o.First}
-	return balancer.New("proportional", b)
+	return policies.New("proportional", b)
 }
 
 var mine = []parts.Part{

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -257,8 +257,8 @@ func TestAStragglerIsReportedOnce(t *testing.T) {
 	s := collected(t)
 	w := NewWatch(s, 0, func() Event { return Event{} })
 	defer w.Close()
-	healthy, sick := balancer.Verdict{}, balancer.Verdict{Kind: balancer.Sick, Ratio: 2, Cause: balancer.CauseData, Evidence: "evidence"}
-	for _, v := range [][]balancer.Verdict{nil, {healthy, healthy}, {healthy, sick}, {healthy, sick}, {healthy, healthy}, {healthy, sick}} {
+	healthy, sick := straggler.Verdict{}, straggler.Verdict{Kind: straggler.Sick, Ratio: 2, Cause: straggler.CauseData, Evidence: "evidence"}
+	for _, v := range [][]straggler.Verdict{nil, {healthy, healthy}, {healthy, sick}, {healthy, sick}, {healthy, healthy}, {healthy, sick}} {
 		w.Decided(10, nil, v)
 	}
 	if len(s.queue) != 2 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -87,9 +88,9 @@ func (w *Watch) StepDone(r *train.StepRecord) {
 }
 
 // Decided reports each rank whose verdict became "sick".
-func (w *Watch) Decided(_ int, _ *balancer.Decision, verdicts []balancer.Verdict) {
+func (w *Watch) Decided(_ int, _ *balancer.Decision, verdicts []straggler.Verdict) {
 	for rank, v := range verdicts {
-		if v.Kind != balancer.Sick {
+		if v.Kind != straggler.Sick {
 			delete(w.sick, rank)
 			continue
 		}

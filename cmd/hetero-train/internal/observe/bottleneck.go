@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -109,7 +110,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 }
 
 // Decided takes how good the shares of the last steps were from a decision of the balancer.
-func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []balancer.Verdict) {
+func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
 }
 

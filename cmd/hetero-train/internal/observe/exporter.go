@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -61,7 +62,7 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 }
 
 // Decided adds a decision of the balancer on a window of the given number of steps. verdicts may be nil.
-func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []balancer.Verdict) {
+func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []straggler.Verdict) {
 	e.Update(func(s *prometheus.State) {
 		s.Decisions++
 		if d.Changed {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -160,7 +161,7 @@ func (t *Tracking) StepDone(r *train.StepRecord) {
 }
 
 // Decided takes the fraction of the oracle from a decision of the balancer.
-func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []balancer.Verdict) {
+func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []straggler.Verdict) {
 	t.oracle = 0
 	if v := d.ShareOfOracle(); v > 0 {
 		t.oracle = v

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
@@ -64,7 +65,7 @@ func cifarSet(doc string, set cifarImages) DataSet {
 // policies returns the policies of package balancer.
 func policies() []Part {
 	var list []Part
-	for _, m := range balancer.Makers() {
+	for _, m := range policies.Makers() {
 		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
 	}
 	return list
@@ -86,7 +87,7 @@ func (p balancerPolicy) Ignores() []string {
 
 // New implements [PolicyOptions].
 func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
-	makers := balancer.Makers()
+	makers := policies.Makers()
 	return makers[slices.IndexFunc(makers, func(m balancer.Maker) bool { return m.Name == p.name })].New(o)
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/hybrid"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -44,10 +46,10 @@ type Balancer struct {
 
 	step      balancer.Step
 	health    []telemetry.Window // telemetry of the current window, by rank
-	waiting   balancer.Waiting   // waiting times of the current window
-	detector  *balancer.Detector
-	healthy   *balancer.References
-	observed  []balancer.Observation
+	waiting   straggler.Waiting  // waiting times of the current window
+	detector  *straggler.Detector
+	healthy   *straggler.References
+	observed  []straggler.Observation
 	last      *balancer.Decision // latest decision; nil before the first decision
 	decisions int
 	stored    time.Time      // time of the latest write to the cache of curves
@@ -58,7 +60,7 @@ type Balancer struct {
 
 // Watcher receives each decision, with the number of steps of its window and the verdicts on the ranks, which may be
 // nil. The training goroutine calls it.
-type Watcher func(steps int, d *balancer.Decision, verdicts []balancer.Verdict)
+type Watcher func(steps int, d *balancer.Decision, verdicts []straggler.Verdict)
 
 // Watch adds a watcher. It does nothing in a run of one rank.
 func (b *Balancer) Watch(w Watcher) {
@@ -71,7 +73,7 @@ func (b *Balancer) Watch(w Watcher) {
 func (b *Balancer) WatchedBy(observers []train.Observer) {
 	for _, o := range observers {
 		if w, ok := o.(interface {
-			Decided(int, *balancer.Decision, []balancer.Verdict)
+			Decided(int, *balancer.Decision, []straggler.Verdict)
 		}); ok {
 			b.Watch(w.Decided)
 		}
@@ -283,7 +285,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		return nil, exit.Usagef("balance: %w", err)
 	}
 	opening := balancer.Opening(b.Policy, c.Balance.Interval)
-	if b.Policy, err = balancer.Explained(b.Policy, b.options); err != nil {
+	if b.Policy, err = hybrid.Explained(b.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
 	ranks := len(b.known)
@@ -291,8 +293,8 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
 		*list = make([]float64, ranks)
 	}
-	b.health, b.observed = make([]telemetry.Window, ranks), make([]balancer.Observation, ranks)
-	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+	b.health, b.observed = make([]telemetry.Window, ranks), make([]straggler.Observation, ranks)
+	b.detector, b.healthy = straggler.NewDetector(ranks), straggler.NewReferences(ranks)
 	types := make([]string, ranks)
 	for rank, k := range b.known {
 		types[rank] = k.Device
@@ -473,9 +475,9 @@ func (b *Balancer) fullLength(ranks []train.RankStep) {
 }
 
 // judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.
-func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
+func (b *Balancer) judge(step int64, d *balancer.Decision) []straggler.Verdict {
 	for r := range b.observed {
-		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
+		o := straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
 		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
 		b.observed[r] = o
 		b.health[r].Reset()

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
@@ -34,8 +35,8 @@ type balanceReport struct {
 	console   *observe.Console
 	dir       string
 	lines     *observe.StepLines
-	health    []balancer.Kind // latest logged verdict of each rank
-	failed    bool            // true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
+	health    []straggler.Kind // latest logged verdict of each rank
+	failed    bool             // true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
 	outcomes  account.Outcomes
 	last      DecisionLine // latest line of the decisions file
 	defined   bool         // true after the log has defined "of the oracle"
@@ -99,7 +100,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 		kept = resume.Step
 	}
 	a := b.run
-	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
+	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]straggler.Kind, len(b.known))}
 	var err error
 	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
@@ -111,7 +112,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 }
 
 // decided records one decision and logs it if it changes the shares.
-func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
 	outcome, known := r.outcomes.Add(step, &d.Lost, d.Shares, d.Next, d.Predicted)
 	var line *outcomeLine
 	if known {
@@ -173,7 +174,7 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 	return line
 }
 
-func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict, outcome *outcomeLine) {
+func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []straggler.Verdict, outcome *outcomeLine) {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
 	line := decisionLine(step, r.balancing.cfg.Balance.Policy, d)
 	line.Outcome = outcome
@@ -181,10 +182,10 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		waited, caused := r.waited(rank)
 		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
 		if verdicts != nil {
-			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == balancer.Sick {
+			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == straggler.Sick {
 				l.Cause = verdicts[rank].Cause.String()
 			}
-			if verdicts[rank].Kind != balancer.Healthy {
+			if verdicts[rank].Kind != straggler.Healthy {
 				l.Evidence = verdicts[rank].Evidence
 			}
 		}
@@ -213,7 +214,7 @@ func (r *balanceReport) warn(err error) {
 }
 
 // sayVerdicts logs the verdict of each rank whose verdict changed.
-func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
+func (r *balanceReport) sayVerdicts(verdicts []straggler.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
 		if v.Kind == r.health[rank] {
@@ -221,11 +222,11 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 		}
 		r.health[rank] = v.Kind
 		switch v.Kind {
-		case balancer.Healthy:
+		case straggler.Healthy:
 			log.Info(fmt.Sprintf("rank %d has its usual speed again", rank))
-		case balancer.SlowType:
+		case straggler.SlowType:
 			log.Info(fmt.Sprintf("rank %d has a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
-		case balancer.Sick:
+		case straggler.Sick:
 			log.Warn(fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
 	}

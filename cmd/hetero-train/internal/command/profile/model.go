@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/estimate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -130,7 +130,7 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
 	k, batch := p.rank, parts.BatchOf(p.rank.Cfg)
 	accumulation, unit := k.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
-	shares := affordable(balancer.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
+	shares := affordable(estimate.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
 		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample, curveTime)
 	}

@@ -1,0 +1,85 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/account"
+)
+
+// Decision is the decision of a policy after an interval, with its reason. An Explanation without Ranks means that
+// there is none.
+type Decision struct {
+	Shares  []int // in use
+	Next    []int // from now on
+	Changed bool  // Next differs
+	Reason  string
+	Explanation
+}
+
+// Stay keeps the shares in use if they are a valid division of the batch. The caller may have set other shares.
+func (d *Decision) Stay(o *Options, start []int) {
+	d.Next = d.Shares
+	if !o.Accepts(d.Shares, start) {
+		d.Next, d.Reason = slices.Clone(start), "the shares in use are not a valid division of the batch: returning to the start shares"
+	}
+	d.Changed = !slices.Equal(d.Next, d.Shares)
+}
+
+// Explanation describes how good the shares in use were. Times are means over the window, in s per step.
+type Explanation struct {
+	Seconds float64 // measured time of a whole step; NaN: not measured
+	Fitted  float64 // of a whole step with the shares in use, on the fitted curves; NaN if there are no curves
+	Oracle  float64 // the same with the best shares; at most Fitted
+	// Lost divides the measured time into useful work and lost time. Its imbalance agrees with OfOracle. Without
+	// curves, it assumes times in proportion to samples.
+	Lost account.Account
+	// OfOracle is the time of a step with the best shares divided by the time with the shares in use, both on the
+	// fitted curves. It does not contain the noise of steps. Its error is the error of the curves.
+	OfOracle Fraction
+	Unknown  string // why OfOracle is unknown; "" if it is known
+	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
+	Imbalance float64
+	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by the
+	// difference of the fitted curves. NaN if there are no curves.
+	Equal, Predicted float64
+	Noisy            int // rank that causes most of Lost.Noise; -1: no single rank
+	Ranks            []RankView
+}
+
+// RankView is the view that the policy has of one rank. Figures that were not measured are NaN.
+type RankView struct {
+	Seconds float64 // own time plus update; NaN: not measured in this window
+	Fitted  float64 // the same, on the fitted curve of the rank; NaN: no curve
+	Error   float64 // standard error of Fitted, s
+	Data    float64 // of Seconds, spent waiting for data
+	// Utilization and Memory of its device, 0…1.
+	Utilization, Memory float64
+}
+
+// ShareOfOracle is the value of OfOracle, 0…1; NaN if unknown.
+func (e *Explanation) ShareOfOracle() float64 { return e.OfOracle.Value }
+
+// Gain is the throughput divided by the throughput with equal shares, on the same curves; NaN if unknown.
+func (e *Explanation) Gain() float64 { return e.Equal / e.Lost.Step }
+
+// Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
+func Unexplained(ranks int) Explanation {
+	nan := math.NaN()
+	e := Explanation{Seconds: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(), Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
+	for r := range e.Ranks {
+		e.Ranks[r] = RankView{Seconds: nan, Fitted: nan, Error: nan, Data: nan, Utilization: nan, Memory: nan}
+	}
+	return e
+}
+
+// Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval holds if the curves of the policy and
+// their standard errors are right. NaN: unknown.
+type Fraction struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// UnknownFraction returns the fraction of a policy without curves.
+func UnknownFraction() Fraction { return Fraction{math.NaN(), math.NaN(), math.NaN()} }

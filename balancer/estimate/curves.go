@@ -1,0 +1,132 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+)
+
+// within returns the part of a curve between two shares. Where the curve has no point at a share, the part begins or
+// ends with the nearest point. It is nil if the curve has no points between the shares.
+func within(c divide.Curve, least, most float64) divide.Curve {
+	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
+		return nil
+	}
+	least, most = max(least, c[0].Samples), min(most, c[len(c)-1].Samples)
+	out := divide.Curve{{Samples: least, Seconds: c.At(least)}}
+	for _, p := range c {
+		if p.Samples > least && p.Samples < most {
+			out = append(out, p)
+		}
+	}
+	if most > least {
+		out = append(out, divide.Point{Samples: most, Seconds: c.At(most)})
+	}
+	return out
+}
+
+// simplify returns the curve with at most the given number of points, at least 2. It first chooses the points with the
+// largest relative distance from the line through their chosen neighbours. If all other points lie on these lines, it
+// chooses points within the widest ratios of samples, because it is also information that the curve is a line there.
+func simplify(c divide.Curve, points int) divide.Curve {
+	if len(c) <= 2 {
+		return c
+	}
+	chosen := []int{0, len(c) - 1}
+	for len(chosen) < min(points, len(c)) {
+		furthest, widest, at, place := 1e-9, 0.0, -1, 0 // smaller values are rounding errors
+		for i, last := range chosen[:len(chosen)-1] {
+			next := chosen[i+1]
+			for k := last + 1; k < next; k++ {
+				on := divide.Between(c[last], c[next], c[k].Samples)
+				if far := math.Abs(on-c[k].Seconds) / max(on, c[k].Seconds); far > furthest {
+					furthest, at, place = far, k, i+1
+				}
+			}
+		}
+		for i, last := range chosen[:len(chosen)-1] {
+			next := chosen[i+1]
+			for k := last + 1; k < next && furthest == 1e-9; k++ {
+				if wide := min(c[k].Samples/c[last].Samples, c[next].Samples/c[k].Samples); wide > widest {
+					widest, at, place = wide, k, i+1
+				}
+			}
+		}
+		chosen = slices.Insert(chosen, place, at)
+	}
+	out := make(divide.Curve, len(chosen))
+	for i, k := range chosen {
+		out[i] = c[k]
+	}
+	return out
+}
+
+// times returns the curve with its times multiplied by a factor.
+func times(c divide.Curve, factor float64) divide.Curve {
+	out := slices.Clone(c)
+	for i := range out {
+		out[i].Seconds = min(out[i].Seconds*factor, divide.MostSeconds)
+	}
+	return out
+}
+
+// onto is [Curve.At] for a share whose next point is known: the first point that is at least the share.
+func onto(c divide.Curve, next int, samples float64) float64 {
+	if next == 0 || len(c) == 1 {
+		return c[0].Seconds
+	}
+	return divide.Between(c[next-1], c[next], samples)
+}
+
+// timeless is the curve of a rank without measurements: it takes no time.
+var timeless = divide.Curve{{Samples: 1, Seconds: 0}}
+
+// curves are the fitted curves of all ranks.
+type curves struct {
+	mean     []divide.Curve // expected times
+	cautious []divide.Curve // expected times plus a margin; the same slice as mean if there is no margin
+	shrunk   []float64      // by rank: factor of [deviceTypes.shrink] on its curves,
+	unsure   []float64      // and on their standard error
+	bounds   []fastest      // by rank: times that it can reach
+}
+
+func newCurves(ranks int) curves {
+	return curves{slices.Repeat([]divide.Curve{timeless}, ranks), slices.Repeat([]divide.Curve{timeless}, ranks),
+		slices.Repeat([]float64{1}, ranks), slices.Repeat([]float64{1}, ranks), make([]fastest, ranks)}
+}
+
+// draw takes the curves of a fit, with a margin of a number of standard deviations.
+func (c *curves) draw(rank int, e *posterior, limit int, sigmas float64) {
+	c.mean[rank], c.cautious[rank] = e.shape.curves(limit, sigmas)
+	c.shrunk[rank], c.unsure[rank] = 1, 1
+	e.drawn, e.level = math.NaN(), 0
+	if e.current >= 0 && e.trend == 0 {
+		e.drawn = e.cells[e.current].log
+	}
+}
+
+// one reports whether a rank has no margin.
+func (c *curves) one(rank int) bool { return &c.mean[rank][0] == &c.cautious[rank][0] }
+
+// scale multiplies the times of a rank's curves by a factor.
+func (c *curves) scale(rank int, factor float64) {
+	one := c.one(rank)
+	if c.mean[rank] = times(c.mean[rank], factor); one {
+		c.cautious[rank] = c.mean[rank]
+	} else {
+		c.cautious[rank] = times(c.cautious[rank], factor)
+	}
+}
+
+// bound removes times that no rank can reach.
+func (c *curves) bound() {
+	for r := range c.mean {
+		one := c.one(r)
+		if c.mean[r] = c.bounds[r].bound(c.mean[r]); one {
+			c.cautious[r] = c.mean[r]
+		} else {
+			c.cautious[r] = c.bounds[r].bound(c.cautious[r])
+		}
+	}
+}

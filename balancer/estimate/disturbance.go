@@ -1,0 +1,123 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast as
+// before. If the shares change at the same time, the times of earlier shares become wrong: they were measured before the
+// disturbance, or with another level during it. An earlier share that seems slow is not measured again, so the error
+// would remain. Each rank therefore keeps its state of the time before the disturbance. It returns to this state once
+// that state predicts the times again, with any share.
+
+// sureRatio is the log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance
+// agreements. Larger: more disturbances whose end remains unnoticed.
+const sureRatio = 2.0
+
+// keep stores the state of a rank after a window without a surprise.
+func (e *posterior) keep() {
+	c := *e
+	c.before, c.suspect, c.cells, c.cov = nil, 0, slices.Clone(e.cells), cloneRows(e.cov)
+	e.before, e.away, e.back, e.suspect = &c, 0, false, 0
+}
+
+func cloneRows(cov [][]float64) [][]float64 {
+	out := make([][]float64, len(cov))
+	for i, row := range cov {
+		out[i] = append(make([]float64, 0, mostShares+2), row...)
+	}
+	return out
+}
+
+// restore returns to the state before the disturbance. The rank keeps the rate at which its level moves. A new share
+// that began the disturbance was slow because of the disturbance or of the shape, so the rank keeps its time with a
+// large variance. If this share is slow a second time, its time is known, and begins no disturbance.
+func (e *posterior) restore() {
+	now := *e
+	*e = *now.before
+	e.cells, e.cov = slices.Clone(e.cells), cloneRows(e.cov)
+	e.before, e.away, e.wander = now.before, now.away, now.wander
+	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
+		c := now.cells[i]
+		if expected, _ := e.expect(c.samples); !math.IsNaN(expected) {
+			e.add(c.samples, c.log, now.cov[i][i]+stat.Square(c.log-expected))
+			e.cells[len(e.cells)-1].age, e.cells[len(e.cells)-1].steps = c.age, c.steps
+			e.forget()
+		}
+	}
+}
+
+// try returns to the state before the disturbance and keeps the current state instead, so that the rank returns to the
+// current state if the other one is wrong.
+func (e *posterior) try() {
+	current := *e
+	current.before = nil
+	e.restore()
+	e.before, e.away, e.back = &current, 0, false
+}
+
+// then reports whether a reading can show that the rank is as before the disturbance, and the variance of the change of
+// its level since then. common is the variance of the changes that all ranks have in common.
+func (e *posterior) then(m *reading, common float64) (variance float64, ok bool) {
+	return common + float64(e.away)*stat.Square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
+}
+
+// ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the
+// disturbance, and the first one is much more likely in that state than in the current one. One reading may agree by
+// chance, and so may a level that moves steadily.
+func (e *posterior) ended(m *reading, common float64) bool {
+	common, ok := e.then(m, common)
+	if !ok {
+		return false
+	}
+	before, off := e.before.likelihood(m, common)
+	if off > likelySigmas {
+		e.back = false
+	} else if e.back {
+		e.back = false
+		return true
+	} else {
+		now, _ := e.likelihood(m, common)
+		e.back = before-max(now, 0) > sureRatio // 0: density of a level after a jump, any level within a factor of e
+	}
+	return false
+}
+
+// mayEnd reports whether the state before the disturbance explains a reading better than a level at random, and an
+// earlier share would be faster in that state than in the current one. Only a measurement of such a share distinguishes
+// the two states.
+func (e *posterior) mayEnd(m *reading, common float64) bool {
+	common, ok := e.then(m, common)
+	if !ok || e.trend != 0 {
+		return false
+	}
+	if before, off := e.before.likelihood(m, common); before < 0 || off > likelySigmas {
+		return false
+	}
+	return slices.ContainsFunc(e.before.cells, func(c cell) bool {
+		now, _ := e.expect(c.samples)
+		return now-c.log > leastJump
+	})
+}
+
+// likelihood returns the log of the probability density of the log of a reading, up to a constant, and the distance of
+// the reading from its prediction in standard deviations.
+func (e *posterior) likelihood(m *reading, common float64) (log, off float64) {
+	expected, doubt := e.expect(m.samples)
+	if math.IsNaN(expected) {
+		return math.Inf(-1), math.Inf(1)
+	}
+	sigma := math.Sqrt(doubt + m.variance + common)
+	off = math.Abs(m.log-m.shift-expected) / sigma
+	return -off*off/2 - math.Log(sigma), off
+}
+
+// agrees reports whether a reading agrees with the prediction. offset is the change that all ranks have in common.
+func (e *posterior) agrees(m *reading, offset float64) bool {
+	expected, doubt := e.expect(m.samples)
+	off := m.log - offset - expected - boundarySteps*e.trend
+	return m.shift == 0 && !(math.Abs(off) > max(likelySigmas*math.Sqrt(doubt+m.variance), leastShift))
+}

@@ -1,0 +1,340 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// Thresholds of changes of a level.
+const (
+	// likelySigmas: larger differences of one window are clipped, and beyond them a curve is known to fall. In standard
+	// deviations.
+	likelySigmas = 2.5
+	// sureSigmas: beyond this number of standard deviations, the speed of a rank has changed. With fewer, many ranks would
+	// give false alarms.
+	sureSigmas = 4.5
+	leastShift = 0.03 // log: the filter follows smaller changes of speed
+	leastJump  = 0.1  // log: smaller jumps of a level begin no disturbance
+)
+
+// How the level of a rank moves.
+const (
+	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
+	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
+	reshape     = 0.25    // fraction of wander by which each unmeasured share moves on its own
+	// wanderRate is the log of the change of wander per window, for each unit of agreement of its innovation with earlier
+	// ones.
+	wanderRate = 0.1
+	wanderBias = 0.3 // subtracted from the agreement, so that chance does not accumulate
+	// follow is the fraction of the difference by which an average follows each observation. Larger: follows faster, and
+	// noise more.
+	follow = 0.3
+	// boundarySteps is the number of steps between two windows: the omitted step, and half of each neighbour.
+	boundarySteps = 2.0
+	unknownHeight = 1.0 // variance of the log of the height of a curve from an earlier run
+	// newPart times the square of a surprise at a new share is a variance of the level of the older shares.
+	newPart    = 0.0025
+	mostShares = 24 // measured shares that a rank remembers. Larger values change the shares little
+)
+
+// posterior is the belief about of one rank's step time: a Kalman filter whose states (cells) are the logs of the current time
+// of each measured share. A change of the level moves all cells equally. Two observations distinguish the level from
+// the shape of the curve:
+//
+//   - Within a window, the share is constant, so only the level changes (reading.shift).
+//   - If the time of a share without a cell is far from the curve, speed opens a boundary. If a measured share is near
+//     and fills the same tiles, speed assumes that the level has moved. Otherwise it assumes that the shape is
+//     different. The next measurement of an older share decides: the cells from before the boundary then follow the
+//     level, or return to their values ([Model.AskAgain]).
+//
+// Between and beyond the cells, the curve comes from the regression in [shape].
+type posterior struct {
+	cells   []cell
+	cov     [][]float64 // of the cells' logs
+	wander  float64     // standard deviation by which the level moves from window to window, log
+	noise   float64     // variance of the log of a step's time
+	weight  float64     // steps behind noise
+	jitter  float64     // variance of the log of a window's mean that its steps' noise does not explain
+	drift   float64     // decaying sum of innovations in standard deviations: many of one sign mean that the level moves
+	trend   float64     // change of the level within the last window, log per step; 0 if noise explains it
+	current int         // index of the cell that was measured last, -1 before the first measurement
+	known   bool        // the rank was measured in this run, so the height of an earlier run's curve does not apply
+
+	surprise float64 // log difference of a new share from its curve at the open boundary; 0: no boundary is open
+	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
+	// cause
+	moved     bool
+	confirmed bool // AskAgain has considered this surprise
+	since     int  // windows since that boundary
+
+	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
+
+	before *posterior // state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
+	away   int        // windows since that state
+	back   bool       // the last reading was as before the disturbance
+
+	shape *shape  // as of the last decision
+	drawn float64 // log of the time of the share in use, as of the last drawn curve
+	level float64 // variance of the log of the time of the share at which shrink compares the rank; 0: not yet computed
+}
+
+// cell is a measured share.
+type cell struct {
+	samples float64
+	log     float64 // of seconds
+	age     int     // windows since it was measured
+	steps   int     // in which it was measured
+}
+
+// newPosterior returns the posterior of a rank before the first window. sigma is the standard error of the log of a time of
+// the prior curve.
+func newPosterior(prior divide.Curve, sigma float64, limit int) *posterior {
+	e := &posterior{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
+	for _, p := range simplify(within(prior, 1, float64(limit)), mostShares/2) {
+		if !math.IsNaN(divide.Measured(p.Seconds)) {
+			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
+		}
+	}
+	if n := len(e.cells); n > 0 {
+		e.draw(e.cells, e.cov, &priorBends, tilePriors(), e.cells[n-1].samples)
+	}
+	e.loosen(unknownHeight)
+	return e
+}
+
+func (e *posterior) cell(samples float64) int {
+	return slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
+}
+
+func (e *posterior) add(samples, value, variance float64) {
+	n := len(e.cells)
+	e.cells = append(e.cells, cell{samples: samples, log: value})
+	for i := range e.cov {
+		e.cov[i] = append(e.cov[i], 0)
+	}
+	e.cov = append(e.cov, make([]float64, n+1, mostShares+2))
+	e.cov[n][n] = variance
+}
+
+// loosen adds a variance that all cells have in common.
+func (e *posterior) loosen(variance float64) {
+	for _, row := range e.cov {
+		for j := range row {
+			row[j] += variance
+		}
+	}
+}
+
+// move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
+func (e *posterior) move(by, variance float64) {
+	highest := math.Log(divide.MostSeconds)
+	for i := range e.cells {
+		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
+	}
+	e.loosen(variance)
+}
+
+// draw fits the curve around a share through measured shares: those of the rank and those of its lenders. If they
+// contradict each other so much that the fit fails numerically, draw uses only the nearest one.
+func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
+	old := e.shape.ownGrid()
+	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
+		return
+	}
+	nearest := 0
+	for i, c := range cells {
+		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
+			nearest = i
+		}
+	}
+	e.shape = newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+}
+
+// expect returns the predicted log of the time of a share, and its variance without measurement noise. NaN: unknown.
+func (e *posterior) expect(samples float64) (value, variance float64) {
+	if at := e.cell(samples); at >= 0 {
+		return e.cells[at].log, e.cov[at][at] + e.wander*e.wander
+	}
+	if e.shape == nil {
+		return math.NaN(), 0
+	}
+	value, variance = e.shape.log(samples)
+	return value, variance + e.wander*e.wander
+}
+
+// update learns from a window, and reports whether the level of the rank jumped. offset is the change that all ranks
+// have in common; the log of the reading contains it.
+func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
+	start, total := m.log-offset-m.shift, m.variance+variance
+	e.loosen(e.wander * e.wander)
+	if e.trend != 0 {
+		e.move(e.trend*boundarySteps, stat.Square(e.trend*boundarySteps))
+	}
+	expected, doubt := e.expect(m.samples)
+	at := e.cell(m.samples)
+	for i := range e.cells {
+		if e.cells[i].age++; i != at {
+			e.cov[i][i] += stat.Square(reshape * e.wander)
+		}
+	}
+	e.since++
+	first := !e.known
+	e.known = true
+	if at < 0 {
+		e.current = len(e.cells)
+		// In the first windows, the curve is too uncertain to distinguish the level from the shape.
+		if !math.IsNaN(expected) && (first || !m.opening) {
+			jumped = e.cross(m.samples, start-expected, doubt, total, first)
+		}
+		e.add(m.samples, start, total)
+		e.cells[e.current].steps = m.steps
+		e.forget()
+	} else {
+		e.current = at
+		e.cells[at].steps += m.steps
+		jumped = e.follow(start, total, first)
+	}
+	if e.trend = m.slope; m.shift != 0 {
+		e.move(m.shift, m.shiftVariance)
+		e.drift = 0
+	}
+	return jumped || m.shift != 0 && m.slope == 0
+}
+
+// cross learns from the surprise of a share that has no cell yet. Near a measured share that fills the same tiles, the
+// curve is reliable, so a surprise means that the level has moved. Otherwise the cause of the surprise is the shape.
+// cross reports whether the level has moved.
+func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool) (moved bool) {
+	total := doubt + variance
+	if first { // the curve of an earlier run has another height
+		e.move(surprise, variance-unknownHeight)
+		return false
+	}
+	if sigma := math.Sqrt(total); math.Abs(surprise) < max(sureSigmas*sigma, leastShift) {
+		e.wanders(surprise/sigma*variance/total, variance)
+		if math.Abs(surprise) < max(likelySigmas*sigma, leastShift) {
+			return false
+		}
+	} else if e.alike(samples) {
+		e.move(surprise, total)
+		e.surprise, e.moved, e.confirmed, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
+		return true
+	}
+	e.loosen(newPart * stat.Square(surprise))
+	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
+		e.surprise, e.moved, e.confirmed, e.since = surprise, false, false, 0
+	}
+	return false
+}
+
+// alike reports whether a measured share is near another one and fills the same tiles. No tile that the rank may have then
+// makes one of the two slower by more than leastShift, with its expected weight before any measurement. Nearly all pairs
+// of shares differ in some tile that rounds up, so such a tile must be more probable to count.
+func (e *posterior) alike(samples float64) bool {
+	return slices.ContainsFunc(e.cells, func(c cell) bool {
+		if math.Abs(math.Log(c.samples/samples)) > math.Log(GridRatio) {
+			return false
+		}
+		for i := range tiles {
+			t, least := &tiles[i], leastProbed
+			if t.rounds {
+				least = leastChance
+			}
+			weight, _, _ := t.weight()
+			if e.shape.chances[i] >= least && math.Abs(weight*(t.feature(c.samples)-t.feature(samples))) > leastShift {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// follow learns from a share that has a cell, and reports whether the level has jumped.
+func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
+	c := &e.cells[e.current]
+	innovation := value - c.log
+	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
+	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
+	if before := c.age > e.since; e.surprise != 0 && before {
+		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // the level had moved, not the shape
+			for i := range e.cells {
+				if e.cells[i].age > e.since {
+					e.cells[i].log += innovation
+				}
+			}
+			innovation, jump, jumped = 0, false, true
+			if e.moved && e.away <= e.since+1 { // the level had not moved at all: there is no disturbance
+				e.before = nil
+			}
+		}
+		e.surprise = 0
+	}
+	switch {
+	case first:
+	case jump:
+		e.loosen(stat.Square(innovation))
+		for i := range e.cells { // a cell may have been measured before or after the change of the level
+			if e.cells[i].age < c.age {
+				e.cov[i][i] += stat.Square(innovation)
+			}
+		}
+		e.drift, e.surprise = 0, 0
+		jumped = math.Abs(innovation) > leastJump
+	default:
+		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))
+		// Innovations of one sign come from the level.
+		if excess := seen - stat.Square(sigma); excess < 0 || innovation*e.drift < 0 {
+			e.jitter = max(e.jitter+jitterRate*excess, 0)
+		}
+		e.wanders(innovation/sigma, variance)
+	}
+	column := slices.Clone(e.cov[e.current])
+	total := column[e.current] + variance
+	for i := range e.cells {
+		gain := column[i] / total
+		e.cells[i].log += gain * innovation
+		for j := range e.cells {
+			e.cov[i][j] -= gain * column[j]
+		}
+	}
+	c.age = 0
+	return jumped
+}
+
+// driftSigma is the standard deviation of posterior.drift if all innovations are independent.
+var driftSigma = math.Sqrt(1 / (1 - stat.Square(1-follow)))
+
+// wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right
+// rate are independent. If the filter lags behind, many innovations have the same sign.
+func (e *posterior) wanders(innovation, variance float64) {
+	agrees := min(max(innovation*e.drift/driftSigma-wanderBias, -2), 2)
+	e.wander = max(e.wander*stat.Exp(wanderRate*agrees), leastWander)
+	e.drift = (1-follow)*e.drift + innovation
+	if math.Abs(e.drift) > sureSigmas*driftSigma {
+		e.loosen(2 * variance)
+		e.drift = 0
+	}
+}
+
+// forget drops the cell whose last measurement is oldest.
+func (e *posterior) forget() {
+	for len(e.cells) > mostShares {
+		oldest := -1
+		for i, c := range e.cells {
+			if i != e.current && (oldest < 0 || c.age > e.cells[oldest].age) {
+				oldest = i
+			}
+		}
+		e.cells = slices.Delete(e.cells, oldest, oldest+1)
+		e.cov = slices.Delete(e.cov, oldest, oldest+1)
+		for i := range e.cov {
+			e.cov[i] = slices.Delete(e.cov[i], oldest, oldest+1)
+		}
+		if oldest < e.current {
+			e.current--
+		}
+	}
+}

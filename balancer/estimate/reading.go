@@ -1,0 +1,239 @@
+package estimate
+
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+const (
+	// unknownShape times the distance to the nearest measured share, in log, is the standard deviation of a surprise of a new
+	// share. Such a surprise is no evidence about other ranks.
+	unknownShape = 0.75
+	// startError is the standard deviation of the log of the first step's time because of the start of the program. Smaller:
+	// trusts a slow start. Larger: the first decision is worth less.
+	startError = 0.1
+	// startDropped, in log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what
+	// the curve would explain. Larger: the time of the first step, however uncertain, bends the curve.
+	startDropped = 1.0
+)
+
+// reading is the mean of the steps of a window, which all have the same share.
+type reading struct {
+	samples  float64 // 0: the rank was not measured
+	steps    int     // in the mean
+	opening  bool    // one of the first windows: few steps, and curves that are little known
+	log      float64 // of seconds
+	variance float64
+	// surprise is the difference of the log from its prediction at this share, or NaN without a prediction. doubt is
+	// the variance of surprise. It is large for a new share, because two ranks that reach the next tile at the same
+	// time look like a slower host.
+	surprise, doubt float64
+
+	// The change of the level within the window. log and variance do not contain it: they are as of the last step.
+	shift, shiftVariance float64 // log, from the first step to the last
+	slope                float64 // log per step, if the level moved steadily
+}
+
+// newest removes the steps before a jump within the window: the longest beginning that certainly differs from the rest.
+func newest(logs []float64, noise float64) []float64 {
+	const least, jump = 3, 0.1
+	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, l := range logs {
+		low, high = min(low, l), max(high, l)
+		lowest[i], highest[i] = low, high
+	}
+	if high-low <= jump {
+		return logs
+	}
+	low, high = math.Inf(1), math.Inf(-1) // from the cut on
+	for cut := len(logs) - 1; cut >= 2; cut-- {
+		low, high = min(low, logs[cut]), max(high, logs[cut])
+		// All steps after the cut must be on one side; otherwise one slow step would count as a jump. If the two sides
+		// overlap, the code skips the medians, which take most of the time.
+		if cut > len(logs)-least || low < highest[cut-1] && high > lowest[cut-1] {
+			continue
+		}
+		before, after := stat.Median(logs[:cut]), stat.Median(logs[cut:])
+		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
+		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
+			return logs[cut:]
+		}
+	}
+	return logs
+}
+
+func sameSide(logs []float64, middle, direction float64) bool {
+	for _, l := range logs {
+		if (l-middle)*direction < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// robustMean returns the mean and the variance of logs. It clips values far from the median (Huber), so that one slow
+// step (a checkpoint, another process) changes the result little. If two fifths of the values are far from the median,
+// they are not outliers, for example with a CPU quota that every other step exhausts. robustMean then returns the log
+// of the mean time.
+func robustMean(values []float64) (m, variance float64) {
+	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
+	center := stat.Median(values)
+	distances := make([]float64, len(values))
+	for i, v := range values {
+		distances[i] = math.Abs(v - center)
+	}
+	edge := max(sigmas*madToSigma*stat.Median(distances), 0.03)
+	far := 0
+	for _, d := range distances {
+		if d > max(edge, plain) {
+			far++
+		}
+	}
+	if 5*far >= 2*len(values) {
+		return plainMean(values)
+	}
+	for _, v := range values {
+		m += min(max(v, center-edge), center+edge)
+	}
+	m /= float64(len(values))
+	for _, v := range values {
+		d := min(max(v, center-edge), center+edge) - m
+		variance += d * d
+	}
+	return m, variance / max(float64(len(values)-1), 1)
+}
+
+// plainMean returns the log of the mean time, and the variance of the logs around it.
+func plainMean(logs []float64) (m, variance float64) {
+	sum := 0.0
+	for _, l := range logs {
+		sum += stat.Exp(l)
+	}
+	m = math.Log(sum / float64(len(logs)))
+	for _, l := range logs {
+		variance += stat.Square(l - m)
+	}
+	return m, variance / max(float64(len(logs)-1), 1)
+}
+
+func logsOf(seconds []float64) []float64 {
+	logs := make([]float64, len(seconds))
+	for i, s := range seconds {
+		logs[i] = math.Log(s)
+	}
+	return logs
+}
+
+// read returns the reading of a window from the logs of its steps, in order. opening marks the first windows, in which
+// all ranks have one noise ([openingNoise.pool]).
+func (e *posterior) read(samples int, logs []float64, opening bool) reading {
+	if len(logs) == 0 {
+		return reading{}
+	}
+	m := reading{samples: float64(samples)}
+	if slope := ramp(logs, e.noise); slope != 0 {
+		for i := range logs { // as of the last step
+			logs[i] += slope * float64(len(logs)-1-i)
+		}
+		m.slope, m.shift = slope, slope*float64(len(logs)-1)
+		m.shiftVariance = 12 * e.noise / float64(len(logs))
+	} else if after := newest(logs, e.noise); len(after) < len(logs) {
+		before := logs[:len(logs)-len(after)]
+		m.shift = stat.Median(after) - stat.Median(before)
+		m.shiftVariance = math.Pi / 2 * e.noise * (1/float64(len(after)) + 1/float64(len(before)))
+		logs = after
+	}
+	m.log, _ = robustMean(logs)
+	m.steps, m.opening = len(logs), opening
+	n := float64(m.steps)
+	if n > 2 && e.known && !opening {
+		_, variance := robustMean(level(logs))
+		keep := min(e.weight, memory*n)
+		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
+		e.weight = keep + n - 2
+	}
+	m.variance = e.noise/n + windowNoise*windowNoise + e.jitter
+	e.compare(&m)
+	return m
+}
+
+// compare sets the surprise of a reading and its variance.
+func (e *posterior) compare(m *reading) {
+	m.surprise = math.NaN()
+	if expected, doubt := e.expect(m.samples); e.known && !math.IsNaN(expected) {
+		m.surprise, m.doubt = m.log-m.shift-expected-boundarySteps*e.trend, doubt+m.variance
+		if e.cell(m.samples) < 0 {
+			nearest := math.Inf(1)
+			for _, c := range e.cells {
+				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
+			}
+			m.doubt += stat.Square(unknownShape * nearest)
+			// A surprise of the shape is no evidence of a change that all ranks have in common. In the first windows,
+			// every surprise at a new share counts as one of the shape ([posterior.update]).
+			if m.opening || stat.Square(m.surprise) > stat.Square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
+				m.surprise = math.NaN()
+			}
+		}
+	}
+}
+
+// level returns logs without their linear trend, so that a moving level does not count as noise.
+func level(logs []float64) []float64 {
+	n := float64(len(logs))
+	slope, out := 0.0, make([]float64, len(logs))
+	for i, l := range logs {
+		slope += (float64(i) - (n-1)/2) * l
+	}
+	slope /= n * (n*n - 1) / 12
+	for i, l := range logs {
+		out[i] = l - slope*float64(i)
+	}
+	return out
+}
+
+// ramp returns the slope of the logs of a window per step, or 0 if noise or a jump explains them better.
+func ramp(logs []float64, noise float64) float64 {
+	n := len(logs)
+	third := n / 3
+	if third < 2 {
+		return 0
+	}
+	d := stat.Median(logs[n-third:]) - stat.Median(logs[:third])
+	if math.Abs(d) < max(sureSigmas*math.Sqrt(math.Pi*noise/float64(third)), leastShift) {
+		return 0
+	}
+	slope := d / float64(n-third)
+	sum, squares := 0.0, 0.0
+	residual, middle := 0.0, stat.Median(logs)
+	for i, l := range logs {
+		sum, squares = sum+l, squares+l*l
+		residual += stat.Square(l - middle - slope*(float64(i)-float64(n-1)/2))
+	}
+	left := 0.0
+	for cut := 1; cut < n; cut++ {
+		left += logs[cut-1]
+		if jump := squares - left*left/float64(cut) - stat.Square(sum-left)/float64(n-cut); jump < residual {
+			return 0
+		}
+	}
+	return slope
+}
+
+// doubtStart makes the reading of the first step uncertain, because this step also contains the start of the program.
+// The start can only make a step longer. If a rank is faster in the second window than the first step predicts, the
+// first step says little about the rank. If the rank is much faster, it says nothing.
+func (e *posterior) doubtStart(m *reading, windows int) {
+	switch {
+	case windows == 0:
+		m.variance += stat.Square(startError)
+	case windows == 1 && m.samples > 0 && len(e.cells) == 1:
+		expected, _ := e.expect(m.samples)
+		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
+			e.cells, e.cov = e.cells[:0], e.cov[:0]
+		} else {
+			e.cov[0][0] += stat.Square(likelySigmas * max(faster, 0))
+		}
+	}
+}

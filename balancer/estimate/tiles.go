@@ -1,0 +1,158 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// Beliefs in tiles before any measurement.
+const (
+	tilePrior     = 0.026 // probability of each aligned tile
+	roundsPrior   = 0.003 // probability of each tile that rounds up
+	AlignedWeight = -0.35 // expected weight of an aligned tile
+	TileSigma     = 0.2   // standard deviation of a weight: steps of 10 to 60 % were measured
+	roundsWeight  = 0.7   // expected weight of a tile that rounds up
+	// leastChance is the least probability of a tile that predictions use. Smaller: improbable tiles would bend smooth curves.
+	leastChance = 0.05
+)
+
+// tile is one hypothesis of the effect of whole tiles of samples on a rank's times:
+//
+//	t(b) = base(b) + weight t(b) feature(b)
+//
+// An aligned tile: shares that are multiples of the period take a faster kernel, feature 1, a weight below 0. A tile
+// that rounds up: the time of a whole tile is paid at its first sample, feature 1 - b / ceil(b to the period), a weight
+// of 0 to 1. Period 0: tiles have no effect.
+type tile struct {
+	period int
+	rounds bool
+	prior  float64 // prior probability
+}
+
+var tiles = []tile{
+	{0, false, 1 - 5*tilePrior - 8*roundsPrior},
+	{4, false, tilePrior}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior}, {64, false, tilePrior},
+	{2, true, roundsPrior}, {3, true, roundsPrior}, {4, true, roundsPrior}, {5, true, roundsPrior}, {6, true, roundsPrior}, {7, true, roundsPrior},
+	{8, true, roundsPrior}, {16, true, roundsPrior},
+}
+
+func (t *tile) feature(samples float64) float64 {
+	p := float64(t.period)
+	switch {
+	case t.period == 0:
+		return 0
+	case t.rounds:
+		return 1 - samples/(math.Ceil(samples/p)*p)
+	case math.Trunc(samples/p)*p == samples: // exact below 2^53 samples; math.Mod is four times as slow
+		return 1
+	}
+	return 0
+}
+
+// weight returns the prior mean and standard deviation of the weight, and its upper bound: a tile that rounds up costs
+// at most the whole tile, and filling an aligned tile costs nothing.
+func (t *tile) weight() (mean, sigma, most float64) {
+	if t.rounds {
+		return roundsWeight, TileSigma, 1
+	}
+	return AlignedWeight, TileSigma, 0
+}
+
+// logBelow returns the log of the probability that a normal variable is below a bound. It uses the logistic function,
+// and the asymptote far below the mean.
+func logBelow(bound, mean, sigma float64) float64 {
+	x := (bound - mean) / sigma
+	if x > -1.5 {
+		return -math.Log1p(stat.Exp(-1.702 * x))
+	}
+	return -x*x/2 - math.Log(-x*math.Sqrt(2*math.Pi))
+}
+
+// logBelowBound is the log of the prior probability that the weight of an aligned tile, and of one that rounds up, is
+// below its bound.
+var logBelowBound = func() (logs [2]float64) {
+	for i := range logs {
+		mean, sigma, most := (&tile{rounds: i == 1}).weight()
+		logs[i] = logBelow(most, mean, sigma)
+	}
+	return logs
+}()
+
+// tileBelief is the probability of each tile.
+type tileBelief []float64
+
+// tilePriors returns the prior belief in tiles.
+func tilePriors() tileBelief {
+	b, whole := make(tileBelief, len(tiles)), 0.0
+	for _, t := range tiles {
+		whole += t.prior
+	}
+	for i, t := range tiles {
+		b[i] = t.prior / whole
+	}
+	return b
+}
+
+// tilePool is the sum of the ranks' beliefs in tiles: kernels that work in tiles do so on every rank.
+type tilePool struct {
+	sum   tileBelief
+	ranks float64
+}
+
+// pooledTiles sums the beliefs of the ranks, and counts the priors like some additional ranks.
+func pooledTiles(ranks []*posterior) tilePool {
+	v := tilePool{make(tileBelief, len(tiles)), priorRanks}
+	for i, chance := range tilePriors() {
+		v.sum[i] = priorRanks * chance
+	}
+	for _, e := range ranks {
+		if e.shape.distinguishesTiles() {
+			v.ranks++
+			for i, c := range e.shape.chances {
+				v.sum[i] += c
+			}
+		}
+	}
+	return v
+}
+
+// distinguishesTiles reports whether a curve has the three measured shares that distinguish tiles.
+func (f *shape) distinguishesTiles() bool { return f != nil && len(f.cells) >= 3 }
+
+// without returns the belief in the tiles of a rank without its own data.
+func (v tilePool) without(own *shape) tileBelief {
+	b := slices.Clone(v.sum)
+	ranks := v.ranks
+	if own.distinguishesTiles() {
+		ranks--
+		for i, c := range own.chances {
+			b[i] -= c
+		}
+	}
+	for i := range b {
+		b[i] = max(b[i]/ranks, 0)
+	}
+	return b
+}
+
+// misses reports whether no share was measured that fills an aligned tile.
+func (f *shape) misses(t *tile) bool {
+	return f != nil && t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 })
+}
+
+// tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.
+func (f *shape) tests(samples float64) bool {
+	if f == nil {
+		return false
+	}
+	for h := range tiles {
+		t := &tiles[h]
+		alike := func(c place) bool { return t.feature(c.samples) == t.feature(samples) }
+		if t.period > 0 && !t.rounds && f.chances[h] >= leastProbed && !slices.ContainsFunc(f.cells, alike) {
+			return true
+		}
+	}
+	return false
+}

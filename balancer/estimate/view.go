@@ -1,0 +1,117 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+)
+
+// Windows returns the number of windows so far.
+func (m *Model) Windows() int { return m.windows }
+
+// Mean returns the expected curves. A rank without measurements takes no time. Callers must not change them.
+func (m *Model) Mean() []divide.Curve { return m.curves.mean }
+
+// Cautious returns the expected curves plus a margin for their errors. Callers must not change them.
+func (m *Model) Cautious() []divide.Curve { return m.curves.cautious }
+
+// Measured returns the expected curves, nil for a rank that was never measured in this run.
+func (m *Model) Measured() []divide.Curve {
+	list := slices.Clone(m.curves.mean)
+	for r, e := range m.ranks {
+		if !e.known {
+			list[r] = nil
+		}
+	}
+	return list
+}
+
+// Noise returns the largest variance of the log of a step's time of one rank.
+func (m *Model) Noise() (variance float64) {
+	for _, e := range m.ranks {
+		variance = max(variance, e.noise)
+	}
+	return variance
+}
+
+// Sigma returns the standard deviation of the expected time of a share, in s; 0 for a rank without a curve.
+func (m *Model) Sigma(rank, share int) float64 {
+	if m.ranks[rank].shape == nil {
+		return 0
+	}
+	return m.ranks[rank].shape.sigma(float64(share))
+}
+
+// Known reports whether the rank has a fitted curve.
+func (m *Model) Known(rank int) bool { return m.ranks[rank].shape != nil }
+
+// Unsure returns the factor on the standard error of a rank's times that remains after the ranks of its type have lent it
+// their level, 0…1.
+func (m *Model) Unsure(rank int) float64 { return m.curves.unsure[rank] }
+
+// Shares returns the measured shares through which the curve of a rank passes, in no order. They include shares that ranks
+// of its type have lent.
+func (m *Model) Shares(rank int) []float64 {
+	f := m.ranks[rank].shape
+	if f == nil {
+		return nil
+	}
+	shares := make([]float64, len(f.cells))
+	for i, c := range f.cells {
+		shares[i] = c.samples
+	}
+	return shares
+}
+
+// Steps returns the number of steps in which a rank was measured with a share; -1: the share was never measured.
+func (m *Model) Steps(rank, share int) int {
+	e := m.ranks[rank]
+	if at := e.cell(float64(share)); at >= 0 {
+		return e.cells[at].steps
+	}
+	return -1
+}
+
+// Valley returns the share up to which the curve of a rank falls; 0: it rises everywhere.
+func (m *Model) Valley(rank int) float64 { return m.ranks[rank].shape.parts[0].valley }
+
+// Optimistic returns the curve of a rank that is faster than expected by a number of standard deviations at all shares
+// whose expected time is at most the given time, in s.
+func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Curve {
+	e := m.ranks[rank]
+	mean, faster := e.shape.curves(m.options.Limits[rank], -sigmas)
+	for i := range mean {
+		if mean[i].Seconds > upTo {
+			faster[i].Seconds = mean[i].Seconds
+		}
+	}
+	return m.curves.bounds[rank].bound(times(faster, m.curves.shrunk[rank]))
+}
+
+// SharesType reports whether another rank has the same device type.
+func (m *Model) SharesType(rank int) bool {
+	return m.types.lenders != nil && m.types.lenders[rank] != nil
+}
+
+// AskAgain returns an earlier share of a rank, the nearest one to a given share, if the last new share of the rank was far
+// from its curve. The difference comes from the curve or from the level, and only an earlier share distinguishes the two.
+// The result is 0 if there is no such question, if the given share answers it, or if it was asked before: to ask again
+// costs more than it finds.
+func (m *Model) AskAgain(rank, near int) (share int) {
+	e := m.ranks[rank]
+	if e.surprise == 0 || e.confirmed {
+		return 0
+	}
+	e.confirmed = true
+	nearest := math.Inf(1)
+	for _, c := range e.cells {
+		if away := math.Abs(math.Log(c.samples / float64(near))); c.age > e.since && away < nearest {
+			nearest, share = away, int(c.samples)
+		}
+	}
+	if nearest == 0 {
+		return 0
+	}
+	return share
+}

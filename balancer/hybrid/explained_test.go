@@ -1,0 +1,98 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/hybrid"
+	"github.com/hetero-train/hetero-train/balancer/policies"
+)
+
+// TestEveryPolicyIsExplained: with every policy, the explanation names the fraction of the oracle, and its interval
+// contains the true one. The decisions are those of the policy alone.
+func TestEveryPolicyIsExplained(t *testing.T) {
+	o := balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 3, Interval: 10, Scores: []float64{1, 2, 3}}
+	for _, name := range []string{"none", "proportional", "dynamic"} {
+		curves := []func(float64) float64{line(0.004, 0.001), line(0.004, 0.003), line(0.004, 0.002)}
+		alone, seen := newCluster(3, 0.01, curves...), newCluster(3, 0.01, curves...)
+		alone.exposed, seen.exposed = 0.01, 0.01
+		p, err := policies.New(name, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := policies.New(name, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := hybrid.Explained(inner, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := alone.run(p, 100, nil), seen.run(e, 100, nil)
+		if len(got) != len(want) || len(got) < 5 {
+			t.Fatalf("%s: got %d decisions, want the %d of the policy alone", name, len(got), len(want))
+		}
+		for i := range got {
+			d := got[i]
+			if !slices.Equal(d.Next, want[i].Next) || d.Reason != want[i].Reason {
+				t.Errorf("%s: decision %d: got %v (%s), want %v (%s)", name, i, d.Next, d.Reason, want[i].Next, want[i].Reason)
+			}
+			if !(d.OfOracle.Value > 0 && d.OfOracle.Value <= 1) || d.Unknown != "" || d.Ranks[0].Fitted != d.Ranks[0].Fitted {
+				t.Fatalf("%s: decision %d: got %+v, want a known fraction", name, i, d.Explanation)
+			}
+			world := alone.curves(64)
+			best, err := divide.Solve(o.Batch, world)
+			if err != nil {
+				t.Fatal(err)
+			}
+			then, _ := divide.Slowest(world, best)
+			now, _ := divide.Slowest(world, d.Shares)
+			of := (then + alone.exposed) / (now + alone.exposed)
+			if i > 10 && (of < d.OfOracle.Low-0.05 || of > d.OfOracle.High+0.05) {
+				t.Errorf("%s: step %d: got %+v of the oracle, want %.3f in it", name, i, d.OfOracle, of)
+			}
+		}
+	}
+	same := mustNew(t, "hybrid", o)
+	if got, err := hybrid.Explained(same, o); err != nil || got != same {
+		t.Errorf("hybrid: got %v, %v, want the policy itself", got, err)
+	}
+}
+
+func TestAnUnknownFractionHasAReason(t *testing.T) {
+	o := balancer.Options{Batch: divide.Batch{Total: 8}, Ranks: 2, Interval: 2}
+	p, err := hybrid.Explained(mustNew(t, "none", o), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := balancer.Step{Shares: []int{4, 4}, Own: []float64{0.1, math.NaN()}, Seconds: 0.1}
+	for range 2 {
+		if d, due := p.Observe(&step); due && (!strings.Contains(d.Unknown, "rank 1 was not measured") || d.OfOracle.Value == d.OfOracle.Value) {
+			t.Errorf("got %+v, want the reason that rank 1 was not measured", d.Explanation)
+		}
+	}
+}
+
+// The expected gain of a change contains communication, so it is not more than the fraction of the oracle allows.
+func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
+	c := newCluster(7, 0, line(0, 0.001), line(0, 0.004))
+	c.exposed = 1 // most of a step
+	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2})
+	d := last(c.run(p, 1, nil))
+	if !d.Changed {
+		t.Fatalf("got %+v, want a change", d)
+	}
+	_, after, found := strings.Cut(d.Reason, "should get ")
+	var percent float64
+	if !found {
+		t.Fatalf("got the reason %q", d.Reason)
+	}
+	if _, err := fmt.Sscanf(after, "%f", &percent); err != nil || percent > 100*(1-d.OfOracle.Value)+0.05 || percent > 100*0.128/1.128 {
+		t.Errorf("got the reason %q with %.1f %% of the oracle, %v", d.Reason, 100*d.OfOracle.Value, err)
+	}
+}

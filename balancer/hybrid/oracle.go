@@ -1,0 +1,113 @@
+package hybrid
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/estimate"
+)
+
+// prospect is the input of [ofOracle] for one rank: two shares, the expected time of each, and its standard error, in
+// s. A rank without samples takes no time.
+type prospect struct {
+	now, best           float64 // expected time of the share in use and of the best share, s
+	nowError, bestError float64 // s
+	slope               float64 // of the expected time at the best share, s per sample
+}
+
+const (
+	scenarios  = 64    // draws from the posterior of all ranks
+	tail       = 3     // number of scenarios below the interval, and above it
+	quantiles  = 1024  // number of quantiles of the normal distribution from which draws select
+	leastSlope = 0.001 // of a rank's time, per relative growth of its share: bounds flat curves
+)
+
+// normals are quantiles of the normal distribution.
+var normals = func() (z [quantiles]float64) {
+	for i := range z {
+		z[i] = math.Sqrt2 * math.Erfinv((2*float64(i)+1)/quantiles-1)
+	}
+	return z
+}()
+
+// draws is a stream of normal numbers, the same in every run (splitmix64).
+type draws uint64
+
+func (d *draws) next() float64 {
+	*d += 0x9e3779b97f4a7c15
+	x := uint64(*d)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return normals[(x^x>>31)%quantiles]
+}
+
+// unseen is a possibility that the measured shares do not exclude: ranks may be faster with shares that fill tiles, and
+// no such share was measured.
+type unseen struct {
+	chance float64 // probability of this possibility, and of no other of the list
+	part   float64 // fraction of the oracle in this case
+}
+
+// ofOracle returns the time of a step with the best shares (then, in s) divided by the time with the shares in use,
+// both without the noise of steps. It adds exchanged, in s, to both. Each scenario draws an error for the curve of
+// every rank. The slowest rank then gives the time of the shares in use. The best shares follow the draw: ranks that
+// are slower than expected give samples to the other ranks, to first order along the slopes of the curves. Samples move
+// in units. The value is the median of the scenarios, so that unlikely cases change only the interval.
+func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) balancer.Fraction {
+	parts := make([]float64, scenarios)
+	random := draws(0)
+	give := gives(ranks)
+	for i := range parts {
+		slowest, oracle, more := 0.0, then, math.Inf(1) // more: the shortest time of a rank with one more unit
+		for r := range ranks {
+			p := &ranks[r]
+			common := random.next()
+			now := p.now + p.nowError*common
+			slowest = max(slowest, now)
+			if p.best == 0 {
+				continue
+			}
+			more = min(more, now+p.slope*unit)
+			off := min(p.nowError, p.bestError) * common
+			if p.bestError > p.nowError {
+				off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
+			}
+			oracle += off / (p.slope * give)
+		}
+		if more >= slowest { // no rank can take a unit from the slowest one
+			oracle = max(oracle, slowest)
+		}
+		one, faster := (float64(i)+0.5)/scenarios, math.Abs(estimate.AlignedWeight+estimate.TileSigma*random.next())
+		for _, u := range list {
+			if one -= u.chance; one < 0 {
+				oracle *= 1 - u.part*faster/(1+faster)
+				break
+			}
+		}
+		parts[i] = min(max((oracle+exchanged)/(slowest+exchanged), 0), 1)
+	}
+	slices.Sort(parts)
+	return balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail], High: parts[scenarios-1-tail]}
+}
+
+// gives returns how many samples per second the ranks can take together, to first order.
+func gives(ranks []prospect) (give float64) {
+	for i := range ranks {
+		if p := &ranks[i]; p.best > 0 {
+			give += 1 / p.slope
+		}
+	}
+	return give
+}
+
+// prospectOf fills in the expected times of two shares.
+func prospectOf(c divide.Curve, now, best int) prospect {
+	p := prospect{now: c.At(float64(now)), best: c.At(float64(best))}
+	if best > 0 {
+		low, high := float64(best)/estimate.GridRatio, float64(best)*estimate.GridRatio
+		p.slope = max((c.At(high)-c.At(low))/(high-low), leastSlope*p.best/float64(best), math.SmallestNonzeroFloat64)
+	}
+	return p
+}

@@ -1,0 +1,310 @@
+package straggler
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// Observation has the measurements of one rank in a window, as means over its steps.
+type Observation struct {
+	// Seconds is the rank's own compute time per step, without waiting for other ranks: data, forward and backward, and
+	// the optimizer if the curve includes it. NaN or 0: the rank had no samples or no measurement.
+	Seconds float64
+	Samples int     // samples of the rank in a step; 0: unknown, whole steps are compared
+	Data    float64 // part of Seconds, waiting for data; NaN: unknown
+
+	// Expected is the time of the rank's own curve at its share, and ExpectedError its standard error; NaN: no curve
+	// yet. The curve must be of the healthy rank, and from before this window. References keeps such curves.
+	Expected, ExpectedError float64
+
+	// Link is the time of transfers on this rank's own links, in s per step, without waits for slower ranks; NaN:
+	// unknown. The time of a whole all-reduce, which is equal on all ranks, gives no information about one link.
+	Link float64
+
+	Health telemetry.Summary // sensors of the rank
+}
+
+// Detector compares each rank with its own past and with the other ranks. It thus distinguishes a slow type of device
+// from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
+//
+// A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
+// deviations (of the rank's noise and of its curve together). A window is good if the ratio exceeds the usual ratio by
+// less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
+// detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
+// For healthy ranks with lognormal windows, false verdicts begin in three of a million windows at a deviation of 5 %,
+// in 14 at 10 %, in 28 at 15 %, and never at 2 %.
+//
+// If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
+// sign, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first window as normal,
+// for example for a laptop whose curve was measured cold.
+//
+// The detector judges links in the same way: against their own history, after subtraction of the median growth over the
+// ranks. A link is slow from 25 % on, if the additional time is at least 5 % of the compute time.
+//
+// Ranks are compared with each other by their time per sample, because their shares may differ. A rank can be of a
+// slower type only if no rank of its type is fast enough; see SetTypes.
+type Detector struct {
+	rule  MedianRule
+	ranks []patient
+	types []string // nil: unknown
+
+	seconds, perSample, growth, sorted []float64
+	verdicts                           []Verdict
+}
+
+// patient is the state of one rank.
+type patient struct {
+	compute, link history
+	healthy       baseline
+	learns        bool
+	sickFromStart int // windows
+
+	straggler bool
+	keepsUp   int // consecutive windows in which the rank was not marked
+	slowSince int64
+
+	verdict Verdict
+}
+
+const (
+	assumedNoise     = 0.05 // noise of compute times per window, before it is known
+	assumedLinkNoise = 0.1
+	adoptWindows     = 20
+	leastSlowdown    = 0.05 // smaller slowdowns never make a rank sick, even with little noise
+	leastLinkGrowth  = 0.25
+	leastLinkShare   = 0.05 // of the compute time
+)
+
+// NewDetector returns a Detector for a number of ranks.
+func NewDetector(ranks int) *Detector {
+	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
+	for i := range d.ranks {
+		p := &d.ranks[i]
+		p.compute, p.link = newHistory(), newHistory()
+		p.verdict = Verdict{Rank: i, Ratio: 1}
+	}
+	return d
+}
+
+// SetTypes sets the device type of each rank. An empty type differs from all other types. Without types, every rank may
+// be of a slower type.
+func (d *Detector) SetTypes(types []string) { d.types = types }
+
+// keepsUp reports whether a rank of the same type is not a straggler. If so, the type is not the reason why this rank
+// is slow.
+func (d *Detector) keepsUp(rank int, marks []bool) bool {
+	if len(d.types) != len(d.ranks) || d.types[rank] == "" {
+		return false
+	}
+	for other, t := range d.types {
+		if t == d.types[rank] && measured(d.perSample[other]) && !marks[other] {
+			return true
+		}
+	}
+	return false
+}
+
+// Observe takes the window that ended with a step, with one observation per rank. It returns a verdict for each rank,
+// valid until the next call.
+func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) {
+	if len(window) != len(d.ranks) {
+		return nil, fmt.Errorf("straggler verdicts at step %d: got %d observations, want one for each of %d ranks", step, len(window), len(d.ranks))
+	}
+	for i := range window {
+		d.seconds[i] = window[i].Seconds
+		d.perSample[i] = window[i].Seconds / float64(max(window[i].Samples, 1))
+		d.growth[i] = d.ranks[i].linkGrowth(&window[i])
+	}
+	common := d.commonGrowth()
+	marks := d.rule.Observe(d.perSample)
+	median := d.rule.Median(d.perSample)
+	for i := range window {
+		p, o := &d.ranks[i], &window[i]
+		excess := p.judgeCompute(step, o)
+		linkExcess := p.judgeLink(step, o, d.growth[i]-common)
+		p.diagnose(o, excess, linkExcess)
+		p.compare(step, o, marks[i] && !d.keepsUp(i, marks), d.rule.over[i], d.perSample[i]/median)
+		p.learn(o)
+		d.verdicts[i] = p.verdict
+	}
+	d.nameCommonTrouble()
+	return d.verdicts, nil
+}
+
+// Learns reports whether a rank's healthy curve may learn from the last window: the rank was as fast as the curve
+// predicts, or the curve is known to be wrong.
+func (d *Detector) Learns(rank int) bool { return d.ranks[rank].learns }
+
+// linkGrowth returns the log of the slowdown of the rank's links relative to their history, or NaN if it is unknown.
+func (p *patient) linkGrowth(o *Observation) float64 {
+	usual, known := p.link.center()
+	if !known || !measured(o.Link) {
+		return math.NaN()
+	}
+	return math.Log(o.Link) - usual
+}
+
+// commonGrowth returns the median growth of the links of all ranks, or 0 if the links became faster. A growth that all
+// ranks have is not caused by one rank.
+func (d *Detector) commonGrowth() float64 {
+	d.sorted = d.sorted[:0]
+	for _, g := range d.growth {
+		if !math.IsNaN(g) {
+			d.sorted = append(d.sorted, g)
+		}
+	}
+	if len(d.sorted) < 2 {
+		return 0
+	}
+	return max(0, lowerMiddle(d.sorted))
+}
+
+// judgeCompute compares a rank with its own curve and returns the excess, or NaN if it is unknown.
+func (p *patient) judgeCompute(step int64, o *Observation) float64 {
+	if !o.comparable() {
+		return math.NaN()
+	}
+	usual, _ := p.compute.center()
+	excess := math.Log(o.Seconds/o.Expected) - usual
+	noise := math.Hypot(p.compute.noise(assumedNoise), o.ExpectedError/o.Expected)
+	p.compute.judge(step, excess, max(sigmas*noise, math.Log1p(leastSlowdown)))
+	return excess
+}
+
+// comparable reports whether the rank has a measurement and a curve.
+func (o *Observation) comparable() bool {
+	return measured(o.Seconds) && measured(o.Expected) && o.ExpectedError >= 0 && !math.IsInf(o.ExpectedError, 1)
+}
+
+func (p *patient) judgeLink(step int64, o *Observation, excess float64) float64 {
+	if math.IsNaN(excess) {
+		return excess
+	}
+	limit := max(sigmas*p.link.noise(assumedLinkNoise), math.Log1p(leastLinkGrowth))
+	if usual, _ := p.link.center(); o.Link-math.Exp(usual) < leastLinkShare*o.Seconds {
+		excess = min(excess, limit) // too small to be relevant
+	}
+	p.link.judge(step, excess, limit)
+	return excess
+}
+
+// diagnose decides whether a rank is sick, and finds the cause.
+func (p *patient) diagnose(o *Observation, excess, linkExcess float64) {
+	if p.compute.troubled() {
+		p.name(o, excess)
+	}
+	if p.link.troubled() {
+		p.link.begin()
+	}
+	p.compute.settle()
+	p.link.settle()
+	v := &p.verdict
+	switch {
+	case p.compute.sick:
+		v.Kind, v.SinceStep = Sick, p.compute.since
+		if !math.IsNaN(excess) {
+			v.Ratio = math.Exp(excess)
+		}
+	case p.link.sick:
+		v.Kind, v.Cause, v.SinceStep = Sick, CauseNetwork, p.link.since
+		if usual, _ := p.link.center(); !math.IsNaN(linkExcess) {
+			v.Ratio = math.Exp(linkExcess)
+			v.Evidence = fmt.Sprintf("the links of the rank take %.3g s per step, was %.3g s", o.Link, math.Exp(usual))
+		}
+	case v.Kind == Sick:
+		*v = Verdict{Rank: v.Rank, Ratio: 1}
+	}
+}
+
+// name begins or continues a verdict about the compute time, and finds its cause. A cause remains while its sign
+// remains.
+func (p *patient) name(o *Observation, excess float64) {
+	signs := p.healthy.signs(o, o.Seconds-o.Seconds/math.Exp(excess))
+	if !p.compute.trusted() {
+		if len(signs) == 0 && !p.compute.sick {
+			return // the curve is probably wrong
+		}
+		if p.sickFromStart++; p.sickFromStart > adoptWindows {
+			p.compute.sick = false
+			return
+		}
+	}
+	v := &p.verdict
+	first := !p.compute.sick
+	p.compute.begin()
+	if first {
+		v.Cause, v.Evidence = CauseUnknown, ""
+	}
+	if len(signs) == 0 {
+		if v.Cause == CauseUnknown {
+			v.Evidence = fmt.Sprintf("%.2f times as slow as its step-time curve predicts; no measurement shows a cause", math.Exp(excess))
+		}
+		return
+	}
+	texts, stays := make([]string, len(signs)), false
+	for i, s := range signs {
+		texts[i] = s.text
+		stays = stays || s.cause == v.Cause
+	}
+	if !stays {
+		v.Cause = signs[0].cause
+	}
+	v.Evidence = strings.Join(texts, "; ")
+}
+
+// compare decides whether a straggler that is not sick has a slow type.
+func (p *patient) compare(step int64, o *Observation, marked bool, over int, ratio float64) {
+	if over == 1 && !p.straggler {
+		p.slowSince = step
+	}
+	p.keepsUp = count(p.keepsUp, !marked)
+	p.straggler = marked || p.straggler && p.keepsUp < runningWindows
+	v := &p.verdict
+	switch {
+	case v.Kind == Sick:
+	case !p.straggler:
+		*v = Verdict{Rank: v.Rank, Ratio: 1}
+	case marked:
+		text := "; the rank has no step-time curve yet"
+		if o.comparable() {
+			text = fmt.Sprintf(", %.2f times the prediction of its step-time curve", o.Seconds/o.Expected)
+		}
+		*v = Verdict{Rank: v.Rank, Kind: SlowType, Ratio: ratio, SinceStep: p.slowSince,
+			Evidence: fmt.Sprintf("%.3g s per step; the time per sample is %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
+	}
+}
+
+// learn updates the baseline of a healthy rank. It waits with the first bad window until the next window.
+func (p *patient) learn(o *Observation) {
+	wrongCurve := p.compute.troubled() && !p.compute.sick
+	p.learns = !p.compute.sick && (p.compute.bad == 0 || wrongCurve)
+	if o.comparable() {
+		p.compute.learn(math.Log(o.Seconds/o.Expected), wrongCurve)
+		if p.learns {
+			p.healthy.learn(o)
+		}
+	}
+	if measured(o.Link) {
+		p.link.learn(math.Log(o.Link), false)
+	}
+}
+
+// nameCommonTrouble adds the number of slower ranks to verdicts without a cause: if most ranks are slower, the cause is
+// rarely one device.
+func (d *Detector) nameCommonTrouble() {
+	slower, all := 0, 0
+	for i := range d.ranks {
+		if measured(d.seconds[i]) {
+			all++
+			slower += count(0, d.ranks[i].compute.sick)
+		}
+	}
+	for i := range d.verdicts {
+		if v := &d.verdicts[i]; v.Cause == CauseUnknown && slower > 1 {
+			v.Evidence += fmt.Sprintf("; %d of %d ranks are slower than their step-time curves predict", slower, all)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package straggler_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/straggler"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+func TestASlowTypeIsNotSick(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	ranks := []fakeRank{gpuRank(0.2), gpuRank(0.21), laptopRank(0.5), gpuRank(0.2)}
+	d := straggler.NewDetector(len(ranks))
+	for n := range 30 {
+		window := make([]straggler.Observation, len(ranks))
+		for i, r := range ranks {
+			if i == 2 && n >= 20 {
+				r.expected = 0.2 // it was given a smaller share
+			}
+			window[i] = r.window(random, 0.02)
+		}
+		v := observe(t, d, n, window)[2]
+		want := straggler.Healthy
+		if n >= 1 && n < 21 { // ends after two windows
+			want = straggler.SlowType
+		}
+		if v.Kind != want {
+			t.Errorf("window %d: got %+v, want %v", n, v, want)
+		}
+		if v.Kind == straggler.SlowType && (v.SinceStep != 10 || v.Ratio < 2 || !strings.Contains(v.Evidence, "times the median of the ranks") || !strings.Contains(v.Evidence, "times the prediction of its step-time curve")) {
+			t.Errorf("window %d: got %+v", n, v)
+		}
+	}
+}
+
+// A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of another type may be.
+func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		types   []string
+		samples []int
+		seconds []float64 // per sample
+		want    []straggler.Kind
+	}{
+		{"two ranks alike, one with more samples", []string{"a", "a"}, []int{48, 80}, []float64{0.01, 0.01}, []straggler.Kind{0, 0}},
+		{"the same without types", nil, []int{48, 80}, []float64{0.01, 0.01}, []straggler.Kind{0, 0}},
+		{"two ranks alike, one slower per sample", []string{"a", "a"}, []int{64, 64}, []float64{0.01, 0.02}, []straggler.Kind{0, 0}},
+		{"another type, balanced", []string{"a", "b"}, []int{80, 40}, []float64{0.01, 0.02}, []straggler.Kind{0, straggler.SlowType}},
+		{"two of another type", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 20}, []float64{0.01, 0.01, 0.02, 0.02}, []straggler.Kind{0, 0, straggler.SlowType, straggler.SlowType}},
+		{"another type, one of which keeps up", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 40}, []float64{0.01, 0.01, 0.02, 0.01}, []straggler.Kind{0, 0, 0, 0}},
+		{"types that are not known", []string{"", ""}, []int{64, 64}, []float64{0.01, 0.02}, []straggler.Kind{0, straggler.SlowType}},
+	} {
+		d := straggler.NewDetector(len(c.samples))
+		d.SetTypes(c.types)
+		for n := range 4 {
+			window := make([]straggler.Observation, len(c.samples))
+			for i := range window {
+				window[i] = straggler.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i], Data: nan, Expected: nan, Link: nan, Health: unknownHealth()}
+			}
+			for rank, v := range observe(t, d, n, window) {
+				want := c.want[rank]
+				if n == 0 {
+					want = straggler.Healthy // one window is no proof
+				}
+				if v.Kind != want {
+					t.Errorf("%s, window %d, rank %d: got %+v, want %v", c.name, n, rank, v, want)
+				}
+			}
+		}
+	}
+}
+
+func TestASlowTypeCanFallSick(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	ranks := []fakeRank{gpuRank(0.2), gpuRank(0.2), gpuRank(0.4)}
+	d := straggler.NewDetector(len(ranks))
+	for n := range 40 {
+		window := make([]straggler.Observation, len(ranks))
+		for i, r := range ranks {
+			window[i] = r.window(random, 0.01)
+		}
+		want := straggler.SlowType
+		switch {
+		case n < 1:
+			want = straggler.Healthy
+		case n >= 20 && n < 30:
+			slower(1.5)(&window[2])
+			throttled(&window[2].Health, telemetry.ThermalThrottling, 20)
+			if n > 20 {
+				want = straggler.Sick
+			}
+		case n == 30:
+			want = straggler.Sick
+		}
+		if v := observe(t, d, n, window)[2]; v.Kind != want {
+			t.Errorf("window %d: got %+v, want %v", n, v, want)
+		}
+	}
+}
+
+func TestHealthyRanksGetNoVerdict(t *testing.T) {
+	cases := []struct {
+		name  string
+		noise float64
+		alter func(n int, window []straggler.Observation)
+	}{
+		{"noise", 0.05, func(int, []straggler.Observation) {}},
+		{"every fifth window is slow", 0.01, func(n int, w []straggler.Observation) {
+			if n%5 == 3 {
+				slower(1.4)(&w[2])
+			}
+		}},
+		{"every third window is slow from the start", 0.01, func(n int, w []straggler.Observation) {
+			if n%3 == 0 {
+				slower(1.4)(&w[2])
+			}
+		}},
+		{"a curve that is 30 % off from the start", 0.02, func(_ int, w []straggler.Observation) { slower(1.3)(&w[0]) }},
+		{"a curve that is wrong, and then learned", 0.02, func(n int, w []straggler.Observation) {
+			if n < 10 {
+				slower(1.4)(&w[0])
+			}
+		}},
+		{"a curve that is not sure of itself", 0.01, func(n int, w []straggler.Observation) {
+			if w[2].ExpectedError = 0.2 * w[2].Expected; n >= 50 {
+				slower(1.3)(&w[2])
+			}
+		}},
+		{"no curve", 0.05, func(_ int, w []straggler.Observation) { w[2].Expected, w[2].ExpectedError = nan, nan }},
+		{"no telemetry", 0.05, func(_ int, w []straggler.Observation) { w[2].Health = unknownHealth() }},
+		{"no share", 0.01, func(n int, w []straggler.Observation) {
+			if n >= 30 {
+				w[2].Seconds = 0
+			}
+		}},
+		{"the links of all ranks become slow", 0.01, func(n int, w []straggler.Observation) {
+			if n >= 50 {
+				for i := range w {
+					w[i].Link *= 3
+				}
+			}
+		}},
+		{"a link whose time does not matter", 0.01, func(n int, w []straggler.Observation) {
+			if w[2].Link /= 100; n >= 50 {
+				w[2].Link *= 3
+			}
+		}},
+		{"throttling that costs nothing", 0.01, func(n int, w []straggler.Observation) {
+			if n >= 50 {
+				throttled(&w[2].Health, telemetry.ThermalThrottling, 20)
+			}
+		}},
+	}
+	for _, c := range cases {
+		random := rand.New(rand.NewPCG(7, 8))
+		ranks := []fakeRank{gpuRank(0.4), cpuRank(0.42), laptopRank(0.41), gpuRank(0.38)}
+		d := straggler.NewDetector(len(ranks))
+		for n := range 200 {
+			window := make([]straggler.Observation, len(ranks))
+			for i, r := range ranks {
+				window[i] = r.window(random, c.noise)
+			}
+			c.alter(n, window)
+			for _, v := range observe(t, d, n, window) {
+				if v.Kind != straggler.Healthy {
+					t.Errorf("%s: window %d: got %+v", c.name, n, v)
+				}
+			}
+		}
+	}
+}
+
+// A rank that is sick from its first window on, with a curve from an earlier run, is found by its signs alone.
+func TestSickFromTheStart(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	r := gpuRank(0.4)
+	d := straggler.NewDetector(1)
+	for n := range 20 {
+		o := r.window(random, 0.01)
+		slower(1.5)(&o)
+		throttled(&o.Health, telemetry.ThermalThrottling, 20)
+		v := observe(t, d, n, []straggler.Observation{o})[0]
+		if n >= 1 && (v.Kind != straggler.Sick || v.Cause != straggler.CauseThermal || v.SinceStep != 10) {
+			t.Fatalf("window %d: got %+v", n, v)
+		}
+	}
+}
+
+// A laptop whose curve was measured cold is sick by that curve, until its heat is taken for its nature.
+func TestALaptopIsNotSickForEver(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	r := laptopRank(0.4)
+	d := straggler.NewDetector(1)
+	learned := 0
+	for n := range 60 {
+		o := r.window(random, 0.01)
+		slower(1.3)(&o)
+		v := observe(t, d, n, []straggler.Observation{o})[0]
+		if d.Learns(0) {
+			learned++
+		}
+		want := straggler.Healthy
+		if n >= 1 && n <= 20 {
+			want = straggler.Sick
+		}
+		if v.Kind != want {
+			t.Fatalf("window %d: got %+v, want %v", n, v, want)
+		}
+	}
+	if learned != 60-21 {
+		t.Errorf("its curve learns from %d windows, want those after the 21st", learned)
+	}
+}
+
+// The cause that is named stays while its sign does, and gives way to another when it goes.
+func TestACauseStaysWhileItsSignDoes(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	r := gpuRank(0.4)
+	d := straggler.NewDetector(1)
+	for n := range 40 {
+		o := r.window(random, 0.01)
+		want := straggler.CauseNone
+		if n >= 10 {
+			slower(1.5)(&o)
+			want = straggler.CauseClock
+			if set(&o.Health, telemetry.Clock, 60); n >= 20 && n < 30 {
+				set(&o.Health, telemetry.OtherProcesses, 2) // more telling, but later
+			}
+			if n >= 30 {
+				set(&o.Health, telemetry.Clock, 96)
+				set(&o.Health, telemetry.ECCErrors, 3)
+				want = straggler.CauseECC
+			}
+		}
+		v := observe(t, d, n, []straggler.Observation{o})[0]
+		if n != 10 && v.Cause != want {
+			t.Fatalf("window %d: got %+v, want %v", n, v, want)
+		}
+	}
+}
+
+func TestTroubleOfMostRanksIsSaid(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	d := straggler.NewDetector(4)
+	for n := range 20 {
+		window := make([]straggler.Observation, 4)
+		for i := range window {
+			window[i] = gpuRank(0.4).window(random, 0.01)
+			if n >= 10 && i > 0 {
+				slower(1.4)(&window[i])
+			}
+		}
+		if v := observe(t, d, n, window)[3]; n > 10 && !strings.HasSuffix(v.Evidence, "; 3 of 4 ranks are slower than their step-time curves predict") {
+			t.Errorf("window %d: got %+v", n, v)
+		}
+	}
+}
+
+func TestObserveWantsEveryRank(t *testing.T) {
+	if _, err := straggler.NewDetector(3).Observe(10, make([]straggler.Observation, 2)); err == nil || !strings.Contains(err.Error(), "got 2 observations, want one for each of 3 ranks") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// falseAlarms counts how often a healthy rank is called sick in windows of lognormal noise.
+func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) int {
+	random := rand.New(rand.NewPCG(seed, 1))
+	d := straggler.NewDetector(ranks)
+	alarms, was := 0, make([]bool, ranks)
+	window := make([]straggler.Observation, ranks)
+	for n := range windows {
+		for i := range window {
+			window[i] = gpuRank(0.4).window(random, noise)
+		}
+		for i, v := range observe(t, d, n, window) {
+			sick := v.Kind != straggler.Healthy
+			if sick && !was[i] {
+				alarms++
+			}
+			was[i] = sick
+		}
+	}
+	return alarms
+}
+
+// The Detector promises 3, 14 and 28 in a million; the limits leave room for chance.
+func TestFalseAlarmsAreRare(t *testing.T) {
+	const ranks, windows = 20, 10_000
+	for _, c := range []struct {
+		noise float64
+		most  int
+	}{{0.01, 0}, {0.05, 3}, {0.15, 15}} {
+		got := falseAlarms(t, ranks, windows, c.noise, 11)
+		t.Logf("noise %2.0f %%: %d false alarms in %d windows", 100*c.noise, got, ranks*windows)
+		if got > c.most {
+			t.Errorf("noise %.0f %%: got %d false alarms in %d windows, want at most %d", 100*c.noise, got, ranks*windows, c.most)
+		}
+	}
+}
+
+// Noise of 5 % neither hides a device that is 1.5 times as slow, nor makes its verdict come and go.
+func TestAVerdictDoesNotFlap(t *testing.T) {
+	random := rand.New(rand.NewPCG(12, 13))
+	d := straggler.NewDetector(1)
+	changes, was := 0, straggler.Healthy
+	for n := range 10_000 {
+		o := gpuRank(0.4).window(random, 0.05)
+		if n >= 100 && n < 9_900 {
+			slower(1.5)(&o)
+		}
+		v := observe(t, d, n, []straggler.Observation{o})[0]
+		if v.Kind != was {
+			changes++
+		}
+		was = v.Kind
+	}
+	if changes != 2 || was != straggler.Healthy {
+		t.Errorf("got %d changes of the verdict and %v at the end, want 2 and healthy", changes, was)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const ranks = 1000
+	d := straggler.NewDetector(ranks)
+	windows := make([][]straggler.Observation, 100)
+	for n := range windows {
+		windows[n] = make([]straggler.Observation, ranks)
+		for i := range windows[n] {
+			windows[n][i] = gpuRank(0.4).window(random, 0.05)
+		}
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		d.Observe(int64(n), windows[n%len(windows)])
+	}
+}

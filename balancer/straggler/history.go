@@ -1,0 +1,152 @@
+package straggler
+
+import (
+	"math"
+	"slices"
+)
+
+// historyWindows is the number of windows with which a rank is compared: enough to estimate the noise, and few enough
+// to follow slow changes.
+const historyWindows = 64
+
+// history has the values of one figure of a rank while the rank was healthy, as logarithms so that 2 % is 2 % at any
+// speed. It also counts the consecutive windows that were outliers.
+//
+// The test is the median and the median absolute deviation (MAD, times 1.4826 the standard deviation of a normal
+// distribution), as in Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC 1993, and Leys and others,
+// "Detecting outliers: Do not use standard deviation around the mean, use absolute deviation around the median", J.
+// Exp. Soc. Psychology 49 (2013): half of the windows may be outliers themselves. An outlier counts only if a second
+// one follows it, by the two-in-a-row rule of Lucas and Crosier, "Robust CUSUM", Comm. Statistics A 11 (1982): single
+// slow windows, even regular ones, do not count.
+type history struct {
+	ring   []float64 // ring buffer; the oldest value is at next
+	next   int
+	sorted []float64 // the same values, sorted
+
+	bad, good, low int // consecutive windows that were slow, normal, and fast beyond the noise
+	healthy        int // normal windows so far
+	sick           bool
+	since          int64   // step of the first of the consecutive bad windows
+	pending        float64 // the last window, if it is the first bad one
+}
+
+const (
+	sigmas         = 3.5 // deviation of an outlier, as in Iglewicz and Hoaglin; up to half of it is normal
+	runningWindows = 2   // consecutive outliers that begin trouble, and normal windows that end it
+	assumedWindows = 5.0 // weight of the assumed noise, in windows
+	leastCenter    = 5   // windows after which their median is the rank's usual value
+	madToSigma     = 1.4826
+	trustedWindows = 3 // normal windows after which a curve counts as right
+)
+
+// center is the median of the history. It is unknown before leastCenter windows.
+func (h *history) center() (median float64, known bool) {
+	n := len(h.sorted)
+	if n < leastCenter {
+		return 0, false
+	}
+	return (h.sorted[(n-1)/2] + h.sorted[n/2]) / 2, true
+}
+
+// noise returns the standard deviation of the history. With few windows, it is mixed with the assumed noise.
+func (h *history) noise(assumed float64) float64 {
+	n := float64(len(h.sorted))
+	if n == 0 {
+		return assumed
+	}
+	sigma := madToSigma * h.mad()
+	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
+}
+
+// mad returns the median of the distances from the median. The nearest values are around the middle of the sorted
+// values, so mad walks outwards instead of sorting again.
+func (h *history) mad() float64 {
+	n := len(h.sorted)
+	median := (h.sorted[(n-1)/2] + h.sorted[n/2]) / 2
+	low, high, distance := (n-1)/2, (n-1)/2+1, 0.0
+	for range n/2 + 1 {
+		if high >= n || low >= 0 && median-h.sorted[low] <= h.sorted[high]-median {
+			distance = median - h.sorted[low]
+			low--
+		} else {
+			distance = h.sorted[high] - median
+			high++
+		}
+	}
+	return distance
+}
+
+// judge classifies a window. excess is the deviation from the expected value, and limit is the smallest excess of an
+// outlier.
+func (h *history) judge(step int64, excess, limit float64) {
+	h.low = count(h.low, excess < -limit)
+	h.good = count(h.good, excess < limit/2)
+	h.bad = count(h.bad, excess > limit)
+	switch {
+	case h.bad == 1 && !h.sick:
+		h.since = step
+	case h.bad == 0:
+		h.healthy++
+	}
+}
+
+func count(running int, again bool) int {
+	if again {
+		return running + 1
+	}
+	return 0
+}
+
+// newHistory returns an empty history.
+func newHistory() history { return history{pending: math.NaN()} }
+
+// begin begins trouble after two bad windows, and drops the first of them.
+func (h *history) begin() { h.sick, h.pending = true, math.NaN() }
+
+// settle ends trouble after enough normal windows.
+func (h *history) settle() {
+	if h.good >= runningWindows {
+		h.sick = false
+	}
+}
+
+// troubled reports whether there are enough consecutive bad windows.
+func (h *history) troubled() bool { return h.bad >= runningWindows }
+
+// trusted reports whether the figure has been normal for enough windows.
+func (h *history) trusted() bool { return h.healthy >= trustedWindows }
+
+// learn adds a window, unless the rank is sick. A bad window waits for the next one: learn adds a single bad window to
+// the history. After two bad windows, the caller has found trouble or, with adopt, has decided that the new value is
+// normal.
+func (h *history) learn(x float64, adopt bool) {
+	switch {
+	case h.sick:
+		return
+	case h.low >= runningWindows: // the learned values belong to a curve that is no longer in use
+		h.ring, h.sorted, h.next, h.pending = h.ring[:0], h.sorted[:0], 0, math.NaN()
+	case h.bad == 1:
+		h.pending = x
+		return
+	case h.bad > 1 && !adopt:
+		return
+	}
+	if !math.IsNaN(h.pending) {
+		h.add(h.pending)
+		h.pending = math.NaN()
+	}
+	h.add(x)
+}
+
+func (h *history) add(x float64) {
+	if len(h.ring) < historyWindows {
+		h.ring = append(h.ring, x)
+	} else {
+		i, _ := slices.BinarySearch(h.sorted, h.ring[h.next])
+		h.sorted = slices.Delete(h.sorted, i, i+1)
+		h.ring[h.next] = x
+		h.next = (h.next + 1) % historyWindows
+	}
+	i, _ := slices.BinarySearch(h.sorted, x)
+	h.sorted = slices.Insert(h.sorted, i, x)
+}

@@ -1,0 +1,72 @@
+package straggler
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// dataFraction is the fraction of the lost time that waits for data must explain to be the cause.
+const dataFraction = 0.5
+
+// sign is a change on a rank that can explain why the rank is slow.
+type sign struct {
+	cause Cause
+	text  string
+}
+
+// signs returns the changes against the rank's healthy baseline, in the order of evidence: waiting for data, then the
+// signs of sensors.
+func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
+	if was := b.dataFraction() * o.Expected; o.Data-was >= dataFraction*lost {
+		found = append(found, sign{CauseData, fmt.Sprintf("waits %.3g s per step for data, was %.3g s", o.Data, was)})
+	}
+	healthy := b.sensors()
+	for sensor, d := range telemetry.Declared {
+		if d.Sign == nil {
+			continue
+		}
+		if text := d.Sign(&o.Health, &healthy); text != "" {
+			found = append(found, sign{firstSensorCause + Cause(sensor), text})
+		}
+	}
+	return found
+}
+
+// baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %. Each
+// figure is a mean over the first windows, and later an average that forgets slowly.
+type baseline struct {
+	mean  [telemetry.Count + 1]float64 // of the sensors, and of the waits for data in units of the expected compute time
+	count [telemetry.Count + 1]int
+}
+
+// learn adds the window of a healthy rank.
+func (b *baseline) learn(o *Observation) {
+	for i, v := range o.Health.Value {
+		b.add(i, v)
+	}
+	b.add(int(telemetry.Count), o.Data/o.Expected)
+}
+
+func (b *baseline) add(i int, v float64) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return
+	}
+	b.count[i] = min(b.count[i]+1, historyWindows)
+	b.mean[i] += (v - b.mean[i]) / float64(b.count[i])
+}
+
+// sensors returns the healthy means, NaN for sensors without a known figure.
+func (b *baseline) sensors() telemetry.Sample {
+	s := telemetry.Unknown()
+	for i := range s {
+		if b.count[i] > 0 {
+			s[i] = b.mean[i]
+		}
+	}
+	return s
+}
+
+// dataFraction returns the usual waits for data in units of the expected compute time.
+func (b *baseline) dataFraction() float64 { return b.mean[telemetry.Count] }
