@@ -52,10 +52,10 @@ func fitPicture(played ...int) string {
 	e := m.ranks[0]
 	var upper, lower, mean, truth []string
 	for n := 1.0; n <= most; n++ {
-		m, v := e.shape.at(n)
+		seconds, v := e.shape.at(n)
 		s := 2 * math.Sqrt(v)
-		upper = append(upper, fmt.Sprintf("%.1f,%.1f", x(n), y(m+s)))
-		lower = append([]string{fmt.Sprintf("%.1f,%.1f", x(n), y(max(m-s, 0)))}, lower...)
+		upper = append(upper, fmt.Sprintf("%.1f,%.1f", x(n), y(seconds+s)))
+		lower = append([]string{fmt.Sprintf("%.1f,%.1f", x(n), y(max(seconds-s, 0)))}, lower...)
 		mean = append(mean, fmt.Sprintf("%.1f,%.1f", x(n), y(m.Mean()[0].At(n))))
 		truth = append(truth, fmt.Sprintf("%.1f,%.1f", x(n), y(truly(n))))
 	}

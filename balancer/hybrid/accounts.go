@@ -27,7 +27,7 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	equally, _ := divide.Slowest(curves, a.equal)
 	then = min(then, now) // the margin of the cautious curves costs about a thousandth
 	e, exposed := &d.Explanation, w.Exposed.Or(0)
-	e.Oracle = then + exposed
+	e.Fitted, e.Oracle = now+exposed, then+exposed
 	e.OfOracle, e.Unknown = a.ofOracle(d, best, then, exposed), ""
 	if w.Account.Steps() > 0 {
 		granularity := max(then-divide.Divisible(a.opts.Total, curves, best, a.limits), 0) / (now + exposed)

@@ -96,3 +96,64 @@ func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
 		t.Errorf("got the reason %q with %.1f %% of the oracle, %v", d.Reason, 100*d.OfOracle.Value, err)
 	}
 }
+
+func TestHybridExplainsTheStep(t *testing.T) {
+	for _, exposed := range []float64{0, 0.03} {
+		c := newCluster(2, 0.02, line(0.01, 0.001), line(0.01, 0.002), line(0.02, 0.0005))
+		c.exposed = exposed
+		p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 100, Unit: 8}, Ranks: 3})
+		for i, d := range c.run(p, 400, nil) {
+			e := d.Explanation
+			named := 0.0
+			for _, part := range e.Lost.Parts() {
+				named += part.Seconds
+			}
+			if math.Abs(named-e.Seconds) > 1e-9 {
+				t.Errorf("step %d: the parts of %+v sum to %.5f s, want %.5f", i, e.Lost, named, e.Seconds)
+			}
+			// Without noise, the step is shorter by the imbalance with the best shares.
+			if whole := e.Seconds - e.Lost.Noise; math.Abs(whole-e.Lost.Imbalance-whole*e.OfOracle.Value) > 1e-9 {
+				t.Errorf("step %d: got an imbalance of %.5f s of %.5f, and %.4f of the oracle", i, e.Lost.Imbalance, whole, e.OfOracle.Value)
+			}
+			if math.Abs(e.Lost.Communication-exposed) > 1e-12 || e.Lost.Granularity < 0 || e.Lost.Granularity > e.Oracle-exposed {
+				t.Errorf("step %d: got %+v lost", i, e.Lost)
+			}
+			if !(e.Oracle > exposed && e.Oracle <= e.Fitted) {
+				t.Errorf("got %g s with the best shares and %g s with the shares in use, both fitted; want at most as much", e.Oracle, e.Fitted)
+			}
+			if share := e.ShareOfOracle(); !(share > 0 && share <= 1) {
+				t.Errorf("step %d: fraction of the oracle %v", i, share)
+			}
+			for r, view := range e.Ranks {
+				most := 0.05
+				if i == 0 { // the first step also contains the start of the program
+					most = 0.15
+				}
+				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds || !(view.Error > 0 && view.Error < most*view.Seconds) {
+					t.Errorf("step %d: rank %d: got %+v", i, r, view)
+				}
+			}
+		}
+	}
+}
+
+func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
+	// Without noise: ranks of 1 and 3 ms a sample, that begin with 30 samples each. The best shares are 45 and 15, 45 ms.
+	c := newCluster(1, 0, line(0, 0.001), line(0, 0.003))
+	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 60}, Ranks: 2})
+	d := last(c.run(p, 1, nil))
+	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) > 1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
+		t.Errorf("got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known", d.Explanation)
+	}
+	if want := 1 - 0.03/0.09; math.Abs(d.Imbalance-want) > 1e-9 {
+		t.Errorf("got imbalance %v, want %v", d.Imbalance, want)
+	}
+	// In groups of 16 the best are 48 and 16 of 64, 48 ms, and divisible samples would take the same; of 80 they are 64 and 16, 64 ms against 60.
+	for total, granularity := range map[int]float64{64: 0, 80: 0.004} {
+		p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: total, Unit: 16}, Ranks: 2})
+		d := last(c.run(p, 1000, nil))
+		if math.Abs(d.Lost.Granularity-granularity) > 0.002 {
+			t.Errorf("%d samples in groups of 16, %v: granularity costs %v s, want %v", total, d.Shares, d.Lost.Granularity, granularity)
+		}
+	}
+}

@@ -16,7 +16,7 @@ TRAINING = ["engine/device", "engine/plan", "engine/graph", "engine/optim", "eng
 # Code in these folders that no training executes: the devices in Go, and bench data.
 TRAINING += [":(exclude)engine/device/internal/bookkeeping", ":(exclude)cmd/hetero-train/internal/command/bench/data.go"]
 RANKS = TRAINING + ["engine/collective", "engine/gradsync", "cmd/hetero-train/internal/run", "cmd/hetero-train/internal/session", "scripts/peers/ranks_step.py"]
-BALANCE = [":(glob)balancer/*.go", "cmd/hetero-train/internal/rebalance", "engine/collective", "engine/train", "engine/gradsync", "scripts/lab.sh"]
+BALANCE = [":(glob)balancer/*.go", "balancer/divide", "balancer/estimate", "balancer/hybrid", "balancer/internal", "balancer/policies", "balancer/straggler", "cmd/hetero-train/internal/rebalance", "engine/collective", "engine/train", "engine/gradsync", "scripts/lab.sh"]
 LOADING = ["engine/data/jpeg", "engine/data/images", ":(glob)engine/data/*.go", "cmd/hetero-train/internal/command/bench/data.go"]
 SCHEDULE = ["balancer/scheduler", "cmd/hetero-train/internal/command/schedule"]
 

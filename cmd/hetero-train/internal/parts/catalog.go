@@ -39,7 +39,7 @@ var Builtin = append([]Part{
 		config.DataTraits{Computed: true}},
 	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
 	TokenData{LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines", func() TokenDataOptions { return new(labelledText) }, config.DataTraits{}},
-}, policies()...)
+}, builtinPolicies()...)
 
 // BuiltinCatalog is the catalog of the components in Builtin.
 var BuiltinCatalog = func() config.Catalog {
@@ -62,8 +62,8 @@ func cifarSet(doc string, set cifarImages) DataSet {
 	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set }, config.DataTraits{CropPadding: 4, Flip: true}}
 }
 
-// policies returns the policies of package balancer.
-func policies() []Part {
+// builtinPolicies returns the policies of package policies.
+func builtinPolicies() []Part {
 	var list []Part
 	for _, m := range policies.Makers() {
 		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
@@ -71,7 +71,7 @@ func policies() []Part {
 	return list
 }
 
-// balancerPolicy is a policy of package balancer. Such a policy uses only keys of [balance] that all policies share.
+// balancerPolicy is a policy of package policies. Such a policy uses only keys of [balance] that all policies share.
 type balancerPolicy struct {
 	NoKeys
 	name string

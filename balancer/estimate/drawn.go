@@ -1,0 +1,165 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// between returns a curve up to limit samples that has the times of given points, and between the points the form of f.
+// Only with tiles does the form differ from lines between the points.
+func (f *shape) between(points divide.Curve, limit int) divide.Curve {
+	if f == nil || !f.jagged() {
+		return points
+	}
+	curve, _ := f.curves(limit, 0)
+	ratio := make(divide.Curve, 0, len(points)+1)
+	for _, p := range points {
+		ratio = append(ratio, divide.Point{Samples: p.Samples, Seconds: p.Seconds / curve.At(p.Samples)})
+	}
+	end := ratio[len(ratio)-1]
+	ratio = append(ratio, divide.Point{Samples: end.Samples + 1, Seconds: end.Seconds}) // flat from here on
+	for i, p := range curve {
+		curve[i].Seconds = p.Seconds * ratio.At(p.Samples)
+	}
+	return curve
+}
+
+// reach returns the smallest and the largest share that a decision may select.
+func (f *grid) reach() (least, most float64) {
+	least, most = f.b0, f.b0
+	for _, c := range f.cells {
+		least, most = min(least, c.samples), max(most, c.samples)
+	}
+	return least / ReachDown, most * ReachUp
+}
+
+// knotsTo returns the shares at which the regression is evaluated: the cells, b0, the ends, and points between them.
+// Points within the reach of a decision are close together, and points beyond it are further apart.
+func (f *grid) knotsTo(limit int) []place {
+	if f.knots != nil && f.limit == limit {
+		return f.knots
+	}
+	most := max(float64(limit), f.b0, 1)
+	given := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
+	for _, c := range f.cells {
+		if c.samples > 1 && c.samples < most {
+			given = append(given, c.samples)
+		}
+	}
+	slices.Sort(given)
+	given = slices.Compact(given)
+	knots := append(make([]float64, 0, 3*len(given)), given[0])
+	low, high := f.reach()
+	for _, end := range []float64{low, high} {
+		if at, found := slices.BinarySearch(given, end); !found && end > 1 && end < most {
+			given = slices.Insert(given, at, end)
+		}
+	}
+	for i, samples := range given[1:] {
+		last := given[i]
+		widest := GridRatio
+		if samples <= low || last >= high {
+			widest = farRatio
+		}
+		pieces := max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
+		for k := 1.0; k < pieces; k++ {
+			knots = append(knots, last*stat.Exp(k/pieces*math.Log(samples/last)))
+		}
+		knots = append(knots, samples)
+	}
+	f.limit, f.knots = limit, make([]place, len(knots))
+	for i, samples := range knots {
+		f.knots[i] = f.place(samples)
+	}
+	return f.knots
+}
+
+// under returns the expected curve up to limit samples if the rank has one tile, with a weight that is sigmas standard
+// deviations above the expected weight. It returns nil if the fit fails numerically.
+func (f *shape) under(tile int, sigmas float64, limit int) divide.Curve {
+	p := f.regress(tile, f.expected[tile], sigmas)
+	if p == nil {
+		return nil
+	}
+	p.chance, p.valley = 1, p.valleyOf(f.known, f.cov)
+	one := *f
+	one.parts = []part{*p}
+	mean, _ := one.curves(limit, 0)
+	return mean
+}
+
+// curves returns the mean curve, and the mean plus sigmas standard deviations, up to limit samples or b0, whichever is
+// larger. With 0 standard deviations, both are the same curve.
+func (f *shape) curves(limit int, sigmas float64) (mean, off divide.Curve) {
+	knots := f.knotsTo(limit)
+	k := make([]float64, len(f.cells))
+	bases, spreads := make([]divide.Curve, len(f.parts)), make([]divide.Curve, len(f.parts))
+	for i := range f.parts {
+		p := &f.parts[i]
+		bases[i], spreads[i] = make(divide.Curve, len(knots)), divide.Curve{{Samples: 1, Seconds: 0}}
+		if sigmas != 0 {
+			spreads[i] = make(divide.Curve, len(knots))
+		}
+		for j, at := range knots {
+			bases[i][j] = divide.Point{Samples: at.samples, Seconds: f.base(p, at, k)}
+			if sigmas != 0 {
+				spreads[i][j] = divide.Point{Samples: at.samples, Seconds: f.free(p, at, k)}
+			}
+		}
+		settle(bases[i], knotOf(knots, p.valley), func(j int) float64 {
+			f.base(p, knots[j], k)
+			return f.free(p, knots[j], k)
+		})
+	}
+	var shares []float64
+	if f.jagged() {
+		for b := 1.0; b <= min(knots[len(knots)-1].samples, everyShare); b++ {
+			shares = append(shares, b)
+		}
+	}
+	for _, at := range knots {
+		if !f.jagged() || at.samples > everyShare {
+			shares = append(shares, at.samples)
+		}
+	}
+	mean, off = make(divide.Curve, len(shares)), make(divide.Curve, len(shares))
+	next := 0 // the first knot that is at least the share
+	for j, b := range shares {
+		m, v := 0.0, 0.0
+		for next < len(knots)-1 && knots[next].samples < b {
+			next++
+		}
+		for i := range f.parts {
+			p := &f.parts[i]
+			z := 0.0
+			if b <= everyShare {
+				z = tiles[p.tile].feature(b)
+			}
+			t := onto(bases[i], next, b) / max(1-p.weight*z, leastPlain)
+			m += p.chance * t
+			v += p.chance * (onto(spreads[i], next, b) + stat.Square(z*t)*p.spread + t*t)
+		}
+		mean[j] = divide.Point{Samples: b, Seconds: m * f.scale}
+		if sigmas != 0 { // rounding can make the variance negative
+			off[j] = divide.Point{Samples: b, Seconds: max(m+sigmas*math.Sqrt(max(v-m*m, 0)), 0.02*m) * f.scale}
+		}
+	}
+	if sigmas == 0 {
+		return mean, mean
+	}
+	if !f.jagged() && (sigmas > 0 || f.parts[0].valley == 0) {
+		settle(off, knotOf(knots, f.parts[0].valley), func(j int) float64 {
+			f.base(&f.parts[0], knots[j], k)
+			return f.free(&f.parts[0], knots[j], k)
+		})
+	}
+	return mean, off
+}
+
+// knotOf returns the index of the knot at a share, or 0 if there is none.
+func knotOf(knots []place, samples float64) int {
+	return max(slices.IndexFunc(knots, func(at place) bool { return at.samples == samples }), 0)
+}

@@ -1,0 +1,192 @@
+package estimate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// featuresOf writes the features of the cells under a hypothesis, times their times, to z.
+func (f *shape) featuresOf(h int, z []float64) {
+	for i, t := range f.times {
+		z[i] = f.features[h*len(z)+i] * t
+	}
+}
+
+// weigh computes the posterior probability of each tile and of each bend, and the expected bend under each tile. It
+// returns nil if the evidence cannot be computed in floating point.
+func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
+	logs := make([]float64, len(tiles)*len(bends))
+	best := math.Inf(-1)
+	n := len(f.cells)
+	half, tileLogs := f.flat[2*n*n+2*n:2*n*n+3*n], f.flat[2*n*n+3*n:]
+	for h, chance := range chances {
+		tileLogs[h] = math.Log(chance)
+	}
+	for k, bend := range bends {
+		bendLog := math.Log(before[k])
+		l, determinant, ok := f.factor(bend.sigma)
+		base := slices.Clone(f.residual)
+		if ok {
+			forward(l, base)
+		}
+		for h := range tiles {
+			log := math.Inf(-1)
+			if ok {
+				log = bendLog + tileLogs[h] - determinant - dot(base, base)/2
+				if f.filled[h] {
+					f.featuresOf(h, half)
+					log += gainOf(&tiles[h], forward(l, half), base)
+				}
+			}
+			logs[k*len(tiles)+h] = log
+			best = max(best, log)
+		}
+	}
+	if math.IsInf(best, -1) || math.IsNaN(best) {
+		return nil
+	}
+	f.chances, f.bends, expected = make(tileBelief, len(tiles)), belief{}, make([]float64, len(tiles))
+	sum := 0.0
+	for i := range logs {
+		if logs[i] -= best; logs[i] < -40 { // negligible relative to 1
+			logs[i] = 0
+		} else {
+			logs[i] = stat.Exp(logs[i])
+		}
+		sum += logs[i]
+	}
+	for i, l := range logs {
+		h, k := i%len(tiles), i/len(tiles)
+		f.chances[h] += l / sum
+		f.bends[k] += l / sum
+		expected[h] += l / sum * bends[k].sigma
+	}
+	for h, chance := range f.chances {
+		if expected[h] /= chance; chance == 0 {
+			expected[h] = bends[0].sigma
+		}
+	}
+	return expected
+}
+
+// gainOf returns the log of the evidence of a tile relative to the smooth curve. half has the features of the cells and
+// base their residuals, both divided by the Cholesky factor. The weight has a normal distribution that is truncated at
+// its bound.
+func gainOf(t *tile, half, base []float64) float64 {
+	mean, sigma, most := t.weight()
+	v := sigma * sigma
+	q, s := dot(half, half), dot(half, base)
+	s -= mean * q           // of the residuals minus the mean weight
+	spread := v / (1 + v*q) // posterior variance of the weight
+	before := logBelowBound[0]
+	if t.rounds {
+		before = logBelowBound[1]
+	}
+	gain := mean*(dot(half, base)-mean*q/2) + spread*s*s/2 - math.Log1p(v*q)/2
+	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - before
+}
+
+// regress returns the regression under one hypothesis and a bend, or nil if it fails numerically. The weight of the
+// tile is sigmas standard deviations above the expected weight.
+func (f *shape) regress(h int, bend, sigmas float64) *part {
+	l, _, ok := f.factor(bend)
+	if !ok {
+		return nil
+	}
+	p := &part{chance: f.chances[h], tile: h, bend: bend, half: l}
+	base := forward(l, slices.Clone(f.residual))
+	p.solved = make([]float64, len(f.cells))
+	f.featuresOf(h, p.solved)
+	forward(l, p.solved)
+	if tiles[h].period > 0 {
+		mean, sigma, most := tiles[h].weight()
+		p.spread = 1 / (1/stat.Square(sigma) + dot(p.solved, p.solved))
+		p.weight = min(p.spread*(mean/stat.Square(sigma)+dot(p.solved, base))+sigmas*math.Sqrt(p.spread), most)
+		for i := range base {
+			base[i] -= p.weight * p.solved[i]
+		}
+	}
+	p.weights = backward(l, base)
+	return p
+}
+
+// misfit returns by how much the measured times reduce the log probability of a curve that rises on both sides of its
+// valley: half the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise
+// and fall again become improbable.
+func (f *shape) misfit(p *part) (log float64) {
+	n := len(f.cells)
+	order, k := make([]int, n), make([]float64, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.cells[a].samples, f.cells[b].samples) })
+	bases, lowest := make(divide.Curve, n), 0
+	for j, i := range order {
+		bases[j] = divide.Point{Samples: f.cells[i].samples, Seconds: f.base(p, f.cells[i], k)}
+		if f.cells[i].samples == p.valley {
+			lowest = j
+		}
+	}
+	settle(bases, lowest, func(j int) float64 { return f.cov[order[j]][order[j]] * stat.Square(f.times[order[j]]) })
+	for j, i := range order {
+		off := math.Log(bases[j].Seconds / p.plain(f.cells[i].samples) / f.times[i])
+		log += off * off / (2 * f.cov[i][i])
+	}
+	return log
+}
+
+// valleyOf returns the fastest share of the rank, without the effect of tiles, if a smaller share certainly takes
+// longer; otherwise 0.
+func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
+	base := func(c cell) float64 { return c.log + math.Log(p.plain(c.samples)) }
+	best := 0
+	for i, c := range cells {
+		if base(c) < base(cells[best]) {
+			best = i
+		}
+	}
+	for i, c := range cells {
+		for j, larger := range cells {
+			if c.samples >= cells[best].samples || larger.samples <= c.samples {
+				continue
+			}
+			fall := base(c) - base(larger) - leastShift
+			if fall > 0 && stat.Square(fall) > stat.Square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
+				return cells[best].samples
+			}
+		}
+	}
+	return 0
+}
+
+// plain returns the time of a share without its tile, as a fraction of the whole time.
+func (p *part) plain(samples float64) float64 {
+	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
+}
+
+// factor returns the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant. ok is
+// false if the factorization fails numerically.
+func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool) {
+	n := len(f.cells)
+	l = make([]float64, n*n)
+	for i := range n {
+		row := l[i*n : i*n+i+1]
+		for j := range row {
+			sum := f.straight[i*n+j] + bend*bend*f.bent[i*n+j] - dot(row[:j], l[j*n:])
+			if i != j {
+				row[j] = sum / l[j*n+j]
+				continue
+			}
+			if !(sum > 0) {
+				return nil, 0, false
+			}
+			row[i] = math.Sqrt(sum)
+			determinant += math.Log(row[i])
+		}
+	}
+	return l, determinant, true
+}

@@ -1,0 +1,19 @@
+// Package hybrid is the policy that takes the shares with the shortest step on step-time curves that are fitted during
+// training. It starts with shares by scores, or on the curves of an earlier run. After each window of steps:
+//
+//  1. The model of the ranks learns the times, and fits the curves ([estimate.Model]).
+//  2. The chooser finds the best shares within the reach of one decision (choose.go, exclude.go).
+//  3. The accounts explain how good the shares in use are (accounts.go, oracle.go).
+//  4. The shares change if the gain exceeds its doubt and the price of a change (gain.go, price.go).
+//  5. Otherwise a probe tries shares that may be better, if its expected gain exceeds its expected cost (probe.go).
+//
+// One measured share says little about other shares. A decision therefore changes a share by a limited factor.
+//
+// A probe tests a hypothesis: a rank gets faster with more samples (probe_falls.go), shares that fill tiles are faster
+// (probe_tiles.go), or a rank is faster than expected where its curve is uncertain (probe.go).
+//
+// hybrid can also minimize energy or cost, and exclude ranks without which every step is shorter. It readmits excluded
+// ranks from time to time, to measure them.
+//
+// The files of testdata show decisions in typical situations, as text.
+package hybrid
