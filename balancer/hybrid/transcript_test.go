@@ -85,7 +85,8 @@ func parseScene(text string) (*scene, error) {
 	o := &s.options
 	var ranks []string
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		name, rest, _ := strings.Cut(line, ": ")
+		name, rest, _ := strings.Cut(line, ":")
+		rest = strings.TrimSpace(rest)
 		var err error
 		switch name {
 		case "batch":
@@ -152,6 +153,9 @@ func parseScene(text string) (*scene, error) {
 		}
 	}
 	o.Ranks = len(s.curves)
+	if len(o.Limits) == 1 {
+		o.Limits = slices.Repeat(o.Limits, o.Ranks)
+	}
 	if s.profile {
 		o.Curves = s.curves
 	}
@@ -206,7 +210,11 @@ func (s *scene) addRanks(text string) error {
 		}
 	}
 	var curve divide.Curve
-	for b := 1.0; b <= float64(s.options.Total); b++ {
+	last := float64(s.options.Total)
+	for b := 1.0; b <= last; b++ {
+		if len(effects) == 0 && b > 1 { // a line needs no points between its ends
+			b = last
+		}
 		seconds := (fixed + perSample*b) / 1000
 		for _, effect := range effects {
 			seconds = effect(b, seconds)
@@ -283,12 +291,21 @@ func (s *scene) world(step int) []divide.Curve {
 }
 
 func (s *scene) ofOracle(truth []divide.Curve, shares []int) float64 {
-	best, err := divide.Solve(s.options.Batch, truth)
-	if err != nil {
-		return math.NaN()
-	}
-	then, _ := divide.Slowest(truth, best)
 	now, _ := divide.Slowest(truth, shares)
+	then := now
+	batch := s.options.Batch
+	batch.Limits = batch.Capacities(len(shares))
+	for range 2 { // with all ranks, and without the excluded ones
+		if best, err := divide.Solve(batch, truth); err == nil {
+			seconds, _ := divide.Slowest(truth, best)
+			then = min(then, seconds)
+		}
+		for r, n := range shares {
+			if n == 0 {
+				batch.Limits[r] = 0
+			}
+		}
+	}
 	return then / now
 }
 
@@ -307,6 +324,10 @@ func judge(detector *straggler.Detector, healthy *straggler.References, step int
 func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth []divide.Curve, verdicts []straggler.Verdict) {
 	var took, belief []string
 	for r, v := range d.Ranks[:min(len(d.Ranks), 4)] {
+		if d.Shares[r] == 0 {
+			took, belief = append(took, "-"), append(belief, "-")
+			continue
+		}
 		took = append(took, fmt.Sprintf("%.1f", 1000*v.Seconds))
 		belief = append(belief, fmt.Sprintf("%.1f ± %.1f (%.1f)", 1000*v.Fitted, 1000*v.Error, 1000*truth[r].At(float64(d.Shares[r]))))
 	}
