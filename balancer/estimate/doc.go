@@ -26,6 +26,6 @@
 // their differences that noise explains (types.go). Curvature and tiles are learnt from all ranks (empirical Bayes).
 // Outliers within a window are clipped (reading.go; Huber, Robust Estimation of a Location Parameter, 1964).
 //
-// The constants were tuned by simulation; none depends on a machine. Each stands beside its mechanism. Times are relative
+// The constants were tuned by simulation; none depends on a machine. Each is next to its mechanism. Times are relative
 // to a step, and logs are natural, unless a comment says otherwise.
 package estimate
