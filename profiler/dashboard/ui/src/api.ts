@@ -28,6 +28,7 @@ export type Decision = {
   step: number; policy: string; shares: number[]; next: number[]; changed: boolean; reason: string
   step_seconds: Maybe; fitted_step_seconds: Maybe; oracle_step_seconds: Maybe; share_of_oracle: Maybe; share_of_oracle_low: Maybe; share_of_oracle_high: Maybe
   share_of_oracle_unknown?: string; imbalance: Maybe; useful_seconds?: Maybe; lost_seconds: Record<string, Maybe> | null; noisy_rank?: Maybe; ranks?: DecisionRank[]
+  equal_step_seconds?: Maybe; predicted_step_seconds?: Maybe; outcome?: { step: number; predicted: Maybe; achieved: Maybe } | null
 }
 
 export type Profile = {

@@ -14,14 +14,14 @@ export type Series = {
   low?: Maybe[] // a band below and above the line
   high?: Maybe[]
   points?: boolean // draw points as well as the line
-  steps?: boolean // the value holds until the next point
+  steps?: 'after' | 'before' // the value holds until the next point, or since the point before
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
 }
 
 export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
 
-export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[] }
+export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[]; unit?: string }
 
 export type Options = {
   id: string
@@ -38,7 +38,7 @@ export type Options = {
 
 const sync = uPlot.sync('steps')
 export const axisFont = '12px system-ui, sans-serif'
-const stepped = uPlot.paths.stepped?.({ align: 1 })
+const stepped = { after: uPlot.paths.stepped?.({ align: 1 }), before: uPlot.paths.stepped?.({ align: -1 }) }
 
 // legend shows the line of each series as the chart draws it.
 export const legend: uPlot.Legend = {
@@ -50,6 +50,7 @@ export class Chart {
   private readonly place: HTMLElement
   private readonly empty: HTMLElement
   private readonly note: HTMLElement
+  private readonly unit = h('span', { class: 'unit' })
   private plot: uPlot | null = null
   private shape = ''
   private content: Content = { steps: [], times: [], width: 1, series: [] }
@@ -61,7 +62,7 @@ export class Chart {
     this.note = h('p', { class: 'marks', 'aria-live': 'off' })
     this.element = h('section', { class: 'panel', id: options.id, 'aria-labelledby': options.id + '-title' },
       h('header', {},
-        h('h2', { id: options.id + '-title' }, h('a', { href: '#' + options.id }, options.title), options.unit ? h('span', { class: 'unit' }, ' ' + options.unit) : ''),
+        h('h2', { id: options.id + '-title' }, h('a', { href: '#' + options.id }, options.title), this.unit),
         h('div', { class: 'tools' },
           h('button', { type: 'button', title: 'Save the values of this chart', 'aria-label': `CSV of ${options.title}`, click: () => this.saveCSV() }, 'CSV'),
           h('button', { type: 'button', title: 'Save this chart as an image', 'aria-label': `PNG of ${options.title}`, click: () => this.savePNG() }, 'PNG'))),
@@ -74,6 +75,8 @@ export class Chart {
   set(content: Content): void {
     this.content = content
     const hasValues = content.steps.length > 0 && content.series.some(s => s.values.some(v => v !== null && v !== undefined))
+    const unit = content.unit ?? this.options.unit
+    this.unit.textContent = unit && ' ' + unit
     this.empty.hidden = hasValues
     this.note.hidden = !content.marks?.length
     this.place.hidden = !hasValues
@@ -83,7 +86,9 @@ export class Chart {
     }
     const shape = JSON.stringify([document.documentElement.dataset.theme, color('text'), content.width > 1, content.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
     if (this.plot && shape === this.shape) {
+      const { left, top } = this.plot.cursor
       this.plot.setData(this.data(), true)
+      if (left !== undefined && top !== undefined && left >= 0) this.plot.setCursor({ left, top }, false) // the values at the pointer stay
       return
     }
     this.shape = shape
@@ -122,12 +127,12 @@ export class Chart {
         return number(v) + extremes + (note ? `, ${note}` : '')
       }
       series.push({
-        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true, paths: s.steps ? stepped : undefined,
+        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true, paths: s.steps && stepped[s.steps],
         points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40, size: 4, fill: s.color },
       })
       if (s.low && s.high) {
         const at = series.length
-        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: s.color + '66', width: 1, spanGaps: true, paths: s.steps ? stepped : undefined, points: { show: false } })
+        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: s.color + '66', width: 1, spanGaps: true, paths: s.steps && stepped[s.steps], points: { show: false } })
         bands.push({ series: [at + 1, at], fill: s.color + '40' })
       }
     }
@@ -228,7 +233,7 @@ export class Chart {
     ctx.fillRect(0, 0, canvas.width, canvas.height)
     ctx.fillStyle = color('text')
     ctx.font = `600 ${14 * scale}px system-ui, sans-serif`
-    ctx.fillText(this.options.title + (this.options.unit ? ` (${this.options.unit})` : ''), 12 * scale, 19 * scale)
+    ctx.fillText(this.options.title + (this.unit.textContent ? ` (${this.unit.textContent.trim()})` : ''), 12 * scale, 19 * scale)
     ctx.drawImage(from, 0, title)
     ctx.font = `${12 * scale}px system-ui, sans-serif`
     let x = 12 * scale

@@ -27,6 +27,19 @@ const times = (values: Maybe[] | undefined, factor: number): Maybe[] | undefined
 
 export const find = (f: Figures, column: string, rank: number): Line | undefined => f.lines.find(l => l.column === column && l.rank === rank)
 
+// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown.
+export function smooth(values: Maybe[], points: number): Maybe[] {
+  let sum = 0, n = 0
+  const known = (v: Maybe): v is number => v !== null && v !== undefined
+  return values.map((v, i) => {
+    const old = values[i - points]
+    if (known(old)) [sum, n] = [sum - old, n - 1]
+    if (!known(v)) return null
+    ;[sum, n] = [sum + v, n + 1]
+    return sum / n
+  })
+}
+
 // one returns the line of a column that has one value for all ranks.
 function one(f: Figures, column: string, label: string, stroke: string, factor = 1): Series[] {
   const l = find(f, column, allRanks)
@@ -65,12 +78,7 @@ function evaluations(f: Figures, v: View, key: string, label: string, factor: nu
   return values.some(x => x !== null) ? [{ label, color: seriesColor(1), values, points: true }] : []
 }
 
-const causes: [string, string][] = [
-  ['imbalance', 'imbalance, which the best split would save'], ['communication', 'exposed communication'], ['data', 'waiting for data'],
-  ['noise', 'noise of the ranks\' times, which no split removes'], ['granularity', 'granularity: a share is a whole number of samples'],
-]
-
-export const causeText = new Map(causes)
+const causes = ['imbalance', 'communication', 'data', 'noise', 'granularity', 'pauses']
 
 const ms = (v: number) => milliseconds(v / 1000)
 const pc = (v: number) => percent(v / 100)
@@ -110,7 +118,7 @@ export const panels: Panel[] = [
   {
     id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true, format: v => (Number.isInteger(v) ? count(v) : figure(v, 4)),
     explain: 'Samples of the global batch that each rank gets. Each vertical line is a decision that changed the shares. Point at a line to see the reason.',
-    series: f => perRank(f, 'share').map(l => ({ ...l, steps: true })), marks: decisions,
+    series: f => perRank(f, 'share').map(l => ({ ...l, steps: 'after' as const })), marks: decisions,
   },
   {
     id: 'own', title: 'Compute time of each rank', unit: 'ms', columns: ['own'], zero: true, format: ms,
@@ -127,9 +135,9 @@ export const panels: Panel[] = [
     marks: decisions,
   },
   {
-    id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(([c]) => 'lost_' + c), zero: true, optional: true, format: ms,
-    explain: 'Lost time per step. With the useful work, the causes sum to the measured step: imbalance (the best shares would save it), exposed communication, waiting for data, noise (times vary from step to step; no shares remove it), and granularity (a share is a whole number of samples).',
-    series: f => causes.flatMap(([c], i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
+    id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(c => 'lost_' + c), zero: true, optional: true, format: ms,
+    explain: 'Lost time per step. With the useful work, the causes sum to the measured step: imbalance (the best shares would save it), exposed communication, waiting for data, noise (times vary from step to step; no shares remove it), granularity (a share is a whole number of samples), and pauses between steps.',
+    series: f => causes.flatMap((c, i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
   },
   {
     id: 'communication', title: 'Communication', unit: 'ms', columns: ['communication', 'hidden'], zero: true, format: ms,
@@ -174,7 +182,7 @@ export const parts: { column: string; label: string }[] = [
   { column: 'communication', label: 'wait for gradients' }, { column: 'optimizer', label: 'optimizer' },
 ]
 
-export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column), 'step', 'exchange'])]
+export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column), 'step', 'exchange', 'decided_step', 'useful', 'equal_step'])]
 
 export function contentOf(p: Panel, f: Figures, v: View): Content {
   return { steps: f.steps, times: f.times, width: f.width, series: p.series(f, v), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }

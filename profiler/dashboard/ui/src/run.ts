@@ -6,6 +6,7 @@ import { Chart } from './chart'
 import { communication } from './communication'
 import { Curves } from './curves'
 import { fill, h } from './dom'
+import * as first from './first'
 import { clock, count, duration, figure, percent } from './format'
 import type { Maybe } from './format'
 import { Freshness } from './freshness'
@@ -20,6 +21,9 @@ export class RunPage {
   readonly element = h('main', { class: 'run' })
   private readonly head = h('div', { class: 'head' })
   private readonly facts = h('dl', { class: 'facts' })
+  private readonly lead = h('p', { class: 'lead' })
+  private readonly speed: Chart
+  private readonly first: HTMLElement
   private readonly problems = h('div', { role: 'status' })
   private readonly body = h('div', { hidden: true }) // until the run is loaded
   private readonly steps = h('div', {}) // the charts over steps; hidden while the run has none
@@ -42,6 +46,13 @@ export class RunPage {
     const query = new URLSearchParams(location.search)
     this.range = { from: Number(query.get('from')) || 1, to: Number(query.get('to')) || 0 }
     this.chosen = parseRanks(query.get('ranks') ?? '')
+    this.speed = new Chart({
+      id: 'speed', title: 'Throughput of all ranks', unit: 'samples/s', zero: true, explain: 'Measured, and with the best shares and with equal shares on the same measured step-time curves.',
+      zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }),
+    })
+    this.first = h('div', { class: 'first' }, this.lead,
+      this.section('account', 'Where the time of a step goes', ''), this.speed.element,
+      this.section('who', 'Who waits for whom', ''), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
     this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
     if (!api.validName(name)) {
@@ -62,7 +73,7 @@ export class RunPage {
     document.removeEventListener('visibilitychange', this.shown)
     this.stop()
     this.running?.abort()
-    for (const c of this.charts.values()) c.drop()
+    for (const c of [this.speed, ...this.charts.values()]) c.drop()
   }
 
   // redraw shows the same values in the colours of the current theme.
@@ -94,9 +105,9 @@ export class RunPage {
     fill(this.head, h('h1', {}, this.name))
     this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), this.head, this.problems, this.body)
     this.steps.append(controls, h('div', { class: 'grid' }, ...charts, this.curves.element))
-    this.body.append(this.facts,
+    this.body.append(this.first,
+      h('details', { class: 'settings' }, h('summary', {}, 'Settings and totals'), this.facts),
       this.section('now', 'Now', ''),
-      this.section('decision', 'Balancer', ''),
       this.steps,
       this.section('stack', 'Step time by rank', 'Mean time of each part of a step, over the selected steps. A rank that waits long for gradients computes faster than another rank, or communication is slow.'),
       this.section('links', 'Communication and compute', 'Exposed and hidden communication time, by rank and by gradient bucket. Traffic and limit of each link.'),
@@ -208,7 +219,7 @@ export class RunPage {
       if (content) fill(body, content)
     }
     put('now', v.ranks.some(r => r.record) ? tables.now(v) : null)
-    put('decision', v.decision ? tables.decision(v.decision) : null)
+    this.showFirst(v, f, put)
     for (const p of panels) {
       const chart = this.charts.get(p.id)
       if (!chart) continue
@@ -228,6 +239,19 @@ export class RunPage {
     if (this.element.dataset.version === undefined) document.getElementById(location.hash.slice(1))?.scrollIntoView() // a link to a view
     this.element.dataset.version = String(v.version)
     this.element.dataset.step = String(v.last)
+  }
+
+  // showFirst shows the first screen. A run without steps has none.
+  private showFirst(v: View, f: Figures, put: (id: string, content: HTMLElement | null) => void): void {
+    const a = first.account(v, f)
+    this.first.hidden = v.last === 0
+    this.lead.hidden = a === null
+    if (a) fill(this.lead, first.sentence(v, a, first.gain(f)))
+    put('account', a && first.bar(a))
+    this.speed.set(first.curve(f, v))
+    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v, tables.select(v.ranks), tables.own, r => tables.badgeOf(r.health)) : null)
+    put('decision', first.decided(v))
+    put('next', h('p', {}, first.advice(v, a)))
   }
 
   private showStack(f: Figures): void {

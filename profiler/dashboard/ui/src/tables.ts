@@ -1,15 +1,15 @@
 // The tables of a run.
 
+import { outcome } from './first'
 import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
 import { h, table } from './dom'
-import { count, figure, inMilliseconds, milliseconds, percent, scaled, unknown } from './format'
-import { causeText, describe } from './panels'
+import { count, figure, inMilliseconds, percent, scaled, unknown } from './format'
 
 const mostRanks = 64 // rows of the table
 
 type Row = View['ranks'][number]
 
-const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health === 'sick' ? 'slower than usual' : health) : unknown)
+export const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health === 'sick' ? 'slower than usual' : health) : unknown)
 
 // select returns the ranks that the table shows. Of many ranks, it shows those that need attention.
 export function select(ranks: Row[]): Row[] {
@@ -43,22 +43,6 @@ export function own(r: Row): number | null {
   return m ? Math.max(0, m.data_loading_time + m.forward_time + m.backward_time - m.exchange_time) : null
 }
 
-// decision returns the text of a decision of the balancer.
-export function decision(d: Decision): HTMLElement {
-  const lost = Object.entries(d.lost_seconds ?? {}).filter((e): e is [string, number] => e[1] !== null && e[1] !== undefined && e[1] > 0).sort((a, b) => b[1] - a[1])
-  return h('div', {},
-    h('p', {}, describe(d)),
-    h('p', {}, `${oracle(d)}, load imbalance ${percent(d.imbalance)}.`),
-    d.step_seconds != null && d.useful_seconds != null && h('p', {}, `Of a step of ${milliseconds(d.step_seconds)}, ${milliseconds(d.useful_seconds)} are useful work.${lost.length ? ' Lost are:' : ''}`),
-    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} per step: ${causeText.get(cause) ?? cause}${cause === 'noise' && d.noisy_rank != null ? `, mostly of rank ${d.noisy_rank}` : ''}`))))
-}
-
-// oracle returns the fraction of the oracle, or why it is unknown.
-export function oracle(d: Decision): string {
-  if (d.share_of_oracle === null || d.share_of_oracle === undefined) return `Fraction of the oracle unknown${d.share_of_oracle_unknown ? ': ' + d.share_of_oracle_unknown : ''}`
-  return `Fraction of the oracle ${percent(d.share_of_oracle)} (90 % interval ${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)})`
-}
-
 const sharesOf = (list: number[]) => list.slice(0, 16).join(' / ') + (list.length > 16 ? ' / …' : '')
 
 export const changes = (list: Decision[]): HTMLElement => table('Decisions that changed the shares', [
@@ -66,6 +50,7 @@ export const changes = (list: Decision[]): HTMLElement => table('Decisions that 
   { title: 'shares before', of: d => sharesOf(d.shares) },
   { title: 'shares after', of: d => sharesOf(d.next) },
   { title: 'fraction of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
+  { title: 'brought', of: outcome },
   { title: 'reason', wide: true, of: d => d.reason },
 ], [...list].reverse().slice(0, 200))
 

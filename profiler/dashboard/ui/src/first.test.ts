@@ -1,0 +1,51 @@
+import { describe, expect, test } from 'vitest'
+import type { Decision, Figures, View } from './api'
+import { account, advice, gain, largest, outcome, sentence, slowest } from './first'
+import { smooth } from './panels'
+
+const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
+const figures = (...lines: Figures['lines']): Figures => ({ version: 1, from: 1, to: 40, width: 1, steps: [10, 20], times: [], lines })
+const decision = (over: Partial<Decision>): Decision => ({
+  step: 20, policy: 'none', shares: [8, 8], next: [8, 8], changed: false, reason: 'equal shares', step_seconds: 0.112, useful_seconds: 0.07, oracle_step_seconds: null,
+  share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
+})
+const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
+const run = (kind: View['state']['kind'], policy: string, over: Partial<View>) => ({
+  state: { kind, why: '' }, settings: { balance: { policy } }, ranks: [{}, {}], decision: null, verdicts: null, changes: null, ...over,
+}) as View
+
+describe('the first screen', () => {
+  const lost = figures(line('decided_step', 0.1, 0.124), line('useful', 0.06, 0.08), line('lost_imbalance', 0.04, 0.04), line('equal_step', 0.15, 0.2))
+
+  test('a running run has the newest window, a finished one all its steps', () => {
+    const d = decision({ ranks: waiting })
+    expect(account(run('running', 'none', { decision: d }), lost)?.step).toBe(0.112)
+    expect(account(run('finished', 'none', { decision: d }), lost)?.step).toBeCloseTo(0.112)
+    expect(account(run('finished', 'none', { decision: d }), lost)?.lost.get('imbalance')).toBe(0.04)
+    expect(account(run('running', 'none', {}), figures())).toBeNull()
+  })
+  test('the sentence has the use, the largest loss and what hybrid would bring', () => {
+    const v = run('running', 'none', { decision: decision({ ranks: waiting }) }), a = account(v, figures())
+    expect(a && sentence(v, a, null).replaceAll('\u00a0', ' ')).toBe('The cluster does 63 % of what it could. Rank 1 is waited for: 40.0 of 112 ms a step. Policy hybrid would make it 1.56 times faster.')
+    expect(advice(v, a).replaceAll('\u00a0', ' ')).toBe('Set balance.policy = "hybrid" (now "none"): it saves about 40.0 ms a step.')
+  })
+  test('policy hybrid states its gain, also a loss', () => {
+    const d = decision({ policy: 'hybrid', useful_seconds: 0.11, lost_seconds: { communication: 0.002 } }), v = run('finished', 'hybrid', { decision: d })
+    const a = { step: 0.112, useful: 0.11, lost: new Map([['communication', 0.002]]), of: '' }
+    expect(gain(lost)).toBeCloseTo(0.35 / 0.224)
+    expect(sentence(v, a, gain(lost)).replaceAll('\u00a0', ' ')).toBe('The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was 1.56 times faster than with equal shares.')
+    expect(sentence(v, a, 0.5)).toContain('Equal shares would be 2.00 times faster.')
+  })
+  test('a small loss is not the largest one, and several slow ranks are not one', () => {
+    expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()
+    expect(slowest(run('running', 'none', { decision: decision({}) }))).toBeNull()
+  })
+  test('a smoothed curve has the means of the newest points', () => {
+    expect(smooth([2, 4, null, 6, 8], 2)).toEqual([2, 3, null, 6, 7])
+  })
+  test('a change that made it worse says so', () => {
+    expect(outcome({ outcome: { step: 1, predicted: 1.2, achieved: 1.18 } })).toBe('1.18 times faster (predicted 1.20)')
+    expect(outcome({ outcome: { step: 1, predicted: 1.1, achieved: 0.8 } })).toBe('made it worse: 0.80 times the speed (predicted 1.10)')
+    expect(outcome({})).toBe('–')
+  })
+})

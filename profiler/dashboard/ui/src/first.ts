@@ -1,0 +1,183 @@
+// The first screen of a run: how well the cluster is used, what holds it back, what the balancer did, and what to do.
+
+import { allRanks } from './api'
+import type { Decision, Figures, View } from './api'
+import type { Content } from './chart'
+import { h, table } from './dom'
+import { count, figure, inMilliseconds, milliseconds, percent, unknown } from './format'
+import type { Maybe } from './format'
+import { describe, find, smooth } from './panels'
+import { color } from './theme'
+
+// Account is package account of the program: the parts of a step in s, which sum to step.
+export type Account = { step: number; useful: number; lost: Map<string, number>; of: string }
+
+// words complete the sentence "40 of 112 ms a step …", and name the colour of a part.
+const losses: Record<string, { words: string; color: string }> = {
+  imbalance: { words: 'imbalance, which the best shares would save', color: 'part-communication' },
+  communication: { words: 'exposed communication', color: 'part-hidden' },
+  data: { words: 'waits for data', color: 'part-data' },
+  memory: { words: 'full memory', color: 'series-5' },
+  noise: { words: 'noise: times vary from step to step', color: 'part-forward' },
+  granularity: { words: 'granularity: samples cannot be divided further', color: 'part-backward' },
+  pauses: { words: 'pauses between steps and between their parts', color: 'soft' },
+}
+
+const worthNaming = 0.05 // of a step
+
+const known = (v: Maybe): v is number => v !== null && v !== undefined && Number.isFinite(v)
+
+function accountOf(step: Maybe, useful: Maybe, part: (cause: string) => Maybe, of: string): Account | null {
+  if (!known(step) || !known(useful) || step <= 0) return null
+  const lost = new Map<string, number>()
+  for (const cause of Object.keys(losses)) {
+    const seconds = part(cause)
+    if (known(seconds) && seconds > 0) lost.set(cause, seconds)
+  }
+  return { step, useful, lost, of }
+}
+
+const mean = (values: Maybe[]): Maybe => {
+  const all = values.filter(known)
+  return all.length ? all.reduce((a, b) => a + b, 0) / all.length : null
+}
+
+// account returns the parts of a step: of the newest window while the run trains, of the selected steps after its end.
+export function account(v: Pick<View, 'state' | 'decision' | 'verdicts'>, f: Figures): Account | null {
+  const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string) => mean(find(f, name, allRanks)?.mean ?? [])
+  const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'newest window of 50 steps')
+  if (v.state.kind !== 'running') {
+    const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `steps ${f.from} to ${f.to}`)
+    return whole ?? judged()
+  }
+  return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause], 'newest decision')
+}
+
+// largest returns the largest loss and its time, or null if no loss is worth naming.
+export function largest(a: Account): [string, number] | null {
+  const [first] = [...a.lost].sort((x, y) => y[1] - x[1])
+  return first && first[1] >= worthNaming * a.step ? first : null
+}
+
+// slowest returns the rank for which the others wait, or null if there is no single one.
+export function slowest(v: Pick<View, 'decision' | 'verdicts'>): number | null {
+  const caused = v.decision?.ranks?.map(r => r.caused_seconds ?? 0) ?? []
+  const most = Math.max(...caused, 0)
+  if (most > 0) return caused.indexOf(most)
+  const verdict = v.verdicts?.at(-1)
+  return verdict?.bound === 'straggler' && verdict.rank >= 0 ? verdict.rank : null
+}
+
+// gain returns the throughput divided by that with equal shares, over the steps of the figures.
+export function gain(f: Figures): number | null {
+  let equal = 0, measured = 0
+  const e = find(f, 'equal_step', allRanks)?.mean ?? [], m = find(f, 'decided_step', allRanks)?.mean ?? []
+  e.forEach((x, i) => {
+    const y = m[i]
+    if (known(x) && known(y)) [equal, measured] = [equal + x, measured + y]
+  })
+  return measured > 0 ? equal / measured : null
+}
+
+const times = (x: number) => `${x.toFixed(2)} times`
+
+// sentence says how well the cluster is used, what holds it back, and what the shares bring.
+export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'settings' | 'ranks'>, a: Account, gained: number | null): string {
+  const running = v.state.kind === 'running', most = largest(a), imbalance = a.lost.get('imbalance') ?? 0
+  const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
+  const text = [`${cluster} ${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`]
+  if (!most) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
+  else {
+    const [cause, seconds] = most, rank = slowest(v), of = `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
+    const noisy = v.decision?.noisy_rank
+    if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
+    else text.push(`${of} ${running ? 'are' : 'were'} lost to ${losses[cause]?.words ?? cause}${cause === 'noise' && known(noisy) ? `, mostly of rank ${noisy}` : ''}.`)
+  }
+  if (v.ranks.length < 2) return text.join(' ')
+  const policy = v.settings.balance.policy
+  if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(`Policy hybrid would make it ${times(a.step / (a.step - imbalance))} faster.`)
+  else if (gained !== null && policy !== 'none') text.push(gained >= 1 ? `It ${running ? 'is' : 'was'} ${times(gained)} faster than with equal shares.` : `Equal shares would be ${times(1 / gained)} faster.`)
+  else if (policy === 'none') text.push('Other shares would hardly make it faster.')
+  return text.join(' ')
+}
+
+// bar shows the account as one bar, with the time of each part below.
+export function bar(a: Account): HTMLElement {
+  const parts: [string, number, string][] = [['useful work', a.useful, 'part-optimizer'],
+    ...[...a.lost].sort((x, y) => y[1] - x[1]).map(([cause, seconds]): [string, number, string] => [losses[cause]?.words ?? cause, seconds, losses[cause]?.color ?? 'soft'])]
+  const line = h('div', { class: 'bar account', 'aria-hidden': 'true' }), key = h('ul', { class: 'key', 'aria-label': 'Parts of a step' })
+  for (const [name, seconds, shade] of parts) {
+    const piece = h('span', { class: 'part', title: `${name}: ${milliseconds(seconds)}` }), swatch = h('span', { class: 'swatch' })
+    piece.style.width = `${(100 * seconds) / a.step}%`
+    piece.style.backgroundColor = swatch.style.backgroundColor = color(shade)
+    line.append(piece)
+    if (seconds >= 0.005 * a.step) key.append(h('li', {}, swatch, `${name}: `, h('strong', {}, milliseconds(seconds)), ` (${percent(seconds / a.step, 2)})`))
+  }
+  return h('div', {}, line, key, h('p', { class: 'explain' }, `A step takes ${milliseconds(a.step)}: mean of ${a.of}.`))
+}
+
+const window = 20 // points of the mean in the curve
+
+// curve returns the throughput, and what the best shares and equal shares would reach.
+export function curve(f: Figures, v: View): Content {
+  const start = v.starts?.at(-1)?.start, units = start && start.units_per_sample > 0 ? start.units_per_sample : 1
+  const batch = v.settings.data.batch_size, column = (name: string) => find(f, name, allRanks)?.mean ?? []
+  const step = column('decided_step'), lost = column('lost_imbalance'), equal = column('equal_step')
+  const rate = (seconds: Maybe): Maybe => (known(seconds) && seconds > 0 && batch > 0 ? (batch * units) / seconds : null)
+  const best = step.map((s, i) => rate(known(s) && known(lost[i]) ? s - (lost[i] ?? 0) : null)), equally = equal.map(rate)
+  const has = (values: Maybe[]) => values.some(known), measured = column('total_throughput').map(x => (known(x) ? x * units : null))
+  return {
+    steps: f.steps, times: f.times, width: f.width, unit: `${start?.unit || 'samples'}/s`,
+    series: [
+      { label: 'each step', color: color('line'), values: measured },
+      { label: 'measured', color: color('text'), values: smooth(measured, window) },
+      ...(has(best) ? [{ label: 'best shares (oracle)', color: color('series-2'), dash: [8, 4], values: best, steps: 'before' as const }] : []),
+      ...(has(equally) ? [{ label: 'equal shares', color: color('series-1'), dash: [2, 3], values: equally, steps: 'before' as const }] : []),
+    ],
+    marks: (v.changes ?? []).filter(d => d.step >= f.from && d.step <= f.to).map(d => ({ step: d.step, text: describe(d) })),
+  }
+}
+
+// ranks returns the table that shows who waits for whom.
+export function ranks(v: View, shown: View['ranks'], own: (r: View['ranks'][number]) => number | null, badge: (r: View['ranks'][number]) => Node | string): HTMLElement {
+  const of = (r: View['ranks'][number]) => v.decision?.ranks?.[r.rank]
+  type Row = View['ranks'][number]
+  return table('Ranks', [
+    { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
+    { title: 'share', numeric: true, hint: 'Samples of the global batch', of: r => count(r.record?.batch_size) },
+    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward of the newest step, without waits for other ranks', of: r => inMilliseconds(own(r)) },
+    { title: 'waits', unit: 'ms', numeric: true, hint: 'For slower ranks, per step', of: r => (of(r) ? inMilliseconds(of(r)?.waited_seconds) : inMilliseconds(r.record?.communication_time)) },
+    { title: 'delays', unit: 'ms', numeric: true, hint: 'Sum of the times for which the other ranks wait for this rank, per step', of: r => inMilliseconds(of(r)?.caused_seconds) },
+    { title: 'verdict', minor: true, of: badge },
+  ], shown)
+}
+
+// outcome says what a change of shares brought: "1.18 times faster (predicted 1.20)".
+export function outcome(d: Pick<Decision, 'outcome'>): string {
+  const o = d.outcome
+  if (!o || !known(o.achieved)) return unknown
+  const predicted = known(o.predicted) ? ` (predicted ${o.predicted.toFixed(2)})` : ''
+  if (o.achieved >= 1) return `${times(o.achieved)} faster${predicted}`
+  return `made it worse: ${o.achieved.toFixed(2)} times the speed${predicted}`
+}
+
+// decided describes the newest decision that changed the shares, its prediction and its outcome.
+export function decided(v: Pick<View, 'decision' | 'changes'>): HTMLElement | null {
+  const d = v.decision, change = v.changes?.at(-1)
+  if (!d) return null
+  const predicted = known(d.step_seconds) && known(d.predicted_step_seconds) && d.changed ? d.step_seconds / d.predicted_step_seconds : null
+  return h('div', {}, h('p', {}, describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
+    change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`))
+}
+
+// advice says what to do next.
+export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
+  const again = v.state.kind === 'crashed' || v.state.kind === 'failed' ? 'Read logs/train.log for the cause. The same command resumes the run. ' : ''
+  const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
+  if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
+  if (again) return again.trim()
+  const verdict = v.verdicts?.at(-1)
+  if (!verdict?.advice) return 'Advice follows after the first 50 steps.'
+  if (verdict.bound === 'compute-bound') return `The ranks compute nearly all of the time. For more speed: ${verdict.advice}.`
+  return verdict.advice[0]?.toUpperCase() + verdict.advice.slice(1) + '.'
+}
