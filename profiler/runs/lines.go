@@ -63,12 +63,35 @@ type DecisionRank struct {
 
 // Alert reports a problem that needs attention, or the end of the problem.
 type Alert struct {
-	Step     int64  `json:"step"`
-	Kind     string `json:"kind"` // straggler, slow type, recovered, skipped
-	Rank     int    `json:"rank"` // rank with the problem; -1: all ranks
-	Text     string `json:"text"`
-	Evidence string `json:"evidence"`
+	Step     int64     `json:"step"`
+	Kind     AlertKind `json:"kind"`
+	Rank     int       `json:"rank"` // rank with the problem; -1: all ranks
+	Text     string    `json:"text"`
+	Evidence string    `json:"evidence"`
 }
+
+// AlertKind is the kind of an alert.
+type AlertKind string
+
+// The kinds of alerts.
+const (
+	StragglerAlert  AlertKind = "straggler"  // a rank is slower than usual
+	SlowTypeAlert   AlertKind = "slow type"  // a rank has a slower type of device
+	RecoveredAlert  AlertKind = "recovered"  // a straggler has its usual speed again
+	BottleneckAlert AlertKind = "bottleneck" // one cause costs much time for long
+	SkippedAlert    AlertKind = "skipped"    // steps without an update
+)
+
+// Limits of alerts.
+const (
+	// settledDecisions is the number of successive decisions with the same verdict on a rank that make the verdict an
+	// alert. A straggler is reported at once, because its verdict already rests on several windows.
+	settledDecisions = 3
+	// A cause is an alert if it is the verdict of lastingWindows successive windows, and costs more than mostLost of a
+	// step in the newest one.
+	lastingWindows = 3
+	mostLost       = 0.2
+)
 
 // decided contains what was read from the decisions of the balancer.
 type decided struct {
@@ -77,7 +100,8 @@ type decided struct {
 	grid     *grid
 	last     *Decision
 	changes  history[Decision]
-	health   []string // verdict of the balancer for each rank
+	health   []string  // verdict of the balancer for each rank
+	settled  []settled // by rank
 	alerts   history[Alert]
 }
 
@@ -135,24 +159,39 @@ func (d *decided) noteOutcome(o *Outcome) {
 	}
 }
 
-// compareHealth adds an alert for each rank whose verdict has changed.
+// settled is the verdict on a rank that alerts have reported. A verdict that changes back and forth is one alert.
+type settled struct {
+	reported string // "" or a health
+	next     string // health of the newest decisions
+	n        int    // number of these decisions
+	since    int64  // step of the first one
+}
+
+// compareHealth adds an alert for each rank whose verdict has changed, and stays.
 func (d *decided) compareHealth(v *Decision) {
 	if len(d.health) != len(v.Ranks) {
-		d.health = make([]string, len(v.Ranks))
+		d.health, d.settled = make([]string, len(v.Ranks)), make([]settled, len(v.Ranks))
 	}
 	for i, r := range v.Ranks {
-		before := d.health[i]
-		if d.health[i] = r.Health; before == r.Health {
+		d.health[i] = r.Health
+		s := &d.settled[i]
+		if r.Health != s.next {
+			s.next, s.n, s.since = r.Health, 0, v.Step
+		}
+		s.n++
+		if r.Health == s.reported || r.Health == "" || s.n < settledDecisions && r.Health != "sick" {
 			continue
 		}
-		a := Alert{Step: v.Step, Rank: i, Evidence: r.Evidence}
+		before := s.reported
+		s.reported = r.Health
+		a := Alert{Step: s.since, Rank: i, Evidence: r.Evidence}
 		switch {
 		case r.Health == "sick":
-			a.Kind, a.Text = "straggler", fmt.Sprintf("rank %d is slower than usual, cause: %s", i, r.Cause)
+			a.Kind, a.Text = StragglerAlert, fmt.Sprintf("rank %d is slower than usual, cause: %s", i, r.Cause)
 		case r.Health == "slow type":
-			a.Kind, a.Text = "slow type", fmt.Sprintf("rank %d has a slower type of device", i)
+			a.Kind, a.Text = SlowTypeAlert, fmt.Sprintf("rank %d has a slower type of device", i)
 		case before == "sick":
-			a.Kind, a.Text = "recovered", fmt.Sprintf("rank %d has its usual speed again", i)
+			a.Kind, a.Text = RecoveredAlert, fmt.Sprintf("rank %d has its usual speed again", i)
 		default:
 			continue
 		}
@@ -165,6 +204,15 @@ type Verdict struct {
 	From int64 `json:"from"` // first step of the first window
 	To   int64 `json:"to"`   // last step of the last window
 	runtime.BottleneckEvent
+}
+
+// lost returns the part of a step that the cause of the verdict costs in the newest window, 0…1.
+func (v *Verdict) lost() float64 {
+	cause, ok := runtime.CauseOf(v.Bound)
+	if !ok || !(v.Seconds > 0) {
+		return 0
+	}
+	return v.Parts[cause] / v.Seconds
 }
 
 // happened contains what was read from the events.
@@ -230,8 +278,8 @@ func (h *happened) add(line []byte, replaced int) {
 func (r *Run) alerts() []Alert {
 	all := slices.Clone(r.decided.alerts.list)
 	for _, v := range r.happened.verdicts.list {
-		if v.Bound != runtime.ComputeBound.String() {
-			all = append(all, Alert{Step: v.From, Kind: "bottleneck", Rank: v.Rank, Text: v.Text, Evidence: v.Advice})
+		if lost := v.lost(); v.To-v.From+1 >= lastingWindows*runtime.BottleneckWindow && lost > mostLost {
+			all = append(all, Alert{Step: v.From, Kind: BottleneckAlert, Rank: v.Rank, Text: fmt.Sprintf("%s for %d steps: %.0f %% of a step are lost", v.Bound, v.To-v.From+1, 100*lost), Evidence: v.Advice})
 		}
 	}
 	if len(r.ranks) > 0 {
@@ -242,7 +290,7 @@ func (r *Run) alerts() []Alert {
 				steps += int(g.cells[skipped][i].sum)
 			}
 			if i > first {
-				all = append(all, Alert{Step: g.place[i-1].last, Kind: "skipped", Rank: -1, Text: plural(steps, "step skipped", "steps skipped") + " because the gradient was not finite"})
+				all = append(all, Alert{Step: g.place[i-1].last, Kind: SkippedAlert, Rank: -1, Text: plural(steps, "step skipped", "steps skipped") + " because the gradient was not finite"})
 			}
 		}
 	}

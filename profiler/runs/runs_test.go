@@ -298,7 +298,7 @@ func TestResumeDropsRepeatedSteps(t *testing.T) {
 		`{"step":100,"bottleneck":{"bound":"straggler","rank":1,"text":"z","advice":"y"}}`+"\nnonsense\n")
 	run := open(t, dir, "a")
 	v := run.View()
-	if v.Last != 100 || len(v.Changes) != 1 || len(v.Alerts) != 2 || v.Alerts[1].Kind != "straggler" || v.Alerts[1].Evidence != "80 °C" || v.Verdicts[0].From != 1 || v.Verdicts[0].To != 100 || len(v.Verdicts) != 1 || len(v.Starts) != 1 {
+	if v.Last != 100 || len(v.Changes) != 1 || len(v.Alerts) != 1 || v.Alerts[0].Kind != StragglerAlert || v.Alerts[0].Evidence != "80 °C" || v.Verdicts[0].From != 1 || v.Verdicts[0].To != 100 || len(v.Verdicts) != 1 || len(v.Starts) != 1 {
 		t.Errorf("got %+v", v)
 	}
 	if want := "1 damaged line ignored"; v.Damaged["events.jsonl"] != want || len(v.Damaged) != 1 {

@@ -54,6 +54,19 @@ func (b Bound) String() string {
 	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound", "noise-bound"}[b]
 }
 
+// causes are the parts of package account that the verdicts name; "" for compute.
+var causes = [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance", MemoryBound: "memory", NoiseBound: "noise"}
+
+// CauseOf returns the part of package account that a verdict names. ok is false for compute, and for an unknown verdict.
+func CauseOf(bound string) (cause string, ok bool) {
+	for b := range bounds {
+		if b.String() == bound {
+			return causes[b], causes[b] != ""
+		}
+	}
+	return "", false
+}
+
 // RankTimes contains the measurements of one rank in one step, in seconds, as in its Record.
 type RankTimes struct {
 	Samples       int // number of samples; a rank with 0 is ignored

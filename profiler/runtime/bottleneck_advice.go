@@ -63,7 +63,7 @@ func (v Bottleneck) String() string {
 // others returns further losses of at least one hundredth of the step.
 func (v Bottleneck) others() string {
 	const worthNaming = 0.01
-	named := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance", MemoryBound: "memory", NoiseBound: "noise"}[v.Bound]
+	named := causes[v.Bound]
 	var texts []string
 	for _, p := range v.Parts()[1:] {
 		if p.Name != named && p.Seconds >= worthNaming*v.Step {

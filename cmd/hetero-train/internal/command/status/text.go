@@ -168,7 +168,7 @@ func tailOf(v runs.View) (lines []string) {
 		}
 	}
 	for _, a := range slices.Backward(v.Alerts[max(0, len(v.Alerts)-mostAlerts):]) {
-		if a.Kind != "bottleneck" { // the verdict above
+		if a.Kind != runs.BottleneckAlert { // the verdict above
 			lines = append(lines, fmt.Sprintf("alert: step %d: %s", max(1, a.Step), a.Text))
 		}
 	}
