@@ -307,6 +307,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 			}
 		}
 	}
+	checkFirstScreen(t, ctx, filepath.Join(dir, "run", "logs", "balance.jsonl"), compared)
 	checkCommunication(t, ctx, filepath.Join(dir, "run", "logs", runtime.CommunicationFile))
 	share := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
 	if want := fmt.Sprint(records[1][len(records[1])-1].BatchSize); share != want {
@@ -378,6 +379,61 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	}
 	if computed != 2 || counted != len(want.Ranks[0].Links)-1 {
 		t.Errorf("got %d computed and %d counted links, want 2 and %d", computed, counted, len(want.Ranks[0].Links)-1)
+	}
+}
+
+// checkFirstScreen compares the first screen of a run with its decisions up to a step.
+func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last int64) {
+	t.Helper()
+	text, err := os.ReadFile(decisions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, found := valuesOf(t, ctx, "speed"), 0
+	for line := range strings.Lines(string(text)) {
+		var d struct {
+			Step    int64
+			Seconds *float64            `json:"step_seconds"`
+			Equal   *float64            `json:"equal_step_seconds"`
+			Useful  *float64            `json:"useful_seconds"`
+			Lost    map[string]*float64 `json:"lost_seconds"`
+		}
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Seconds == nil || d.Equal == nil || d.Step < 2 || d.Step > last {
+			continue
+		}
+		sum := *d.Useful
+		for _, seconds := range d.Lost {
+			sum += *seconds
+		}
+		if math.Abs(sum-*d.Seconds) > 0.01**d.Seconds {
+			t.Errorf("step %d: the parts sum to %v s, want %v s", d.Step, sum, *d.Seconds)
+		}
+		i := slices.Index(shown["step"], float64(d.Step))
+		if i < 0 {
+			continue
+		}
+		found++
+		if got, want := shown["equal shares"][i], 32 / *d.Equal; math.Abs(got-want) > 1e-9*want {
+			t.Errorf("equal shares at step %d: got %v samples/s, want %v", d.Step, got, want)
+		}
+		if got, want := shown["best shares (oracle)"][i], 32/(*d.Seconds-*d.Lost["imbalance"]); math.Abs(got-want) > 1e-9*want {
+			t.Errorf("best shares at step %d: got %v samples/s, want %v", d.Step, got, want)
+		}
+	}
+	if found == 0 {
+		t.Error("no decision is in the chart")
+	}
+	if wide := evaluate[float64](t, ctx, `[...document.querySelectorAll('#account .part')].reduce((sum, p) => sum + parseFloat(p.style.width), 0)`); math.Abs(wide-100) > 1 {
+		t.Errorf("the parts of the bar are %v %% wide, want 100", wide)
+	}
+	if got := evaluate[string](t, ctx, `document.querySelector('.lead').textContent`); !strings.HasPrefix(got, "The cluster did ") {
+		t.Errorf("got the sentence %q", got)
+	}
+	if top := evaluate[bool](t, ctx, `(ids => ids.every((e, i) => i === 0 || e.getBoundingClientRect().top >= ids[i - 1].getBoundingClientRect().top))(['.lead', '#account', '#speed', '#who', '#decision', '#next', '.settings'].map(s => document.querySelector(s)))`); !top {
+		t.Error("the parts of the first screen are in another order")
 	}
 }
 

@@ -17,6 +17,7 @@ export type Series = {
   steps?: 'after' | 'before' // the value holds until the next point, or since the point before
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
+  hidden?: boolean // not in the legend
 }
 
 export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
@@ -37,6 +38,32 @@ export type Options = {
 }
 
 const sync = uPlot.sync('steps')
+
+// display is what the reader chose for all charts of the page.
+export const display = { smooth: 1, time: false, log: false }
+
+// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown.
+export function smooth(values: Maybe[], points: number): Maybe[] {
+  let sum = 0, n = 0
+  const known = (v: Maybe): v is number => v !== null && v !== undefined
+  return values.map((v, i) => {
+    const old = values[i - points]
+    if (known(old)) [sum, n] = [sum - old, n - 1]
+    if (!known(v)) return null
+    ;[sum, n] = [sum + v, n + 1]
+    return sum / n
+  })
+}
+
+// drawn returns the lines of a chart as the reader wants them: with smoothing, each line is behind its mean.
+export function drawn(series: Series[], smoothing: number): Series[] {
+  if (smoothing <= 1) return series
+  return series.flatMap(s => {
+    if (s.points || s.steps) return [s]
+    const raw = { ...s, label: s.label + ' raw', color: s.color + '50', hidden: true, low: undefined, high: undefined }
+    return [raw, { ...s, values: smooth(s.values, smoothing), low: undefined, high: undefined }]
+  })
+}
 export const axisFont = '12px system-ui, sans-serif'
 const stepped = { after: uPlot.paths.stepped?.({ align: 1 }), before: uPlot.paths.stepped?.({ align: -1 }) }
 
@@ -55,6 +82,7 @@ export class Chart {
   private shape = ''
   private content: Content = { steps: [], times: [], width: 1, series: [] }
   private height = 200
+  private series: Series[] = [] // drawn
 
   constructor(private readonly options: Options) {
     this.place = h('div', { class: 'plot' })
@@ -84,7 +112,8 @@ export class Chart {
       this.drop()
       return
     }
-    const shape = JSON.stringify([document.documentElement.dataset.theme, color('text'), content.width > 1, content.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
+    this.series = drawn(content.series, display.smooth)
+    const shape = JSON.stringify([display, this.timed(), document.documentElement.dataset.theme, color('text'), content.width > 1, this.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
     if (this.plot && shape === this.shape) {
       const { left, top } = this.plot.cursor
       this.plot.setData(this.data(), true)
@@ -105,19 +134,44 @@ export class Chart {
 
   private data(): uPlot.AlignedData {
     const columns: (Maybe[])[] = []
-    for (const s of this.content.series) {
-      columns.push(s.values)
-      if (s.low && s.high) columns.push(s.low, s.high)
+    const positive = (values: Maybe[]): Maybe[] => (this.log() ? values.map(v => (v !== null && v !== undefined && v > 0 ? v : null)) : values)
+    for (const s of this.series) {
+      columns.push(positive(s.values))
+      if (s.low && s.high) columns.push(positive(s.low), positive(s.high))
     }
-    return [this.content.steps, ...columns] as uPlot.AlignedData
+    return [this.timed() ? this.content.times : this.content.steps, ...columns] as uPlot.AlignedData
+  }
+
+  private log(): boolean {
+    return this.options.log === true || display.log
+  }
+
+  // timed reports whether the axis is the time of day. Records of earlier versions have no time.
+  private timed(): boolean {
+    return display.time && this.content.times.length === this.content.steps.length && this.content.times.every((t, i, all) => t > 0 && (i === 0 || t > (all[i - 1] ?? 0)))
+  }
+
+  // place of a step on the axis, and the step at a place.
+  private at(step: number): number {
+    const { steps, times } = this.content
+    if (!this.timed()) return step
+    const i = steps.findIndex(s => s >= step)
+    return times[i < 0 ? times.length - 1 : i] ?? 0
+  }
+
+  private stepAt(x: number): number {
+    const { steps, times } = this.content
+    if (!this.timed()) return Math.round(x)
+    const i = times.findIndex(t => t >= x)
+    return steps[i < 0 ? steps.length - 1 : i] ?? 1
   }
 
   private plotOptions(): uPlot.Options {
     const text = color('text'), grid = color('grid')
-    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : count(v)) }]
+    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : count(this.stepAt(v))) }]
     const bands: uPlot.Band[] = []
     const format = this.options.format ?? ((v: number) => figure(v, 4))
-    for (const s of this.content.series) {
+    for (const s of this.series) {
       const number = s.format ?? format
       // The legend shows the value at the cursor, and the least and largest value of the steps that the point covers.
       const show = (_: uPlot, v: number | null, __: number, i: number | null) => {
@@ -127,7 +181,7 @@ export class Chart {
         return number(v) + extremes + (note ? `, ${note}` : '')
       }
       series.push({
-        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true, paths: s.steps && stepped[s.steps],
+        label: s.label, class: s.hidden ? 'extreme' : undefined, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true, paths: s.steps && stepped[s.steps],
         points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40, size: 4, fill: s.color },
       })
       if (s.low && s.high) {
@@ -137,15 +191,15 @@ export class Chart {
       }
     }
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: text, font: axisFont, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, ...more })
-    const options = this.options
+    const options = this.options, log = this.log()
     return {
       width: this.width(), height: this.height, series, bands,
       scales: {
-        x: { time: false },
+        x: { time: this.timed() },
         y: {
-          distr: options.log ? 3 : 1,
+          distr: log ? 3 : 1,
           range: (_, least, most) => {
-            if (options.log) return [least > 0 ? least / 1.2 : 1e-9, most > 0 ? most * 1.2 : 1]
+            if (log) return [least > 0 ? least / 1.2 : 1e-9, most > 0 ? most * 1.2 : 1]
             const low = options.zero ? Math.min(0, least) : least
             const high = Math.max(most, options.top ?? most)
             const margin = (high - low || Math.abs(high) || 1) * 0.06
@@ -154,7 +208,7 @@ export class Chart {
         },
       },
       axes: [
-        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? count(v) : '')), label: 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
+        axis({ ...(this.timed() ? {} : { values: (_: unknown, values: number[]) => values.map(v => (Number.isInteger(v) ? count(v) : '')) }), label: this.timed() ? 'time of day' : 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
         axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
@@ -162,7 +216,7 @@ export class Chart {
       hooks: {
         setSelect: [plot => {
           if (plot.select.width < 4) return
-          const from = Math.round(plot.posToVal(plot.select.left, 'x')), to = Math.round(plot.posToVal(plot.select.left + plot.select.width, 'x'))
+          const from = this.stepAt(plot.posToVal(plot.select.left, 'x')), to = this.stepAt(plot.posToVal(plot.select.left + plot.select.width, 'x'))
           plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
           if (to > from) options.zoom(Math.max(1, from), to)
         }],
@@ -180,7 +234,7 @@ export class Chart {
     ctx.lineWidth = devicePixelRatio
     ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio])
     for (const m of this.content.marks ?? []) {
-      const x = plot.valToPos(m.step, 'x', true)
+      const x = plot.valToPos(this.at(m.step), 'x', true)
       if (x < bbox.left || x > bbox.left + bbox.width) continue
       ctx.beginPath()
       ctx.moveTo(x, bbox.top)
@@ -197,7 +251,7 @@ export class Chart {
     const left = plot.cursor.left ?? -1
     let text = '', nearest = 12 // CSS pixels
     if (left >= 0) for (const m of marks) {
-      const distance = Math.abs(plot.valToPos(m.step, 'x') - left)
+      const distance = Math.abs(plot.valToPos(this.at(m.step), 'x') - left)
       if (distance < nearest) [nearest, text] = [distance, m.text]
     }
     this.note.textContent = text

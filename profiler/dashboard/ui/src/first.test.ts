@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Decision, Figures, View } from './api'
 import { account, advice, gain, largest, outcome, sentence, slowest } from './first'
-import { smooth } from './panels'
+import { drawn, smooth } from './chart'
 
 const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
 const figures = (...lines: Figures['lines']): Figures => ({ version: 1, from: 1, to: 40, width: 1, steps: [10, 20], times: [], lines })
@@ -42,6 +42,9 @@ describe('the first screen', () => {
   })
   test('a smoothed curve has the means of the newest points', () => {
     expect(smooth([2, 4, null, 6, 8], 2)).toEqual([2, 3, null, 6, 7])
+    const line = { label: 'loss', color: '#000000', values: [2, 4], low: [1, 1], high: [9, 9] }
+    expect(drawn([line], 1)).toEqual([line])
+    expect(drawn([line, { ...line, points: true }], 2).map(s => [s.label, s.hidden === true, s.values])).toEqual([['loss raw', true, [2, 4]], ['loss', false, [2, 3]], ['loss', false, [2, 4]]])
   })
   test('a change that made it worse says so', () => {
     expect(outcome({ outcome: { step: 1, predicted: 1.2, achieved: 1.18 } })).toBe('1.18 times faster (predicted 1.20)')

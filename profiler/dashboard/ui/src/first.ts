@@ -2,11 +2,12 @@
 
 import { allRanks } from './api'
 import type { Decision, Figures, View } from './api'
+import { display, smooth } from './chart'
 import type { Content } from './chart'
 import { h, table } from './dom'
 import { count, figure, inMilliseconds, milliseconds, percent, unknown } from './format'
 import type { Maybe } from './format'
-import { describe, find, smooth } from './panels'
+import { describe, find } from './panels'
 import { color } from './theme'
 
 // Account is package account of the program: the parts of a step in s, which sum to step.
@@ -129,8 +130,8 @@ export function curve(f: Figures, v: View): Content {
   return {
     steps: f.steps, times: f.times, width: f.width, unit: `${start?.unit || 'samples'}/s`,
     series: [
-      { label: 'each step', color: color('line'), values: measured },
-      { label: 'measured', color: color('text'), values: smooth(measured, window) },
+      ...(display.smooth > 1 ? [] : [{ label: 'each step', color: color('line'), values: measured }]),
+      { label: 'measured', color: color('text'), values: display.smooth > 1 ? measured : smooth(measured, window) },
       ...(has(best) ? [{ label: 'best shares (oracle)', color: color('series-2'), dash: [8, 4], values: best, steps: 'before' as const }] : []),
       ...(has(equally) ? [{ label: 'equal shares', color: color('series-1'), dash: [2, 3], values: equally, steps: 'before' as const }] : []),
     ],

@@ -27,19 +27,6 @@ const times = (values: Maybe[] | undefined, factor: number): Maybe[] | undefined
 
 export const find = (f: Figures, column: string, rank: number): Line | undefined => f.lines.find(l => l.column === column && l.rank === rank)
 
-// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown.
-export function smooth(values: Maybe[], points: number): Maybe[] {
-  let sum = 0, n = 0
-  const known = (v: Maybe): v is number => v !== null && v !== undefined
-  return values.map((v, i) => {
-    const old = values[i - points]
-    if (known(old)) [sum, n] = [sum - old, n - 1]
-    if (!known(v)) return null
-    ;[sum, n] = [sum + v, n + 1]
-    return sum / n
-  })
-}
-
 // one returns the line of a column that has one value for all ranks.
 function one(f: Figures, column: string, label: string, stroke: string, factor = 1): Series[] {
   const l = find(f, column, allRanks)

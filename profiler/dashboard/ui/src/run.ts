@@ -2,7 +2,7 @@
 
 import * as api from './api'
 import type { Figures, Range, View } from './api'
-import { Chart } from './chart'
+import { Chart, display } from './chart'
 import { communication } from './communication'
 import { Curves } from './curves'
 import { fill, h } from './dom'
@@ -81,6 +81,11 @@ export class RunPage {
     if (this.view && this.figures) this.show(this.view, this.figures)
   }
 
+  // choose returns a field that changes how all charts are drawn.
+  private choose(id: string, values: string[][], set: (value: string) => void): HTMLElement {
+    return h('select', { id, change: e => { set((e.target as HTMLSelectElement).value); this.redraw() } }, ...values.map(([value, text]) => h('option', { value }, text)))
+  }
+
   private section(id: string, title: string, explain: string): HTMLElement {
     const body = h('div', {})
     const section = h('section', { class: 'panel wide', id, 'aria-labelledby': id + '-title' },
@@ -101,6 +106,9 @@ export class RunPage {
       h('button', { type: 'button', click: () => this.zoom({ from: 1, to: 0 }) }, 'All'),
       h('button', { type: 'button', click: () => this.zoom({ from: Math.max(1, (this.view?.last ?? 1) - 499), to: 0 }) }, 'Last 500'),
       h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
+      h('label', { for: 'smooth' }, 'Mean of'), this.choose('smooth', [1, 10, 50, 200].map(n => [String(n), n === 1 ? 'each point' : `${n} points`]), value => { display.smooth = Number(value) }),
+      h('label', { for: 'axis' }, 'Axis'), this.choose('axis', [['step', 'steps'], ['time', 'time of day']], value => { display.time = value === 'time' }),
+      h('label', { for: 'scale' }, 'Scale'), this.choose('scale', [['linear', 'linear'], ['log', 'logarithmic']], value => { display.log = value === 'log' }),
       h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
     fill(this.head, h('h1', {}, this.name))
     this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), this.head, this.problems, this.body)
