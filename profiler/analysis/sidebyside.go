@@ -307,6 +307,7 @@ func (s *SideBySide) rows() [][]string {
 	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, asDigits, " ms"))
 	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, asDigits, " ms"))
 	add("mean fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
+	add("speed relative to equal shares", number(func(t *Trial) Number { return t.Gain }, 1, "%.2f", ""))
 	add("load imbalance", number(func(t *Trial) Number { return t.Imbalance }, 100, "%.1f", " %"))
 	add("utilization", number(func(t *Trial) Number { return t.Utilization }, 100, "%.0f", " %"))
 	add("training time", ratio(training, number(training, 1, asDigits, " s")))

@@ -40,10 +40,11 @@ type Trial struct {
 	CommunicationTime Number `json:"communication_time_per_step"`
 	Imbalance         Number `json:"load_imbalance"`       // fraction 0…1
 	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
-	Utilization       Number `json:"gpu_utilization"`      // fraction 0…1, mean over ranks and steps
-	TrainingTime      Number `json:"training_time"`        // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`           // sum over steps of time × number of ranks, h
-	Energy            Number `json:"energy_kwh"`           // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
+	Gain              Number `json:"gain_over_equal_shares"`
+	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
+	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
+	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
+	Energy            Number `json:"energy_kwh"`      // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
@@ -92,7 +93,7 @@ const (
 func newTrial(path, source string) *Trial {
 	n := Number(unknown)
 	t := &Trial{Name: filepath.Base(path), Path: path, Source: source, TrainLoss: n, EvalLoss: n, Throughput: n, StepTime: n, CommunicationTime: n, Imbalance: n,
-		ShareOfOracle: n, Utilization: n, TrainingTime: n, RankHours: n, Energy: n, Settings: map[string]string{}}
+		ShareOfOracle: n, Gain: n, Utilization: n, TrainingTime: n, RankHours: n, Energy: n, Settings: map[string]string{}}
 	if whole, err := filepath.Abs(path); err == nil {
 		t.Name = filepath.Base(whole)
 	}
@@ -169,7 +170,7 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 		}
 	}
 	t.Throughput, t.StepTime, t.CommunicationTime = s.Throughput*Number(units), s.StepTime.Mean, s.CommunicationTime
-	t.Imbalance, t.ShareOfOracle, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Utilization, s.TrainingTime
+	t.Imbalance, t.ShareOfOracle, t.Gain, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Gain, s.Utilization, s.TrainingTime
 	t.FirstStep, t.RankHours = s.FirstStep, Number(s.rankSeconds/3600)
 	t.Energy = energy(s)
 	if err := t.addSettings(path); err != nil {
