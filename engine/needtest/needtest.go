@@ -62,6 +62,7 @@ var remedies = map[string]string{
 	"gavel":  "set HETERO_GAVEL to a folder with results of scripts/gavel_reference.py",
 	"cpus":   "test with two CPUs or more",
 	"bf16":   "test on a CPU with bf16 instructions",
+	"amx":    "test on a CPU with AMX",
 	"cuda":   "test on a machine with an NVIDIA GPU",
 	"nccl":   "test on a machine with NVIDIA GPUs and NCCL",
 }

@@ -1,4 +1,5 @@
-// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels.
+// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels. On a CPU with AMX, images have layout
+// nhwc, and tile_conv.h computes them.
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
 // 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they multiply taps that read only padding. In

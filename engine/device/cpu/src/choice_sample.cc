@@ -25,6 +25,14 @@ int64_t power(int64_t n) {
 int64_t most_rows(int threads) { return std::clamp(power(64 * int64_t(threads)), kMostRows, 16 * kMostRows); }
 int64_t row_class(int64_t rows, int threads) { return std::min(power(rows), most_rows(threads)); }
 
+// Returns the class of a number of images. All numbers that give thousands of pixels are one class.
+int64_t image_class(int64_t images, int64_t pixels) {
+  constexpr int64_t most_pixels = 8192, least = 32;
+  return std::min(power(images), std::max(power(most_pixels / pixels), least));
+}
+
+bool is_convolution(ht_op op) { return op == HT_CONV2D || op == HT_CONV2D_DIFF_SRC || op == HT_CONV2D_DIFF_WEIGHTS; }
+
 bool is_attention(ht_op op) { return op == HT_ATTENTION || op == HT_ATTENTION_DIFF; }
 
 // Index of q, or of the packed q, k and v.
@@ -93,11 +101,28 @@ Sample sample_of(const Request &r) {
     s.flops = (r.op == HT_ATTENTION ? 4 : 10) * pairs * double(channels);
     break;
   }
+  case HT_CONV2D:
+  case HT_CONV2D_DIFF_SRC:
+  case HT_CONV2D_DIFF_WEIGHTS: {
+    // Both kernels of a weight gradient have the same layout, so the choice may depend on the batch.
+    const bool of_weights = r.op == HT_CONV2D_DIFF_WEIGHTS;
+    const ht_spec &weight = of_weights ? r.out[0] : r.in[1];
+    const ht_spec &dst = of_weights ? r.in[1] : r.op == HT_CONV2D ? r.out[0] : r.in[0];
+    const int64_t n = image_class(dst.dims[0], dst.dims[2] * dst.dims[3]);
+    in[0].dims[0] = n;
+    (of_weights ? in[1] : out[0]).dims[0] = n;
+    s.flops = 2.0 * double(elements(weight)) * double(n) * double(dst.dims[2]) * double(dst.dims[3]);
+    break;
+  }
   default: throw std::logic_error("sample of " + op_name(r.op) + ": this op has one kernel");
   }
   // Every layout of an operand belongs to one sample, so that the choice does not depend on the layouts of its result.
-  const bool open_weight = r.op == HT_LINEAR || r.op == HT_LINEAR_DIFF_SRC;
-  for (size_t i = 0; i < in.size(); i++) set_layout(in[i], open_weight && i == 1 ? HT_LAYOUT_ANY : HT_LAYOUT_PLAIN);
+  const bool open_weight =
+      r.op == HT_LINEAR || r.op == HT_LINEAR_DIFF_SRC || r.op == HT_CONV2D || r.op == HT_CONV2D_DIFF_SRC;
+  for (size_t i = 0; i < in.size(); i++) {
+    const bool image = is_convolution(r.op) && (i == 0 || r.op == HT_CONV2D_DIFF_WEIGHTS);
+    set_layout(in[i], open_weight && i == 1 ? HT_LAYOUT_ANY : image ? kNhwc : HT_LAYOUT_PLAIN);
+  }
   for (ht_spec &spec : out) set_layout(spec, HT_LAYOUT_ANY);
   return s;
 }
@@ -108,6 +133,11 @@ std::string describe(const Sample &sample) {
   for (const ht_spec &spec : r.in) text += " " + describe(spec);
   text += " to";
   for (const ht_spec &spec : r.out) text += " " + describe(spec);
+  if (is_convolution(r.op)) {
+    const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
+    const auto both = [](const auto *v) { return std::to_string(v[0]) + "x" + std::to_string(v[1]); };
+    text += ", stride " + both(p.stride) + ", padding " + both(p.padding) + ", dilation " + both(p.dilation);
+  }
   if (is_attention(r.op)) {
     const auto &p = *static_cast<const ht_attention_params *>(r.params);
     text += ", " + std::to_string(p.heads) + " heads";

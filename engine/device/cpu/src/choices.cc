@@ -33,6 +33,7 @@ constexpr double kFlops = 1e7;     // an op with less work takes microseconds, s
 constexpr int kLeastTurns = 3;     // timed launches of each candidate, at least
 constexpr int kMostTurns = 9;      // and at most
 constexpr double kBudget = 20'000; // us: time of the launches of a comparison, unless kLeastTurns take longer
+constexpr double kFar = 8;         // a candidate whose least time is this many times that of another is not timed again
 constexpr double kMargin = 0.9;    // another candidate must take at most this fraction of the first one's time
 
 // --- timing ---------------------------------------------------------------------------------------
@@ -118,8 +119,8 @@ std::map<std::string, double> given_times() {
 }
 
 // Sets the least time of each candidate, and removes candidates that drop out. Returns whether one of them failed. The
-// candidates alternate, so that a change of load or clock affects all. The first launch touches the memory and is not
-// timed.
+// candidates alternate, so that a change of load or clock affects all. The first launch also touches the memory: a
+// candidate that is far slower even then is not timed again.
 bool time_all(Benches &benches, ht_op op) {
   if (const auto given = given_times(); !given.empty()) {
     for (const auto &b : benches)
@@ -129,12 +130,14 @@ bool time_all(Benches &benches, ht_op op) {
   bool failed = false;
   double spent = 0;
   for (int turn = -1; turn < kMostTurns && (turn < kLeastTurns || spent < kBudget) && benches.size() > 1; turn++) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto &b : benches) least = std::min(least, b->least);
     const auto drops_out = [&](const std::unique_ptr<Bench> &b) {
+      if (turn >= 0 && b->least > kFar * least) return false; // load cannot explain such a difference
       const Outcome outcome = attempt(op, b->name, [&] {
         const double us = b->microseconds();
-        if (turn < 0) return;
         b->least = std::min(b->least, us);
-        spent += us;
+        if (turn >= 0) spent += us;
       });
       failed |= outcome == Outcome::failed;
       return outcome != Outcome::done;

@@ -7,8 +7,8 @@
 //
 // A choice depends on the op, the type, the dimensions except the number of rows, the class of that number, the number
 // of threads, the CPU, and the versions of the kernels. Classes of rows are powers of two, and all large numbers are one
-// class, so that a new share of the batch rarely needs a timing. The weight gradient has one class: its layout is that
-// of optimizer state, so it must not depend on the share.
+// class, so that a new share of the batch rarely needs a timing. The weight gradient of a linear layer has one class: its
+// layout is that of optimizer state, so it must not depend on the share.
 //
 // A candidate that fails on the sample drops out, with a note. If no lock protects the stored choices, the first
 // candidate is used: otherwise two processes that start at once could make different choices.
@@ -35,8 +35,8 @@ struct Candidate {
 };
 
 // Names of candidates.
-constexpr const char *kTiles = "tiles";    // the register tiles of panel_product.h
-constexpr const char *kLibrary = "onednn"; // oneDNN's matrix products; plain kernels in a build without oneDNN
+constexpr const char *kTiles = "tiles";    // the register tiles of panel_product.h, or the AMX tiles of tile_product.h
+constexpr const char *kLibrary = "onednn"; // oneDNN's products and convolutions; plain kernels in a build without oneDNN
 constexpr const char *kFloatRows = "rows"; // attention with products of f32
 
 // Returns the faster kernel of two candidates, or nullptr if neither has one. The best guess is own, or other if

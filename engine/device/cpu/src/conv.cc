@@ -1,11 +1,14 @@
-// conv.cc: Conv2D and its gradients. block_conv.h computes convolutions of small images, and oneDNN's primitives
+// conv.cc: Conv2D and its gradients. On a CPU with AMX they use the faster of the kernels of tile_conv.h and of the
+// library (choices.h). In the library, block_conv.h computes convolutions of small images, and oneDNN's primitives
 // compute the others. Plain kernels compute convolutions that oneDNN does not support.
 #include "block_conv.h"
+#include "choices.h"
 #include "convolution.h"
 #include "layout.h"
 #include "ops.h"
 #include "plain.h"
 #include "product.h"
+#include "tile_conv.h"
 
 namespace hetero {
 
@@ -37,7 +40,7 @@ PrimitiveDesc build(const ht_conv2d_params &c, const Product &p, const Formats &
                                                       padding, padding, hint, attr, true);
 }
 
-std::unique_ptr<Kernel> make(Request r, Pass pass) {
+std::unique_ptr<Kernel> make_library(Request r, Pass pass) {
   const ht_conv2d_params &c = conv2d_params(r);
   Product p = product_of(r, pass, c.groups);
   check_conv2d(c, p.src, p.weight, p.dst);
@@ -51,7 +54,7 @@ std::unique_ptr<Kernel> make(Request r, Pass pass) {
 
 enum class Pass { forward, diff_src, diff_weights };
 
-std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
+std::unique_ptr<Kernel> make_library(const Request &r, Pass pass) {
   const ht_conv2d_params &c = conv2d_params(r);
   if (pass == Pass::forward) check_conv2d(c, r.in[0], r.in[1], r.out[0]);
   if (pass == Pass::diff_src) check_conv2d(c, r.out[0], r.in[1], r.in[0]);
@@ -61,16 +64,30 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
 
 #endif
 
+std::unique_ptr<Kernel> library_conv2d(const Request &r) {
+  return or_plain(make_library(r, Pass::forward), r, make_plain_conv2d);
+}
+
+std::unique_ptr<Kernel> library_conv2d_diff_src(const Request &r) {
+  return or_plain(make_library(r, Pass::diff_src), r, make_plain_conv2d_diff_src);
+}
+
+std::unique_ptr<Kernel> library_conv2d_diff_weights(const Request &r) {
+  return or_plain(make_library(r, Pass::diff_weights), r, make_plain_conv2d_diff_weights);
+}
+
 } // namespace
 
-std::unique_ptr<Kernel> make_conv2d(const Request &r) { return or_plain(make(r, Pass::forward), r, make_plain_conv2d); }
+std::unique_ptr<Kernel> make_conv2d(const Request &r) {
+  return fastest(r, {kTiles, make_tile_conv}, {kLibrary, library_conv2d});
+}
 
 std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &r) {
-  return or_plain(make(r, Pass::diff_src), r, make_plain_conv2d_diff_src);
+  return fastest(r, {kTiles, make_tile_conv}, {kLibrary, library_conv2d_diff_src});
 }
 
 std::unique_ptr<Kernel> make_conv2d_diff_weights(const Request &r) {
-  return or_plain(make(r, Pass::diff_weights), r, make_plain_conv2d_diff_weights);
+  return fastest(r, {kTiles, make_tile_conv}, {kLibrary, library_conv2d_diff_weights});
 }
 
 } // namespace hetero

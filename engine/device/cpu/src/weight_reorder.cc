@@ -20,6 +20,7 @@ struct Rule {
   int64_t width;  // W
   bool exchanged; // whether inputs are the outer dimension in dst's blocks
   Block block;
+  int64_t join_outputs = 1, join_inputs = 1; // blocks of outputs and of inputs that are adjacent in dst
 };
 
 constexpr Rule kRules[] = {
@@ -27,6 +28,8 @@ constexpr Rule kRules[] = {
     {layout(dnnl_ABcd16b16a), layout(dnnl_ABcd8a16b2a), HT_BF16, 16, false, &BlockReorder::transposed_pairs},
     {layout(dnnl_ABcd16b16a), layout(dnnl_BAcd8a16b2a), HT_BF16, 16, true, &BlockReorder::transposed_pairs},
     {layout(dnnl_ABcd16b16a), layout(dnnl_BAcd16a16b), HT_F32, 16, true, &BlockReorder::transposed},
+    {layout(dnnl_ABcd16b16a), layout(dnnl_ABcd16b16a2b), HT_BF16, 16, false, &BlockReorder::pairs, 1, 2},
+    {layout(dnnl_ABcd16b16a), layout(dnnl_ABcd16a16b2a), HT_BF16, 16, false, &BlockReorder::transposed_pairs, 2, 1},
     {layout(dnnl_AB16b16a), layout(dnnl_AB8b16a2b), HT_BF16, 16, false, &BlockReorder::pairs},
     {layout(dnnl_AB16b32a), layout(dnnl_AB8b32a2b), HT_BF16, 32, false, &BlockReorder::pairs},
     {layout(dnnl_AB16b64a), layout(dnnl_AB8b64a2b), HT_BF16, 64, false, &BlockReorder::pairs},
@@ -34,6 +37,7 @@ constexpr Rule kRules[] = {
 
 struct WeightReorder : Kernel {
   int64_t outputs, inputs, taps, width; // number of blocks of outputs and of inputs, number of taps, and W
+  int64_t join_outputs, join_inputs;    // as in Rule
   bool exchanged;
   void (*block)(const float *, void *, int64_t);
   int64_t element; // bytes of an element of dst
@@ -48,8 +52,11 @@ struct WeightReorder : Kernel {
       for (int64_t b = 0; b < inner; b++) {
         int64_t o = exchanged ? b : a, i = exchanged ? a : b;
         const float *from = src + (o * inputs + i) * taps * size;
-        char *to = dst + (a * inner + b) * taps * size * element;
-        for (int64_t t = 0; t < taps; t++) block(from + t * size, to + t * size * element, width);
+        int64_t joined = join_outputs * join_inputs;
+        int64_t to = (o / join_outputs * (inputs / join_inputs) + i / join_inputs) * joined * taps +
+                     o % join_outputs + i % join_inputs; // number of the block
+        if (joined == 1) to = (a * inner + b) * taps;
+        for (int64_t t = 0; t < taps; t++) block(from + t * size, dst + (to + t * joined) * size * element, width);
       }
   }
 };
@@ -63,6 +70,9 @@ std::unique_ptr<Kernel> make_weight_reorder(const ht_spec &from, const ht_spec &
     auto k = std::make_unique<WeightReorder>();
     k->outputs = (from.dims[0] + rule.width - 1) / rule.width;
     k->inputs = (from.dims[1] + 15) / 16;
+    k->join_outputs = rule.join_outputs;
+    k->join_inputs = rule.join_inputs;
+    if (k->outputs % rule.join_outputs || k->inputs % rule.join_inputs) continue;
     k->taps = from.ndim == 4 ? from.dims[2] * from.dims[3] : 1;
     k->width = rule.width;
     k->exchanged = rule.exchanged;
