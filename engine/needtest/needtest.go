@@ -46,6 +46,7 @@ var remedies = map[string]string{
 	"qemu":       "apt-get install qemu-user",
 	"slurm":      "apt-get install slurmctld slurmd slurm-client munge, and test as root",
 	"strace":     "apt-get install strace",
+	"torch":      "pip install torch, and set HETERO_TORCH to its Python",
 	"tools":      "apt-get install coreutils gawk sed diffutils util-linux",
 
 	// Privileges and abilities of the system.

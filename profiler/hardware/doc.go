@@ -3,7 +3,7 @@
 //	gpus := hardware.Open()          // never fails; without a driver, gpus.Reason returns the cause
 //	defer gpus.Close()
 //	for _, g := range gpus.All() {}  // name, architecture, cores, memory, links, clocks
-//	probe := gpus.Probe(0)           // or hardware.ProbeCPU(limits) for a rank that computes on the CPU
+//	probe := gpus.Probe(0, limits)   // or hardware.ProbeCPU(limits) for a rank that computes on the CPU
 //	defer probe.Close()
 //	sample, err := probe.Sample()    // call it at most once per step
 //

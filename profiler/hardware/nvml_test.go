@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/hardware/hardwaretest"
+	"github.com/hetero-train/hetero-train/profiler/system"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -35,7 +36,7 @@ func TestMachinesWithoutAGPUSayWhy(t *testing.T) {
 		if len(gpus.All()) != 0 || !strings.Contains(gpus.Reason(), c.want) {
 			t.Errorf("%s: got %d GPUs, reason %q, want none and %q", c.name, len(gpus.All()), gpus.Reason(), c.want)
 		}
-		if _, err := gpus.Probe(0); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := gpus.Probe(0, system.Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: probe: got %v, want an error with %q", c.name, err, c.want)
 		}
 		gpus.Close()
@@ -130,7 +131,7 @@ func probeOf(t *testing.T, cards ...*hardwaretest.Card) *hardware.Probe {
 	t.Helper()
 	gpus := hardware.OpenNVML(hardwaretest.Machine(cards...))
 	t.Cleanup(gpus.Close)
-	p, err := gpus.Probe(0)
+	p, err := gpus.Probe(0, system.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

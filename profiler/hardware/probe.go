@@ -43,14 +43,15 @@ type process interface {
 // ProbeCPU returns a Probe of this process on the CPU. Its utilization and memory are relative to limits.
 func ProbeCPU(limits system.Limits) *Probe { return newProbe(nil, nil, openProcess(limits)) }
 
-// Probe returns a Probe of a GPU. It also measures the CPU time of this process. Close the Probe before the GPUs.
-func (g *GPUs) Probe(index int) (*Probe, error) {
+// Probe returns a Probe of a GPU. It also measures the CPU time of the process that limits name. Close the Probe before the
+// GPUs.
+func (g *GPUs) Probe(index int, limits system.Limits) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {
 		return nil, fmt.Errorf("got GPU %d, but this machine has %d GPUs%s", index, len(g.list), because(g.reason))
 	}
 	gpu := g.list[at]
-	return newProbe(&gpu, g.driver, openProcess(system.Limits{})), nil
+	return newProbe(&gpu, g.driver, openProcess(limits)), nil
 }
 
 func because(reason string) string {
@@ -104,7 +105,7 @@ type self struct {
 }
 
 func openProcess(limits system.Limits) *self {
-	return &self{system.NewSampler(limits), system.NewWaitSampler(), system.NewSensorSampler()}
+	return &self{system.NewSampler(limits), system.NewWaitSampler(limits), system.NewSensorSampler()}
 }
 
 func (s *self) load() system.Load       { return s.sampler.Sample() }

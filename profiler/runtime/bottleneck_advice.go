@@ -13,6 +13,7 @@ type BottleneckSettings struct {
 	Policy       string // value of balance.policy, or "fixed" for balance.fixed_shares
 	WireDType    string // element type of transferred gradients: f32 or bf16
 	Overlap      bool
+	Foreign      bool // another program computes the steps, so that settings of this program have no effect on them
 	AutoBuckets  bool // parallel.bucket_cap_mb is 0
 	SyncNorm     bool // batch normalisation uses the samples of all ranks
 	Precision    string
@@ -80,6 +81,9 @@ func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f", 1000*seco
 
 // Advice returns the recommended changes as text, the most promising one first.
 func (v Bottleneck) Advice(s BottleneckSettings) string {
+	if s.Foreign {
+		return "" // the settings that it names are those of another program
+	}
 	switch v.Bound {
 	case DataBound:
 		return v.dataAdvice(s)

@@ -49,7 +49,7 @@ func beBusy(group string) {
 		}
 	}()
 	s := NewSampler(Limits{Threads: 1})
-	self, err := openSelf()
+	self, err := openSelf(Limits{})
 	if err != nil {
 		panic(err)
 	}

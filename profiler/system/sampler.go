@@ -1,12 +1,14 @@
 package system
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,6 +36,16 @@ type Limits struct {
 	Processes int
 	// MemoryBytes is the part of the memory that belongs to this process.
 	MemoryBytes int64
+	// PID is the process to measure, in the same control groups; 0: this process.
+	PID int
+}
+
+// folder returns the folder of the process in /proc.
+func (l Limits) folder() string {
+	if l.PID == 0 {
+		return "proc/self"
+	}
+	return "proc/" + strconv.Itoa(l.PID)
 }
 
 // cpus returns the number of CPUs that the process may use. allowed is the number that affinity and quota allow.
@@ -76,7 +88,7 @@ type source interface {
 // Detect returns. The sampler reads the CPU quota at each measurement, because a quota can change.
 func NewSampler(limits Limits) *Sampler {
 	host, err := Detect()
-	self, openErr := openSelf()
+	self, openErr := openSelf(limits)
 	if err == nil {
 		err = openErr
 	}
@@ -141,9 +153,11 @@ func (s *Sampler) fail(err error) Load {
 	return s.load
 }
 
-// self is the source for this process. It reuses its buffers, so that sampling does not allocate.
+// self is the source for this process, or for the process of Limits.PID. It reuses its buffers, so that sampling does not
+// allocate.
 type self struct {
 	statm    *os.File
+	stat     *os.File    // of another process; nil: this process
 	quotas   []quotaFile // of all levels of control groups
 	text     [128]byte
 	pageSize int64
@@ -155,9 +169,12 @@ type quotaFile struct {
 	period *os.File // nil: version 2, whose file contains both numbers
 }
 
-func openSelf() (*self, error) {
-	statm, err := os.Open("/proc/self/statm")
+func openSelf(limits Limits) (*self, error) {
+	statm, err := os.Open("/" + limits.folder() + "/statm")
 	p := &self{statm: statm, pageSize: int64(os.Getpagesize())}
+	if limits.PID != 0 && err == nil {
+		p.stat, err = os.Open("/" + limits.folder() + "/stat")
+	}
 	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
 	for _, folder := range folders {
 		if v2 {
@@ -194,8 +211,26 @@ func (p *self) quota() float64 {
 	return cpus
 }
 
+// tick is the unit of times in /proc/PID/stat: Linux reports them in hundredths of a second on all architectures.
+const tick = time.Second / 100
+
 func (p *self) cpuTime() (time.Duration, error) {
-	return platform.ProcessTime()
+	if p.stat == nil {
+		return platform.ProcessTime()
+	}
+	var text [1024]byte
+	n, err := p.stat.ReadAt(text[:], 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	// The name in parentheses may contain spaces. The times of user and system are the 12th and 13th field after it.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text[:n], ')')+1 : n])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%s: got %d fields, want more", p.stat.Name(), len(fields))
+	}
+	user, err1 := strconv.ParseInt(string(fields[11]), 10, 64)
+	system, err2 := strconv.ParseInt(string(fields[12]), 10, 64)
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
 }
 
 func (p *self) resident() (int64, error) {
@@ -209,6 +244,9 @@ func (p *self) resident() (int64, error) {
 
 func (p *self) Close() error {
 	err := p.statm.Close()
+	if p.stat != nil {
+		err = errors.Join(err, p.stat.Close())
+	}
 	for _, f := range p.quotas {
 		err = errors.Join(err, f.quota.Close())
 		if f.period != nil {

@@ -65,10 +65,10 @@ type threadTime struct {
 	round       int // last round in which the thread existed
 }
 
-// NewWaitSampler starts to measure this process.
-func NewWaitSampler() *WaitSampler {
+// NewWaitSampler starts to measure this process, or the process of limits.PID.
+func NewWaitSampler(limits Limits) *WaitSampler {
 	host, err := Detect()
-	source := openWaits("/")
+	source := openWaits("/", limits)
 	return newWaitSampler(source, host.CPU.Quota, time.Now, err)
 }
 
@@ -138,8 +138,8 @@ type procWaits struct {
 	text  [1024]byte
 }
 
-func openWaits(root string) *procWaits {
-	p := &procWaits{tasks: filepath.Join(root, "proc/self/task")}
+func openWaits(root string, limits Limits) *procWaits {
+	p := &procWaits{tasks: filepath.Join(root, limits.folder(), "task")}
 	folders, v2 := readCgroups(os.DirFS(root)).folders("cpu")
 	p.v2 = v2
 	for _, folder := range folders {
@@ -158,7 +158,7 @@ func (p *procWaits) Close() error {
 	return errors.Join(errs...)
 }
 
-// threads reads the first two numbers of proc/self/task/ID/schedstat, which are times in ns.
+// threads reads the first two numbers of proc/PID/task/ID/schedstat, which are times in ns.
 func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error {
 	folder, err := os.Open(p.tasks)
 	if err != nil {

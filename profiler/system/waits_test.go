@@ -110,7 +110,7 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 		}), throttling{3, 2 * time.Millisecond}},
 	}
 	for _, c := range cases {
-		p := openWaits(writeTree(t, c.files.with(threads)))
+		p := openWaits(writeTree(t, c.files.with(threads)), Limits{})
 		times := map[int][2]time.Duration{}
 		if err := p.threads(func(id int, ran, waited time.Duration) { times[id] = [2]time.Duration{ran, waited} }); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -125,7 +125,7 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p := openWaits(writeTree(t, xeon().with(machine{"proc/self/task/7/comm": "train\n"})))
+	p := openWaits(writeTree(t, xeon().with(machine{"proc/self/task/7/comm": "train\n"})), Limits{})
 	if err := p.threads(func(int, time.Duration, time.Duration) {}); err == nil {
 		t.Error("a kernel without schedstat: no error")
 	}
@@ -135,7 +135,7 @@ func TestThisProcessWaits(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); runtime.GOOS != "linux" || err != nil {
 		needtest.Missing(t, "system", "this kernel does not count the waits of threads")
 	}
-	w := NewWaitSampler()
+	w := NewWaitSampler(Limits{})
 	defer w.Close()
 	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
 	}

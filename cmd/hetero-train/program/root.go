@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/analyze"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/balance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bench"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/dashboard"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
@@ -162,6 +163,7 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(data.New(a)),
 		cli.WithoutConfig(analyze.New(a), "analyze reads finished runs"),
 		cli.WithoutConfig(signals.Tidied(tracking.New(a)), "the settings are those of the run"),
+		cli.WithoutConfig(bridge.New(a), "the program that computes sends the settings"),
 		checkpoints.New(a),
 		newNeighbour(),
 		selftest.NewRank(),

@@ -35,6 +35,7 @@ type Run struct {
 	ledger   *content.Ledger // nil if all ranks read the same files
 	reading  atomic.Bool     // a read of the data has not returned, so the data must not be closed
 	Agreed   atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
+	Foreign  *Foreign        // set if another program computes the steps; nil otherwise
 }
 
 // New returns a run without open components.

@@ -29,6 +29,9 @@ func (r *Run) classes() (int, error) {
 
 // Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
+	if r.Foreign != nil {
+		return r.Foreign.Report
+	}
 	report := images.Classify{}.Report()
 	if t := r.Data.Tokens; t != nil {
 		report = t.Report()

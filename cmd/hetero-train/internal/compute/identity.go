@@ -26,7 +26,7 @@ func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	} else {
 		r.Device.CPUs = min(host.CPU.Quota, float64(max(info.Threads, 1)))
 	}
-	if k.Team != nil {
+	if k.Team != nil && k.Team.Group != nil {
 		r.LocalRank = k.Team.Group.Members()[assigned.Rank].LocalRank
 	}
 	r.Measured.DType = k.Precision.String()

@@ -51,7 +51,7 @@ func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 	if err != nil {
 		return err
 	}
-	words, err := k.Team.Group.Gather(ctx, "links", word)
+	words, err := k.Team.Gather(ctx, "links", word)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 //	memory  the limit that the rank reaches first: that of its control group, or its part of the memory of the machine,
 //	        which the ranks of the machine divide
 func (k *Rank) Limits() system.Limits {
-	l := system.Limits{Threads: k.Device.Info().Threads}
+	l := system.Limits{Threads: k.Device.Info().Threads, PID: k.Opts.PID}
 	if session.SharesLimits(k.Opts.Assignment, k.Opts.Env) {
 		l.Processes = k.LocalRanks()
 	}
@@ -91,6 +91,9 @@ func (k *Rank) Limits() system.Limits {
 func (k *Rank) LeadsHost() bool {
 	if k.Team == nil {
 		return true
+	}
+	if k.Team.Exchange != nil {
+		return k.Team.Place.LocalRank <= 0
 	}
 	members, own := k.Team.Group.Members(), k.Team.Place.Rank
 	for _, m := range members {
@@ -118,7 +121,7 @@ func (t *Telemetry) open() (links []hardware.LinkSource) {
 	k.Later(func() error { gpus.Close(); return nil })
 	card, err := devices.CardOf(k.Device.Info(), gpus)
 	if err == nil && card != nil {
-		probe, probeErr := gpus.Probe(card.Index)
+		probe, probeErr := gpus.Probe(card.Index, system.Limits{PID: k.Opts.PID})
 		source, linkErr := gpus.LinkSource(card.Index, false)
 		if err = errors.Join(probeErr, linkErr); err == nil {
 			t.probe = probe

@@ -71,7 +71,9 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 // configuration, but their numbers of CPUs may differ.
 func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 	cpus := a.OwnCPUs()
-	return bottleneckSettings(a.Cfg, cpus, compute.TypesText(a.Types))
+	s := bottleneckSettings(a.Cfg, cpus, compute.TypesText(a.Types))
+	s.Foreign = a.Foreign != nil
+	return s
 }
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {

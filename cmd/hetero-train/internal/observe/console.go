@@ -90,7 +90,10 @@ type Console struct {
 // NewConsole returns a console that prints on standard output and writes to log.
 func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
-	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(a.Device, a.Precision).PerSecond}
+	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval)}
+	if a.Foreign == nil {
+		c.peak = devices.MeasuredPeak(a.Device, a.Precision).PerSecond
+	}
 	if t := a.Data.Tokens; t != nil && t.Shorter != nil {
 		c.peak = 0 // the operations of a step depend on the lengths of its samples
 	}
@@ -99,7 +102,7 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 		return c
 	}
 	c.plain()
-	if stderr := a.Opts.Env.Stderr; logs.IsTerminal(stderr) {
+	if stderr := a.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil { // another program owns the terminal
 		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(a.Opts.Env.Stdout) {

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -158,9 +159,19 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.count)
 	score, report := r.Score(), c.run.Report()
-	best := report.Best()
-	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | %s | norm %.3f | lr %.2e | %s | %s %s/s", stepOf(r), r.Epoch,
-		score.Loss, best.Text(best.Of(score), 1), r.GradNorm, r.Rate, show.Duration(step), analysis.Digits(show.PerSecond(c.samples*int64(report.Units), c.busy)), report.Unit)
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f", stepOf(r), r.Epoch, score.Loss)
+	if best := report.Best(); best.Key != task.Loss.Key {
+		fmt.Fprintf(&b, " | %s", best.Text(best.Of(score), 1))
+	}
+	for _, v := range []struct {
+		format string
+		value  float64
+	}{{" | norm %.3f", r.GradNorm}, {" | lr %.2e", r.Rate}} {
+		if c.run.Foreign == nil || !math.IsNaN(v.value) { // another program need not report it
+			fmt.Fprintf(&b, v.format, v.value)
+		}
+	}
+	fmt.Fprintf(&b, " | %s | %s %s/s", show.Duration(step), analysis.Digits(show.PerSecond(c.samples*int64(report.Units), c.busy)), report.Unit)
 	if fraction, known := c.peakFraction(step); known {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}

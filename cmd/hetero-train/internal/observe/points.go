@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type points struct {
 	took           time.Duration
 	times          train.StepTimes
 
+	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
 	trained []task.Metric // metrics of the report that training steps have
 	tags    []string      // names of the charts of the metrics in trained
@@ -53,11 +55,11 @@ func stride(interval, step int64) int64 {
 
 // newPoints returns points with a number of steps between two of them.
 func newPoints(a *assembly.Run, interval int) *points {
-	o := &points{interval: int64(interval), report: a.Report()}
+	o := &points{interval: int64(interval), report: a.Report(), foreign: a.Foreign != nil}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
 	o.doneTag = "progress/" + strings.TrimSuffix(o.report.RateKey, "_per_sec")
 	for _, m := range o.report.Metrics {
-		if !m.Evaluated {
+		if !m.Evaluated && m.Key != task.Loss.Key { // the loss has a chart in any case
 			o.trained, o.tags = append(o.trained, m), append(o.tags, "train/"+m.Key)
 		}
 	}
@@ -117,6 +119,9 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 		{"time_seconds/between", max(o.took-o.times.Total(), 0)},
 	} {
 		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
+	}
+	if o.foreign {
+		o.values = slices.DeleteFunc(o.values, func(v trace.Scalar) bool { return math.IsNaN(v.Value) && v.Tag != "train/loss" })
 	}
 	o.addRanks(r.Ranks)
 	o.reset()

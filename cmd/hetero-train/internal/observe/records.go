@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,9 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
 	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = score.Loss, score.Top1, r.Rate, r.GradNorm, !r.Updated
 	m.LossScale = r.Scale
+	if o.run.Foreign != nil { // the program that computes reports the loss only
+		m.Accuracy = math.NaN()
+	}
 	for rank, w := range o.writers {
 		own := &r.Ranks[rank]
 		t := &own.Times

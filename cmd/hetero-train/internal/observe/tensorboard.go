@@ -54,16 +54,16 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	})
 	// The point has the number of the next step, so that another resume from the same checkpoint replaces the point.
 	now := time.Now()
-	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(a.Cfg.TOML()), "\n", "\n    "))
-	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Cfg, max(a.Opts.Assignment.WorldSize, 1)))
+	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(a.SettingsTOML(a.Cfg), "\n", "\n    "))
+	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Settings(), max(a.Opts.Assignment.WorldSize, 1)))
 	return o, nil
 }
 
 // boardSettings returns the settings with which the HPARAMS tab compares runs: the settings that affect results or
 // speed.
-func boardSettings(cfg *config.Config, ranks int) []trace.Setting {
+func boardSettings(all []config.Setting, ranks int) []trace.Setting {
 	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
-	for _, s := range cfg.Settings() {
+	for _, s := range all {
 		table, key, _ := strings.Cut(s.Key, ".")
 		single := slices.Contains([]string{"experiment.seed", "data.dataset", "data.batch_size", "data.image_size", "train.precision", "train.grad_accumulation",
 			"train.label_smoothing", "train.clip_norm", "balance.policy"}, s.Key)

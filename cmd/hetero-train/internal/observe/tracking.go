@@ -46,7 +46,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	if host, err := os.Hostname(); err == nil {
 		start.Tags["hetero_train.host"] = host
 	}
-	for _, s := range a.Cfg.Settings() {
+	for _, s := range a.Settings() {
 		value := s.Value
 		if text, err := strconv.Unquote(value); err == nil {
 			value = text

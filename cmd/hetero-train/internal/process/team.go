@@ -77,7 +77,10 @@ type Team struct {
 	Place discovery.Assignment
 	Group *rendezvous.Group
 	Peers *train.Peers
-	Start teamStart
+	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group if
+	// another program connects the ranks (package bridge).
+	Exchange func(ctx context.Context, what string, own []byte) ([][]byte, error)
+	Start    teamStart
 	// Finished is true if the run is complete.
 	Finished bool
 
@@ -200,6 +203,9 @@ func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, e
 	if t == nil {
 		return [][]byte{own}, nil
 	}
+	if t.Exchange != nil {
+		return t.Exchange(ctx, what, own)
+	}
 	return t.Group.Gather(ctx, what, own)
 }
 
@@ -219,7 +225,7 @@ func (t *Team) Tell(ctx context.Context, what string, value any, set func() erro
 			return err
 		}
 	}
-	words, err := t.Group.Gather(ctx, what, word)
+	words, err := t.Gather(ctx, what, word)
 	if err != nil {
 		return err
 	}

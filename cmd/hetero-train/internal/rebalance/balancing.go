@@ -44,6 +44,7 @@ type Balancer struct {
 	Policy     balancer.Policy // nil if the shares are fixed
 	Comparison *comparison     // interleaved comparison that replaces the policy; nil in other runs
 
+	opening   int // steps before the first decision; 0: none
 	step      balancer.Step
 	health    []telemetry.Window // telemetry of the current window, by rank
 	waiting   straggler.Waiting  // waiting times of the current window
@@ -107,12 +108,20 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Cfg}
 	self := a.DescribeItself()
 	own := knownRank{Kind: a.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: a.Cfg.Profile.AtStart}
-	if a.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
+	if a.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" && a.Foreign == nil {
 		own.Kept = b.loadFigures(&self)
 	}
 	own.Profile = self
+	if f := a.Foreign; f != nil && own.AtStart != "off" {
+		own.Profile.Measured.TFLOPS, own.Profile.Measured.Memory.Copy = f.TFLOPS, f.Copy
+	}
 	if b.learns() && a.Team != nil {
 		curve, err := b.openCache(own.Device)
+		if f := a.Foreign; f != nil && b.cache != nil && len(f.Curve) > 0 {
+			if curve = f.Curve; err == nil {
+				err = b.cache.Store(b.key(own.Device), curve)
+			}
+		}
 		if own.Curve = curve; err != nil {
 			b.log().Warn("the cached step-time curve of this device cannot be used; the balancer fits a new curve", "error", err)
 		}
@@ -219,7 +228,11 @@ func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, e
 		if r.StepTimes == nil {
 			return nil, nil
 		}
-		if got, want := r.StepTimes.Setting, assembly.CurveSetting(b.cfg, b.run.Types[rank].Type); got != want {
+		want := assembly.CurveSetting(b.cfg, b.run.Types[rank].Type)
+		if b.run.Foreign != nil {
+			want = b.run.Foreign.Setting
+		}
+		if got := r.StepTimes.Setting; got != want {
 			b.log().Warn("the step times in profile.gpu_profiles are of another model or of other settings, and are ignored; to measure those of this run, run hetero-train profile with its configuration file",
 				"file", b.cfg.Profile.GPUProfiles, "rank", rank, "got", got, "want", want)
 			return nil, nil
@@ -251,6 +264,9 @@ func (b *Balancer) openCache(device string) (divide.Curve, error) {
 // key returns the key of a curve in the cache. It contains all values that the curve depends on.
 func (b *Balancer) key(device string) string {
 	c := b.cfg
+	if f := b.run.Foreign; f != nil {
+		return fmt.Sprintf("%s; %s", device, f.Setting)
+	}
 	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Precision.String()), c.Data.Dataset, c.Data.Workers)
 }
 
@@ -284,7 +300,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	if b.Policy, err = parts.MakePolicy(b.run.Opts.Env.Catalog, &b.run.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
-	opening := balancer.Opening(b.Policy, c.Balance.Interval)
+	b.opening = balancer.Opening(b.Policy, c.Balance.Interval)
 	if b.Policy, err = hybrid.Explained(b.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
@@ -306,7 +322,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	shares := b.Policy.Start()
 	if b.run.Team.Leads() {
 		b.sayShares(shares)
-		b.warnOfEnd(opening)
+		b.warnOfEnd(b.opening)
 	}
 	return shares, nil
 }

@@ -1,6 +1,38 @@
 package rebalance
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
+
+// Opening returns the number of steps before the first decision; 0 if the policy never changes shares.
+func (b *Balancer) Opening() int {
+	if b == nil || b.Policy == nil {
+		return 0
+	}
+	return b.opening
+}
+
+// HasCurve reports whether the policy starts with a step-time curve of this rank.
+func (b *Balancer) HasCurve() bool {
+	return b != nil && len(b.known[b.run.Opts.Assignment.Rank].Curve) > 0
+}
+
+// OfOracle returns the fraction of the oracle at the latest decision; NaN if it is unknown.
+func (b *Balancer) OfOracle() float64 {
+	if b == nil || b.last == nil {
+		return math.NaN()
+	}
+	return b.last.ShareOfOracle()
+}
+
+// Reason returns the reason of the latest decision; "" without one.
+func (b *Balancer) Reason() string {
+	if b == nil || b.last == nil {
+		return ""
+	}
+	return b.last.Reason
+}
 
 // warnOfEnd warns if the user chose a policy or its interval, and the run ends before the first decision. opening is the
 // number of steps before this decision; 0 if the policy never changes shares.

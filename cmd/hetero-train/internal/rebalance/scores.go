@@ -56,6 +56,9 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		}
 	}
 	b.sayKept()
+	if len(measures) > 0 && b.run.Foreign != nil {
+		return nil, fmt.Sprintf("rank %d reports no measured speed", measures[0]), nil
+	}
 	if len(measures) > 0 {
 		if missing, err = b.measureTypes(ctx, measures, known); missing != "" || err != nil {
 			return nil, missing, err

@@ -66,6 +66,7 @@ type Options struct {
 	File       string             // path of the configuration; "" without a file
 	Args       []string           // command line, for the records of the run
 	Signals    chan os.Signal     // signals that end the run, caught since the start of the process
+	PID        int                // process that computes this rank, for telemetry; 0: this process
 	Allow      []string           // keys whose values may differ from those of the earlier run
 }
 

@@ -101,7 +101,7 @@ func openWatch(gpus *hardware.GPUs, network hardware.LinkSource) (*watch, error)
 		w.sources = append(w.sources, watchedLinks{of, source, make([]telemetry.Traffic, len(source.Links()))})
 	}
 	for _, g := range gpus.All() {
-		probe, err := gpus.Probe(g.Index)
+		probe, err := gpus.Probe(g.Index, system.Limits{})
 		if err != nil {
 			return nil, errors.Join(err, w.close())
 		}

@@ -237,7 +237,7 @@ func liveData(a *cli.App, what string, host system.Host, gpus *hardware.GPUs) (*
 }
 
 func sampleOf(gpus *hardware.GPUs, index int) (telemetry.Sample, error) {
-	probe, err := gpus.Probe(index)
+	probe, err := gpus.Probe(index, system.Limits{})
 	if err != nil {
 		return telemetry.Unknown(), err
 	}

@@ -1,0 +1,68 @@
+package assembly
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+)
+
+// Foreign describes a run whose steps another program computes. Such a run has no replica and no data, so only the settings
+// of Applies have an effect.
+type Foreign struct {
+	Program string // name and version of the program
+	// Setting describes everything on which the time of a step depends, apart from the device: the model, the element type
+	// and the versions of the program.
+	Setting string
+	Report  task.Report
+
+	TFLOPS, Copy measure.Figure // measured speed of this rank, TFLOP/s and GB/s; 0: not measured
+	Curve        divide.Curve // measured step times of this rank; nil: none
+}
+
+// foreignKeys are the settings with an effect on a foreign run. An entry that ends with a dot is the name of a table.
+var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "profile.", "tracking.", "train.log_interval", "train.grad_accumulation",
+	"data.batch_size", "data.dataset", "data.workers", "model.name"}
+
+// withoutReplica are settings of the tables in foreignKeys that need a replica.
+var withoutReplica = []string{"experiment.seed", "profile.trace_steps", "profile.trace_step"}
+
+// Applies reports whether a setting has an effect on a run whose steps another program computes.
+func Applies(key string) bool {
+	return !slices.Contains(withoutReplica, key) && slices.ContainsFunc(foreignKeys, func(k string) bool { return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })
+}
+
+// Settings returns the settings that have an effect on the run.
+func (r *Run) Settings() []config.Setting {
+	all := r.Cfg.Settings()
+	if r.Foreign == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s config.Setting) bool { return !Applies(s.Key) })
+}
+
+// SettingsTOML returns the settings that have an effect on the run, as a TOML file.
+func (r *Run) SettingsTOML(cfg *config.Config) string {
+	if r.Foreign == nil {
+		return string(cfg.TOML())
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n", r.Foreign.Program)
+	last := ""
+	for _, s := range cfg.Settings() {
+		if !Applies(s.Key) {
+			continue
+		}
+		table, key, _ := strings.Cut(s.Key, ".")
+		if table != last {
+			fmt.Fprintf(&b, "\n[%s]\n", table)
+			last = table
+		}
+		fmt.Fprintf(&b, "%s = %s\n", key, s.Value)
+	}
+	return b.String()
+}

@@ -1,0 +1,182 @@
+// Package bridge is the command that a program such as PyTorch starts next to each of its ranks.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/platform"
+)
+
+const long = `Balance and record a training whose steps another program computes.
+
+The Python package hetero_train starts this command next to each rank of a PyTorch script; see docs/pytorch.md. The command reads
+messages from standard input and answers on standard output, one JSON object per line. It opens no connection to other ranks, and it
+ends when its standard input is closed or when its parent process ends.
+
+Exit codes:
+  2    bad settings or messages, or the ranks compute different things
+  7    the records cannot be written
+  75   the user stopped the training
+  1    the training failed`
+
+// New returns the command.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Args: cli.NoArguments}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return Serve(cmd.Context(), a, os.Stdin)
+	}
+	return cmd
+}
+
+// diskGrace is the time for which a bridge whose program has ended waits for its disk. A longer time would leave processes
+// behind on a file system that hangs.
+const diskGrace = 20 * time.Second
+
+// errParent is the cause of the end of a bridge whose parent has ended.
+var errParent = errors.New("the process that computes has ended without ending the run")
+
+// Serve answers the messages on in until the run has ended.
+func Serve(ctx context.Context, a *cli.App, in io.Reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer watchParent(ctx, cancel)()
+	conn := bridge.Open(in, a.Env.Stdout)
+	a.Env.Stdout = io.Discard // the log file has the progress of the run
+	err := serve(ctx, a, conn)
+	if err == nil {
+		return nil
+	}
+	sent := conn.Send(bridge.Failed{Type: "error", Code: exit.Code(err), Message: err.Error()})
+	if sent == nil { // the program shows the error
+		err = exit.With(exit.Code(err), exit.AlreadyShown(err))
+	}
+	return err
+}
+
+// watchParent cancels the command when its parent ends. The returned function ends the watch.
+func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	parent := os.Getppid()
+	died := make(chan os.Signal, 1)
+	platform.NotifyParentDeath(died)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-asked:
+				cancel(exit.With(exit.Terminated, fmt.Errorf("the bridge was stopped by signal %v", s)))
+			case <-tick.C:
+			case <-died: // also sent when only the thread ends that started this process
+			}
+			if os.Getppid() != parent {
+				cancel(errParent)
+			}
+		}
+	}()
+	finished := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-finished:
+		case <-time.After(diskGrace):
+			os.Exit(exit.Unexpected)
+		}
+	})
+	return func() {
+		close(finished)
+		signal.Stop(asked)
+		signal.Stop(died)
+	}
+}
+
+// serve runs the conversation.
+func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
+	hello, err := bridge.Expect[*bridge.Hello](ctx, conn)
+	if errors.Is(err, io.EOF) {
+		return exit.Usagef("bridge: standard input is empty: the Python package hetero_train starts this command (docs/pytorch.md)")
+	}
+	if err != nil {
+		return asUsage(err)
+	}
+	if hello.Protocol != bridge.Version {
+		return exit.Usagef("the package hetero_train %s speaks version %d of the protocol, and the program hetero-train %s version %d: install both from one release", hello.Package, hello.Protocol, version.Text(), bridge.Version)
+	}
+	if _, err := configure(a, hello, "model", "dataset", 0); err != nil {
+		return err
+	}
+	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version, Program: version.Text()}); err != nil {
+		return err
+	}
+	start, err := bridge.Expect[*bridge.Start](ctx, conn)
+	if errors.Is(err, io.EOF) {
+		return nil // the script has ended before its first step
+	}
+	if err != nil {
+		return asUsage(err)
+	}
+	cfg, err := configure(a, hello, start.Model.Name, start.Dataset.Name, start.Workers)
+	if err != nil {
+		return err
+	}
+	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize, LocalRank: hello.LocalRank, LocalWorldSize: hello.LocalWorldSize, Node: -1}
+	_, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
+	opts, err := a.Options(assigned, a.LevelOf(assigned), logs.ComponentBalancer)
+	if err != nil {
+		return err
+	}
+	opts.PID = os.Getppid()
+	if hello.Rank > 0 {
+		opts.OnScreen = slog.New(slog.DiscardHandler)
+	}
+	return asUsage(run.Bridge(ctx, cfg, opts, conn, start))
+}
+
+// asUsage gives errors of the protocol the exit code of wrong usage.
+func asUsage(err error) error {
+	if errors.As(err, new(*bridge.Fault)) || errors.As(err, new(*bridge.OrderError)) {
+		return exit.With(exit.Usage, err)
+	}
+	return err
+}
+
+// configure returns the configuration of the run. Settings that have no effect are refused.
+func configure(a *cli.App, hello *bridge.Hello, model, dataset string, workers int) (*config.Config, error) {
+	catalog := config.Catalog{Models: []config.Kind{{Name: model, Doc: "a model of PyTorch"}}, DataSets: []config.Kind{{Name: dataset, Doc: "a data set of PyTorch"}}, Policies: a.Env.Catalog.Policies}
+	overrides := []config.Override{{Key: "model.name", Value: model}, {Key: "data.dataset", Value: dataset}, {Key: "data.workers", Value: strconv.Itoa(max(workers, 1))}}
+	for _, key := range slices.Sorted(maps.Keys(hello.Settings)) {
+		if !assembly.Applies(key) || slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key }) {
+			return nil, exit.Usagef("setting %s has no effect on a PyTorch script: the script itself decides; remove it", key)
+		}
+		overrides = append(overrides, config.Override{Origin: "Balancer", Key: key, Value: hello.Settings[key]})
+	}
+	cfg, err := config.Load("", catalog, overrides...)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	return cfg, nil
+}

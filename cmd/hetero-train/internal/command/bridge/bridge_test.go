@@ -1,0 +1,259 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+)
+
+// rank is a bridge that the test drives as a PyTorch rank would.
+type rank struct {
+	t    *testing.T
+	in   *io.PipeWriter
+	out  *bufio.Scanner
+	done chan error
+	log  *bytes.Buffer
+}
+
+func startRank(t *testing.T) *rank {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	in, send := io.Pipe()
+	receive, out := io.Pipe()
+	r := &rank{t: t, in: send, out: bufio.NewScanner(receive), done: make(chan error, 1), log: new(bytes.Buffer)}
+	r.out.Buffer(nil, 1<<20)
+	a := &cli.App{Env: session.Environment{Stdout: out, Stderr: r.log, Catalog: parts.BuiltinCatalog}, LogLevel: "info", LogFormat: "text"}
+	go func() {
+		err := Serve(context.Background(), a, in)
+		out.Close()
+		r.done <- err
+	}()
+	return r
+}
+
+func (r *rank) send(format string, args ...any) {
+	r.t.Helper()
+	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// receive returns the next message, which must have this type.
+func (r *rank) receive(kind string, to any) {
+	r.t.Helper()
+	if !r.out.Scan() {
+		r.t.Fatalf("got no message, want %s: %v", kind, <-r.done)
+	}
+	var head struct{ Type string }
+	if err := json.Unmarshal(r.out.Bytes(), &head); err != nil || head.Type != kind {
+		r.t.Fatalf("got %s, want a message of type %s", r.out.Text(), kind)
+	}
+	if err := json.Unmarshal(r.out.Bytes(), to); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":1000},"dataset":{"name":"Numbers","samples":960},` +
+	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
+	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":0,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
+
+// open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
+func (r *rank) open(dir string, step int) []int {
+	r.t.Helper()
+	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`, dir)
+	r.receive("welcome", new(bridge.Welcome))
+	r.send(start, step)
+	for {
+		if !r.out.Scan() {
+			r.t.Fatalf("the bridge has ended: %v", <-r.done)
+		}
+		var m struct {
+			Type   string
+			Value  json.RawMessage
+			Shares []int
+		}
+		if err := json.Unmarshal(r.out.Bytes(), &m); err != nil {
+			r.t.Fatal(err)
+		}
+		if m.Type == "started" {
+			return m.Shares
+		}
+		if m.Type != "gather" {
+			r.t.Fatalf("got %s, want a gather", r.out.Text())
+		}
+		r.send(`{"type":"gathered","values":[%s,%s,%s]}`, m.Value, m.Value, m.Value)
+	}
+}
+
+// list formats one value per rank.
+func list[T any](values ...T) string {
+	text, _ := json.Marshal(values) // numbers have a text
+	return string(text)
+}
+
+// step reports a step in which rank 2 needs four times as long per sample.
+func (r *rank) step(number int, shares []int) bridge.Decided {
+	r.t.Helper()
+	pass := func(rank int, of float64) float64 {
+		slow := []float64{1, 1, 4}[rank]
+		return float64(shares[rank]) * slow * of
+	}
+	all := func(of float64) string { return list(pass(0, of), pass(1, of), pass(2, of)) }
+	longest := max(pass(0, 0.003), pass(1, 0.003), pass(2, 0.003))
+	r.send(`{"type":"steps","first":%d,"steps":[{"epoch":%d,"epoch_step":%d,"epoch_steps":20,"settling":false,"learning_rate":0.1,"grad_norm":null,"skipped":false,"loss_scale":1,"time":%d,`+
+		`"seconds":%s,"samples":%s,"count":%s,"loss":%s,"data":[0,0,0],"forward":%s,"backward":%s,"exposed":%s,"hidden":[0,0,0],"optimizer":[0.001,0.001,0.001],"other":[0,0,0],"bytes":[4000,4000,4000],"buckets":[1,1,1]}],"telemetry":[]}`,
+		number, (number-1)/20, (number-1)%20+1, 1_700_000_000+number, list(longest+0.001, longest+0.001, longest+0.001), list(shares...), list(shares...), all(2), all(0.001), all(0.002),
+		list(longest-pass(0, 0.003), longest-pass(1, 0.003), longest-pass(2, 0.003)))
+	var d bridge.Decided
+	r.receive("decided", &d)
+	return d
+}
+
+func TestBridgeBalancesAndRecords(t *testing.T) {
+	dir := t.TempDir()
+	r := startRank(t)
+	shares := r.open(dir, 0)
+	if sum := shares[0] + shares[1] + shares[2]; sum != 48 || shares[0] != 16 {
+		t.Fatalf("got first shares %v, want equal ones", shares)
+	}
+	for number := 1; number <= 40; number++ {
+		if d := r.step(number, shares); d.Shares != nil {
+			shares = d.Shares
+		}
+	}
+	if shares[2] > 8 || shares[0] < 18 {
+		t.Errorf("got shares %v, want about 21, 21 and 5", shares)
+	}
+	r.send(`{"type":"evaluation","samples":100,"loss":1.5,"seconds":0.1}`)
+	r.receive("done", new(bridge.Done))
+	r.send(`{"type":"end","error":"","stopped":false}`)
+	var ended bridge.Ended
+	r.receive("ended", &ended)
+	if err := <-r.done; err != nil {
+		t.Fatal(err)
+	}
+	if ended.Steps != 40 || !(ended.ShareOfOracle > 0.9) {
+		t.Errorf("got %d steps and %v of the oracle, want 40 and at least 0.9", ended.Steps, ended.ShareOfOracle)
+	}
+	var result struct {
+		State, Model, Dataset string
+		Steps, Ranks          int
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "run", "results", "result.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &result)
+	}
+	if err != nil || result.State != "finished" || result.Steps != 40 || result.Ranks != 3 || result.Model != "Net" || result.Dataset != "Numbers" {
+		t.Errorf("got the result %+v, %v", result, err)
+	}
+	for name, lines := range map[string]int{"rank_2_metrics.json": 40, "balance.jsonl": 4, "curves.csv": 2, "summary.json": 1} {
+		text, err := os.ReadFile(filepath.Join(dir, "run", "logs", name))
+		if n := strings.Count(string(text), "\n"); err != nil || n < lines {
+			t.Errorf("%s: got %d lines, want at least %d (%v)", name, n, lines, err)
+		}
+	}
+	settings, err := os.ReadFile(filepath.Join(dir, "run", "configs", "resolved.toml"))
+	if err != nil || strings.Contains(string(settings), "[optimizer]") || !strings.Contains(string(settings), "PyTorch 2.4.0") {
+		t.Errorf("got the settings %s, %v; want those that have an effect only", settings, err)
+	}
+}
+
+func TestResumedRunKeepsItsRecords(t *testing.T) {
+	dir := t.TempDir()
+	for _, first := range []int{0, 5} {
+		r := startRank(t)
+		shares := r.open(dir, first)
+		for number := first + 1; number <= first+7; number++ {
+			r.step(number, shares)
+		}
+		r.send(`{"type":"end","error":"","stopped":false}`)
+		r.receive("ended", new(bridge.Ended))
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	var records []struct{ Iteration int }
+	text, err := os.ReadFile(filepath.Join(dir, "run", "logs", "rank_1_metrics.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &records)
+	}
+	if err != nil || len(records) != 12 {
+		t.Fatalf("got %d records, %v; want those of 12 steps", len(records), err)
+	}
+	for i, r := range records {
+		if r.Iteration != i+1 {
+			t.Errorf("record %d: got step %d", i, r.Iteration)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	hello := `{"type":"hello","protocol":%d,"package":"test","rank":0,"world_size":2,"local_rank":0,"local_world_size":2,"settings":{%s}}`
+	for _, c := range []struct {
+		name, want string
+		code       int
+		lines      []string
+	}{
+		{"another protocol", "speaks version 2 of the protocol", 2, []string{fmt.Sprintf(hello, 2, "")}},
+		{"a setting of the script", "optimizer.lr has no effect", 2, []string{fmt.Sprintf(hello, 1, `"optimizer.lr":"0.1"`)}},
+		{"a timeline", "profile.trace_steps has no effect", 2, []string{fmt.Sprintf(hello, 1, `"profile.trace_steps":"3"`)}},
+		{"an unknown policy", "balance.policy", 2, []string{fmt.Sprintf(hello, 1, `"balance.policy":"best"`)}},
+		{"no hello", "want hello", 2, []string{`{"type":"end"}`}},
+		{"no message", "no JSON object", 2, []string{"hello"}},
+	} {
+		r := startRank(t)
+		for _, line := range c.lines {
+			r.send("%s", line)
+		}
+		var failed bridge.Failed
+		r.receive("error", &failed)
+		if !strings.Contains(failed.Message, c.want) || failed.Code != c.code {
+			t.Errorf("%s: got code %d, %s; want code %d, %s", c.name, failed.Code, failed.Message, c.code, c.want)
+		}
+		if err := <-r.done; err == nil {
+			t.Errorf("%s: the command ends without an error", c.name)
+		}
+	}
+}
+
+func TestFailuresOfStartedRuns(t *testing.T) {
+	for _, c := range []struct {
+		name, line, want, state string
+	}{
+		{"the script fails", `{"type":"end","error":"rank 0: ValueError: no","stopped":false}`, "ValueError: no", "failed"},
+		{"the user stops the script", `{"type":"end","error":"","stopped":true}`, "stopped", "stopped"},
+		{"a step is missing", strings.ReplaceAll(`{"type":"steps","first":9,"steps":[{"epoch":0,"epoch_step":1,"epoch_steps":1,"time":1,"seconds":#,"samples":#,"count":#,"loss":#,"data":#,"forward":#,"backward":#,"exposed":#,"hidden":#,"optimizer":#,"other":#,"bytes":#,"buckets":#}]}`, "#", "[1,1,1]"), "got step 9 after step 0", "failed"},
+		{"another hello", `{"type":"hello","rank":0,"world_size":1}`, "got a message hello, want steps", "failed"},
+		{"the script is killed", "", "has ended without ending the run", "failed"},
+	} {
+		dir := t.TempDir()
+		r := startRank(t)
+		r.open(dir, 0)
+		if c.line == "" {
+			r.in.Close()
+		} else {
+			r.send("%s", c.line)
+		}
+		var failed bridge.Failed
+		r.receive("error", &failed)
+		if err := <-r.done; err == nil || !strings.Contains(failed.Message, c.want) {
+			t.Errorf("%s: got %v, %s; want %s", c.name, err, failed.Message, c.want)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "run", "results", "result.json"))
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf(`"state": %q`, c.state)) {
+			t.Errorf("%s: got the result %s, %v; want state %s", c.name, text, err, c.state)
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// bridged is a rank of a run whose steps another program computes. It has the balancer, the sensors and the records of a
+// training, but no replica, no data and no connection to the other ranks.
+type bridged struct {
+	training
+	conn      *bridge.Conn
+	screen    *observe.Console // nil on all ranks except rank 0
+	observers observe.Observers
+	ranks     []train.RankStep
+	shares    []int // of the latest step
+	result    train.Result
+	own       int
+	reason    string // of the latest decision
+}
+
+// Bridge runs the balancer and the records of this rank, until the program that computes ends the run. start describes what
+// it computes.
+func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn, start *bridge.Start) error {
+	if _, err := metricsToken(cfg, opts.Env); err != nil {
+		return err
+	}
+	b := &bridged{training: training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}, conn: conn, own: opts.Assignment.Rank}
+	b.openDisk(ctx, opts.Log)
+	defer b.CloseAll()
+	if err := b.openNotify(cfg, opts); err != nil {
+		return err
+	}
+	err := b.open(ctx, start)
+	if err == nil {
+		b.looping.Store(true)
+		err = b.follow(ctx)
+	}
+	if err = b.end(exit.Classify(ctx, err)); err != nil {
+		return err
+	}
+	of := bridge.Number(math.NaN())
+	if b.balancing != nil {
+		of = bridge.Number(b.balancing.OfOracle())
+	}
+	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of}
+	if b.result.TrainTime > 0 {
+		ended.SamplesPerSecond = bridge.Number(float64(b.result.Samples) / b.result.TrainTime.Seconds())
+	}
+	if b.Folder != nil {
+		ended.Folder = b.Folder.Dir
+	}
+	return conn.Send(ended)
+}
+
+// dtypes are the element types that a rank can report.
+var dtypes = map[string]tensor.DType{"float32": tensor.F32, "bfloat16": tensor.BF16, "float16": tensor.F16}
+
+// remote is a device of another program: it has a description, and computes nothing.
+type remote struct {
+	device.Device
+	info device.Info
+}
+
+// Info implements device.Device.
+func (r remote) Info() device.Info { return r.info }
+
+// describe sets the parts of the run that start describes.
+func (b *bridged) describe(start *bridge.Start) {
+	d := start.Device
+	b.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind, Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
+		MemoryBytes: d.MemoryBytes, FreeBytes: d.FreeBytes, UUID: d.UUID, BusID: d.BusID}}
+	b.Precision = dtypes[start.DType]
+	b.Data = &parts.Opened{Name: start.Dataset.Name}
+	b.Steps, b.StepsPer = start.Steps, start.Epoch
+	b.Foreign = &assembly.Foreign{Program: "PyTorch " + start.Torch,
+		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers", start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
+			b.Precision, b.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name, start.Workers),
+		Report: task.Report{Metrics: []task.Metric{task.Loss}, Unit: "samples", Units: 1, RateKey: "samples_per_sec"},
+		TFLOPS: measure.Figure(start.TFLOPS), Copy: measure.Figure(start.Copy)}
+	for _, p := range start.Curve {
+		b.Foreign.Curve = append(b.Foreign.Curve, divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
+	}
+}
+
+// open starts the balancer and the records, and answers the start.
+func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
+	b.describe(start)
+	assigned := b.Opts.Assignment
+	ranks := assigned.WorldSize
+	if err := b.Cfg.CheckRanks(ranks); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	if total := parts.BatchOf(b.Cfg).Total; total < ranks && !b.Cfg.Balance.BenchWorthless {
+		return exit.Usagef("global_batch: a micro-batch has %d samples, want at least one for each of the %d ranks", total, ranks)
+	}
+	if start.SyncNorm && b.Cfg.Balance.BenchWorthless {
+		return exit.Usagef("bench_worthless: an excluded rank computes one sample with weight 0, which would change the statistics of SyncBatchNorm: remove the setting, or use another normalisation")
+	}
+	if ranks > 1 {
+		b.Team = &process.Team{Place: assigned, Exchange: func(ctx context.Context, what string, own []byte) ([][]byte, error) {
+			return b.conn.Exchange(ctx, what, own, ranks)
+		}}
+	}
+	limits, err := b.agree(ctx, start)
+	if err != nil {
+		return err
+	}
+	shares, opening, err := b.divide(ctx, limits)
+	if err != nil {
+		return err
+	}
+	if err := b.OpenTelemetry(ctx, b.balancing.Quiet); err != nil {
+		return err
+	}
+	folder, err := b.openRecords(ctx, start)
+	if err != nil {
+		return err
+	}
+	b.result = train.Result{Steps: start.Step}
+	return b.conn.Send(bridge.Started{Type: "started", Shares: shares, Interval: b.Cfg.Balance.Interval, Opening: opening, Folder: folder,
+		Cached: b.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(), Notes: b.Notes()})
+}
+
+// agreed is what a rank tells the others about itself before the balancer starts.
+type agreed struct {
+	Type    devices.RankType
+	Limit   int    // largest share; 0: none
+	Program string // versions
+	Model   string // name and hash
+	Samples int    // of the data set
+	Batch   string
+}
+
+// agree compares what the ranks compute, and returns the largest share of each rank.
+func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error) {
+	own := agreed{Type: devices.RankType{Device: b.DescribeItself().DeviceType, Type: b.Precision.String()}, Limit: start.MaxShare, Program: version.Source() + ", PyTorch " + start.Torch,
+		Model: fmt.Sprintf("%s with %d parameters (%s)", start.Model.Name, start.Model.Parameters, start.Model.Hash), Samples: start.Dataset.Samples,
+		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d", b.Cfg.Data.BatchSize, b.Cfg.Train.MicroBatches(), b.Cfg.Balance.Policy, b.Cfg.Balance.Interval)}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := b.Team.Gather(ctx, "description of the ranks", word)
+	if err != nil {
+		return nil, err
+	}
+	total := parts.BatchOf(b.Cfg).Total
+	limits := make([]int, len(words))
+	var first agreed
+	for rank, w := range words {
+		var other agreed
+		if err := json.Unmarshal(w, &other); err != nil {
+			return nil, fmt.Errorf("description of rank %d: %w", rank, err)
+		}
+		if rank == 0 {
+			first = other
+		}
+		for _, v := range []struct{ what, got, want string }{{"versions", other.Program, first.Program}, {"model", other.Model, first.Model}, {"global batch", other.Batch, first.Batch},
+			{"length of the data set", fmt.Sprint(other.Samples), fmt.Sprint(first.Samples)}} {
+			if v.got != v.want {
+				return nil, exit.Usagef("%s: rank %d has %s, rank 0 has %s: start all ranks with the same program, script and data", v.what, rank, v.got, v.want)
+			}
+		}
+		b.Types = append(b.Types, other.Type)
+		if limits[rank] = cmp.Or(other.Limit, total); limits[rank] > total {
+			limits[rank] = total
+		}
+	}
+	return limits, nil
+}
+
+// divide creates the balancer and returns the first shares.
+func (b *bridged) divide(ctx context.Context, limits []int) (shares []int, opening int, err error) {
+	b.ranks = make([]train.RankStep, len(limits))
+	if b.Team == nil {
+		b.scores, err = rebalance.New(ctx, &b.Run)
+		return []int{parts.BatchOf(b.Cfg).Total}, 0, err
+	}
+	if b.balancing, err = rebalance.New(ctx, &b.Run); err != nil {
+		return nil, 0, err
+	}
+	b.scores = b.balancing
+	if len(b.Cfg.Balance.FixedShares) > 0 {
+		if shares, err = parts.Divide(b.Cfg, len(limits)); err == nil && b.Team.Leads() {
+			b.balancing.SayBatchSizes(shares, "balance.fixed_shares")
+		}
+		return shares, 0, err
+	}
+	if shares, err = b.balancing.Divide(limits); err != nil {
+		return nil, 0, err
+	}
+	return shares, b.balancing.Opening(), nil
+}
+
+func (b *bridged) policyName() string {
+	if len(b.Cfg.Balance.FixedShares) > 0 {
+		return "fixed"
+	}
+	return b.Cfg.Balance.Policy
+}
+
+// openRecords opens the folder of the run and the observers on rank 0. Rank 0 tells the other ranks whether it could.
+func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder string, err error) {
+	failed := ""
+	own := error(nil)
+	if b.Team.Leads() {
+		if own = b.begin(start); own != nil {
+			failed = own.Error()
+		}
+	}
+	tellErr := b.Team.Tell(ctx, "folder of the run", &failed, func() error { return nil })
+	switch {
+	case own != nil:
+		return "", own
+	case tellErr != nil:
+		return "", tellErr
+	case failed != "":
+		return "", exit.Usagef("rank 0: %s", failed)
+	}
+	if err := b.openMetrics(ctx); err != nil {
+		return "", err
+	}
+	if b.exporter != nil {
+		b.observers = append(b.observers, b.exporter)
+	}
+	if !b.Team.Leads() {
+		return "", nil
+	}
+	return filepath.Abs(b.Folder.Dir)
+}
+
+// begin opens the folder of the run and the observers of rank 0.
+func (b *bridged) begin(start *bridge.Start) (err error) {
+	e := b.Cfg.Experiment
+	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
+	var resume *checkpoint.State
+	if start.Step > 0 { // the records up to this step stay
+		resume = &checkpoint.State{Step: start.Step}
+		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
+	}
+	if b.Folder, err = experiment.Open(o); err != nil {
+		return err
+	}
+	b.Later(b.Folder.Close)
+	b.tellFolder(b.Folder.Dir)
+	if err := b.Folder.Begin(); err != nil {
+		return err
+	}
+	file, err := b.Folder.OpenLog()
+	if err != nil {
+		return err
+	}
+	logFile := b.logTo(file, filepath.Join(b.Folder.LogDir(), experiment.LogFile))
+	b.Opts.LogFile.To(logFile)
+	stored := *b.Cfg
+	if dir := stored.Experiment.LogDir; dir != "" {
+		if stored.Experiment.LogDir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	if err := b.Folder.StoreConfig(b.SettingsTOML(&stored), version.Text()); err != nil {
+		return err
+	}
+	b.scores.SaveProfile()
+	b.screen = observe.NewConsole(&b.Run, logFile)
+	if b.records, err = observe.OpenRecords(&b.Run, resume); err != nil {
+		return err
+	}
+	if err := b.balancing.ReportTo(b.screen, resume); err != nil {
+		return err
+	}
+	all, err := observe.Watchers(&b.Run, resume, b.screen, b.records, b.balancing.Observer())
+	if err != nil {
+		return err
+	}
+	b.balancing.WatchedBy(all)
+	if b.tracking, err = observe.OpenTracking(&b.Run, resume); err != nil {
+		return err
+	}
+	if b.tracking != nil {
+		b.balancing.Watch(b.tracking.Decided)
+		all = append(all, b.tracking)
+	}
+	if b.watch != nil {
+		b.balancing.Watch(b.watch.Decided)
+		all = append(all, b.watch)
+	}
+	b.observers = all
+	b.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d", b.Foreign.Program, b.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
+		max(b.Opts.Assignment.WorldSize, 1), b.Cfg.Data.BatchSize), "folder", b.Folder.Dir)
+	return nil
+}
+
+// sample returns the telemetry of this rank.
+func (b *bridged) sample() []bridge.Number {
+	if b.Telemetry == nil {
+		return nil
+	}
+	s := b.Telemetry.Sample()
+	values := make([]bridge.Number, telemetry.Count)
+	for i, v := range s {
+		values[i] = bridge.Number(v)
+	}
+	return values
+}
+
+// follow takes the messages of the program until it ends the run.
+func (b *bridged) follow(ctx context.Context) error {
+	for {
+		m, err := b.conn.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return errors.New("the program that computes has ended without ending the run")
+		}
+		if err != nil {
+			return err
+		}
+		var answer any = bridge.Done{Type: "done"}
+		switch m := m.(type) {
+		case *bridge.Steps:
+			answer, err = b.steps(m)
+		case *bridge.Evaluation:
+			b.result.LastEval = &train.Evaluation{Step: b.result.Steps, Epoch: int(b.result.Epochs), Samples: m.Samples, Loss: float64(m.Loss), Took: session.Seconds(m.Seconds)}
+			b.observers.EvalDone(*b.result.LastEval)
+		case *bridge.Saved:
+			b.observers.Saving()
+			b.observers.Saved(checkpoint.Saved{}, session.Seconds(m.Seconds))
+		case *bridge.End:
+			switch {
+			case m.Stopped:
+				return exit.With(exit.Terminated, errors.New("the user stopped the run"))
+			case m.Error != "":
+				return errors.New(m.Error)
+			}
+			return nil
+		default:
+			err = &bridge.OrderError{Got: m, Want: new(bridge.Steps)}
+		}
+		if err == nil {
+			err = b.conn.Send(answer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// end writes the result of the run.
+func (b *bridged) end(err error) error {
+	b.disk.leaving.Store(true)
+	b.balancing.End()
+	if b.Folder == nil || !b.Folder.Owes() {
+		return err
+	}
+	b.reportEnd(err)
+	if b.screen != nil {
+		b.screen.Close()
+	}
+	if writeErr := b.writeResult(b.result, err); writeErr != nil && err == nil {
+		err = exit.With(exit.IO, writeErr)
+	}
+	if b.records != nil {
+		b.screen.End(b.result, err)
+		b.disk.during("the summary of the run", func() { b.records.SumUp(b.screen, b.result) })
+		b.tracking.End(b.result, err)
+	}
+	b.disk.saved.Store(true)
+	return err
+}

@@ -1,0 +1,91 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// steps gives the reports of some steps to the balancer and to the observers.
+func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
+	var next []int
+	if m.First != b.result.Steps+1 {
+		return bridge.Decided{}, &bridge.Fault{Reason: fmt.Sprintf("got step %d after step %d", m.First, b.result.Steps)}
+	}
+	if n := len(m.Steps[0].Samples); n != len(b.ranks) {
+		return bridge.Decided{}, &bridge.Fault{Reason: fmt.Sprintf("got the reports of %d ranks, want %d", n, len(b.ranks))}
+	}
+	for i := range m.Steps {
+		s := &m.Steps[i]
+		b.take(s, m.Telemetry)
+		step := m.First + int64(i)
+		if b.balancing != nil {
+			if shares := b.balancing.Split(step, b.ranks, s.Settling); shares != nil {
+				next = slices.Clone(shares)
+				b.reason = b.balancing.Reason()
+			}
+		}
+		b.observe(step, s)
+	}
+	d := bridge.Decided{Type: "decided", Step: b.result.Steps, Shares: next, Telemetry: b.sample(), ShareOfOracle: bridge.Number(b.balancing.OfOracle())}
+	if next != nil {
+		d.Reason = b.reason
+	}
+	return d, nil
+}
+
+// take converts the report of a step to the input of the balancer.
+func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
+	for rank := range b.ranks {
+		r := &b.ranks[rank]
+		*r = train.RankStep{Sums: train.Sums{Samples: s.Samples[rank], Count: int(s.Count[rank]), Loss: float64(s.Loss[rank])},
+			Other: session.Seconds(float64(s.Other[rank])), Buckets: s.Buckets[rank], Bytes: int64(s.Bytes[rank]),
+			Times: train.StepTimes{Data: session.Seconds(float64(s.Data[rank])), Forward: session.Seconds(float64(s.Forward[rank])), Backward: session.Seconds(float64(s.Backward[rank])),
+				Communication: session.Seconds(float64(s.Exposed[rank])), Optimizer: session.Seconds(float64(s.Optimizer[rank])), Hidden: session.Seconds(float64(s.Hidden[rank]))},
+			Telemetry: telemetry.Unknown()}
+		if rank < len(sensors) && len(sensors[rank]) == len(r.Telemetry) {
+			for i, v := range sensors[rank] {
+				r.Telemetry[i] = float64(v)
+			}
+		}
+		for i := range r.Links.Traffic {
+			r.Links.Traffic[i] = telemetry.UnknownTraffic()
+		}
+		if rank == b.own && b.Telemetry != nil {
+			r.Links = b.Telemetry.Report()
+		}
+	}
+}
+
+// observe counts a step and tells the observers.
+func (b *bridged) observe(step int64, s *bridge.Step) {
+	var sums train.Sums
+	shares, micro := make([]int, len(b.ranks)), b.Cfg.Train.MicroBatches()
+	for rank := range b.ranks {
+		sums.Add(b.ranks[rank].Sums)
+		shares[rank] = b.ranks[rank].Samples / micro
+	}
+	took := session.Seconds(float64(s.Seconds[b.own]))
+	res := &b.result
+	res.Steps, res.LastLoss = step, sums.Score().Loss
+	res.Epochs = float64(s.Epoch) + float64(s.EpochStep)/float64(s.EpochSteps)
+	res.Samples += int64(sums.Samples)
+	res.SamplesSeen += int64(sums.Samples)
+	res.TrainTime += took
+	res.Trained = train.Trained{Steps: res.Trained.Steps + 1, Samples: res.Samples, Time: res.TrainTime}
+	if s.Skipped {
+		res.Skipped++
+	}
+	own := &b.ranks[b.own]
+	record := train.StepRecord{StepResult: train.StepResult{Sums: sums, GradNorm: float64(s.GradNorm), Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
+		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil && !slices.Equal(shares, b.shares), Step: step, Total: b.Steps,
+		Epoch: s.Epoch, EpochStep: s.EpochStep, EpochSteps: s.EpochSteps, Rate: float64(s.Rate), Skipped: res.Skipped,
+		Time: time.UnixMicro(int64(s.Time * 1e6))}
+	b.shares = shares
+	b.observers.StepDone(&record)
+}

@@ -1,0 +1,519 @@
+"""The balancer of a rank."""
+import atexit
+import os
+import sys
+import time
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from . import describe, errors, program, sampler as samplers
+from .ranks import Ranks
+from .timing import COLUMNS, Clock, GradientHook, MicroTimes, Window
+
+EVERY = 20  # first steps after each of which the ranks exchange their reports; later once in a window
+WINDOW = 10  # largest number of steps between two exchanges
+SENSORS = 64  # room for the telemetry of a rank
+HEAD = 7  # step, steps in the report, lists asked for, lists used, sensors, epoch, step of the epoch
+
+
+class Balancer:
+    """Gives each rank a share of the batch that fits its speed, with the gradient of one process on the whole batch.
+
+    All ranks create it with the same arguments, after init_process_group and before the first step.
+
+    global_batch: samples of an optimizer step on all ranks together.
+    accumulation: micro-batches of an optimizer step; it divides global_batch.
+    policy: none, proportional, dynamic or hybrid (balance.policy).
+    interval: optimizer steps between two decisions (balance.interval).
+    fixed_shares: samples of the global batch for each rank, instead of a policy (balance.fixed_shares).
+    max_share: largest number of samples of a micro-batch that fits into the memory of this rank; None: no limit.
+    name, output_dir: the folder of the run is output_dir/name (experiment.name, experiment.output_dir).
+    steps: optimizer steps of the whole run, for the remaining time and for probes that must pay; None: unknown.
+    bench_worthless: exclude ranks without which every step is shorter (balance.bench_worthless).
+    device: of the model; None: the current CUDA device if the default process group uses NCCL, else the CPU.
+    timeout: longest wait for other ranks and for the program, in s; None: that of the default process group.
+    log_level: debug, info, warn or error, for the messages of the program on standard error.
+    settings: further settings by their keys in TOML, such as {"profile.tensorboard": True} (configs/README.md).
+    """
+
+    def __init__(self, global_batch: int, *, accumulation: int = 1, policy: str = "hybrid", interval: int = 10,
+                 fixed_shares: Optional[Sequence[int]] = None, max_share: Optional[int] = None, name: Optional[str] = None,
+                 output_dir: Optional[str] = None, steps: Optional[int] = None, bench_worthless: bool = False,
+                 device: Any = None, timeout: Optional[float] = None, log_level: str = "info",
+                 settings: Optional[Dict[str, Any]] = None) -> None:
+        self._ranks = Ranks(timeout)
+        self.rank, self.world_size = self._ranks.rank, self._ranks.size
+        self.global_batch, self.accumulation = global_batch, accumulation
+        self._bridge: Optional[program.Bridge] = None
+        error: Optional[BaseException] = None
+        try:
+            if accumulation < 1 or global_batch % max(accumulation, 1):
+                raise errors.SettingsError(f"global_batch = {global_batch} is not a multiple of accumulation = {accumulation}: choose a multiple")
+            if global_batch // accumulation < self.world_size and not bench_worthless:
+                raise errors.SettingsError(f"global_batch: a micro-batch has {global_batch // accumulation} samples, want at least one for each of the {self.world_size} ranks: "
+                                           "raise global_batch, or lower accumulation or the number of ranks")
+            keys: Dict[str, Any] = dict(settings or {})
+            keys.update({"data.batch_size": global_batch, "train.grad_accumulation": accumulation, "balance.policy": policy, "balance.interval": interval})
+            for key, value in (("balance.fixed_shares", fixed_shares), ("experiment.name", name), ("experiment.output_dir", output_dir), ("balance.bench_worthless", bench_worthless or None)):
+                if value is not None:
+                    keys[key] = value
+            self._bridge = program.Bridge(self._ranks.timeout, log_level)
+            from . import __version__
+            self._bridge.send("hello", protocol=program.PROTOCOL, package=__version__, rank=self.rank, world_size=self.world_size,
+                              local_rank=int(os.environ.get("LOCAL_RANK", -1)), local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)),
+                              settings=program.settings_text(keys))
+            self.program_version = self._bridge.expect("welcome")["program"]
+        except Exception as e:  # the other ranks must know, too
+            error = e
+        try:
+            self._ranks.objects("start of the balancer", error=error)
+        except BaseException:
+            if self._bridge:
+                self._bridge.close()
+            raise
+        self.micro_batch = global_batch // accumulation
+        self.policy = policy
+        self._measures = policy not in ("none", "proportional") and fixed_shares is None
+        self.device = torch.device(device) if device is not None else self._default_device()
+        self._total, self._max_share = steps, max_share
+        self._owner = os.getpid()
+        self._clock = Clock(self.device)
+        self._lag = 1 if self._clock.cuda else 0  # steps whose events may not have passed
+        self._window = Window(self._clock)
+        self._period = max(n for n in range(1, WINDOW + 1) if interval % n == 0)
+        self._model: Any = None
+        self._hook: Optional[GradientHook] = None
+        self._optimizer: Any = None
+        self._user_hook: Tuple[Any, Any] = (None, None)
+        self._sampler: Optional[samplers.BalancedBatchSampler] = None
+        self._queue = samplers.new_queue()
+        self._schedule = samplers.Schedule([0])
+        self._position = (0, 0)
+        self._consumed = 0  # lists that the loop has used, over the whole run
+        self._step = self._reported = 0  # optimizer steps done, and those that the ranks have exchanged
+        self._current: Optional[samplers.Micro] = None
+        self._times: Optional[MicroTimes] = None
+        self._new_epoch = False
+        self._last_shares: Optional[Tuple[int, ...]] = None
+        self._paused = self._exchange_seconds = 0.0
+        self._end = time.perf_counter()
+        self._step_seconds = 0.0
+        self._telemetry: List[Optional[float]] = []
+        self._curve: List[Dict[str, float]] = []
+        self._opened = self._closed = False
+        self.folder = ""
+        self.share_of_oracle: Optional[float] = None
+        self.shares: Tuple[int, ...] = ()
+        self.reason = ""
+        atexit.register(self._at_exit)
+
+    def _default_device(self) -> torch.device:
+        import torch.distributed as dist
+        if "nccl" in str(dist.get_backend()) and torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cpu")
+
+    # Preparation.
+
+    def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0, drop_last: bool = False) -> samplers.BalancedBatchSampler:
+        """Returns the batch sampler of the training data, for DataLoader(dataset, batch_sampler=...)."""
+        self._sampler = samplers.BalancedBatchSampler(self, dataset, shuffle, seed, drop_last)
+        if self._resume is not None:
+            self._apply_resume()
+        return self._sampler
+
+    _resume: Optional[Dict[str, Any]] = None
+
+    def attach(self, model: Any, optimizer: Any = None, hook: Any = None, state: Any = None) -> Any:
+        """Names the model whose gradients are summed, before the first step, and returns it.
+
+        Without a call, the balancer takes the only DistributedDataParallel of the process. optimizer: its learning rate
+        appears in the records. hook, state: the user's own communication hook, which the balancer then calls.
+        """
+        if self._opened:
+            raise errors.BatchError("attach() must come before the first batch")
+        describe.refuse(model)
+        self._model, self._optimizer, self._user_hook = model, optimizer, (hook, state)
+        return model
+
+    def profile(self, step: Callable[[int], Any], budget: float = 10.0, shares: Optional[Sequence[int]] = None) -> List[Tuple[int, float]]:
+        """Measures the step time of this rank at several shares before the first step, and keeps the curve in the cache.
+
+        step(n) computes forward and backward of n samples without communication, for example with model.no_sync().
+        budget: s. shares: numbers of samples; None: about eight from 1 to the micro-batch. Returns (samples, s) pairs.
+        """
+        if self._opened:
+            raise errors.BatchError("profile() must come before the first batch")
+        most = min(self._max_share or self.micro_batch, self.micro_batch)
+        if shares is None:
+            shares = sorted({max(1, round(most * f)) for f in (0.06, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 1.0)})
+        end, found = time.perf_counter() + budget, []
+
+        def once(n: int) -> float:
+            self._synchronize()
+            start = time.perf_counter()
+            step(n)
+            self._synchronize()
+            return time.perf_counter() - start
+
+        for n in shares:
+            if found and time.perf_counter() + 3 * found[-1][1] > end:
+                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(found)} of {len(shares)} shares")
+                break
+            once(n)  # allocates and compiles
+            times = [once(n)]
+            while len(times) < 5 and time.perf_counter() + times[-1] < end:
+                times.append(once(n))
+            found.append((n, sorted(times)[len(times) // 2]))
+        self._curve = [{"samples": n, "seconds": s} for n, s in found]
+        return found
+
+    def _synchronize(self) -> None:
+        if self._clock.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def _open(self) -> None:
+        """Starts the balancer of all ranks, before the first batch."""
+        if self._opened:
+            return
+        if self._closed:
+            raise errors.BatchError("the balancer is closed")
+        self._opened = True
+        error: Optional[BaseException] = None
+        try:
+            self._start()
+        except Exception as e:
+            error = e
+        if error is not None and isinstance(error, errors.RankLostError):
+            self._abort(error)
+            raise error
+        try:
+            words = self._ranks.objects("start", self._order_of_samples(), error=error)
+            for rank, word in enumerate(words):
+                if word != words[0]:
+                    raise errors.SamplerError(f"rank {rank} has the sampler {word}, rank 0 {words[0]}: pass the same arguments to balancer.sampler() on all ranks")
+        except BaseException as e:
+            self._abort(e)
+            raise
+        self._end = time.perf_counter()
+
+    def _order_of_samples(self) -> Optional[Dict[str, int]]:
+        return None if self._sampler is None else dict(samplers.epoch_state(self._sampler, self._position), step=self._step)
+
+    def _start(self) -> None:
+        if self._model is None:
+            self._model = describe.find_model()
+        if self._model is None and self.world_size > 1:
+            raise errors.BatchError("no model: wrap the model in DistributedDataParallel before the first batch, or name it with balancer.attach(model)")
+        model = self._model if self._model is not None else torch.nn.Module()
+        describe.refuse(model)
+        if self.world_size > 1 and not hasattr(model, "register_comm_hook") and self._measures:
+            raise errors.BatchError(f"policy {self.policy} needs the own time of each rank, and the passes of {type(model).__name__} wait for other ranks: "
+                                    "pass fixed_shares or policy=\"proportional\" to the balancer, or use DistributedDataParallel (docs/pytorch.md)")
+        if hasattr(model, "register_comm_hook"):
+            self._hook = GradientHook(model, self._clock, *self._user_hook)
+        if self.rank == 0 and self.world_size > 1 and describe.has_batch_norm(model):
+            warnings.warn("hetero_train: BatchNorm normalises with the samples of each rank only, so the result depends on the shares: "
+                          "use SyncBatchNorm, GroupNorm, or eval mode for a result that does not")
+        first = next(model.parameters(), torch.zeros(()))
+        dtype = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() and self._clock.cuda else first.dtype
+        names = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
+        speed = describe.measure_speed(self.device, dtype if dtype in names else torch.float32)
+        data = self._sampler
+        bridge = self._bridge
+        assert bridge is not None
+        bridge.send("start", model=describe.describe_model(model), dataset={"name": describe.plain_name(type(data._dataset).__name__ if data else "none", "Dataset"), "samples": data.length if data else 0},
+                    device=describe.describe_device(self.device), dtype=names.get(dtype, "float32"), torch=torch.__version__.split("+")[0],
+                    optimizer=describe.plain_name(type(self._optimizer).__name__, "optimizer") if self._optimizer is not None else "", workers=0,
+                    max_share=self._max_share or 0, sync_norm=describe.has_sync_norm(model), step=self._step, steps=self._total or 0,
+                    epoch_steps=data.epoch_steps if data else 0, curve=self._curve, **speed)
+        while True:
+            m = bridge.receive()
+            if m["type"] == "started":
+                break
+            if m["type"] != "gather":
+                raise errors.BridgeError(f"hetero-train answered {m['type']!r} to a start: install the package and the program from one release")
+            bridge.send("gathered", values=self._ranks.objects(m["what"], m["value"]))
+        self.shares, self.folder, self._telemetry = tuple(m["shares"]), m["folder"], m["telemetry"] or []
+        self.policy, self.cached = m["policy"], m["cached"]
+        self._schedule = samplers.Schedule(self.shares)
+
+    # Steps.
+
+    def step(self) -> "Balancer":
+        """Returns the context of one micro-batch: forward, scale, backward and, after the last micro-batch, the update."""
+        return self
+
+    def __enter__(self) -> "Balancer":
+        self._open()
+        if self._current is not None:
+            raise errors.BatchError("balancer.step() is active already: end one step before the next")
+        if not self._queue:
+            raise errors.SamplerError("the loop has a batch that balancer.sampler() did not choose: pass DataLoader(..., batch_sampler=balancer.sampler(dataset)), "
+                                      "and keep other libraries from replacing the sampler (docs/pytorch.md)")
+        now = time.perf_counter()
+        self._current = self._queue.popleft()
+        gap = 0.0 if self._new_epoch else now - self._end - self._paused  # an epoch starts workers, after an evaluation
+        self._new_epoch, self._paused = False, 0.0
+        self._gap = gap
+        self._times = MicroTimes(self._clock.mark(), gap, self._current.own)
+        self._times.extra, self._exchange_seconds = self._exchange_seconds, 0.0
+        self._entered = now
+        if self._hook is not None:
+            self._hook.current = self._times
+        return self
+
+    @property
+    def updates(self) -> bool:
+        """True in the last micro-batch of an optimizer step, in which the script updates the parameters."""
+        if self._current is None:
+            raise errors.BatchError("balancer.updates is known within balancer.step() only")
+        return self._current.last
+
+    def no_sync(self, model: Any = None) -> Any:
+        """Returns model.no_sync() except in the last micro-batch of an optimizer step."""
+        import contextlib
+        model = model if model is not None else self._model
+        return contextlib.nullcontext() if self.updates or not hasattr(model, "no_sync") else model.no_sync()
+
+    @property
+    def own_samples(self) -> int:
+        """Samples of this rank in the current micro-batch; 0 for an excluded rank, whose batch has one sample of weight 0."""
+        if self._current is None:
+            raise errors.BatchError("balancer.own_samples is known within balancer.step() only")
+        return self._current.own
+
+    def total(self, count: float) -> float:
+        """Returns the sum of count over all ranks. For an excluded rank, pass 0 for its sample of weight 0."""
+        return self._ranks.sum("the number of targets", float(count))
+
+    def scale(self, loss: torch.Tensor, count: Optional[float] = None, total: Optional[float] = None) -> torch.Tensor:
+        """Weights the mean loss of this rank's micro-batch, so that the gradient is that of the mean over the global batch.
+
+        count: number of targets over which loss is a mean, for example valid tokens; None: it is a mean over samples.
+        total: targets of the optimizer step on all ranks and in all its micro-batches; None: the balancer sums count,
+        which is possible without accumulation.
+        """
+        micro, times = self._current, self._times
+        if micro is None or times is None:
+            raise errors.BatchError("balancer.scale() was called outside of balancer.step()")
+        if times.scaled is not None:
+            raise errors.BatchError("balancer.scale() was called twice in one step: scale the sum of the losses")
+        if loss.numel() != 1:
+            raise errors.BatchError(f"balancer.scale() got a loss of shape {tuple(loss.shape)}, want the mean over the samples of this rank")
+        if count is None:
+            own, of = float(micro.own), float(micro.step_size)
+        else:
+            own = float(count) if micro.own else 0.0
+            if total is None and self.accumulation > 1:
+                raise errors.BatchError("balancer.scale(count=...) with accumulation needs total: the number of targets of all micro-batches of the step on all ranks "
+                                        "(balancer.total sums a number over the ranks)")
+            of = self._ranks.sum("the number of targets", own) if total is None else float(total)
+            if not of > 0 or own < 0 or own > of:
+                raise errors.BatchError(f"balancer.scale() got {own:g} of {of:g} targets, want from 0 to the total, which must be above 0")
+        times.loss, times.count = loss.detach().reshape(()), own
+        times.scaled = self._clock.mark()
+        if own == 0:
+            return torch.nan_to_num(loss) * 0.0
+        return loss * (self.world_size * own / of)
+
+    def __exit__(self, kind: Any, e: Optional[BaseException], trace: Any) -> None:
+        micro, times = self._current, self._times
+        self._current = self._times = None
+        if self._hook is not None:
+            self._hook.current = None
+        if e is not None:
+            better = self._ranks.explain(e)
+            self._abort(better or e)
+            if better is not None:
+                raise better from e
+            return
+        assert micro is not None and times is not None
+        try:
+            self._finish(micro, times)
+        except BaseException as failed:
+            self._abort(failed)
+            raise
+
+    def _finish(self, micro: samplers.Micro, times: MicroTimes) -> None:
+        if times.scaled is None:
+            raise errors.BatchError("the step has no balancer.scale(loss): without it the gradient of unequal shares is wrong")
+        if micro.last and self._hook is not None and times.buckets == 0 and self.world_size > 1:
+            raise errors.BatchError("no gradients were summed in the last micro-batch of the step: call backward() of the scaled loss within balancer.step(), "
+                                    "and use no_sync() only while balancer.updates is False")
+        times.end = self._clock.mark()
+        now = time.perf_counter()
+        self._step_seconds += now - self._entered + max(self._gap, 0.0) + times.extra
+        self._window.micros.append(times)
+        self._consumed = micro.number + 1
+        self._position = (micro.epoch, self._position[1] + 1)
+        if micro.last:
+            self._step += 1
+            changed = self._last_shares is not None and micro.full and micro.shares != self._last_shares
+            if micro.full:
+                self._last_shares = micro.shares
+            rate = self._optimizer.param_groups[0]["lr"] if self._optimizer is not None else None
+            self._window.step_done(self._step_seconds, {"epoch": micro.epoch, "epoch_step": micro.epoch_step, "epoch_steps": micro.epoch_steps,
+                                                        "settling": bool(changed or not micro.full or self._step == 1), "learning_rate": rate and float(rate), "time": time.time()})
+            self._step_seconds = 0.0
+            if self._step <= EVERY or self._step % self._period == 0:
+                start = time.perf_counter()
+                self._exchange(self._lag)
+                self._exchange_seconds = time.perf_counter() - start
+        self._end = time.perf_counter()
+
+    def _exchange(self, lag: int) -> None:
+        """Exchanges the reports of the ranks, and lets the balancer decide. All ranks call it after the same step."""
+        rows, facts = self._window.take(lag)
+        room = WINDOW + EVERY
+        own = torch.full((HEAD + SENSORS + room * len(COLUMNS),), float("nan"), dtype=torch.float64)
+        issued = self._sampler.issued if self._sampler else 0
+        own[:HEAD] = torch.tensor([self._step, len(rows), issued, self._consumed, len(self._telemetry), *self._position], dtype=torch.float64)
+        if self._telemetry:
+            own[HEAD:HEAD + len(self._telemetry)] = torch.tensor([float("nan") if v is None else v for v in self._telemetry], dtype=torch.float64)
+        if rows:
+            own[HEAD + SENSORS:HEAD + SENSORS + len(rows) * len(COLUMNS)] = torch.tensor(rows, dtype=torch.float64).reshape(-1)
+        words = [w.tolist() for w in self._ranks.rows(f"the reports of step {self._step}", own)]
+        for rank, w in enumerate(words):
+            if [w[0], w[1], w[3], w[5], w[6]] != [self._step, len(rows), self._consumed, *self._position]:
+                raise errors.OutOfStepError(f"rank {rank} is at step {w[0]:.0f}, batch {w[6]:.0f} of epoch {w[5]:.0f}, this rank at step {self._step}, batch {self._position[1]} of epoch {self._position[0]}: "
+                                            "all ranks must do the same steps and end their epochs together")
+        if not rows:
+            return
+        assert self._bridge is not None
+        steps = []
+        for i, f in enumerate(facts):
+            at = HEAD + SENSORS + i * len(COLUMNS)
+            s: Dict[str, Any] = dict(f, grad_norm=None, skipped=False, loss_scale=1.0)
+            for c, name in enumerate(COLUMNS):
+                values = [w[at + c] for w in words]
+                s[name] = [int(v) for v in values] if name in ("samples", "buckets") else program.numbers(values)
+            steps.append(s)
+        sensors = [program.numbers(w[HEAD:HEAD + int(w[4])]) for w in words]
+        self._bridge.send("steps", first=self._reported + 1, steps=steps, telemetry=sensors)
+        self._reported += len(rows)
+        answer = self._bridge.expect("decided")
+        self._telemetry, self.share_of_oracle = answer["telemetry"] or [], answer["share_of_oracle"]
+        if answer["shares"] is not None:
+            self.shares, self.reason = tuple(answer["shares"]), answer.get("reason", "")
+            # No rank has asked for this list yet, however far its workers prefetch.
+            self._schedule.change(int(max(w[2] for w in words)), self.shares, self._consumed)
+
+    # Between steps.
+
+    def pause(self) -> Any:
+        """Returns a context for work between steps that is no training, such as an evaluation or a checkpoint."""
+        return _Pause(self)
+
+    def evaluated(self, loss: float, samples: int = 0, seconds: float = 0.0) -> None:
+        """Adds the result of an evaluation to the records: the mean loss and the number of samples. Only rank 0's counts."""
+        self._ask("evaluation", loss=program.numbers([float(loss)])[0], samples=int(samples), seconds=float(seconds))
+
+    def saved(self, seconds: float = 0.0) -> None:
+        """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the disk."""
+        self._ask("saved", seconds=float(seconds))
+
+    def _ask(self, kind: str, **values: Any) -> None:
+        self._open()
+        assert self._bridge is not None
+        self._bridge.send(kind, **values)
+        self._bridge.expect("done")
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks."""
+        if self._current is not None or self._window.micros:
+            raise errors.BatchError("state_dict() is possible between optimizer steps only")
+        state: Dict[str, Any] = samplers.epoch_state(self._sampler, self._position)
+        if self._sampler is not None and state["lists"] >= len(self._sampler):
+            state.update(epoch=state["epoch"] + 1, lists=0)
+        state.update(version=1, step=self._step, global_batch=self.global_batch, accumulation=self.accumulation)
+        return state
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues from a position, before the first step. The number of ranks may differ."""
+        if self._opened:
+            raise errors.BatchError("load_state_dict() must come before the first batch")
+        for key in ("global_batch", "accumulation"):
+            if state[key] != getattr(self, key):
+                raise errors.SettingsError(f"{key}: the checkpoint has {state[key]}, the balancer {getattr(self, key)}: a resumed run needs the same")
+        self._resume = dict(state)
+        self._step = self._reported = int(state["step"])
+        if self._sampler is not None:
+            self._apply_resume()
+
+    def _apply_resume(self) -> None:
+        s, data = self._resume, self._sampler
+        assert s is not None and data is not None
+        for key, got in (("seed", data.seed), ("length", data.length), ("shuffle", int(data.shuffle)), ("drop_last", int(data.drop_last))):
+            if key in s and s[key] != got:
+                raise errors.SamplerError(f"{key} of the sampler: the checkpoint has {s[key]}, the sampler {got}: a resumed run needs the same")
+        data.epoch, data.skip = int(s["epoch"]), int(s["lists"])
+        self._position = (data.epoch, data.skip)
+        self._resume = None
+
+    # The end.
+
+    def close(self) -> None:
+        """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the records."""
+        if self._closed:
+            return
+        if self._opened and (self._window.steps or self._lag):
+            try:
+                self._exchange(0)
+            except BaseException as e:
+                self._abort(e)
+                raise
+        self._finish_run(error="", stopped=False)
+
+    def _finish_run(self, error: str, stopped: bool) -> None:
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        bridge = self._bridge
+        if bridge is None or bridge.ended or os.getpid() != self._owner:
+            if bridge is not None and os.getpid() == self._owner:
+                bridge.close()
+            return
+        try:
+            if self._opened:
+                bridge.send("end", error=error, stopped=stopped)
+                if not error and not stopped:
+                    answer = bridge.expect("ended")
+                    self.share_of_oracle = answer["share_of_oracle"]
+                else:
+                    bridge.receive()
+        except errors.HeteroTrainError:
+            if not error and not stopped:
+                raise
+        finally:
+            bridge.close()
+
+    def _abort(self, e: BaseException) -> None:
+        """Ends the run on this rank after an error, without other ranks."""
+        if self._closed:
+            return
+        stopped = isinstance(e, (KeyboardInterrupt, SystemExit, GeneratorExit))
+        text = f"{type(e).__name__}: {e}"
+        self._finish_run(error="" if stopped else f"rank {self.rank}: {text[:4000]}", stopped=stopped)
+
+    def _at_exit(self) -> None:
+        if os.getpid() != self._owner or self._closed:
+            return
+        missing = len(self._window.steps)
+        if missing and self.rank == 0:
+            print(f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends", file=sys.stderr)
+        self._finish_run(error="", stopped=False)
+
+
+class _Pause:
+    def __init__(self, balancer: Balancer) -> None:
+        self._balancer = balancer
+
+    def __enter__(self) -> None:
+        if self._balancer._current is not None:
+            raise errors.BatchError("balancer.pause() was called within balancer.step()")
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: Any) -> None:
+        self._balancer._paused += time.perf_counter() - self._start

@@ -1,0 +1,49 @@
+// Package pytorch runs the tests of the Python package hetero_train.
+package pytorch
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/needtest"
+)
+
+// python returns a Python that can import torch. HETERO_TORCH names it; the default is python3 in PATH.
+func python(t *testing.T) string {
+	t.Helper()
+	name := os.Getenv("HETERO_TORCH")
+	if name == "" {
+		name = "python3"
+	}
+	if out, err := exec.Command(name, "-c", "import torch.distributed; assert torch.distributed.is_gloo_available()").CombinedOutput(); err != nil {
+		needtest.Missing(t, "torch", string(bytes.TrimSpace(out))+err.Error())
+	}
+	return name
+}
+
+// TestPackage runs the Python tests on this program. Each test forks its ranks, which Gloo connects.
+func TestPackage(t *testing.T) {
+	needtest.NotShort(t, "starts many ranks of PyTorch, which takes a minute")
+	interpreter := python(t)
+	program := filepath.Join(t.TempDir(), "hetero-train")
+	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, "../../cmd/hetero-train").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	folder, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"test_sampler", "test_gradients", "test_errors"} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", name)
+			cmd.Dir = filepath.Join(folder, "tests")
+			cmd.Env = append(os.Environ(), "HETERO_TRAIN="+program, "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, out)
+			}
+		})
+	}
+}
