@@ -21,7 +21,8 @@ set -euo pipefail
 
 usage() {
 	cat <<-'TEXT'
-		usage: scripts/run_benchmark.sh [options]
+		usage: scripts/run_benchmark.sh [--engine hetero-train|pytorch] [options]
+		  --engine pytorch      the policies on PyTorch's own compute; its options: scripts/pytorch_benchmark.sh
 		  --policies LIST       none (or baseline), proportional, dynamic, hybrid   (all four)
 		  --models LIST                                                             (simple_cnn)
 		  --datasets LIST                                                           (synthetic_image)
@@ -58,6 +59,14 @@ fail() { # exit code, message
 	say "$2"
 	exit "$1"
 }
+
+if [[ ${1:-} == --engine ]]; then
+	case ${2:-} in
+	pytorch) exec "$(dirname "$0")/pytorch_benchmark.sh" "${@:3}" ;;
+	hetero-train) shift 2 ;;
+	*) fail 2 "--engine: got '${2:-}', want hetero-train or pytorch" ;;
+	esac
+fi
 
 number() { # option, value: fails unless the value is an integer above 0
 	[[ $2 =~ ^[1-9][0-9]{0,8}$ ]] || fail 2 "$1: got '$2', want a whole number above 0"

@@ -4,7 +4,7 @@
     scripts/wheel.py TREE VERSION PLATFORM FOLDER     PLATFORM: manylinux_2_28_x86_64
 
 TREE has bin/, lib/ and share/. pip installs these folders below the prefix of the environment, where the program finds
-its libraries in ../lib/hetero-train. VERSION is the output of git describe. Two calls with the same files give the same
+its libraries in ../lib/hetero-train. The wheel also has the Python package hetero_train of deploy/pytorch, which needs torch. VERSION is the output of git describe. Two calls with the same files give the same
 bytes; SOURCE_DATE_EPOCH sets the time of all entries.
 """
 import base64
@@ -19,6 +19,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = "hetero_train"
 GPU_LIBRARIES = ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_cupti", "nvidia_nccl_cu13")  # which the program opens at run time
+PACKAGE = os.path.join(HERE, "..", "deploy", "pytorch", NAME)  # for PyTorch scripts
 
 
 def python_version(described):
@@ -67,6 +68,9 @@ def contents(tree, info, version, platform):
                 continue  # README.md of the archive; a wheel holds no links
             place = "scripts" + inside[len("bin"):] if inside.startswith("bin" + os.sep) else "data/" + inside
             files.append((f"{data}/{place}", bool(os.stat(path).st_mode & stat.S_IXUSR), read_file(path)))
+    for name in sorted(os.listdir(PACKAGE)):
+        if name.endswith((".py", ".typed")):
+            files.append((f"{NAME}/{name}", False, read_file(os.path.join(PACKAGE, name))))
     metadata = f"""Metadata-Version: 2.1
 Name: {NAME.replace('_', '-')}
 Version: {version}

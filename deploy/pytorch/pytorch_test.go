@@ -36,7 +36,18 @@ func TestPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"test_sampler", "test_gradients", "test_errors"} {
+	t.Run("example", func(t *testing.T) {
+		dir := t.TempDir()
+		cmd := exec.Command(interpreter, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", filepath.Join("..", "..", "examples", "pytorch", "train.py"), "--output-dir", dir)
+		cmd.Env = append(os.Environ(), "HETERO_TRAIN="+program, "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, "pytorch_example", "results", "result.json")); err != nil || !bytes.Contains(text, []byte(`"state": "finished"`)) {
+			t.Errorf("got the result %s, %v; want a finished run", text, err)
+		}
+	})
+	for _, name := range []string{"test_sampler", "test_gradients", "test_errors", "test_adapters"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", name)
 			cmd.Dir = filepath.Join(folder, "tests")

@@ -1,14 +1,14 @@
 """The balancer of a rank."""
 import atexit
 import os
-import sys
 import time
-import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from . import describe, errors, program, sampler as samplers
+from .ending import Ending, Pause
+from .opening import Opening
 from .ranks import Ranks
 from .timing import COLUMNS, Clock, GradientHook, MicroTimes, Window
 
@@ -18,7 +18,7 @@ SENSORS = 64  # room for the telemetry of a rank
 HEAD = 7  # step, steps in the report, lists asked for, lists used, sensors, epoch, step of the epoch
 
 
-class Balancer:
+class Balancer(Opening, Ending):
     """Gives each rank a share of the batch that fits its speed, with the gradient of one process on the whole batch.
 
     All ranks create it with the same arguments, after init_process_group and before the first step.
@@ -137,108 +137,6 @@ class Balancer:
         describe.refuse(model)
         self._model, self._optimizer, self._user_hook = model, optimizer, (hook, state)
         return model
-
-    def profile(self, step: Callable[[int], Any], budget: float = 10.0, shares: Optional[Sequence[int]] = None) -> List[Tuple[int, float]]:
-        """Measures the step time of this rank at several shares before the first step, and keeps the curve in the cache.
-
-        step(n) computes forward and backward of n samples without communication, for example with model.no_sync().
-        budget: s. shares: numbers of samples; None: about eight from 1 to the micro-batch. Returns (samples, s) pairs.
-        """
-        if self._opened:
-            raise errors.BatchError("profile() must come before the first batch")
-        most = min(self._max_share or self.micro_batch, self.micro_batch)
-        if shares is None:
-            shares = sorted({max(1, round(most * f)) for f in (0.06, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 1.0)})
-        end, found = time.perf_counter() + budget, []
-
-        def once(n: int) -> float:
-            self._synchronize()
-            start = time.perf_counter()
-            step(n)
-            self._synchronize()
-            return time.perf_counter() - start
-
-        for n in shares:
-            if found and time.perf_counter() + 3 * found[-1][1] > end:
-                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(found)} of {len(shares)} shares")
-                break
-            once(n)  # allocates and compiles
-            times = [once(n)]
-            while len(times) < 5 and time.perf_counter() + times[-1] < end:
-                times.append(once(n))
-            found.append((n, sorted(times)[len(times) // 2]))
-        self._curve = [{"samples": n, "seconds": s} for n, s in found]
-        return found
-
-    def _synchronize(self) -> None:
-        if self._clock.cuda:
-            torch.cuda.synchronize(self.device)
-
-    def _open(self) -> None:
-        """Starts the balancer of all ranks, before the first batch."""
-        if self._opened:
-            return
-        if self._closed:
-            raise errors.BatchError("the balancer is closed")
-        self._opened = True
-        error: Optional[BaseException] = None
-        try:
-            self._start()
-        except Exception as e:
-            error = e
-        if error is not None and isinstance(error, errors.RankLostError):
-            self._abort(error)
-            raise error
-        try:
-            words = self._ranks.objects("start", self._order_of_samples(), error=error)
-            for rank, word in enumerate(words):
-                if word != words[0]:
-                    raise errors.SamplerError(f"rank {rank} has the sampler {word}, rank 0 {words[0]}: pass the same arguments to balancer.sampler() on all ranks")
-        except BaseException as e:
-            self._abort(e)
-            raise
-        self._end = time.perf_counter()
-
-    def _order_of_samples(self) -> Optional[Dict[str, int]]:
-        return None if self._sampler is None else dict(samplers.epoch_state(self._sampler, self._position), step=self._step)
-
-    def _start(self) -> None:
-        if self._model is None:
-            self._model = describe.find_model()
-        if self._model is None and self.world_size > 1:
-            raise errors.BatchError("no model: wrap the model in DistributedDataParallel before the first batch, or name it with balancer.attach(model)")
-        model = self._model if self._model is not None else torch.nn.Module()
-        describe.refuse(model)
-        if self.world_size > 1 and not hasattr(model, "register_comm_hook") and self._measures:
-            raise errors.BatchError(f"policy {self.policy} needs the own time of each rank, and the passes of {type(model).__name__} wait for other ranks: "
-                                    "pass fixed_shares or policy=\"proportional\" to the balancer, or use DistributedDataParallel (docs/pytorch.md)")
-        if hasattr(model, "register_comm_hook"):
-            self._hook = GradientHook(model, self._clock, *self._user_hook)
-        if self.rank == 0 and self.world_size > 1 and describe.has_batch_norm(model):
-            warnings.warn("hetero_train: BatchNorm normalises with the samples of each rank only, so the result depends on the shares: "
-                          "use SyncBatchNorm, GroupNorm, or eval mode for a result that does not")
-        first = next(model.parameters(), torch.zeros(()))
-        dtype = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() and self._clock.cuda else first.dtype
-        names = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
-        speed = describe.measure_speed(self.device, dtype if dtype in names else torch.float32)
-        data = self._sampler
-        bridge = self._bridge
-        assert bridge is not None
-        bridge.send("start", model=describe.describe_model(model), dataset={"name": describe.plain_name(type(data._dataset).__name__ if data else "none", "Dataset"), "samples": data.length if data else 0},
-                    device=describe.describe_device(self.device), dtype=names.get(dtype, "float32"), torch=torch.__version__.split("+")[0],
-                    optimizer=describe.plain_name(type(self._optimizer).__name__, "optimizer") if self._optimizer is not None else "", workers=0,
-                    max_share=self._max_share or 0, sync_norm=describe.has_sync_norm(model), step=self._step, steps=self._total or 0,
-                    epoch_steps=data.epoch_steps if data else 0, curve=self._curve, **speed)
-        while True:
-            m = bridge.receive()
-            if m["type"] == "started":
-                break
-            if m["type"] != "gather":
-                raise errors.BridgeError(f"hetero-train answered {m['type']!r} to a start: install the package and the program from one release")
-            bridge.send("gathered", values=self._ranks.objects(m["what"], m["value"]))
-        self.shares, self.folder, self._telemetry = tuple(m["shares"]), m["folder"], m["telemetry"] or []
-        self.policy, self.cached = m["policy"], m["cached"]
-        self._schedule = samplers.Schedule(self.shares)
 
     # Steps.
 
@@ -405,7 +303,7 @@ class Balancer:
 
     def pause(self) -> Any:
         """Returns a context for work between steps that is no training, such as an evaluation or a checkpoint."""
-        return _Pause(self)
+        return Pause(self)
 
     def evaluated(self, loss: float, samples: int = 0, seconds: float = 0.0) -> None:
         """Adds the result of an evaluation to the records: the mean loss and the number of samples. Only rank 0's counts."""
@@ -452,68 +350,3 @@ class Balancer:
         data.epoch, data.skip = int(s["epoch"]), int(s["lists"])
         self._position = (data.epoch, data.skip)
         self._resume = None
-
-    # The end.
-
-    def close(self) -> None:
-        """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the records."""
-        if self._closed:
-            return
-        if self._opened and (self._window.steps or self._lag):
-            try:
-                self._exchange(0)
-            except BaseException as e:
-                self._abort(e)
-                raise
-        self._finish_run(error="", stopped=False)
-
-    def _finish_run(self, error: str, stopped: bool) -> None:
-        self._closed = True
-        atexit.unregister(self._at_exit)
-        bridge = self._bridge
-        if bridge is None or bridge.ended or os.getpid() != self._owner:
-            if bridge is not None and os.getpid() == self._owner:
-                bridge.close()
-            return
-        try:
-            if self._opened:
-                bridge.send("end", error=error, stopped=stopped)
-                if not error and not stopped:
-                    answer = bridge.expect("ended")
-                    self.share_of_oracle = answer["share_of_oracle"]
-                else:
-                    bridge.receive()
-        except errors.HeteroTrainError:
-            if not error and not stopped:
-                raise
-        finally:
-            bridge.close()
-
-    def _abort(self, e: BaseException) -> None:
-        """Ends the run on this rank after an error, without other ranks."""
-        if self._closed:
-            return
-        stopped = isinstance(e, (KeyboardInterrupt, SystemExit, GeneratorExit))
-        text = f"{type(e).__name__}: {e}"
-        self._finish_run(error="" if stopped else f"rank {self.rank}: {text[:4000]}", stopped=stopped)
-
-    def _at_exit(self) -> None:
-        if os.getpid() != self._owner or self._closed:
-            return
-        missing = len(self._window.steps)
-        if missing and self.rank == 0:
-            print(f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends", file=sys.stderr)
-        self._finish_run(error="", stopped=False)
-
-
-class _Pause:
-    def __init__(self, balancer: Balancer) -> None:
-        self._balancer = balancer
-
-    def __enter__(self) -> None:
-        if self._balancer._current is not None:
-            raise errors.BatchError("balancer.pause() was called within balancer.step()")
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: Any) -> None:
-        self._balancer._paused += time.perf_counter() - self._start

@@ -16,8 +16,7 @@ def targets(model: Any, inputs: Any) -> Optional[int]:
     if labels is None or labels.dim() < 2:
         return None
     name = type(getattr(model, "module", model)).__name__
-    causal = name.endswith(("ForCausalLM", "LMHeadModel")) or "CausalLM" in name
-    return int(((labels[:, 1:] if causal else labels) != -100).sum())
+    return int(((labels[:, 1:] if "CausalLM" in name or name.endswith("LMHeadModel") else labels) != -100).sum())
 
 
 class _Steps(TrainerCallback):

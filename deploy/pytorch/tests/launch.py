@@ -1,6 +1,7 @@
 """Starts ranks for tests: forks of this process, which has imported torch already, connected by Gloo on CPUs."""
 import os
 import pickle
+import shutil
 import sys
 import tempfile
 import traceback
@@ -15,7 +16,8 @@ import hetero_train  # noqa: F401  (imported once, before the ranks are forked)
 
 def run(work, ranks=2, timeout=60.0, env=None):
     """Calls work(rank, folder) in each rank, and returns the results by rank. An exception of a rank is its result."""
-    with tempfile.TemporaryDirectory() as folder:
+    folder = tempfile.mkdtemp()
+    try:
         pids = []
         for rank in range(ranks):
             sys.stdout.flush()
@@ -56,3 +58,5 @@ def run(work, ranks=2, timeout=60.0, env=None):
             except FileNotFoundError:
                 results.append(RuntimeError(f"rank {rank} was killed"))
         return results
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # the bridge of a rank that failed may still write

@@ -130,8 +130,8 @@ class Errors(unittest.TestCase):
 
     def test_samplers_that_differ(self):
         def work(rank, folder):
-            DistributedDataParallel(torch.nn.Linear(4, 2))
             b = hetero_train.Balancer(global_batch=8, output_dir=folder, log_level="error")
+            b.attach(DistributedDataParallel(torch.nn.Linear(4, 2)))
             iter(b.sampler(TensorDataset(torch.randn(32, 4)), seed=rank))
         self.fails(work, hetero_train.SamplerError, "pass the same arguments")
 

@@ -21,7 +21,7 @@ type Foreign struct {
 	Report  task.Report
 
 	TFLOPS, Copy measure.Figure // measured speed of this rank, TFLOP/s and GB/s; 0: not measured
-	Curve        divide.Curve // measured step times of this rank; nil: none
+	Curve        divide.Curve   // measured step times of this rank; nil: none
 }
 
 // foreignKeys are the settings with an effect on a foreign run. An entry that ends with a dot is the name of a table.

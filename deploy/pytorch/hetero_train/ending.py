@@ -1,0 +1,87 @@
+"""The end of a run, in order or after an error."""
+import atexit
+import os
+import sys
+import time
+from typing import Any
+
+from . import errors
+
+
+class Ending:
+    """The part of Balancer that ends the run."""
+
+    # Set by Balancer.
+    rank: int
+    _bridge: Any
+    _window: Any
+    _lag: int
+    _owner: int
+    _opened: bool
+    _closed: bool
+    _exchange: Any  # of Balancer
+
+    def close(self) -> None:
+        """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the records."""
+        if self._closed:
+            return
+        if self._opened and (self._window.steps or self._lag):
+            try:
+                self._exchange(0)
+            except BaseException as e:
+                self._abort(e)
+                raise
+        self._finish_run(error="", stopped=False)
+
+    def _finish_run(self, error: str, stopped: bool) -> None:
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        bridge = self._bridge
+        if bridge is None or bridge.ended or os.getpid() != self._owner:
+            if bridge is not None and os.getpid() == self._owner:
+                bridge.close()
+            return
+        try:
+            if self._opened:
+                bridge.send("end", error=error, stopped=stopped)
+                if not error and not stopped:
+                    answer = bridge.expect("ended")
+                    self.share_of_oracle = answer["share_of_oracle"]
+                else:
+                    bridge.receive()
+        except errors.HeteroTrainError:
+            if not error and not stopped:
+                raise
+        finally:
+            bridge.close()
+
+    def _abort(self, e: BaseException) -> None:
+        """Ends the run on this rank after an error, without other ranks."""
+        if self._closed:
+            return
+        stopped = isinstance(e, (KeyboardInterrupt, SystemExit, GeneratorExit))
+        text = f"{type(e).__name__}: {e}"
+        self._finish_run(error="" if stopped else f"rank {self.rank}: {text[:4000]}", stopped=stopped)
+
+    def _at_exit(self) -> None:
+        if os.getpid() != self._owner or self._closed:
+            return
+        missing = len(self._window.steps)
+        if missing and self.rank == 0:
+            print(f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends", file=sys.stderr)
+        self._finish_run(error="", stopped=False)
+
+
+class Pause:
+    """A pause between two steps, which is no training."""
+
+    def __init__(self, balancer: Any) -> None:
+        self._balancer = balancer
+
+    def __enter__(self) -> None:
+        if self._balancer._current is not None:
+            raise errors.BatchError("balancer.pause() was called within balancer.step()")
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: Any) -> None:
+        self._balancer._paused += time.perf_counter() - self._start

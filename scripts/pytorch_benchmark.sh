@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Compares plain DistributedDataParallel with the policies of hetero-train on PyTorch's own compute: a table with the throughput
+# of each model and mode, as median and range of several runs on ranks with CPU quotas.
+#
+#   sudo scripts/pytorch_benchmark.sh --cpu 1.0,0.5,0.25 --python PYTHON
+#
+# Each round runs all modes in turn, so that a slow phase of the machine concerns all of them. The program must be built.
+# exit: 0; 1 a run failed; 2 bad arguments
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cpus=1.0,0.5,0.25 python=python3 rounds=3 models="resnet18 gpt2" modes="ddp none proportional dynamic hybrid" steps=120
+while (($#)); do
+	(($# > 1)) || { echo "pytorch_benchmark: $1: want a value" >&2 && exit 2; }
+	case $1 in
+	--cpu) cpus=$2 ;;
+	--python) python=$2 ;;
+	--rounds) rounds=$2 ;;
+	--models) models=$2 ;;
+	--modes) modes=$2 ;;
+	--steps) steps=$2 ;;
+	*) echo "pytorch_benchmark: unknown option $1; want --cpu, --python, --rounds, --models, --modes or --steps" >&2 && exit 2 ;;
+	esac
+	shift 2
+done
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+echo "ranks with $cpus CPUs, $(nproc) CPUs in all, load $(cut -d' ' -f1 /proc/loadavg), $(date -u +%F)"
+for ((round = 1; round <= rounds; round++)); do
+	for model in $models; do
+		for mode in $modes; do
+			HETERO_TRAIN=${HETERO_TRAIN:-$PWD/hetero-train} OMP_NUM_THREADS=1 scripts/lab.sh --cpu "$cpus" -- "$python" scripts/pytorch_benchmark.py --model "$model" --mode "$mode" \
+				--steps "$steps" --warm-up $((steps / 2)) | tee /dev/stderr | grep '^{' >>"$results"
+		done
+	done
+done
+"$python" - "$results" <<'PYTHON'
+import collections, json, statistics, sys
+runs = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    runs[r["model"], r["mode"]].append(r)
+print("| Model | Mode | samples/s, median (range) | times DDP | of the oracle |\n|---|---|---|---|---|")
+for (model, mode), all in runs.items():
+    speeds = [r["samples_per_second"] for r in all]
+    base = [r["samples_per_second"] for r in runs.get((model, "ddp"), [])]
+    times = f"{statistics.median(speeds) / statistics.median(base):.2f}" if base else ""
+    oracle = [r["share_of_oracle"] for r in all if r["share_of_oracle"] is not None]
+    print(f"| {model} | {mode} | {statistics.median(speeds):.1f} ({min(speeds):.1f} to {max(speeds):.1f}) | {times} | {100 * statistics.median(oracle):.1f} % |" if oracle else
+          f"| {model} | {mode} | {statistics.median(speeds):.1f} ({min(speeds):.1f} to {max(speeds):.1f}) | {times} | |")
+PYTHON
