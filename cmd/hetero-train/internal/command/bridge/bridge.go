@@ -41,9 +41,11 @@ Exit codes:
   75   the user stopped the training
   1    the training failed`
 
+const example = `  hetero-train bridge | jq .type`
+
 // New returns the command.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Example: example, Args: cli.NoArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return Serve(cmd.Context(), a, os.Stdin)
 	}
