@@ -1,4 +1,4 @@
-"""The adapters of Hugging Face Trainer, accelerate and Lightning, each with two ranks; LoRA by peft."""
+"""The adapter of accelerate, and LoRA by peft, each with two ranks."""
 import importlib.util
 import os
 import unittest
@@ -61,24 +61,6 @@ class Adapters(unittest.TestCase):
         want = reference(results[0][1], model())
         self.assertLess(float((want - results[0][0]).norm() / want.norm()), 1e-5)
 
-    @needs("transformers")
-    @needs("accelerate")
-    def test_trainer(self):
-        for accumulation in (1, 2):
-            def work(rank, folder):
-                import transformers
-                from hetero_train.transformers import balance
-                os.environ.update(MASTER_ADDR="127.0.0.1", ACCELERATE_USE_CPU="true")
-                args = transformers.TrainingArguments(os.path.join(folder, "hf"), num_train_epochs=1, learning_rate=0.1, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0,
-                                                      report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, gradient_accumulation_steps=accumulation, logging_strategy="no")
-                model = tiny()
-                trainer = transformers.Trainer(model, args, train_dataset=Texts())
-                b = hetero_train.Balancer(global_batch=8, accumulation=accumulation, fixed_shares=SHARES, output_dir=folder, log_level="error")
-                balance(trainer, b)
-                trainer.train()
-                return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0)
-            self.check(work, tiny)
-
     @needs("peft")
     def test_lora(self):
         def lora():
@@ -119,38 +101,6 @@ class Adapters(unittest.TestCase):
                     optimizer.zero_grad()
             b.close()
             return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0)
-        self.check(work, tiny)
-
-    @needs("lightning")
-    def test_lightning(self):
-        def work(rank, folder):
-            import lightning.pytorch as pl
-            from hetero_train.lightning import BalancerCallback
-            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555", NODE_RANK="0")
-            torch.distributed.destroy_process_group()
-            callback = BalancerCallback(global_batch=8, fixed_shares=SHARES, output_dir=folder, log_level="error")
-
-            class Module(pl.LightningModule):
-                def __init__(self):
-                    super().__init__()
-                    self.net = tiny()
-
-                def training_step(self, batch, index):
-                    return callback.scale(self.net(**batch).loss, count=int((batch["labels"][:, 1:] != -100).sum()))
-
-                def configure_optimizers(self):
-                    return torch.optim.SGD(self.parameters(), lr=0.1)
-
-                def train_dataloader(self):
-                    d = Texts()
-                    return torch.utils.data.DataLoader(d, batch_sampler=callback.sampler(d))
-            module = Module()
-            from lightning.pytorch.plugins.environments import TorchElasticEnvironment
-            os.environ.update(TORCHELASTIC_RUN_ID="test", GROUP_RANK="0")
-            trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, callbacks=[callback], use_distributed_sampler=False, logger=False, enable_checkpointing=False,
-                                 enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder, plugins=[TorchElasticEnvironment()])
-            trainer.fit(module)
-            return torch.cat([p.detach().flatten() for p in module.parameters()]), callback.balancer._sampler.order(0)
         self.check(work, tiny)
 
 
