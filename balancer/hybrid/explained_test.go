@@ -97,6 +97,19 @@ func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
 	}
 }
 
+// Curves far from measured shares are guesses, so they give no gain.
+func TestTheGainIsUnknownFarFromMeasuredShares(t *testing.T) {
+	options := balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2}
+	c := newCluster(7, 0, line(0, 0.001), line(0, 0.004))
+	if d := last(c.run(mustNew(t, "hybrid", options), 40, nil)); !(math.Abs(d.Gain()-0.128/d.Explanation.Seconds) < 0.03) {
+		t.Errorf("after equal shares at the start: got a gain of %v, want %v", d.Gain(), 0.128/d.Explanation.Seconds)
+	}
+	options.Scores = []float64{15, 1} // rank 1 has 4 samples at first, and never comes near 32
+	if d := last(c.run(mustNew(t, "hybrid", options), 3, nil)); d.Gain() == d.Gain() || d.Predicted != d.Predicted {
+		t.Errorf("got shares %v, a gain of %v and a prediction of %v, want no gain and a prediction", d.Shares, d.Gain(), d.Predicted)
+	}
+}
+
 func TestHybridExplainsTheStep(t *testing.T) {
 	for _, exposed := range []float64{0, 0.03} {
 		c := newCluster(2, 0.02, line(0.01, 0.001), line(0.01, 0.002), line(0.02, 0.0005))

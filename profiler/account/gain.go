@@ -33,8 +33,8 @@ func speedup(before, after float64) float64 {
 	return before / after
 }
 
-// worse is the least part by which a step must become longer, and longer than predicted, to count as worse. Smaller
-// differences are within the noise of windows of some steps.
+// worse is the least part by which a step must become longer, and longer than predicted, to count as worse. In noisy
+// windows it is the part of a step that is lost to noise.
 const worse = 0.03
 
 // Outcome compares the predicted with the achieved speed-up of a change of shares: 1.2 means 1.2 times faster.
@@ -42,11 +42,13 @@ type Outcome struct {
 	Step      int64   // last step before the change
 	Predicted float64 // NaN: unknown
 	Achieved  float64
+	Noise     float64 // part of a step, 0…1, in the noisier one of both windows
 }
 
 // Worse reports whether the change made steps longer, which was not predicted.
 func (o Outcome) Worse() bool {
-	return o.Achieved < 1-worse && !(o.Predicted-worse < o.Achieved)
+	margin := max(worse, o.Noise)
+	return o.Achieved < 1-margin && !(o.Predicted-margin < o.Achieved)
 }
 
 // Outcomes compares each change of shares with the window that follows it.
@@ -62,7 +64,7 @@ type Outcomes struct {
 // shares, in s. It returns the outcome of the change before, if the account is the first one with its shares.
 func (o *Outcomes) Add(step int64, a *Account, shares, next []int, predicted float64) (outcome Outcome, known bool) {
 	if o.waiting && a.Step > 0 && slices.Equal(shares, o.next) {
-		outcome = Outcome{o.step, Speedup(&o.before, o.predicted), Achieved(&o.before, a)}
+		outcome = Outcome{o.step, Speedup(&o.before, o.predicted), Achieved(&o.before, a), max(o.before.Noise/o.before.Step, a.Noise/a.Step)}
 		known, o.waiting = outcome.Achieved == outcome.Achieved, false
 	}
 	if slices.Equal(shares, next) || a.Step == 0 {
