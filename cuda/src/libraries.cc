@@ -91,8 +91,8 @@ Folders more_folders() {
       for (const char *folder : {"/lib64", "/lib", "/extras/CUPTI/lib64"}) list.push_back(literal(root) + folder);
     }
   const std::string home = variable("HOME"), ours = our_folder();
-  for (const std::string &prefix :
-       {ours.empty() ? ours : ours + "/../..", variable("VIRTUAL_ENV"), python_prefix(), std::string("/usr/local"), home.empty() ? home : home + "/.local"})
+  for (const std::string &prefix : {ours.empty() ? ours : ours + "/../..", variable("VIRTUAL_ENV"), python_prefix(),
+                                    std::string("/usr/local"), home.empty() ? home : home + "/.local"})
     if (!prefix.empty()) list.push_back(literal(prefix) + "/lib/python3*/*-packages/nvidia/*/lib");
   for (const std::string &root : {program_folder(), ours.empty() ? ours : ours + "/../.."})
     if (!root.empty()) list.push_back(literal(root) + "/third_party/.cuda/nvidia/*/lib");

@@ -35,8 +35,9 @@ struct Candidate {
 };
 
 // Names of candidates.
-constexpr const char *kTiles = "tiles";    // the register tiles of panel_product.h, or the AMX tiles of tile_product.h
-constexpr const char *kLibrary = "onednn"; // oneDNN's products and convolutions; plain kernels in a build without oneDNN
+constexpr const char *kTiles = "tiles"; // the register tiles of panel_product.h, or the AMX tiles of tile_product.h
+constexpr const char *kLibrary =
+    "onednn"; // oneDNN's products and convolutions; plain kernels in a build without oneDNN
 constexpr const char *kFloatRows = "rows"; // attention with products of f32
 
 // Returns the faster kernel of two candidates, or nullptr if neither has one. The best guess is own, or other if

@@ -16,9 +16,9 @@ namespace hetero {
 
 namespace {
 
-constexpr uint32_t kGradient = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16b16a;       // (O, C, taps, 16 c, 16 o)
-constexpr uint32_t kInputPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16b16a2b;   // (O/16, C/32, taps, 16 c, 16 o, 2 c)
-constexpr uint32_t kOutputPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16a16b2a;  // (O/32, C/16, taps, 16 o, 16 c, 2 o)
+constexpr uint32_t kGradient = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16b16a;      // (O, C, taps, 16 c, 16 o)
+constexpr uint32_t kInputPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16b16a2b;  // (O/16, C/32, taps, 16 c, 16 o, 2 c)
+constexpr uint32_t kOutputPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd16a16b2a; // (O/32, C/16, taps, 16 o, 16 c, 2 o)
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kCache = 1 << 20; // bytes: half of the second-level cache of a CPU with AMX
 

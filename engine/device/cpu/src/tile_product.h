@@ -53,8 +53,8 @@ struct OuterTiles {
 };
 
 struct TileTable {
-  void (*begin)(); // configures the tiles of the calling thread; the functions below need it
-  void (*end)();   // returns the tiles to their initial state
+  void (*begin)();                        // configures the tiles of the calling thread; the functions below need it
+  void (*end)();                          // returns the tiles to their initial state
   void (*gather[2])(const GatherTiles &); // [row_tiles - 1]
   void (*outer)(const OuterTiles &);
   // Pack 32 channels of up to 32 samples, `stride` elements apart. The results for channels 0-15 go to dst[0], those

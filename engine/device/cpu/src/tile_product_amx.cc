@@ -69,8 +69,7 @@ template <int RowTiles> void gather(const GatherTiles &t) {
   for (int64_t r = t.skip; r < RowTiles * kTileSide; r++) {
     const float *low = sums[r / kTileSide][0] + r % kTileSide * kTileSide;
     const float *high = sums[r / kTileSide][1] + r % kTileSide * kTileSide;
-    _mm512_storeu_si512(t.out + r * t.out_row,
-                        (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(high), _mm512_load_ps(low)));
+    _mm512_storeu_si512(t.out + r * t.out_row, (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(high), _mm512_load_ps(low)));
   }
 }
 
@@ -146,7 +145,7 @@ inline __attribute__((always_inline)) void transpose(__m512i v[16], uint16_t *ds
       b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
       b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
     }
-  // b[4g + c] holds lanes c, 4 + c, 8 + c and 12 + c of rows 4g … 4g + 3.
+    // b[4g + c] holds lanes c, 4 + c, 8 + c and 12 + c of rows 4g … 4g + 3.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; c++) {
     const __m512i even = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88), odd = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xdd);

@@ -53,8 +53,8 @@ struct WeightReorder : Kernel {
         int64_t o = exchanged ? b : a, i = exchanged ? a : b;
         const float *from = src + (o * inputs + i) * taps * size;
         int64_t joined = join_outputs * join_inputs;
-        int64_t to = (o / join_outputs * (inputs / join_inputs) + i / join_inputs) * joined * taps +
-                     o % join_outputs + i % join_inputs; // number of the block
+        int64_t to = (o / join_outputs * (inputs / join_inputs) + i / join_inputs) * joined * taps + o % join_outputs +
+                     i % join_inputs; // number of the block
         if (joined == 1) to = (a * inner + b) * taps;
         for (int64_t t = 0; t < taps; t++) block(from + t * size, dst + (to + t * joined) * size * element, width);
       }
