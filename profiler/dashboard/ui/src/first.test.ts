@@ -6,7 +6,7 @@ import { drawn, smooth } from './chart'
 const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
 const figures = (...lines: Figures['lines']): Figures => ({ version: 1, from: 1, to: 40, width: 1, steps: [10, 20], times: [], lines })
 const decision = (over: Partial<Decision>): Decision => ({
-  step: 20, policy: 'none', shares: [8, 8], next: [8, 8], changed: false, reason: 'equal shares', step_seconds: 0.112, useful_seconds: 0.07, oracle_step_seconds: null,
+  step: 20, policy: 'none', shares: [8, 8], next: [8, 8], changed: false, reason: 'equal shares', step_seconds: 0.112, useful_seconds: 0.07, fitted_step_seconds: null, oracle_step_seconds: null,
   share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
 })
 const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
