@@ -29,7 +29,7 @@ echo "ranks with $cpus CPUs, $(nproc) CPUs in all, load $(cut -d' ' -f1 /proc/lo
 for ((round = 1; round <= rounds; round++)); do
 	for model in $models; do
 		for mode in $modes; do
-			HETERO_TRAIN=${HETERO_TRAIN:-$PWD/hetero-train} OMP_NUM_THREADS=1 scripts/lab.sh --cpu "$cpus" -- "$python" scripts/pytorch_benchmark.py --model "$model" --mode "$mode" \
+			HETERO_TRAIN=${HETERO_TRAIN:-$PWD/hetero-train} scripts/lab.sh --cpu "$cpus" -- env OMP_NUM_THREADS=1 "$python" scripts/pytorch_benchmark.py --model "$model" --mode "$mode" \
 				--steps "$steps" --warm-up $((steps / 2)) | tee /dev/stderr | grep '^{' >>"$results"
 		done
 	done

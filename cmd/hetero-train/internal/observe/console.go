@@ -166,7 +166,7 @@ func (c *Console) timeLeft(step, total int64) time.Duration {
 		return 0
 	}
 	evaluations := int64(0)
-	if c.run.Data.HasEval() {
+	if c.run.Foreign == nil && c.run.Data.HasEval() {
 		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Cfg.Train.EvalInterval))
 	}
 	return c.eta.left(total-step, evaluations)

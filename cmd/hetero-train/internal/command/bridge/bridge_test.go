@@ -67,7 +67,7 @@ func (r *rank) receive(kind string, to any) {
 
 const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":1000},"dataset":{"name":"Numbers","samples":960},` +
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
-	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":0,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
+	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
 // open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
 func (r *rank) open(dir string, step int) []int {
