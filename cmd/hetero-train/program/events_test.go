@@ -35,7 +35,7 @@ func TestEventsOfARun(t *testing.T) {
 			got = append(got, fmt.Sprint("length ", e.Length.Steps))
 		case e.Bottleneck != nil:
 			got = append(got, fmt.Sprint("bottleneck ", e.Step))
-			if e.Bottleneck.Text == "" || len(e.Bottleneck.Parts) != 7 || !(e.Bottleneck.Seconds > 0) {
+			if e.Bottleneck.Text == "" || len(e.Bottleneck.Parts) != 8 || !(e.Bottleneck.Seconds > 0) {
 				t.Errorf("got verdict %+v", e.Bottleneck)
 			}
 		case e.Evaluation != nil:
