@@ -67,7 +67,7 @@ func (e *Explanation) Gain() float64 { return e.Equal / e.Lost.Step }
 // Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
 func Unexplained(ranks int) Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(), Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
+	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(), Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
 	for r := range e.Ranks {
 		e.Ranks[r] = RankView{Seconds: nan, Fitted: nan, Error: nan, Data: nan, Utilization: nan, Memory: nan}
 	}

@@ -50,7 +50,7 @@ func TestAMissingPartSkipsOrFails(t *testing.T) {
 		{"not required", "cpu,shm", program, "skip", "needs chromium: there is no no-such-browser or nor-this-one in PATH (apt-get install chromium)"},
 		{"required", "cpu,chromium", program, "fail", "HETERO_REQUIRE requires this part: needs chromium: "},
 		{"a part of another name", "mpich", func(t testing.TB) { Missing(t, "openmpi", "no mpirun") }, "skip", "needs openmpi: no mpirun"},
-		{"a misspelt requirement", "cpu,chromum", program, "fail", `HETERO_REQUIRE: unknown part "chromum", want some of arm64, axe, `},
+		{"a misspelt requirement", "cpu,chromum", program, "fail", `HETERO_REQUIRE: unknown part "chromum", want some of amx, arm64, axe, `},
 		{"a misspelt part", "", func(t testing.TB) { Missing(t, "chromum", "") }, "fail", `unknown part "chromum"`},
 		{"a program that exists", "bash", func(t testing.TB) { Program(t, "bash", "no-such-shell", "sh") }, "pass", ""},
 		{"one program of several", "", func(t testing.TB) { Programs(t, "tools", "sh", "no-such-tool") }, "skip", "no-such-tool"},
