@@ -13,8 +13,9 @@ import (
 // realData returns the path of a file of real data, or skips the test.
 func realData(t testing.TB, name string) string {
 	t.Helper()
+	path := needtest.Data(t, name) // before -short, so that all steps of CI name one reason where the data are missing
 	needtest.NotShort(t, "reads real data")
-	return needtest.Data(t, name)
+	return path
 }
 
 // TestRealCIFAR10 reads all of CIFAR-10, re-encoded as JPEG, through the loader. The first epoch decodes the images;
