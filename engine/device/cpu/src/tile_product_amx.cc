@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "tile_product.h"
+#include "transpose_simd.h"
 
 namespace hetero {
 
@@ -130,32 +131,11 @@ void pack_right(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *
   }
 }
 
-// Transposes 16 rows of 16 lanes.
-inline __attribute__((always_inline)) void transpose(__m512i v[16], uint16_t *dst) {
-  __m512i a[16], b[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4)
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++) {
-      b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
-      b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
-    }
-    // b[4g + c] holds lanes c, 4 + c, 8 + c and 12 + c of rows 4g … 4g + 3.
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; c++) {
-    const __m512i even = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88), odd = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xdd);
-    const __m512i even2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88),
-                  odd2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xdd);
-    _mm512_storeu_si512(dst + c * kTileSum, _mm512_shuffle_i32x4(even, even2, 0x88));
-    _mm512_storeu_si512(dst + (4 + c) * kTileSum, _mm512_shuffle_i32x4(odd, odd2, 0x88));
-    _mm512_storeu_si512(dst + (8 + c) * kTileSum, _mm512_shuffle_i32x4(even, even2, 0xdd));
-    _mm512_storeu_si512(dst + (12 + c) * kTileSum, _mm512_shuffle_i32x4(odd, odd2, 0xdd));
-  }
+// Stores the pairs of 16 rows as the rows of a left operand.
+inline __attribute__((always_inline)) void store_transposed(__m512i v[16], uint16_t *dst) {
+  transpose_16x16(v);
+#pragma GCC unroll 16
+  for (int c = 0; c < 16; c++) _mm512_storeu_si512(dst + c * kTileSum, v[c]);
 }
 
 void pack_left(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *const dst[2]) {
@@ -166,8 +146,8 @@ void pack_left(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *c
     low[i] = p.low;
     high[i] = p.high;
   }
-  transpose(low, dst[0]);
-  transpose(high, dst[1]);
+  store_transposed(low, dst[0]);
+  store_transposed(high, dst[1]);
 }
 
 } // namespace
