@@ -135,7 +135,7 @@ var layers = []layer{
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/platform", "engine/regular", "engine/train", "engine/weights",
 		"nccl")},
 	{"cmd/hetero-train/internal/show", nil},
-	{"cmd/hetero-train/internal/bridge", nil},
+	{"cmd/hetero-train/internal/bridge", imports("engine/experiment")},
 	{"cmd/hetero-train/internal/clitest", imports("engine/needtest")}, // no package may import clitest; only tests do
 	{"cmd/hetero-train/internal/logs", imports("profiler/spool", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/parts", imports("balancer", "balancer/divide", "balancer/policies", "engine/task", "engine/task/language", "engine/data/tokens", "engine/data/tokenizer", "engine/models/bert", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "engine/checkpoint", "engine/config", "engine/data",

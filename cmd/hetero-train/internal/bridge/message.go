@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 // Version is the version of the protocol.
@@ -137,24 +138,7 @@ type End struct {
 }
 
 // Number is a number that is null in JSON if it is unknown, NaN or infinite.
-type Number float64
-
-// MarshalJSON implements json.Marshaler.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-// UnmarshalJSON reads null as NaN.
-func (n *Number) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		*n = Number(math.NaN())
-		return nil
-	}
-	return json.Unmarshal(text, (*float64)(n))
-}
+type Number = experiment.Number
 
 // Fault is a line that is no message of the protocol.
 type Fault struct {
