@@ -11,8 +11,8 @@ type Disk interface {
 	Full() bool
 	// Written returns a channel that is closed after all records so far have been written.
 	Written() <-chan struct{}
-	// Waits is called when training begins to wait for the disk, or to use it itself; what names the data. Training calls the result when
-	// it continues.
+	// Waits is called when training begins to wait for the disk, or to use it itself. The argument names the data. Training
+	// calls the result when it continues.
 	Waits(what string) (end func())
 }
 
