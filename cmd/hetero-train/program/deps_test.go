@@ -282,25 +282,28 @@ var layers = []layer{
 	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
 }
 
+// pure packages have no clock and no I/O.
+var pure = imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")
+
 // never lists imports that are forbidden even if a row of layers allows them. Packages of the standard library have
 // their import path as name.
 var never = []layer{
-	{"balancer/divide", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/estimate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/straggler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/hybrid", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/policies", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/internal/...", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // no clock, no I/O
-	{"balancer/scheduler/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/scheduler/workload", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/scheduler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/scheduler/ingest", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/scheduler/features", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"balancer/scheduler/hyper", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"profiler/telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"engine/spelling", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/divide", pure},
+	{"balancer/estimate", pure},
+	{"balancer/straggler", pure},
+	{"balancer/hybrid", pure},
+	{"balancer/policies", pure},
+	{"balancer/internal/...", pure},
+	{"balancer", pure},
+	{"balancer/scheduler/simulate", pure},
+	{"balancer/scheduler/workload", pure},
+	{"balancer/simulate", pure},
+	{"balancer/scheduler", pure},
+	{"balancer/scheduler/ingest", pure},
+	{"balancer/scheduler/features", pure},
+	{"balancer/scheduler/hyper", pure},
+	{"profiler/telemetry", pure},
+	{"engine/spelling", pure},
 	// other packages register their keys with config
 	{"engine/config", imports("engine/...", "profiler/...", "balancer")},
 	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // no clock, no I/O
