@@ -41,8 +41,8 @@ type Explanation struct {
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
 	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by the
-	// difference of the fitted curves. NaN if there are no curves; Equal also if the rank that would then be the slowest was
-	// never measured near its equal share.
+	// difference of the fitted curves. NaN if there are no curves; Equal also if the equal share of the rank that would then be
+	// the slowest is out of the reach of its measured shares.
 	Equal, Predicted float64
 	Noisy            int // rank that causes most of Lost.Noise; -1: no single rank
 	Ranks            []RankView

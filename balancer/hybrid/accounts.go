@@ -34,21 +34,16 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	if w.Account.Steps() > 0 {
 		granularity := max(then-divide.Divisible(a.opts.Total, curves, best, a.limits), 0) / (now + exposed)
 		e.Lost = w.Account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: granularity}, account.Memory{})
-		if a.measuredNear(slowest, a.equal[slowest]) {
+		if a.inReach(slowest, a.equal[slowest]) {
 			e.Equal = e.Lost.With(now, equally)
 		}
 	}
 }
 
-// near is the largest ratio of a share to a measured share at which the gain trusts the curve. Larger: the gain is known
-// more often, but a curve that bends beyond its measured shares makes it wrong. (A rank measured at 4 to 8 samples, whose
-// equal share was 20, gave 3.2 instead of 2.1.)
-const near = 2.0
-
-// measuredNear reports whether a rank was measured with a share near the given one.
-func (a *accounts) measuredNear(rank, share int) bool {
+// inReach reports whether a share is in the reach of the measured shares of a rank. Beyond it, the curve is a guess.
+func (a *accounts) inReach(rank, share int) bool {
 	return slices.ContainsFunc(a.model.Shares(rank), func(measured float64) bool {
-		return measured <= near*float64(share) && float64(share) <= near*measured
+		return measured <= estimate.ReachDown*float64(share) && float64(share) <= estimate.ReachUp*measured
 	})
 }
 
