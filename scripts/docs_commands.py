@@ -15,6 +15,8 @@ must be built: make does nothing. The program is in PATH. Comments of a page bef
     <!-- docs: exit CODE -->          the exit code of the block, 0 by default
     <!-- docs: seconds N -->          the longest time of the block, 120 by default
     <!-- docs: stop N -->             the block is a server: it gets SIGTERM after N seconds
+    <!-- docs: needs PROGRAM... -->   the block does not run on a machine without these programs
+    <!-- docs: python MODULE... -->   the block runs with a Python that has these modules: HETERO_PYTHON, or the first in PATH
 
 The output has a line for each block. It ends with the blocks that did not run, with the reasons. Exit code 1: a block failed.
 """
@@ -35,8 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Pages whose commands have marks where they need them.
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "commands", "data", "training", "augmentation", "lab"))]
 MARK = re.compile(r"<!-- docs: (\w+) ?(.*?) ?-->")
+MARKS = ("skip", "add", "before", "exit", "seconds", "stop", "needs", "python")
 PROGRAMS = r"""kill|jq|(\./|/\S+/)?hetero-train|make|go|git|sudo|source|export|for|while|if|cd|python3|pip|curl|tensorboard|mlflow|promtool|kubectl|torchrun|mpirun
-|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|\S+/bin/\S+"""
+|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|prometheus|unshare|strace|truncate|hf|echo|printf|cat
+|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|\S+/bin/\S+"""
 COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\S*)\s+)*(" + PROGRAMS.replace("\n", "") + r")(\s|$)")
 STOPPED = (0, 75, 130, 143, -signal.SIGTERM)
 
@@ -68,10 +72,12 @@ class Block:
         self.skip = (of("skip") or [""])[0]
         self.add = " ".join(of("add"))
         self.before = of("before")
+        self.needs = " ".join(of("needs")).split()
+        self.python = " ".join(of("python")).split()
         self.exit = int((of("exit") or ["0"])[0])
         self.seconds = float((of("seconds") or ["120"])[0])
         self.stop = float((of("stop") or ["0"])[0])
-        unknown = [key for key, _ in marks if key not in ("skip", "add", "before", "exit", "seconds", "stop")]
+        unknown = [key for key, _ in marks if key not in MARKS]
         if unknown:
             sys.exit(f"docs_commands: {self.place}: unknown mark {unknown[0]}")
 
@@ -127,7 +133,7 @@ def checkout(folder):
 def folders_for(page, found, work):
     """Makes the folder in which a page starts, and the folder of programs that replace those of the machine."""
     folder, programs = Path(work) / page.replace("/", "_").removesuffix(".md"), Path(work) / "bin"
-    if any("git clone" in block.text and not block.skip for block in found):
+    if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found):
         folder.mkdir()
     else:
         checkout(folder)
@@ -138,9 +144,27 @@ def folders_for(page, found, work):
     return folder, programs
 
 
+def lacks(block):
+    """Returns what this machine lacks for a block, and the folder of the block's Python."""
+    missing = [name for name in block.needs if not shutil.which(name)]
+    if missing:
+        return "needs " + ", ".join(missing), ""
+    if not block.python:
+        return "", ""
+    python = shutil.which(os.environ.get("HETERO_PYTHON") or "python3") or ""
+    if not python:
+        return "needs Python", ""
+    imports = subprocess.run([python, "-c", "import " + ", ".join(block.python)], capture_output=True)
+    return ("" if imports.returncode == 0 else "needs the Python packages " + ", ".join(block.python)), os.path.dirname(python)
+
+
 def run(block, folder, programs):
     """Runs a block. Returns "ok", or what was wrong, and the output."""
-    env = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", DOCS_ADD=block.add, XDG_CACHE_HOME=str(folder.parent / "cache"))
+    missing, python = lacks(block)
+    if missing:
+        return f"skip: {missing}", ""
+    path = ":".join(part for part in (str(programs), python, os.environ["PATH"]) if part)
+    env = dict(os.environ, PATH=path, DOCS_ADD=block.add, XDG_CACHE_HOME=str(folder.parent / "cache"))
     clone = folder / "hetero-train"
     text = "\n".join(["set -eo pipefail", *block.before, block.text])
     with tempfile.TemporaryFile() as out:
