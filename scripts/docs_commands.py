@@ -3,6 +3,7 @@
 
     scripts/docs_commands.py [--root DIR] [--list] [PAGE...]        default: PAGES
     scripts/docs_commands.py --images DIR CLASS,CLASS N             write N small images for each class
+    scripts/docs_commands.py --data NAME PATH                       make PATH a link to public data in HETERO_DATA, or exit with 77
     scripts/docs_commands.py --checkout DIR                         make a folder with links to the files of this checkout
 
 A command is in a fenced block without a language, or of the language sh. A page that clones the repository starts in an empty
@@ -17,7 +18,9 @@ must be built: make does nothing. The program is in PATH. Comments of a page bef
     <!-- docs: stop N -->             the block is a server: it gets SIGTERM after N seconds
     <!-- docs: needs PROGRAM... -->   the block does not run on a machine without these programs
     <!-- docs: python MODULE... -->   the block runs with a Python that has these modules: HETERO_PYTHON, or the first in PATH
+    <!-- docs: file NAME -->          the block is the text of this file, which exists before the first command
 
+Exit code 77 of a block means that it cannot run here; the last line of its output is the reason.
 The output has a line for each block. It ends with the blocks that did not run, with the reasons. Exit code 1: a block failed.
 """
 import argparse
@@ -46,8 +49,8 @@ STOPPED = (0, 75, 130, 143, -signal.SIGTERM)
 
 WRAPPER = """#!/bin/bash
 # The commands that train get the arguments of the page's mark.
-case ${1:-} in
-train | -c | --config | --set) exec "%(program)s" "$@" $DOCS_ADD ;;
+case "${1:-} ${2:-}" in
+"train "* | "-c "* | "--config "* | "--set "* | "schedule train") exec "%(program)s" "$@" $DOCS_ADD ;;
 esac
 exec "%(program)s" "$@"
 """
@@ -59,10 +62,10 @@ MAKE = """#!/bin/bash
 echo "make $*: this checkout is built"
 """
 SUDO = """#!/bin/bash
-[ "$(id -u)" = 0 ] || { echo "docs_commands: this block needs root" >&2; exit 77; }
+[ "$(id -u)" = 0 ] || { echo "needs root" >&2; exit 77; }
 exec "$@"
 """
-NEEDS_ROOT = 77
+CANNOT_RUN = 77
 
 
 class Block:
@@ -87,8 +90,8 @@ class Block:
 
 
 def blocks(page):
-    """Returns the blocks of commands of a page, and the number of other blocks without a language."""
-    found, others, marks, fence, start, language = [], 0, [], None, 0, ""
+    """Returns the blocks of commands of a page, the texts of files, and the number of other blocks without a language."""
+    found, files, others, marks, fence, start, language = [], {}, 0, [], None, 0, ""
     for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
         if fence is not None:
             if line.strip() != "```":
@@ -96,7 +99,10 @@ def blocks(page):
                 continue
             first = next((text for text in fence if text.strip() and not text.startswith("#")), "")
             assigns = re.match(r"^[A-Z]+=\"", first) and any(COMMAND.match(text) for text in fence)
-            if language in ("", "sh", "bash") and (COMMAND.match(first) or assigns):
+            name = [value for key, value in marks if key == "file"]
+            if name:
+                files[name[0]] = "\n".join(fence) + "\n"
+            elif language in ("", "sh", "bash") and (COMMAND.match(first) or assigns):
                 found.append(Block(page, start, "\n".join(fence), marks))
             elif language == "":
                 others += 1
@@ -110,7 +116,7 @@ def blocks(page):
         elif line.strip():
             if marks:
                 sys.exit(f"docs_commands: {page}:{number}: a mark without a block after it")
-    return found, others
+    return found, files, others
 
 
 def program_at(path, text):
@@ -130,13 +136,15 @@ def checkout(folder):
     program_at(folder / "hetero-train", WRAPPER % {"program": ROOT / "hetero-train"})
 
 
-def folders_for(page, found, work):
+def folders_for(page, found, files, work):
     """Makes the folder in which a page starts, and the folder of programs that replace those of the machine."""
     folder, programs = Path(work) / page.replace("/", "_").removesuffix(".md"), Path(work) / "bin"
     if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found):
         folder.mkdir()
     else:
         checkout(folder)
+    for name, text in files.items():
+        (folder / name).write_text(text)
     programs.mkdir(exist_ok=True)
     for name, text in (("hetero-train", WRAPPER % {"program": ROOT / "hetero-train"}), ("sudo", SUDO), ("make", MAKE),
                        ("git", GIT % {"script": Path(__file__).resolve(), "git": shutil.which("git")})):
@@ -185,8 +193,8 @@ def run(block, folder, programs):
     code = process.returncode
     if late:
         return f"not done after {block.seconds:g} s", said
-    if code == NEEDS_ROOT and os.getuid() != 0:
-        return "skip: needs root", said
+    if code == CANNOT_RUN:
+        return "skip: " + (said.strip().splitlines() or ["exit code 77"])[-1], said
     if block.stop and code in STOPPED:
         return "ok", said
     return ("ok" if code == block.exit else f"exit code {code}, want {block.exit}"), said
@@ -203,16 +211,30 @@ def images(folder, classes, count):
             (Path(folder) / name / f"{i + 1:03d}.jpg").write_bytes(data)
 
 
+def data(name, path):
+    """Makes a link to public data, which tests search in the same folders (CONTRIBUTING.md)."""
+    for folder in filter(None, (os.environ.get("HETERO_DATA"), ROOT.parent / "shared" / "data")):
+        if (Path(folder) / name).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).symlink_to((Path(folder) / name).resolve())
+            return 0
+    print(f"needs the public data {name} in HETERO_DATA", file=sys.stderr)
+    return CANNOT_RUN
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*")
     parser.add_argument("--root", help="folder for the folders of the pages; default: a temporary folder, which is removed")
     parser.add_argument("--list", action="store_true", help="print the blocks, and run nothing")
     parser.add_argument("--images", nargs=3, metavar=("DIR", "CLASSES", "N"), help="write small images, and run nothing")
+    parser.add_argument("--data", nargs=2, metavar=("NAME", "PATH"), help="make a link to public data, and run nothing")
     parser.add_argument("--checkout", metavar="DIR", help="make a folder with links to the files of this checkout, and run nothing")
     args = parser.parse_args()
     if args.checkout:
         return checkout(args.checkout)
+    if args.data:
+        return data(*args.data)
     if args.images:
         return images(args.images[0], args.images[1].split(","), int(args.images[2]))
     pages = args.pages or PAGES
@@ -223,12 +245,12 @@ def main():
     skipped, failed, done = [], [], 0
     try:
         for page in pages:
-            found, others = blocks(page)
+            found, files, others = blocks(page)
             if args.list:
                 for block in found:
                     print(f"{block.place}: {block.skip and 'skip: ' + block.skip or block.text.splitlines()[0]}")
                 continue
-            folder, programs = folders_for(page, found, work)
+            folder, programs = folders_for(page, found, files, work)
             for block in found:
                 start = time.monotonic()
                 result, said = (f"skip: {block.skip}", "") if block.skip else run(block, folder, programs)
