@@ -50,7 +50,7 @@ STOPPED = (0, 75, 130, 143, -signal.SIGTERM)
 WRAPPER = """#!/bin/bash
 # The commands that train get the arguments of the page's mark.
 case "${1:-} ${2:-}" in
-"train "* | "-c "* | "--config "* | "--set "* | "schedule train") exec "%(program)s" "$@" $DOCS_ADD ;;
+"train "* | "-c "* | "--config "* | "--set "* | "schedule train" | "balance compare") exec "%(program)s" "$@" $DOCS_ADD ;;
 esac
 exec "%(program)s" "$@"
 """
