@@ -1,31 +1,37 @@
 #!/usr/bin/env python3
-"""Runs the commands of pages in their order, each page in an empty folder.
+"""Runs the commands of pages and of the help in their order, each page in an empty folder.
 
-    scripts/docs_commands.py [--root DIR] [--list] [PAGE...]        default: PAGES
+    scripts/docs_commands.py [--root DIR] [--list] [PAGE...]        default: all pages, and help
+    scripts/docs_commands.py [--root DIR] [--list] help [COMMAND]   the examples of the help, or of one command: help 'bench ops'
     scripts/docs_commands.py --images DIR CLASS,CLASS N             write N small images for each class
     scripts/docs_commands.py --data NAME PATH                       make PATH a link to public data in HETERO_DATA, or exit with 77
     scripts/docs_commands.py --checkout DIR                         make a folder with links to the files of this checkout
 
-A command is in a fenced block without a language, or of the language sh. A page that clones the repository starts in an empty
-folder, and continues in the clone. Other pages start in a checkout. A checkout here has links to the files of this one, which
-must be built: make does nothing. The program is in PATH. Comments of a page before a block change how it runs:
+A command is in a fenced block without a language, or of the language sh. A block of the language python runs if it has a mark. A page that clones the repository starts in an empty
+folder. Other pages start in a checkout. A checkout here has links to the files of this one, which must be built: make only
+installs, and tests run in this one. HOME has a checkout, too. The program is in PATH. Folder and exported variables at the end
+of a block are those of the next one. Comments of a page before a block change how it runs:
 
     <!-- docs: skip REASON -->        the block cannot run here
+    <!-- docs: except A => REASON --> lines with the text A cannot run here
+    <!-- docs: needs PROGRAM... -->   the block does not run on a machine without these programs
+    <!-- docs: python MODULE... -->   the block runs with a Python that has these modules: HETERO_PYTHON, or the first in PATH
     <!-- docs: add ARGUMENTS -->      commands that train get these arguments, so that they end soon
+    <!-- docs: replace A => B -->     B instead of A in the commands, for example a smaller number
     <!-- docs: before COMMAND -->     a command that runs first, for example to make the files that the block reads
     <!-- docs: exit CODE -->          the exit code of the block, 0 by default
     <!-- docs: seconds N -->          the longest time of the block, 120 by default
-    <!-- docs: stop N -->             the block is a server: it gets SIGTERM after N seconds
-    <!-- docs: needs PROGRAM... -->   the block does not run on a machine without these programs
-    <!-- docs: python MODULE... -->   the block runs with a Python that has these modules: HETERO_PYTHON, or the first in PATH
+    <!-- docs: stop N -->             each line is a server: it gets SIGTERM after N seconds
     <!-- docs: file NAME -->          the block is the text of this file, which exists before the first command
 
 Exit code 77 of a block means that it cannot run here; the last line of its output is the reason.
-The output has a line for each block. It ends with the blocks that did not run, with the reasons. Exit code 1: a block failed.
+In all blocks, the named programs, files, flags, keys and tests must exist. The examples of the help have marks in
+docs_help.py. The output has a line for each block. It ends with the number of blocks of each page, and with what did not run,
+with the reasons. Exit code 1: a block failed.
 """
 import argparse
 import os
-import re
+import shlex
 import shutil
 import signal
 import struct
@@ -36,87 +42,51 @@ import time
 import zlib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-# Pages whose commands have marks where they need them.
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "commands", "data", "training", "augmentation", "lab"))]
-MARK = re.compile(r"<!-- docs: (\w+) ?(.*?) ?-->")
-MARKS = ("skip", "add", "before", "exit", "seconds", "stop", "needs", "python")
-PROGRAMS = r"""kill|jq|(\./|/\S+/)?hetero-train|make|go|git|sudo|source|export|for|while|if|cd|python3|pip|curl|tensorboard|mlflow|promtool|kubectl|torchrun|mpirun
-|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|prometheus|unshare|strace|truncate|hf|echo|printf|cat
-|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|\S+/bin/\S+"""
-COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\S*)\s+)*(" + PROGRAMS.replace("\n", "") + r")(\s|$)")
+import docs_exist
+import docs_help
+from docs_blocks import ROOT, blocks, pages
+
+PYTHON = shutil.which(os.environ.get("HETERO_PYTHON") or "python3")
 STOPPED = (0, 75, 130, 143, -signal.SIGTERM)
 
 WRAPPER = """#!/bin/bash
 # The commands that train get the arguments of the page's mark.
 case "${1:-} ${2:-}" in
-"train "* | "-c "* | "--config "* | "--set "* | "schedule train" | "balance compare") exec "%(program)s" "$@" $DOCS_ADD ;;
+"train "* | "-c "* | "--config "* | "--set "* | "schedule train" | "balance compare") exec "%(root)s/hetero-train" "$@" $DOCS_ADD ;;
 esac
-exec "%(program)s" "$@"
+exec "%(root)s/hetero-train" "$@"
 """
-GIT = """#!/bin/bash
-[ "${1:-} ${2:-}" != "clone https://github.com/hetero-train/hetero-train" ] || exec "%(script)s" --checkout hetero-train
-exec %(git)s "$@"
-"""
-MAKE = """#!/bin/bash
-echo "make $*: this checkout is built"
-"""
-SUDO = """#!/bin/bash
+# Programs that replace those of the machine. A test runs in this checkout, so that it is compiled once for all pages.
+REPLACED = {
+    "hetero-train": WRAPPER,
+    "sudo": """#!/bin/bash
 [ "$(id -u)" = 0 ] || { echo "needs root" >&2; exit 77; }
 exec "$@"
-"""
+""",
+    "make": """#!/bin/bash
+for target; do
+    case $target in *=*) continue ;; esac
+    grep -q "^$target:" "%(root)s/Makefile" || { echo "make: no target $target" >&2; exit 2; }
+done
+case "$*" in *install*) exec %(make)s -C "%(root)s" "$@" ;; esac
+echo "make $*: this checkout is built"
+""",
+    "git": """#!/bin/bash
+[ "${1:-} ${2:-}" != "clone https://github.com/hetero-train/hetero-train" ] || exec "%(root)s/scripts/docs_commands.py" --checkout hetero-train
+exec %(git)s "$@"
+""",
+    "go": """#!/bin/bash
+case "$*" in
+test* | *./...*) [ ! -L go.mod ] || cd "%(root)s" ;;
+*) export GOFLAGS="${GOFLAGS:-} -trimpath" ;;
+esac
+exec %(go)s "$@"
+""",
+    "apt-get": """#!/bin/bash
+echo "apt-get $*: nothing is installed here"
+""",
+}
 CANNOT_RUN = 77
-
-
-class Block:
-    def __init__(self, page, line, text, marks):
-        self.page, self.line, self.text = page, line, text
-        of = lambda name: [value for key, value in marks if key == name]
-        self.skip = (of("skip") or [""])[0]
-        self.add = " ".join(of("add"))
-        self.before = of("before")
-        self.needs = " ".join(of("needs")).split()
-        self.python = " ".join(of("python")).split()
-        self.exit = int((of("exit") or ["0"])[0])
-        self.seconds = float((of("seconds") or ["120"])[0])
-        self.stop = float((of("stop") or ["0"])[0])
-        unknown = [key for key, _ in marks if key not in MARKS]
-        if unknown:
-            sys.exit(f"docs_commands: {self.place}: unknown mark {unknown[0]}")
-
-    @property
-    def place(self):
-        return f"{self.page}:{self.line}"
-
-
-def blocks(page):
-    """Returns the blocks of commands of a page, the texts of files, and the number of other blocks without a language."""
-    found, files, others, marks, fence, start, language = [], {}, 0, [], None, 0, ""
-    for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
-        if fence is not None:
-            if line.strip() != "```":
-                fence.append(line)
-                continue
-            first = next((text for text in fence if text.strip() and not text.startswith("#")), "")
-            assigns = re.match(r"^[A-Z]+=\"", first) and any(COMMAND.match(text) for text in fence)
-            name = [value for key, value in marks if key == "file"]
-            if name:
-                files[name[0]] = "\n".join(fence) + "\n"
-            elif language in ("", "sh", "bash") and (COMMAND.match(first) or assigns):
-                found.append(Block(page, start, "\n".join(fence), marks))
-            elif language == "":
-                others += 1
-                if marks:
-                    sys.exit(f"docs_commands: {page}:{start}: a mark, but no known command")
-            fence, marks = None, []
-        elif line.startswith("```"):
-            fence, start, language = [], number, line[3:].strip()
-        elif MARK.match(line):
-            marks.append(MARK.match(line).groups())
-        elif line.strip():
-            if marks:
-                sys.exit(f"docs_commands: {page}:{number}: a mark without a block after it")
-    return found, files, others
 
 
 def program_at(path, text):
@@ -128,76 +98,110 @@ def program_at(path, text):
 def checkout(folder):
     """Makes a folder with links to the files of this checkout, and the program behind a wrapper."""
     folder = Path(folder)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
     for name in sorted({path.split("/")[0] for path in tracked} | {"build"}):
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    program_at(folder / "hetero-train", WRAPPER % {"program": ROOT / "hetero-train"})
+    program_at(folder / "hetero-train", WRAPPER % {"root": ROOT})
 
 
-def folders_for(page, found, files, work):
-    """Makes the folder in which a page starts, and the folder of programs that replace those of the machine."""
-    folder, programs = Path(work) / page.replace("/", "_").removesuffix(".md"), Path(work) / "bin"
-    if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found):
-        folder.mkdir()
-    else:
-        checkout(folder)
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    programs.mkdir(exist_ok=True)
-    for name, text in (("hetero-train", WRAPPER % {"program": ROOT / "hetero-train"}), ("sudo", SUDO), ("make", MAKE),
-                       ("git", GIT % {"script": Path(__file__).resolve(), "git": shutil.which("git")})):
-        program_at(programs / name, text)
-    return folder, programs
+class Place:
+    """The folder in which the blocks of a page run, one after another."""
+
+    def __init__(self, work, name, empty, files):
+        self.folder, self.programs, self.state = Path(work) / name, Path(work) / "bin", Path(work) / (name + ".state")
+        self.groups = []
+        self.state.unlink(missing_ok=True)
+        if empty:
+            self.folder.mkdir()
+        else:
+            checkout(self.folder)
+        for file, text in files.items():
+            (self.folder / file).write_text(text)
+        home = Path(work) / "home"
+        if not home.exists():
+            checkout(home / "hetero-train")
+            self.programs.mkdir()
+            values = {"root": ROOT, "make": shutil.which("make"), "git": shutil.which("git"), "go": shutil.which("go") or "go"}
+            for program, text in REPLACED.items():
+                program_at(self.programs / program, text % values)
+        known = {key: value for key, value in os.environ.items() if not key.startswith(("HETERO_LIB_DIR", "HETERO_REQUIRE", "MAKE", "MFLAGS"))}
+        caches = subprocess.run(["go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"], capture_output=True, text=True).stdout.splitlines() if shutil.which("go") else []
+        self.env = dict(known, **dict(zip(("GOCACHE", "GOMODCACHE", "GOPATH"), caches)), HOME=str(home), XDG_CACHE_HOME=str(Path(work) / "cache"))
+
+    def run(self, block):
+        """Runs a block. Returns "ok", or what was wrong, and the output."""
+        if not block.stop:
+            return self.execute(block, [*block.before, block.text])
+        result, said = self.execute(block, block.before)
+        for line in block.lines():
+            if result == "ok":
+                result, said = self.execute(block, [line], block.stop)
+        return result, said
+
+    def execute(self, block, commands, stop=0):
+        """Runs commands. With stop, they get SIGTERM after this number of seconds."""
+        state = shlex.quote(str(self.state))
+        text = "\n".join([f"[ ! -e {state} ] || . {state}", f"export DOCS_ADD={shlex.quote(block.add)}", self.path_of(block),
+                          f"""trap '{{ declare -px; echo "cd $(printf %q "$PWD")"; }} >{state}' EXIT""", "set -eo pipefail", *commands])
+        with tempfile.TemporaryFile() as out:
+            process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            self.groups.append(process.pid)
+            late = False
+            try:
+                process.wait(stop or block.seconds)
+            except subprocess.TimeoutExpired:
+                late = not stop
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            out.seek(0)
+            said = out.read().decode(errors="replace")
+        code = process.returncode
+        if late:
+            return f"not done after {block.seconds:g} s", said
+        if code == CANNOT_RUN:
+            return "skip: " + (said.strip().splitlines() or ["exit code 77"])[-1], said
+        if stop and code in STOPPED:
+            return "ok", said
+        return ("ok" if code == block.exit else f"exit code {code}, want {block.exit}"), said
+
+    def path_of(self, block):
+        """Returns the command that puts the programs of this script, and the Python of a block, first in PATH."""
+        path = [str(self.programs), *([os.path.dirname(PYTHON)] if block.python else [])]
+        return f"export PATH={shlex.quote(':'.join(path))}:$PATH"
+
+    def end(self):
+        """Ends the processes that blocks left running."""
+        for group in self.groups:
+            try:
+                os.killpg(group, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
 
 
 def lacks(block):
-    """Returns what this machine lacks for a block, and the folder of the block's Python."""
+    """Returns what this machine lacks for a block, or ""."""
     missing = [name for name in block.needs if not shutil.which(name)]
     if missing:
-        return "needs " + ", ".join(missing), ""
+        return "needs " + ", ".join(missing)
     if not block.python:
-        return "", ""
-    python = shutil.which(os.environ.get("HETERO_PYTHON") or "python3") or ""
-    if not python:
-        return "needs Python", ""
-    imports = subprocess.run([python, "-c", "import " + ", ".join(block.python)], capture_output=True)
-    return ("" if imports.returncode == 0 else "needs the Python packages " + ", ".join(block.python)), os.path.dirname(python)
+        return ""
+    imports = subprocess.run([PYTHON, "-c", "import " + ", ".join(block.python)], capture_output=True)
+    return "" if imports.returncode == 0 else "needs the Python packages " + ", ".join(block.python)
 
 
-def run(block, folder, programs):
-    """Runs a block. Returns "ok", or what was wrong, and the output."""
-    missing, python = lacks(block)
-    if missing:
-        return f"skip: {missing}", ""
-    path = ":".join(part for part in (str(programs), python, os.environ["PATH"]) if part)
-    env = dict(os.environ, PATH=path, DOCS_ADD=block.add, XDG_CACHE_HOME=str(folder.parent / "cache"))
-    clone = folder / "hetero-train"
-    text = "\n".join(["set -eo pipefail", *block.before, block.text])
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(["bash", "-c", text], cwd=clone if clone.is_dir() else folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-        late = False
-        try:
-            process.wait(block.stop or block.seconds)
-        except subprocess.TimeoutExpired:
-            late = not block.stop
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        out.seek(0)
-        said = out.read().decode(errors="replace")
-    code = process.returncode
-    if late:
-        return f"not done after {block.seconds:g} s", said
-    if code == CANNOT_RUN:
-        return "skip: " + (said.strip().splitlines() or ["exit code 77"])[-1], said
-    if block.stop and code in STOPPED:
-        return "ok", said
-    return ("ok" if code == block.exit else f"exit code {code}, want {block.exit}"), said
+def result_of(block, place):
+    """Returns "ok", "skip: REASON" or a failure, and the output."""
+    if faults := docs_exist.faults(block.written):
+        return "names what does not exist", "\n".join(faults)
+    if reason := block.skip or lacks(block):
+        return f"skip: {reason}", ""
+    return place.run(block)
 
 
 def images(folder, classes, count):
@@ -222,6 +226,20 @@ def data(name, path):
     return CANNOT_RUN
 
 
+def parts(args):
+    """Yields the name of each page and of each command with examples, its blocks, its files, and the number of its other blocks."""
+    named = args.pages or [*pages(), "help"]
+    if named[0] == "help":
+        named, only = ["help"], " ".join(named[1:])
+    else:
+        only = ""
+    for page in named:
+        if page == "help":
+            yield from ((name, found, {}, 0) for name, found in docs_help.examples(only))
+        else:
+            yield page, *blocks(page)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*")
@@ -237,44 +255,48 @@ def main():
         return data(*args.data)
     if args.images:
         return images(args.images[0], args.images[1].split(","), int(args.images[2]))
-    pages = args.pages or PAGES
-    if not args.list and not (ROOT / "hetero-train").exists():
+    if not (ROOT / "hetero-train").exists():
         sys.exit("docs_commands: there is no ./hetero-train: run make first")
     work = args.root or tempfile.mkdtemp(prefix="docs_commands_")
     Path(work).mkdir(parents=True, exist_ok=True)
-    skipped, failed, done = [], [], 0
+    table, skipped, failed, begin = [], [], [], time.monotonic()
     try:
-        for page in pages:
-            found, files, others = blocks(page)
+        for name, found, files, others in parts(args):
             if args.list:
                 for block in found:
                     print(f"{block.place}: {block.skip and 'skip: ' + block.skip or block.text.splitlines()[0]}")
                 continue
-            folder, programs = folders_for(page, found, files, work)
+            if not found:
+                continue
+            place = Place(work, name.replace("/", "_").replace(" ", "_").removesuffix(".md"), any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found), files)
+            counts = {"ok": 0, "skip": 0, "failed": 0}
+            first = time.monotonic()
             for block in found:
                 start = time.monotonic()
-                result, said = (f"skip: {block.skip}", "") if block.skip else run(block, folder, programs)
-                print(f"{block.place}: {result}" + ("" if block.skip else f", {time.monotonic() - start:.1f} s"), flush=True)
+                result, said = result_of(block, place)
+                print(f"{block.place}: {result}" + ("" if result.startswith("skip") else f", {time.monotonic() - start:.1f} s"), flush=True)
                 if result == "ok":
-                    done += 1
+                    counts["ok"] += 1
+                    skipped += [f"{block.place}: lines with {part}: {reason}" for part, reason in block.excepted]
                 elif result.startswith("skip: "):
+                    counts["skip"] += 1
                     skipped.append(f"{block.place}: {result[6:]}")
                 else:
+                    counts["failed"] += 1
                     failed.append(f"{block.place}: {result}")
                     print("\n".join("    " + line for line in (block.text + "\n" + said[-3000:]).splitlines()), flush=True)
-            if others:
-                print(f"{page}: {others} blocks have no commands")
+            place.end()
+            table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first))
     finally:
         if not args.root:
             shutil.rmtree(work, ignore_errors=True)
     if args.list:
         return 0
-    print(f"\ndocs_commands: {done} blocks ran, {len(failed)} failed, {len(skipped)} did not run")
+    print(f"\n{'page':<28} {'ran':>5} {'failed':>7} {'not run':>8} {'no commands':>12} {'seconds':>8}")
+    for row in [*table, ("all", *(sum(row[k] for row in table) for k in range(1, 5)), time.monotonic() - begin)]:
+        print(f"{row[0]:<28} {row[1]:>5} {row[2]:>7} {row[3]:>8} {row[4]:>12} {row[5]:>8.0f}")
     for line in skipped:
         print(f"  not run: {line}")
-    for page in sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md")):
-        if not args.pages and page not in PAGES:
-            print(f"  not run: {page}: {len(blocks(page)[0])} blocks without marks")
     for line in failed:
         print(f"  FAILED: {line}")
     return 1 if failed else 0
