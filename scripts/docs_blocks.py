@@ -24,7 +24,7 @@ class Block:
         self.add = " ".join(of("add"))
         self.before = of("before")
         self.exit = int((of("exit") or ["0"])[0])
-        self.seconds = float((of("seconds") or ["120"])[0])
+        self.seconds = float((of("seconds") or ["300"])[0])
         self.stop = float((of("stop") or ["0"])[0])
         unknown = [key for key, _ in marks if key not in MARKS]
         if unknown:

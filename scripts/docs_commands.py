@@ -20,7 +20,7 @@ of a block are those of the next one. Comments of a page before a block change h
     <!-- docs: replace A => B -->     B instead of A in the commands, for example a smaller number
     <!-- docs: before COMMAND -->     a command that runs first, for example to make the files that the block reads
     <!-- docs: exit CODE -->          the exit code of the block, 0 by default
-    <!-- docs: seconds N -->          the longest time of the block, 120 by default
+    <!-- docs: seconds N -->          the longest time of the block, 300 by default
     <!-- docs: stop N -->             each line is a server: it gets SIGTERM after N seconds
     <!-- docs: file NAME -->          the block is the text of this file, which exists before the first command
 
