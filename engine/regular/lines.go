@@ -10,13 +10,13 @@ import (
 const (
 	// mostLineBytes is the largest size of a line that EachLine passes to visit.
 	mostLineBytes = 16 << 20
-	// mostSkippedBytes is the largest size of a line that EachLine skips. A file with a longer line has no lines: it is
+	// mostSkippedBytes is the largest sum of the sizes of lines that EachLine skips. A file with more has no lines: it is
 	// another file, or a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 )
 
 // EachLine calls visit with each line of the regular file path, including the line end. The last line may have no
-// line end. For a line of more than 16 MiB, EachLine passes nil; a line of more than 256 MiB is an *Error. The slice is
+// line end. For a line of more than 16 MiB, EachLine passes nil; more than 256 MiB in such lines are an *Error. The slice is
 // valid only during the call. Memory use is limited to one line, regardless of the size of the file.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
@@ -25,14 +25,17 @@ func EachLine(path string, visit func(line []byte) error) error {
 	}
 	defer f.Close() // read only
 	in := bufio.NewReaderSize(f, int(min(info.Size()+1, mostLineBytes)))
-	for {
+	for skipped := 0; ; {
 		line, err := in.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
-		for skipped := len(line); errors.Is(err, bufio.ErrBufferFull); {
+		if long {
+			skipped += len(line)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
 			var more []byte
 			more, err = in.ReadSlice('\n')
 			if skipped += len(more); skipped > mostSkippedBytes {
-				return &Error{path, fmt.Sprintf("got a line of more than %d MiB, want lines of at most %d MiB", mostSkippedBytes>>20, mostLineBytes>>20)}
+				return &Error{path, fmt.Sprintf("got more than %d MiB in lines that are too long, want lines of at most %d MiB", mostSkippedBytes>>20, mostLineBytes>>20)}
 			}
 		}
 		if err != nil && err != io.EOF {

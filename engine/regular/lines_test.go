@@ -31,22 +31,32 @@ func TestEachLine(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space, and its zeros contain no line end.
+// A sparse file needs no disk space, and its zeros contain no line end. With a line end in every 200 MiB, no line alone is
+// longer than the limit.
 func TestEachLineRefusesASparseFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lines")
-	if err := os.WriteFile(path, []byte("first\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 60<<30); err != nil {
-		t.Fatal(err)
-	}
-	lines := 0
-	err := EachLine(path, func([]byte) error {
-		lines++
-		return nil
-	})
-	if err == nil || !strings.Contains(err.Error(), "got a line of more than 256 MiB") || lines != 1 {
-		t.Errorf("got %d lines and %v, want the first line and an error", lines, err)
+	for name, every := range map[string]int64{"one line": 60 << 30, "many lines": 200 << 20} {
+		path := filepath.Join(t.TempDir(), "lines")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for at := int64(0); at < 4<<30; at += every {
+			if _, err := f.WriteAt([]byte("x\n"), at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Truncate(60 << 30); err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		err = EachLine(path, func([]byte) error {
+			lines++
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "got more than 256 MiB") || lines > 2 {
+			t.Errorf("%s: got %d lines and %v, want at most two lines and an error", name, lines, err)
+		}
 	}
 }
 

@@ -352,7 +352,8 @@ func ignored(file string, damaged int) string {
 }
 
 // LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name must
-// belong to the run; see experiment.OpenLogs.
+// belong to the run; see experiment.OpenLogs. No link of the folder may lead out of it, because the run may be that of a
+// stranger.
 func LogDir(dir string) (string, error) {
 	settings, err := readSettings(dir)
 	if err != nil {
@@ -370,7 +371,7 @@ func logDirOf(dir string, settings map[string]string) (string, error) {
 	defer root.Close() // read only
 	if moved == "" {
 		own := filepath.Join(dir, "logs")
-		if _, err := root.Stat("logs"); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link that leads out of the folder
+		if err := regular.StayIn(root, "logs"); err != nil {
 			return "", fmt.Errorf("%w; `hetero-train analyze RUN --log-dir %s` reads it all the same", err, own)
 		}
 		return own, nil
@@ -379,7 +380,8 @@ func logDirOf(dir string, settings map[string]string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("experiment.log_dir: %w", err)
 	}
-	return moved, logs.Close()
+	err = regular.StayIn(logs, ".")
+	return moved, errors.Join(err, logs.Close())
 }
 
 // addResult sets the status of the run, if its newest process has written a result, which current reports. If a later

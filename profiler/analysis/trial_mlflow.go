@@ -76,6 +76,9 @@ type mlflowMetrics func(name string) ([]mlflow.Point, error)
 // readMLflow reads a run from a file store of MLflow.
 func readMLflow(path string) (*Trial, error) {
 	t := newTrial(path, "mlflow")
+	if err := stayIn(path, mlflowMeta, "metrics", "params", "tags"); err != nil {
+		return nil, fmt.Errorf("read the run of MLflow: %w", err)
+	}
 	meta, err := regular.Read(filepath.Join(path, mlflowMeta), mostMLflowText)
 	if err != nil {
 		return nil, fmt.Errorf("read the run of MLflow: %w", err)
@@ -104,6 +107,16 @@ func readMLflow(path string) (*Trial, error) {
 		return strings.TrimSpace(string(text))
 	})
 	return t, t.addMLflowMetrics(func(name string) ([]mlflow.Point, error) { return t.readMetric(path, name) })
+}
+
+// stayIn is regular.StayIn for the folder path.
+func stayIn(path string, names ...string) error {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() // read only
+	return regular.StayIn(root, names...)
 }
 
 // readRemote reads a run from a server of MLflow.

@@ -6,10 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // Group exchanges values between ranks during measurements. *rendezvous.Group implements it.
@@ -115,9 +118,14 @@ type doorSign struct {
 	Reason  string // reason why the rank does not listen
 }
 
+// mostGuests is the number of connections to the listener of a rank that may be open at once. The partner of a round needs
+// one place, and has proved that it knows the key after one message.
+const mostGuests = 64
+
 // entrance is the listener of a rank.
 type entrance struct {
 	listener net.Listener
+	guests   *crowd.Crowd
 	key      [16]byte
 	reason   string
 	arrivals chan arrival
@@ -132,7 +140,7 @@ type arrival struct {
 }
 
 func openDoor(host string) (*entrance, error) {
-	d := &entrance{arrivals: make(chan arrival, 1), closed: make(chan struct{})}
+	d := &entrance{guests: crowd.New(mostGuests), arrivals: make(chan arrival, 1), closed: make(chan struct{})}
 	if _, err := rand.Read(d.key[:]); err != nil {
 		return nil, err
 	}
@@ -154,15 +162,22 @@ func (d *entrance) address() string {
 func (d *entrance) accept() {
 	for {
 		conn, err := d.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		go d.admit(conn)
+		if err != nil { // a temporary lack of resources, such as file descriptors
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if guest := d.guests.Enter(conn); guest != nil {
+			go d.admit(conn, guest)
+		}
 	}
 }
 
 // admit checks the key that a connection sends.
-func (d *entrance) admit(conn net.Conn) {
+func (d *entrance) admit(conn net.Conn, guest *crowd.Guest) {
+	defer guest.Leave()
 	var hello [17]byte
 	err := conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if err == nil {
@@ -172,6 +187,7 @@ func (d *entrance) admit(conn net.Conn) {
 		conn.Close()
 		return
 	}
+	guest.Prove()
 	select {
 	case d.arrivals <- arrival{conn, hello[16]}:
 	case <-d.closed:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +134,68 @@ func TestAStrangerIsNotServed(t *testing.T) {
 	}
 	if len(d.arrivals) != 0 {
 		t.Error("who does not know the key was let in")
+	}
+}
+
+// Strangers who hold many connections take no file descriptors from the rank, and do not keep its partner out.
+func TestManyStrangersTakeFewPlaces(t *testing.T) {
+	d, err := openDoor("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for range 4 * mostGuests {
+		conn, err := net.Dial("tcp", d.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if n := d.guests.Len(); n > mostGuests {
+		t.Errorf("got %d open connections, want at most %d", n, mostGuests)
+	}
+	partner, err := net.Dial("tcp", d.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer partner.Close()
+	if _, err := partner.Write(append(d.key[:], 7)); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-d.arrivals; a.round != 7 {
+		t.Errorf("got round %d, want 7", a.round)
+	}
+}
+
+// brokenListener fails as often as its number says.
+type brokenListener struct {
+	net.Listener
+	faults int
+}
+
+func (l *brokenListener) Accept() (net.Conn, error) {
+	if l.faults--; l.faults >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
+func TestAFaultOfAcceptIsNotTheEnd(t *testing.T) {
+	d, err := openDoor("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	other := &entrance{listener: &brokenListener{d.listener, 2}, guests: d.guests, key: d.key, arrivals: make(chan arrival, 1), closed: d.closed}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other.accept()
+	}()
+	d.close()
+	<-done // after two faults, it has seen that the listener is closed
+	if got := other.listener.(*brokenListener).faults; got >= 0 {
+		t.Errorf("%d faults are left: the first one ended the listener", got+1)
 	}
 }
 

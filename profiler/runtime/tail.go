@@ -22,6 +22,10 @@ const (
 	// mostTailLine is the largest size of a line in bytes. A line with values of 10,000 ranks has 2 MiB.
 	mostTailLine = 16 << 20
 
+	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is no file of records:
+	// it may be a sparse file that would take minutes to read.
+	mostSkippedBytes = 256 << 20
+
 	// markBytes is the size of mark in bytes. It is enough for a record with its iteration and timestamp.
 	markBytes = 1024
 )
@@ -44,6 +48,8 @@ type growing struct {
 	file   os.FileInfo // state of the file at the last call; nil before the first call
 	offset int64       // end of the last record or line that was read
 	mark   []byte      // text before offset, by which another file with the same name is detected
+
+	skipped int64 // sum of the sizes of lines that were too long, in bytes
 
 	Replaced int   // number of times that the writer has replaced the file, for example because a run has resumed
 	Damaged  int   // number of complete lines that were not records
@@ -79,6 +85,7 @@ func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool,
 			return at < end
 		})
 		t.offset, t.Damaged, t.Cut, more = s.next, t.Damaged+s.damaged, s.cut, s.more
+		t.skipped += s.skipped
 		return err
 	})
 	return more, err
@@ -104,10 +111,15 @@ func (g *growing) next(read func(io.ReaderAt) error) error {
 	if info.Size() == g.offset {
 		return nil
 	}
-	err = read(file)
-	if err == nil {
-		g.mark = make([]byte, min(g.offset, markBytes))
-		_, err = file.ReadAt(g.mark, g.offset-int64(len(g.mark)))
+	if g.skipped <= mostSkippedBytes {
+		err = read(file)
+		if err == nil {
+			g.mark = make([]byte, min(g.offset, markBytes))
+			_, err = file.ReadAt(g.mark, g.offset-int64(len(g.mark)))
+		}
+	}
+	if err == nil && g.skipped > mostSkippedBytes {
+		err = errSkipped
 	}
 	if err != nil {
 		return fmt.Errorf("read records %s: %w", g.name, err)
@@ -128,8 +140,11 @@ func (g *growing) isSame(file io.ReaderAt, info os.FileInfo) bool {
 
 func (g *growing) restart(info os.FileInfo) {
 	g.Replaced++
-	g.file, g.offset, g.mark, g.Damaged, g.Cut = info, 0, nil, 0, false
+	g.file, g.offset, g.mark, g.skipped, g.Damaged, g.Cut = info, 0, nil, 0, 0, false
 }
+
+// errSkipped refuses a file, until another one replaces it.
+var errSkipped = fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records", mostSkippedBytes>>20)
 
 // LineTail reads a file of lines while another process appends to it; see Tail.
 type LineTail struct{ growing }
@@ -166,6 +181,9 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 			default:
 				t.Damaged++
 				t.offset += int64(n)
+				if t.skipped += int64(n); t.skipped > mostSkippedBytes {
+					return nil
+				}
 			}
 			if more = t.offset >= end; more {
 				return nil
@@ -196,6 +214,7 @@ var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); retu
 type scanned struct {
 	next    int64 // end of the last line that was read
 	damaged int   // number of complete lines that are not records
+	skipped int64 // sum of the sizes of lines that are too long for a record, in bytes
 	more    bool  // scan stopped before the end of the file
 	cut     bool  // the file does not end with a line "]"
 }
@@ -244,8 +263,9 @@ func scan(file io.ReaderAt, offset, end int64, each func(at int64, r *Record) bo
 		case s.next == begin: // the line is too long for a record, so skip it in parts
 			s.damaged++
 			s.next += int64(n)
+			s.skipped += int64(n)
 		}
-		if s.next >= end {
+		if s.next >= end || s.skipped > mostSkippedBytes {
 			s.more = true
 			return s, nil
 		}

@@ -172,3 +172,49 @@ func TestReadFromAnOffset(t *testing.T) {
 		}
 	}
 }
+
+// A sparse file needs no disk space. A Tail that read all of it would take minutes, and a page that follows the run would
+// read it again and again.
+func TestTailsRefuseASparseFile(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	records, lines := NewTail(root, "records"), NewLineTail(root, "lines")
+	for name, next := range map[string]func() (bool, error){
+		"records": func() (bool, error) { return records.Next(8<<20, func(int64, *Record) {}) },
+		"lines":   func() (bool, error) { return lines.Next(8<<20, func([]byte) {}) },
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("[\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 60<<30); err != nil {
+			t.Fatal(err)
+		}
+		calls, more := 0, true
+		for err = nil; more && err == nil && calls < 200; calls++ {
+			more, err = next()
+		}
+		if err == nil || !strings.Contains(err.Error(), "256 MiB") {
+			t.Fatalf("%s: got %v after %d calls, want an error", name, err, calls)
+		}
+		if again, err := next(); again || err == nil { // the file has not been replaced
+			t.Errorf("%s: got %v, %v, want the same error", name, again, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("[\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := next(); err != nil {
+			t.Errorf("%s: another file: %v", name, err)
+		}
+	}
+	if got := records.Offset() + lines.Offset(); got > 4 {
+		t.Errorf("got %d bytes read of the new files, want at most 4", got)
+	}
+}

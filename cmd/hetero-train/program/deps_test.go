@@ -126,7 +126,7 @@ var layers = []layer{
 	{"profiler/prometheus", imports("profiler/account", "profiler/httpguard", "profiler/telemetry")},
 	{"profiler/hardware", imports("engine/device", "profiler/telemetry", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
-	{"profiler/measure", imports("engine/platform", "profiler/stats", "engine/tensor", "engine/device", "engine/collective")},
+	{"profiler/measure", imports("engine/crowd", "engine/platform", "profiler/stats", "engine/tensor", "engine/device", "engine/collective")},
 	{"profiler/profiles", imports("engine/platform", "engine/regular", "profiler/cache", "profiler/system", "profiler/hardware", "profiler/measure")},
 
 	// The program. A package of commands imports no other such package.

@@ -111,7 +111,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 	arrivals, deaf := make(chan arrival), make(chan error, 1)
 	go func() {
 		for {
-			conn, err := l.AcceptUnix()
+			conn, err := acceptNext(ctx, l)
 			if err != nil {
 				deaf <- err // does not block: deaf has a capacity of 1
 				return
@@ -156,6 +156,24 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 		}
 	}
 	return peers, nil
+}
+
+// acceptNext returns the next connection. A lack of file descriptors ends no meeting: other users of the machine can cause
+// it, because all users can connect.
+func acceptNext(ctx context.Context, l interface {
+	AcceptUnix() (*net.UnixConn, error)
+}) (*net.UnixConn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func notCome(cause error, size int, missing map[int]bool, turnedAway []string) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -190,5 +191,28 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 	if err := Available(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a file that is no library: got %v, want ErrUnavailable", err)
+	}
+}
+
+// scarce fails as often as its number says.
+type scarce int
+
+func (s *scarce) AcceptUnix() (*net.UnixConn, error) {
+	if *s--; *s >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return new(net.UnixConn), nil
+}
+
+func TestALackOfFileDescriptorsEndsNoMeeting(t *testing.T) {
+	faults := scarce(2)
+	if conn, err := acceptNext(t.Context(), &faults); conn == nil || err != nil {
+		t.Errorf("got %v, want a connection after two faults", err)
+	}
+	faults = 1 << 30
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := acceptNext(ctx, &faults); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("got %v, want the fault when the time is over", err)
 	}
 }
