@@ -1,11 +1,14 @@
 package estimate
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,7 +100,30 @@ func TestPictureOfAFit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("%v; -update writes it", err)
+	drawn, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; -update writes it", err)
 	}
+	if where := differs(got, string(drawn)); where != "" {
+		t.Errorf("%s is stale: %s; -update rewrites it", file, where)
+	}
+}
+
+var number = regexp.MustCompile(`\d+(\.\d+)?`)
+
+// differs returns the first difference of two pictures, or "". Coordinates may differ by a pixel, because the exponential
+// function of another processor may round differently.
+func differs(got, want string) string {
+	if text := number.ReplaceAllString(got, ""); text != number.ReplaceAllString(want, "") {
+		return "it has other elements"
+	}
+	numbers := number.FindAllString(want, -1)
+	for i, n := range number.FindAllString(got, -1) {
+		a, err := strconv.ParseFloat(n, 64)
+		b, err2 := strconv.ParseFloat(numbers[i], 64)
+		if errors.Join(err, err2) != nil || math.Abs(a-b) > 1 {
+			return fmt.Sprintf("number %d is %s, drawn %s", i, numbers[i], n)
+		}
+	}
+	return ""
 }
