@@ -9,7 +9,7 @@ MARKS = ("skip", "except", "needs", "python", "file", "add", "replace", "before"
 PROGRAMS = r"""kill|jq|(\./|/\S+/)?hetero-train|\./\w+|make|go|git|sudo|source|\.|export|for|while|if|cd|cp|mkdir|printf|ssh|taskset|python3|pip|curl|tensorboard
 |mlflow|promtool|prometheus|kubectl|torchrun|mpirun|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|unshare|strace|truncate|hf
 |echo|cat|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|\S+/bin/\S+"""
-COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\S*)\s+)*(" + PROGRAMS.replace("\n", "") + r")(\s|$)")
+COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\$\([^)]*\)|\S*)\s+)*(" + PROGRAMS.replace("\n", "") + r")(\s|$)")
 
 
 class Block:

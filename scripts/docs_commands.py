@@ -44,13 +44,14 @@ from pathlib import Path
 
 import docs_exist
 import docs_help
-from docs_blocks import ROOT, blocks, pages
+from docs_blocks import ROOT, Block, blocks, pages
 
 PYTHON = shutil.which(os.environ.get("HETERO_PYTHON") or "python3")
 STOPPED = (0, 75, 130, 143, -signal.SIGTERM)
 
 WRAPPER = """#!/bin/bash
-# The commands that train get the arguments of the page's mark.
+# The commands that train get the arguments of the page's mark; in an example of the help, each command does.
+[ -z "${DOCS_HELP:-}" ] || exec "%(root)s/hetero-train" "$@" $DOCS_ADD
 case "${1:-} ${2:-}" in
 "train "* | "-c "* | "--config "* | "--set "* | "schedule train" | "balance compare") exec "%(root)s/hetero-train" "$@" $DOCS_ADD ;;
 esac
@@ -109,14 +110,17 @@ def checkout(folder):
 class Place:
     """The folder in which the blocks of a page run, one after another."""
 
-    def __init__(self, work, name, empty, files):
+    def __init__(self, work, name, files, start):
+        """start is "empty", "checkout", or the folder that is copied."""
         self.folder, self.programs, self.state = Path(work) / name, Path(work) / "bin", Path(work) / (name + ".state")
         self.groups = []
         self.state.unlink(missing_ok=True)
-        if empty:
+        if start == "empty":
             self.folder.mkdir()
-        else:
+        elif start == "checkout":
             checkout(self.folder)
+        else:
+            shutil.copytree(start, self.folder, symlinks=True)
         for file, text in files.items():
             (self.folder / file).write_text(text)
         home = Path(work) / "home"
@@ -143,7 +147,7 @@ class Place:
     def execute(self, block, commands, stop=0):
         """Runs commands. With stop, they get SIGTERM after this number of seconds."""
         state = shlex.quote(str(self.state))
-        text = "\n".join([f"[ ! -e {state} ] || . {state}", f"export DOCS_ADD={shlex.quote(block.add)}", self.path_of(block),
+        text = "\n".join([f"[ ! -e {state} ] || . {state}", f"export DOCS_ADD={shlex.quote(block.add)} DOCS_HELP={'' if block.line else 1}", self.path_of(block),
                           f"""trap '{{ declare -px; echo "cd $(printf %q "$PWD")"; }} >{state}' EXIT""", "set -eo pipefail", *commands])
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
@@ -240,6 +244,20 @@ def parts(args):
             yield page, *blocks(page)
 
 
+def start_of(name, found, work):
+    """Returns the folder in which a page or the examples of a command start."""
+    if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found):
+        return "empty"
+    if not name.startswith("help"):
+        return "checkout"
+    prepared = Path(work) / "prepared"
+    if not prepared.exists():
+        result, said = Place(work, "prepared", docs_help.files(), "checkout").execute(Block("docs_help.py", 1, "", [("seconds", "900")]), [docs_help.PREPARE])
+        if result != "ok":
+            sys.exit(f"docs_commands: the files for the examples of the help: {result}\n{said}")
+    return prepared
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*")
@@ -268,7 +286,7 @@ def main():
                 continue
             if not found:
                 continue
-            place = Place(work, name.replace("/", "_").replace(" ", "_").removesuffix(".md"), any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found), files)
+            place = Place(work, name.replace("/", "_").replace(" ", "_").removesuffix(".md"), files, start_of(name, found, work))
             counts = {"ok": 0, "skip": 0, "failed": 0}
             first = time.monotonic()
             for block in found:

@@ -3,10 +3,120 @@ import re
 import subprocess
 import sys
 
-from docs_blocks import ROOT, Block
+from docs_blocks import ROOT, Block, blocks
 
-# Marks of the examples that begin with a text, without the name of the program.
+# Makes the files that examples read, in a folder that each command with examples gets a copy of.
+PREPARE = r"""
+scripts/docs_commands.py --images photos cat,dog,c2,c3,c4,c5,c6,c7,c8,c9 8
+mkdir -p data && cp -r photos data/flowers && cp -r photos data/other && cp photos/cat/001.jpg cat.jpg && cp photos/dog/001.jpg dog.png
+cat README.md docs/*.md > tinyshakespeare.txt
+mkdir corpus && cp tinyshakespeare.txt corpus/a.txt && cp tinyshakespeare.txt corpus/b.txt
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' {a..z} {0..9} '##'{a..z} '##'{0..9} > vocab.txt
+{ printf 'review\tlabel\n'; for i in {1..80}; do printf "a moving film $i\tpositive\ntwo hours $i\tnegative\n"; done; } > reviews.tsv
+sed 's/review/text/' reviews.tsv > test.tsv && printf 'a moving film\ntwo hours\n' > reviews.txt
+printf '0,1,0.01\n0,256,2.56\n1,1,0.02\n1,256,5.12\n2,1,0.03\n2,256,7.68\n' > curves.csv
+hetero-train -c configs/resnet50.toml --set data.dataset=images --set data.path=photos --set data.batch_size=8 --set train.steps=2 --set ema.decay=0.9 --set tracking.mlflow=mlruns
+ln -s step-00000002 experiments/resnet50/checkpoints/step-00000780
+hetero-train data tokenize tinyshakespeare.txt -o tokens --val-fraction 0.1
+small="--set train.steps=2 --set data.batch_size=4 --set model.layers=1 --set model.heads=2 --set model.embedding_size=32"
+hetero-train train --experiment-name gpt2 --set model.name=gpt2 --set data.dataset=text --set data.path=tokens --set data.sequence_length=32 $small
+hetero-train checkpoint export gpt2 --format hf --output gpt2-folder
+for name in bert bert_classify; do
+    hetero-train -c configs/bert_classify.toml --set model.init_from= --set experiment.name=$name --set data.path=test.tsv --set data.vocab_file=vocab.txt --set data.sequence_length=32 $small
+done
+"""
+SMALL = "--set train.steps=2 --set data.batch_size=8 --set data.dataset=images --set data.path=photos"
+GAVEL = [f"before scripts/docs_commands.py --data gavel/{source} {target}" for source, target in
+         (("simulation_throughputs.json",) * 2, ("traces/6c71a0-seed0.trace", "a.trace"), ("traces/6c71a0-seed1.trace", "b.trace"))]
+# Writes the weights of a network with the names that another program could give them.
+RENAMED = """before python3 - <<'END'
+import json, re, struct
+data = open("resnet.safetensors", "rb").read()
+size, = struct.unpack("<Q", data[:8])
+head = json.loads(data[8:8 + size])
+head.pop("__metadata__", None)
+head = json.dumps({new: value for name, value in head.items() for new in %s}).encode()
+head += b" " * (-len(head) %% 8)
+open("%s", "wb").write(struct.pack("<Q", len(head)) + head + data[8 + size:])
+END"""
+RESNET = "before hetero-train train --model %s --dataset synthetic_image --num-samples 8 --batch-size 4 --set data.image_size=32 --set model.num_classes=10 --set train.steps=1 --experiment-name theirs && hetero-train checkpoint export theirs --output resnet.safetensors"
+
+# Marks of the examples that begin with a text, without the name of the program. add adds arguments to each hetero-train.
 MARKED = {
+    "-c configs/resnet50.toml": [f"add {SMALL} --set train.eval_interval=0"],
+    "analyze": ["before cp -r experiments/resnet50 experiments/a && cp -r experiments/resnet50 experiments/b",
+                "before mkdir experiments/benchmarks && cp -r experiments/resnet50 experiments/benchmarks"],
+    "analyze --compare experiments/a experiments/b": ["before mkdir -p mlruns/1 && ln -s ../$(cd mlruns && ls -d */*/metrics | sed s,/metrics,,) mlruns/1/0123456789abcdef0123456789abcdef"],
+    'analyze --compare experiments/a "http': ["skip it needs an MLflow server"],
+    "analyze --warmup-steps 50": ["replace 50 => 0"],
+    "scripts/lab.sh": ["replace data.batch_size=256 => data.batch_size=32", "add --policies none,hybrid --rounds 2 --block 3"],
+    "balance simulate --curves -": ["replace --json => --json < curves.csv"],
+    "bench data": ["add --seconds 0.2 --batch-size 8"],
+    "bench data --path": ["replace ~/flowers => data/flowers"],
+    "bench ops": ["add --steps 1 --warmup 1 --batch-size 2 --image-size 32"],
+    "bench sweep": ["add --seconds 0.05 --rounds 1"],
+    "bench sweep --model resnet50": ["add --most-batch 2"],
+    "bench sweep --model gpt2": ["replace 1,2,4,8 => 1", "add --seq-len 16"],
+    "bench sweep --model simple_cnn": ["add --most-batch 4"],
+    "bench train": ["add --steps 1 --warmup 1 --batch-size 2"],
+    "bench train --model resnet50": ["add --image-size 32"],
+    "bench train --model gpt2": ["add --seq-len 16"],
+    "bench train --model bert_base": ["add --seq-len 16"],
+    "bench train --model resnet50 --image-size 64": ["add --trace-steps 1"],
+    "bridge": ["needs jq", "exit 2"],
+    "checkpoint": [(RESNET % "resnet50").replace("experiment-name theirs", "experiment-name run --set ema.decay=0.9").replace("export theirs", "export run") + " && cp resnet.safetensors theirs.safetensors"],
+    "checkpoint inspect resnet50.safetensors": ["before cp resnet.safetensors resnet50.safetensors"],
+    "checkpoint verify resnet50.safetensors": ["before cp resnet.safetensors resnet50.safetensors"],
+    "checkpoint import theirs.safetensors --model resnet18": [
+        RESNET.replace("theirs", "r18") % "resnet18", RENAMED % (r"""["backbone." + re.sub(r"^fc\.", "classifier.1.", name)]""", "theirs.safetensors")],
+    "checkpoint import moco.safetensors": [RESNET.replace("theirs", "moco") % "resnet50", RENAMED % ("""["encoder_q." + name, *(["encoder_k." + name] if name == "fc.bias" else [])]""", "moco.safetensors")],
+    "completion bash > ~/": ["before mkdir -p ~/.local/share/bash-completion/completions"],
+    "completion fish": ["needs fish", "before mkdir -p ~/.config/fish/completions"],
+    "completion powershell": ["replace | Out-String | Invoke-Expression => > powershell.ps1"],
+    "source <(completion zsh)": ["needs zsh", "replace source <(hetero-train completion zsh) => zsh -c 'autoload -U compinit && compinit && source <(hetero-train completion zsh)'"],
+    "completion zsh": ['replace "${fpath[1]}/_hetero-train" => _hetero-train'],
+    "config docs | less": ["needs less"],
+    "dashboard": ["before cp -r experiments experiments2 && mv experiments2 experiments/benchmarks", "stop 4"],
+    "dashboard --address": ["before (umask 077 && echo 0123456789abcdef0123456789abcdef > ~/.hetero-token)"],
+    "ssh": ["skip it needs another machine"],
+    "data download": ["skip it needs the internet"],
+    "data inspect --dataset cifar10": ["skip it needs the internet"],
+    "data inspect /data": ["replace /data/ => data/"],
+    "data inspect '/data": ["before mkdir data/shards && for i in 0 1; do tar -cf data/shards/train-00000$i.tar photos; done", "replace /data/ => data/", "replace 000146 => 000001"],
+    "data inspect shakespeare": ["before mv tokens shakespeare"],
+    "data inspect other.bin": ["before python3 -c 'import array; array.array(\"I\", range(4000)).tofile(open(\"other.bin\", \"wb\"))'"],
+    "data verify /data": ["replace /data/imagenet => data/flowers"],
+    "data verify -c": ["replace --json => --set data.dataset=images --set data.path=photos --json"],
+    "data repack": ["before tar --zstd -cf train-000000.tar.zst photos && mkdir seekable"],
+    "data tokenize 'corpus": [],
+    "data tokenize web": ["needs zstd", "before for i in {1..500}; do echo '{\"content\": \"text '$i'\"}'; done | zstd -q > web.jsonl.zst"],
+    "data verify '/data": ["before mkdir data/shards && for i in 0 1; do tar -cf data/shards/train-00000$i.tar photos; done", "replace /data/ => data/", "replace 000146 => 000001"],
+    "eval -c": ["add --set data.dataset=images --set data.path=photos"],
+    "eval experiments/resnet50 --set": ["replace /data/ => data/"],
+    "generate imported": ["before hetero-train checkpoint import gpt2-folder --output imported"],
+    "nccl": ["needs nvidia-smi"],
+    "plan": ["add --samples 1 --device reference"],
+    "plan -c configs/resnet50.toml --nproc": [],
+    "predict experiments/resnet50 --best": ["needs jq"],
+    "profile": ["add --quick"],
+    "profile --watch": ["stop 4"],
+    "runs --json": ["needs jq"],
+    "schedule advise": ["skip it needs a cluster with a queue; TestScheduleAdvisesARealSlurm starts one"],
+    "schedule compare": ["add --jobs 30"],
+    "schedule compare --policy fcfs": ["replace --seeds 50 => --seeds 2"],
+    "schedule compare --speeds": [*GAVEL, "add --policy fcfs"],
+    "schedule explain --job first": [],
+    "schedule ingest cluster.toml jobs=monday.csv": ["before cp jobs.csv monday.csv"],
+    "schedule ingest --speeds": GAVEL,
+    "schedule ingest --alibaba": [f"before scripts/docs_commands.py --data alibaba/{name} {name}" for name in ("job_1_norm.csv", "job_2_norm.csv")],
+    "schedule train": ["add --episodes 40"],
+    "schedule train --speeds": GAVEL,
+    "selftest": ["add --device reference --run reference/values/conv2d"],
+    "HETERO_REQUIRE=cuda": ["needs nvidia-smi"],
+    "HETERO_REQUIRE=cpu": ["replace selftest => selftest --run cpu/values/conv2d --device cpu,shm"],
+    "status experiments": ["needs jq"],
+    "tracking sync experiments/resnet50 --mlflow": ["skip it needs an MLflow server"],
+    "train": [f"add {SMALL} --experiment-name other"],
 }
 
 
@@ -27,22 +137,31 @@ def commands(*words):
     yield " ".join(words), lines_of(text)
 
 
+def files():
+    """Returns the texts of the files that examples read."""
+    return blocks("docs/scheduling.md")[1]
+
+
+def marks_of(line):
+    """Returns the texts of MARKED with which an example begins, and their marks."""
+    prefixes = [prefix for prefix in MARKED if line.replace("hetero-train ", "", 1).replace("./", "", 1).startswith(prefix)]
+    return prefixes, [tuple(value.split(" ", 1)) for prefix in prefixes for value in MARKED[prefix]]
+
+
 def examples(only):
     """Yields the name of each command, or of one command, with its examples; a family of commands does not repeat theirs."""
     seen, used = set(), set()
     for name, lines in commands():
         lines = [line for line in lines if line not in seen]
         seen.update(lines)
-        if not lines or only not in ("", name):
-            continue
-        found = []
+        found, before = [], set()
         for line in lines:
-            marks = []
-            for prefix, values in MARKED.items():
-                if line.replace("hetero-train ", "", 1).startswith(prefix):
-                    used.add(prefix)
-                    marks += [tuple(value.split(" ", 1)) for value in values]
+            prefixes, marks = marks_of(line)
+            used.update(prefixes)
+            marks = [mark for mark in marks if mark not in before]  # a command runs once
+            before.update(mark for mark in marks if mark[0] == "before")
             found.append(Block(f"help {name}".strip(), 0, line, marks))
-        yield f"help {name}".strip(), found
-    if unused := set(MARKED) - used - ({*MARKED} if only else set()):
+        if lines and only in ("", name):
+            yield f"help {name}".strip(), found
+    if unused := set(MARKED) - used:
         sys.exit(f"docs_commands: docs_help.py: no example begins with {sorted(unused)[0]!r}")
