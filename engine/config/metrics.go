@@ -1,5 +1,7 @@
 package config
 
+import "fmt"
+
 // Metrics is the [metrics] table.
 type Metrics struct {
 	Address   string // "" = no server
@@ -24,4 +26,25 @@ func (m *Metrics) Keys() []Key {
 		Int(&m.MaxBytes, "max_bytes", 4<<30).Unit("bytes").AtMost(1 << 50).
 			Doc("Largest size of all files of records in the folder of logs together: `rank_<r>_metrics.json`, `balance.jsonl`, `events.jsonl`, `communication.jsonl`, `norms.jsonl`. Each file has an equal part. A file that reaches its part loses records of older steps: the older the steps, the fewer of them have a record. All reports still cover the whole run (`docs/reports.md`). 0: no limit; else at least 1048576."),
 	})
+}
+
+const (
+	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication, norms.
+	lineFiles = 4
+	// leastFileBytes is the smallest limit of a file. It has room for the records of about 80 steps.
+	leastFileBytes = 64 << 10
+)
+
+// FileBytes returns the largest size of one file of records of a run with this number of ranks, in bytes, or 0 if there is
+// no limit. The files of a run have equal parts of MaxBytes. One part is for the file that replaces another one.
+func (m *Metrics) FileBytes(ranks int) int { return m.MaxBytes / (max(ranks, 1) + lineFiles + 1) }
+
+// checkRanks refuses a limit that has no room for the files of all ranks.
+func (m *Metrics) checkRanks(ranks int) *Fault {
+	f := unless(m.MaxBytes == 0 || m.FileBytes(ranks) >= leastFileBytes, fmt.Sprintf("too small for the files of records of %d ranks", ranks),
+		fmt.Sprint(m.MaxBytes), fmt.Sprintf("0 or at least %d", (ranks+lineFiles+1)*leastFileBytes))
+	if f != nil {
+		f.Key = "metrics.max_bytes"
+	}
+	return f
 }

@@ -147,6 +147,11 @@ func (c *Config) CheckRanks(ranks int) error {
 			faults = append(faults, *f)
 		}
 	}
+	if c.Profile.Enabled {
+		if f := c.Metrics.checkRanks(ranks); f != nil {
+			faults = append(faults, *f)
+		}
+	}
 	if faults != nil {
 		return &Error{Faults: faults}
 	}

@@ -180,3 +180,24 @@ func TestSharesAreCheckedAgainstTheRanksOfTheRun(t *testing.T) {
 		t.Errorf("two shares, three ranks: got %v", faults)
 	}
 }
+
+func TestRecordsOfAllRanksNeedRoom(t *testing.T) {
+	c := Default()
+	c.Metrics.MaxBytes = 1 << 20
+	for ranks, fits := range map[int]bool{1: true, 11: true, 12: false, 13: false} {
+		err := c.CheckRanks(ranks)
+		if fits {
+			if err != nil {
+				t.Errorf("%d ranks: %v", ranks, err)
+			}
+			continue
+		}
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "metrics.max_bytes" {
+			t.Errorf("%d ranks: got %v, want the fault of metrics.max_bytes", ranks, faults)
+		}
+	}
+	c.Profile.Enabled = false // there are no files of ranks
+	if err := c.CheckRanks(13); err != nil {
+		t.Error(err)
+	}
+}

@@ -205,38 +205,12 @@ func (w *watch) exited(p *process) {
 	switch {
 	case failure.Cause == "":
 		o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
-	case w.known(failure):
-		o.Log.Debug("rank failed for the same reason as another", "rank", p.rank, "reason", failure)
+	case w.known(failure), slices.Contains(o.Secondary, failure.Code):
+		o.Log.Debug("rank failed for the same reason as another, or because of it", "rank", p.rank, "reason", failure)
 	default:
 		o.Log.Error("rank failed", "rank", p.rank, "reason", failure.end())
 	}
 	w.failures = append(w.failures, failure)
-}
-
-// known reports whether another rank has failed with the same exit code and cause.
-func (w *watch) known(failure *RankError) bool {
-	return slices.ContainsFunc(w.failures, func(e *RankError) bool { return e.Code == failure.Code && e.Cause == failure.Cause })
-}
-
-// tellOthers logs each cause that differs from that of the result, once.
-func (w *watch) tellOthers(result error) {
-	told := map[string]bool{"": true}
-	var failed *RankError
-	if errors.As(result, &failed) {
-		told[failed.Cause] = true
-	}
-	for _, e := range w.failures {
-		if !told[e.Cause] {
-			told[e.Cause] = true
-			w.options.Log.Error("rank failed", "rank", e.Rank, "reason", e)
-		}
-	}
-}
-
-// isCommon reports whether all ranks, at least two, failed with the code and cause of e.
-func (w *watch) isCommon(e *RankError) bool {
-	other := func(f *RankError) bool { return f.Code != e.Code || f.Cause != e.Cause }
-	return e.Cause != "" && len(w.failures) > 1 && len(w.failures) == len(w.processes) && !slices.ContainsFunc(w.failures, other)
 }
 
 func firstOf(a, b *RankError) *RankError {

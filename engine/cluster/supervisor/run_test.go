@@ -363,6 +363,23 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// Ranks that lost another one repeat its cause, as in "rank 0 is lost: full". One text is enough.
+func TestARepeatedCauseIsNotLogged(t *testing.T) {
+	options, _, log := planned(t, "report full,exit 3;await ended-0,report rank-0-is-lost:full,exit 5;await ended-1,report rank-1-is-gone,exit 5")
+	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 || strings.Contains(err.Error(), "lost") {
+		t.Errorf("got %v, want the cause of rank 0", err)
+	}
+	errorsOnly := ""
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			errorsOnly += line
+		}
+	}
+	if strings.Contains(errorsOnly, "is-lost") || strings.Count(errorsOnly, "rank-1-is-gone") != 1 {
+		t.Errorf("got errors\n%s\nwant the cause of rank 2, which is another one, and not that of rank 1", errorsOnly)
+	}
+}
+
 func TestTailKeepsTheLastLines(t *testing.T) {
 	var end tail
 	for i := range 2000 {

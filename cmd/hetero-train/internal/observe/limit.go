@@ -9,33 +9,15 @@ import (
 	"math"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-const (
-	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication, norms.
-	lineFiles = 4
-	// leastFileBytes is the smallest limit of a file. It has room for the records of about 80 steps.
-	leastFileBytes = 64 << 10
-)
-
-// LimitOfFile returns the largest size of a file of records in bytes, or 0 if there is no limit. The files of a run have
-// equal parts of metrics.max_bytes. One part is for the file that replaces another one.
+// LimitOfFile returns the largest size of a file of records in bytes, or 0 if there is no limit.
 func LimitOfFile(a *assembly.Run) int64 {
-	return int64(a.Cfg.Metrics.MaxBytes / (max(a.Opts.Assignment.WorldSize, 1) + lineFiles + 1))
-}
-
-// checkLimit refuses a limit that has no room for the files of all ranks.
-func checkLimit(a *assembly.Run) error {
-	ranks := max(a.Opts.Assignment.WorldSize, 1)
-	if most := a.Cfg.Metrics.MaxBytes; most > 0 && LimitOfFile(a) < leastFileBytes {
-		return exit.Usagef("metrics.max_bytes: got %d for %d ranks, want 0 or at least %d", most, ranks, (ranks+lineFiles+1)*leastFileBytes)
-	}
-	return nil
+	return int64(a.Cfg.Metrics.FileBytes(a.Opts.Assignment.WorldSize))
 }
 
 // limitFiles thins out the files of all ranks when one of them has reached its limit. It does not wait for the disk.

@@ -38,9 +38,6 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	if !a.Cfg.Profile.Enabled {
 		return o, nil
 	}
-	if err := checkLimit(a); err != nil {
-		return nil, err
-	}
 	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
