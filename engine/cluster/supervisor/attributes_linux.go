@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes returns the attributes of a rank's process: its own process group, and SIGKILL when the thread that
-// started the rank ends.
+// attributes returns the attributes of a rank's process: its own process group, and SIGTERM when the thread that
+// started the rank ends, so that the rank can save.
 func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
 // A rank's oom_score_adj is that of the supervisor plus rankAdjustment, in thousandths of the memory and swap that the

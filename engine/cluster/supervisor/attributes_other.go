@@ -4,8 +4,8 @@ package supervisor
 
 import "syscall"
 
-// attributes returns the attributes of a rank's process: its own process group. Only Linux can kill the rank together
-// with the supervisor.
+// attributes returns the attributes of a rank's process: its own process group. Only Linux can send the rank a signal
+// when its supervisor ends.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit does nothing: on other systems Wait also frees the process id.

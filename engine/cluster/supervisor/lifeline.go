@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,7 @@ const (
 // Lifeline asks the supervisor not to kill a rank that is saving. A frozen process sends no heartbeats.
 type Lifeline struct {
 	hold sync.Once
+	held atomic.Bool
 	file *os.File
 }
 
@@ -45,6 +47,7 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 
 // Hold sends heartbeats until the process ends. It is safe for concurrent use; further calls do nothing.
 func (l *Lifeline) Hold() {
+	l.held.Store(true)
 	if l.file == nil {
 		return
 	}
@@ -61,6 +64,27 @@ func (l *Lifeline) Hold() {
 		}()
 	})
 }
+
+// starter is the process that started this one, the supervisor of a rank.
+var starter = os.Getppid()
+
+// EndWithSupervisor lets this rank outlive its supervisor by limit, or by half an hour while the Lifeline is held. Then
+// it kills the process and its group. On Linux, a rank gets SIGTERM when its supervisor ends, so it saves and ends before
+// the limit. EndWithSupervisor returns at once; only a rank that a supervisor started may call it.
+func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
+	go func() {
+		for os.Getppid() == starter {
+			time.Sleep(orphanedEvery)
+		}
+		for orphaned := time.Now(); time.Since(orphaned) < limit || l.held.Load() && time.Since(orphaned) < mostHeld; {
+			time.Sleep(min(orphanedEvery, limit))
+		}
+		killOwnGroup()
+	}()
+}
+
+// orphanedEvery is the interval at which a rank looks whether its supervisor runs.
+const orphanedEvery = 500 * time.Millisecond
 
 // openLifeline creates the pipe of a rank. Its heartbeats arrive on beats, which has a capacity of one.
 func openLifeline(beats chan<- struct{}) (ranks *os.File, err error) {

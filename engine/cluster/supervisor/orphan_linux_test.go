@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func TestRanksDieWithTheirSupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), superviseVariable+"=wait;stubborn,wait;wait")
+		command.Env = append(os.Environ(), superviseVariable+"=wait;orphan 300ms,stubborn,wait;wait")
 		out := &buffer{}
 		command.Stdout = out
 		command.WaitDelay = time.Second
@@ -27,6 +28,31 @@ func TestRanksDieWithTheirSupervisor(t *testing.T) {
 		}
 		_ = command.Wait()
 		noneLeft(t, pids)
+	}
+}
+
+// After the end of its supervisor, a rank gets SIGTERM and has time to save. While it holds the lifeline, its limit does
+// not count.
+func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
+	for _, plan := range []string{"orphan 1m,save 75 mark saved", "hold,orphan 1ms,save 75 mark saved 1500ms"} {
+		marks := t.TempDir()
+		command := exec.Command(os.Args[0])
+		command.Env = append(os.Environ(), superviseVariable+"="+plan+";wait", marksVariable+"="+marks)
+		out := &buffer{}
+		command.Stdout = out
+		command.WaitDelay = time.Second
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pids := out.waitFor(t, 2)
+		if err := command.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = command.Wait()
+		noneLeft(t, pids)
+		if _, err := os.Stat(filepath.Join(marks, "saved")); err != nil {
+			t.Errorf("%q: the rank has not saved: %v", plan, err)
+		}
 	}
 }
 

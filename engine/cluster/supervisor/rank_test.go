@@ -71,6 +71,9 @@ func runRank(plan string) {
 	}
 }
 
+// lifeline is that of this rank.
+var lifeline = new(Lifeline)
+
 func do(step []string) {
 	argument := ""
 	if len(step) > 1 {
@@ -88,7 +91,10 @@ func do(step []string) {
 		}
 	case "print": // an environment variable
 		fmt.Printf("%s %s=%s\n", os.Getenv("RANK"), argument, os.Getenv(argument))
-	case "mark":
+	case "mark": // perhaps after a pause
+		if len(step) > 2 {
+			do([]string{"pause", step[2]})
+		}
 		mark(os.Getenv(marksVariable), argument, "")
 	case "await": // a mark; the supervisor marks the end of rank N that it has seen as ended-N
 		await(func() bool { return marked(argument) != "" })
@@ -116,14 +122,20 @@ func do(step []string) {
 		}
 		do([]string{"exit", argument})
 	case "hold": // send heartbeats from now on
-		lifeline, err := OpenLifeline(os.Environ())
-		if err != nil {
+		var err error
+		if lifeline, err = OpenLifeline(os.Environ()); err != nil {
 			panic(err)
 		}
 		lifeline.Hold()
 	case "saving": // send heartbeats for a while
 		do([]string{"hold"})
 		do([]string{"pause", argument})
+	case "orphan": // end with the supervisor
+		limit, err := time.ParseDuration(argument)
+		if err != nil {
+			panic(err)
+		}
+		lifeline.EndWithSupervisor(limit)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	case "signal": // send a signal to itself, from a shell: Go changes the effect of some signals

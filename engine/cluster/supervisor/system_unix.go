@@ -2,10 +2,21 @@
 
 package supervisor
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // supported returns an error if Run cannot start ranks on this system.
 func supported() error { return nil }
 
 // closeOnExec keeps an inherited file from the children of this process.
 func closeOnExec(number uint64) { syscall.CloseOnExec(int(number)) }
+
+// killOwnGroup kills this process and its process group.
+func killOwnGroup() {
+	if syscall.Getpgrp() == os.Getpid() {
+		_ = syscall.Kill(-os.Getpid(), syscall.SIGKILL) // the group contains this process, so the call succeeds
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // a process may send itself any signal
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
@@ -77,6 +78,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if tr.lifeline, err = supervisor.OpenLifeline(opts.Env.Environ); err != nil {
 		return err
 	}
+	if _, supervised := opts.Env.Lookup(session.SupervisedVariable); supervised {
+		tr.lifeline.EndWithSupervisor(orphanTime)
+	}
 	tr.openDisk(ctx, opts.LogOf(logs.ComponentTrainer))
 	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
 	defer release()
@@ -112,6 +116,10 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	}
 	return tr.tellLog(err)
 }
+
+// orphanTime is the time within which a rank ends after its supervisor has ended, unless it saves. A shorter time leaves
+// slow steps, or a disk that answers late, no time to save.
+const orphanTime = 30 * time.Second
 
 // beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal, whichever
 // operation it interrupted: the other ranks then know that the run was stopped.
