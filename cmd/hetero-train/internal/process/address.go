@@ -15,7 +15,7 @@ const discardPort = "9"
 // machine of rank 0, the name of rank 0 is often a loopback address (127.0.1.1 in Debian's /etc/hosts). Such a machine
 // takes the local address of its route to another machine. All ranks call Locate.
 func (t *Team) Locate(ctx context.Context) error {
-	own, err := routeTo(t.Place.Master())
+	own, err := t.routeTo(ctx, t.Place.Master())
 	if err != nil {
 		return exit.With(exit.Communication, fmt.Errorf("find the address of this machine: %w", err))
 	}
@@ -34,7 +34,7 @@ func (t *Team) Locate(ctx context.Context) error {
 	if err != nil || word != "" {
 		return err
 	}
-	if t.address = reachable(words); t.address != "" {
+	if t.address = t.reachable(ctx, words); t.address != "" {
 		return nil
 	}
 	return exit.Usagef("%s: got %s, which is the machine itself on each of the %d machines (here %v): set an address of rank 0 in their network",
@@ -43,12 +43,12 @@ func (t *Team) Locate(ctx context.Context) error {
 
 // reachable returns the local address of the route to the first of the given addresses that other machines can reach, or
 // "".
-func reachable(addresses [][]byte) string {
+func (t *Team) reachable(ctx context.Context, addresses [][]byte) string {
 	for _, address := range addresses {
 		if len(address) == 0 {
 			continue
 		}
-		if own, err := routeTo(net.JoinHostPort(string(address), discardPort)); err == nil && !own.IP.IsLoopback() {
+		if own, err := t.routeTo(ctx, net.JoinHostPort(string(address), discardPort)); err == nil && !own.IP.IsLoopback() {
 			return own.IP.String()
 		}
 	}
@@ -56,12 +56,13 @@ func reachable(addresses [][]byte) string {
 }
 
 // routeTo returns the local address of the route to an address. It sends no packet.
-func routeTo(address string) (*net.UDPAddr, error) {
-	conn, err := net.Dial("udp", address)
+func (t *Team) routeTo(ctx context.Context, address string) (*net.UDPAddr, error) {
+	dialer := net.Dialer{Resolver: t.Resolver}
+	conn, err := dialer.DialContext(ctx, "udp", address)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer conn.Close() // nothing was sent
 	return conn.LocalAddr().(*net.UDPAddr), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -81,6 +82,8 @@ type Team struct {
 	// another program connects the ranks (package bridge).
 	Exchange func(ctx context.Context, what string, own []byte) ([][]byte, error)
 	Start    teamStart
+	// Resolver resolves the name of rank 0; nil: that of the system.
+	Resolver *net.Resolver
 	// Finished is true if the run is complete.
 	Finished bool
 
