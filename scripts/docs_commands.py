@@ -188,6 +188,12 @@ class Place:
                 pass
 
 
+def cpu():
+    """Returns the CPU time of the processes that have ended, in seconds."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def lacks(block):
     """Returns what this machine lacks for a block, or ""."""
     missing = [name for name in block.needs if not shutil.which(name)]
@@ -288,7 +294,7 @@ def main():
                 continue
             place = Place(work, name.replace("/", "_").replace(" ", "_").removesuffix(".md"), files, start_of(name, found, work))
             counts = {"ok": 0, "skip": 0, "failed": 0}
-            first = time.monotonic()
+            first, used = time.monotonic(), cpu()
             for block in found:
                 start = time.monotonic()
                 result, said = result_of(block, place)
@@ -304,15 +310,15 @@ def main():
                     failed.append(f"{block.place}: {result}")
                     print("\n".join("    " + line for line in (block.text + "\n" + said[-3000:]).splitlines()), flush=True)
             place.end()
-            table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first))
+            table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first, cpu() - used))
     finally:
         if not args.root:
             shutil.rmtree(work, ignore_errors=True)
     if args.list:
         return 0
-    print(f"\n{'page':<28} {'ran':>5} {'failed':>7} {'not run':>8} {'no commands':>12} {'seconds':>8}")
-    for row in [*table, ("all", *(sum(row[k] for row in table) for k in range(1, 5)), time.monotonic() - begin)]:
-        print(f"{row[0]:<28} {row[1]:>5} {row[2]:>7} {row[3]:>8} {row[4]:>12} {row[5]:>8.0f}")
+    print(f"\n{'page':<28} {'ran':>5} {'failed':>7} {'not run':>8} {'no commands':>12} {'seconds':>8} {'CPU s':>7}")
+    for row in [*table, ("all", *(sum(row[k] for row in table) for k in range(1, 5)), time.monotonic() - begin, cpu())]:
+        print(f"{row[0]:<28} {row[1]:>5} {row[2]:>7} {row[3]:>8} {row[4]:>12} {row[5]:>8.0f} {row[6]:>7.0f}")
     for line in skipped:
         print(f"  not run: {line}")
     for line in failed:

@@ -56,6 +56,9 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 	if o := execute([]string{"eval", dir, "--best"}); o.code != exit.Done {
 		t.Errorf("--best: got exit code %d and %s", o.code, o.stderr)
 	}
+	if o := execute([]string{"eval", filepath.Join(dir, "nothing"), "--best"}); o.code != exit.Usage || !strings.Contains(o.stderr, "there is no run in ") {
+		t.Errorf("--best without a run: got exit code %d and %s", o.code, o.stderr)
+	}
 }
 
 func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {

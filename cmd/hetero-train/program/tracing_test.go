@@ -73,6 +73,11 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	set := []string{"train.steps=20", "parallel.ranks=2", "balance.fixed_shares=[5, 3]", "train.grad_accumulation=1"}
 	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "plain", "run"))
+	const missed = "profile.trace_step = 5 has no effect: the run trained this step before"
+	if e := finish(t, p.command(filepath.Join(dir, "plain"), append(slices.Clone(set), "profile.trace_step=5")...), 0); e.code != exit.Done || !strings.Contains(e.stdout, missed) {
+		t.Errorf("a finished run: got exit code %d and\n%s", e.code, e.stdout)
+	}
+	finish(t, p.command(filepath.Join(dir, "plain"), append(slices.Clone(set), "profile.trace_step=5", "train.steps=22")...), 0).check(t, exit.Done, missed)
 	for _, c := range []struct {
 		name  string
 		first string

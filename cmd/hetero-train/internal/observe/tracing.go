@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -46,7 +47,25 @@ func NewTracing(a *assembly.Run) *Tracing {
 	if p.TraceStep == 0 {
 		return nil
 	}
+	if a.Team.Leads() && a.Folder.Checkpoint != nil {
+		if missed := MissedTimeline(a, a.Folder.Checkpoint.State.Step); missed != "" {
+			a.Opts.LogOf(logs.ComponentProfiler).Warn(missed)
+		}
+	}
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
+}
+
+// MissedTimeline returns a text if the run trained all steps of its timeline before this start, without a timeline. Only
+// rank 0 may call it.
+func MissedTimeline(a *assembly.Run, trained int64) string {
+	p := a.Cfg.Profile
+	if p.TraceStep == 0 || trained < int64(p.TraceStep)+int64(p.TraceSteps) {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(a.Folder.LogDir(), TraceFile)); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("profile.trace_step = %d has no effect: the run trained this step before, without a timeline", p.TraceStep)
 }
 
 // Before begins or ends the window before a step. All ranks must call it before every step.

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -94,6 +95,9 @@ func sayFinished(a *assembly.Run) error {
 	fmt.Fprintln(a.Opts.Env.Stdout)
 	for _, note := range f.Notes {
 		fmt.Fprintln(a.Opts.Env.Stdout, "NOTE", show.Indented(note))
+	}
+	if missed := observe.MissedTimeline(a, f.Steps); missed != "" {
+		fmt.Fprintln(a.Opts.Env.Stdout, "NOTE", missed)
 	}
 	fmt.Fprintf(a.Opts.Env.Stdout, "%s\n", hintFinished(a))
 	return nil

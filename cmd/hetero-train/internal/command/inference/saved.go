@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -166,6 +167,9 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
 	if !best {
 		return parts.OpenCheckpoint(path, warn)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, exit.Usagef("--best: there is no run in %s; hetero-train runs lists the runs", path)
 	}
 	if filepath.Base(path) != "checkpoints" {
 		path = filepath.Join(path, "checkpoints")
