@@ -82,6 +82,9 @@ func browser(t *testing.T) context.Context {
 	visit(t, ctx, "about:blank")
 	in(t, ctx, chromedp.EmulateViewport(1400, 1000))
 	err = chromedp.Listen(ctx, func(event any) {
+		if t.Context().Err() != nil {
+			return // the test has ended, and its clean-up stops the server before the page
+		}
 		switch e := event.(type) {
 		case *cdpruntime.EventExceptionThrown:
 			t.Errorf("the page failed: %+v", e.ExceptionDetails)
