@@ -24,6 +24,7 @@
 // [New] returns a policy by its name, and [Names] lists the names. Policy dqn is in package dqn.
 //
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
+//	easy      as fcfs, on the fastest free GPUs; a later job starts first if it does not delay the first one (EASY backfilling)
 //	static    each kind of job has one type of GPU, and waits for it
 //	rule      best fit by speed and priority; waiting time raises the priority
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs

@@ -79,6 +79,13 @@ func TestDecisions(t *testing.T) {
 		{"the first job blocks", "fcfs", still(Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2}, Job{Work: 1, GPUs: 1}).run(0, 4, 0, 1).run(3, 1, 2), Action{}, ""},
 		{"a type that is too small is passed over", "fcfs", still(Job{Work: 1, GPUs: 1}, Job{Work: 9, GPUs: 2}).run(0, 2, 0), Action{Verb: Start, Job: 1, GPUs: []int{2, 3}}, "slow"},
 
+		{"the first job, on its fastest GPU", "easy", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
+		// Both fast GPUs are free in 4 s, both slow ones in 10 s: the first job is promised the fast ones.
+		{"a job ends before the reservation", "easy", still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 4, GPUs: 1}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}}, "can start in 4 s; this job ends before that, on 1 x fast"},
+		{"a long job uses other GPUs", "easy", still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}}, "this job uses other GPUs, on 1 x slow"},
+		{"a job that would delay the first one waits", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
+		{"a short job fits into the gap", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 2, GPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}}, "can start in 2 s; this job ends before that"},
+
 		{"another type waits", "static", still(Job{Work: 90, GPUs: 2}, Job{Work: 90, GPUs: 2}, Job{Work: 9, GPUs: 1, Kind: 1}).run(0, 4, 0, 1), Action{Verb: Start, Job: 2, GPUs: []int{2}}, "small is assigned to 1 x slow"},
 
 		{"the highest priority", "rule", still(Job{Work: 9, GPUs: 1, Arrival: 100}, Job{Work: 9, GPUs: 1, Arrival: 100, Priority: 0.5}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "priority 0.50"},

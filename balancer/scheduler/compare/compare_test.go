@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,17 +20,45 @@ func TestFiguresOf(t *testing.T) {
 	r := &scheduler.Result{Policy: "fcfs",
 		Jobs:     []scheduler.Completion{{Arrival: 10, Start: 10, Finish: 110}, {Arrival: 20, Start: 110, Finish: 370, Stops: 2}},
 		GPUHours: []float64{0.05, 0.05}, Available: []float64{0.1, 0.1}}
-	got, err := FiguresOf(r)
-	want := Figures{Completion: 225, Throughput: 20, Utilization: 0.5, Wait: 45, Makespan: 360, Stops: 2}
-	if err != nil || got != want {
+	w := &scheduler.Workload{Jobs: []scheduler.Job{{GPUs: 8}, {GPUs: 2}}}
+	got, err := FiguresOf(w, r)
+	want := Figures{Completion: 225, Throughput: 20, Utilization: 0.5, Wait: 45, Makespan: 360, Stops: 2, P50: 100, P95: 350, P99: 350,
+		Gangs: []Gang{{GPUs: 2, Jobs: 1, Mean: 90, Worst: 90}, {GPUs: 8, Jobs: 1}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	r.Jobs[1].Finish = math.NaN()
-	if _, err := FiguresOf(r); err == nil || !strings.Contains(err.Error(), "1 of 2 jobs") {
+	if _, err := FiguresOf(w, r); err == nil || !strings.Contains(err.Error(), "1 of 2 jobs") {
 		t.Errorf("a job that did not finish: got error %v", err)
 	}
-	if _, err := FiguresOf(&scheduler.Result{Policy: "fcfs"}); err == nil {
+	if _, err := FiguresOf(w, &scheduler.Result{Policy: "fcfs"}); err == nil {
 		t.Error("a run without jobs: got no error")
+	}
+}
+
+// Percentiles are values of jobs, and waits of several runs are those of all their jobs.
+func TestTails(t *testing.T) {
+	sorted := make([]float64, 200)
+	for i := range sorted {
+		sorted[i] = float64(i + 1)
+	}
+	for p, want := range map[int]float64{50: 100, 95: 190, 99: 198, 100: 200} {
+		if got := percentile(sorted, p); got != want {
+			t.Errorf("percentile %d of 1 to 200: got %v, want %v", p, got, want)
+		}
+	}
+	if got := percentile([]float64{7}, 50); got != 7 {
+		t.Errorf("one job: got %v, want 7", got)
+	}
+	runs := Runs{Policy: "fcfs", Figures: []Figures{
+		{Completion: 1, Throughput: 1, Utilization: 1, P99: 10, Gangs: []Gang{{1, 2, 10, 15}, {8, 1, 100, 100}}},
+		{Completion: 1, Throughput: 1, Utilization: 1, P99: 20, Gangs: []Gang{{1, 2, 20, 30}, {4, 1, 5, 5}}}}}
+	s, err := New("fcfs", []uint64{1, 2}, []Runs{runs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Rows[0].Gangs, []Gang{{1, 4, 15, 30}, {4, 1, 5, 5}, {8, 1, 100, 100}}; !slices.Equal(got, want) || s.Rows[0].P99.Mean != 15 {
+		t.Errorf("got %+v with p99 %v, want %+v with 15", got, s.Rows[0].P99.Mean, want)
 	}
 }
 

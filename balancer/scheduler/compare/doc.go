@@ -10,6 +10,9 @@
 //	throughput    finished jobs per hour, from the first arrival to the last end; more is better
 //	utilization   fraction of the available GPU time in which the GPUs had a job; more is better
 //
+// Means hide single jobs that wait for very long. A comparison therefore also has percentiles of the completion time, and
+// the longest wait of the jobs of each number of GPUs ([Gang]).
+//
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V.
 //

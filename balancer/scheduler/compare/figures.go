@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
@@ -15,17 +16,33 @@ type Figures struct {
 	Wait        float64 `json:"wait_s"`                // mean time from arrival to first start
 	Makespan    float64 `json:"makespan_s"`            // from the first arrival to the last end
 	Stops       int     `json:"stops"`                 // times that a job was stopped or failed
+
+	// Percentiles of the time from arrival to end of a job: the time within which a fraction of the jobs had ended.
+	P50 float64 `json:"completion_p50_s"`
+	P95 float64 `json:"completion_p95_s"`
+	P99 float64 `json:"completion_p99_s"`
+
+	Gangs []Gang `json:"waits"` // by number of GPUs, ascending
 }
 
-// FiguresOf summarizes a run. A run without jobs is an error. A run with an unfinished job is also an error, because
+// Gang is how long the jobs of one number of GPUs wait, from arrival to first start.
+type Gang struct {
+	GPUs  int     `json:"gpus"`
+	Jobs  int     `json:"jobs"`
+	Mean  float64 `json:"mean_s"`
+	Worst float64 `json:"worst_s"`
+}
+
+// FiguresOf summarizes a run of a workload. A run without jobs is an error. A run with an unfinished job is also an error, because
 // the mean completion time would favour a policy that leaves out long jobs.
-func FiguresOf(r *scheduler.Result) (Figures, error) {
+func FiguresOf(w *scheduler.Workload, r *scheduler.Result) (Figures, error) {
 	if len(r.Jobs) == 0 {
 		return Figures{}, fmt.Errorf("policy %s: got a run without jobs, want at least 1", r.Policy)
 	}
 	var f Figures
+	lives := make([]float64, 0, len(r.Jobs))
 	first, last, unfinished := math.Inf(1), math.Inf(-1), 0
-	for _, job := range r.Jobs {
+	for i, job := range r.Jobs {
 		if math.IsNaN(job.Finish) {
 			unfinished++
 			continue
@@ -33,6 +50,8 @@ func FiguresOf(r *scheduler.Result) (Figures, error) {
 		f.Completion += job.Finish - job.Arrival
 		f.Wait += job.Start - job.Arrival
 		f.Stops += job.Stops
+		lives = append(lives, job.Finish-job.Arrival)
+		f.Gangs = waited(f.Gangs, Gang{GPUs: w.Jobs[i].GPUs, Jobs: 1, Mean: job.Start - job.Arrival, Worst: job.Start - job.Arrival})
 		first, last = min(first, job.Arrival), max(last, job.Finish)
 	}
 	if unfinished > 0 {
@@ -41,6 +60,8 @@ func FiguresOf(r *scheduler.Result) (Figures, error) {
 	n := float64(len(r.Jobs))
 	f.Completion /= n
 	f.Wait /= n
+	slices.Sort(lives)
+	f.P50, f.P95, f.P99 = percentile(lives, 50), percentile(lives, 95), percentile(lives, 99)
 	f.Makespan = last - first
 	f.Throughput = n / (f.Makespan / 3600)
 	var busy, available float64
@@ -50,4 +71,22 @@ func FiguresOf(r *scheduler.Result) (Figures, error) {
 	}
 	f.Utilization = busy / available
 	return f, nil
+}
+
+// waited adds jobs of one number of GPUs to the others.
+func waited(all []Gang, g Gang) []Gang {
+	at, found := slices.BinarySearchFunc(all, g.GPUs, func(a Gang, gpus int) int { return a.GPUs - gpus })
+	if !found {
+		return slices.Insert(all, at, g)
+	}
+	a := &all[at]
+	a.Jobs += g.Jobs
+	a.Mean += (g.Mean - a.Mean) * float64(g.Jobs) / float64(a.Jobs)
+	a.Worst = max(a.Worst, g.Worst)
+	return all
+}
+
+// percentile returns the least value that is not below p % of the sorted values.
+func percentile(sorted []float64, p int) float64 {
+	return sorted[(len(sorted)*p+99)/100-1]
 }

@@ -28,6 +28,10 @@ type Row struct {
 	Completion  Estimate  `json:"completion_s"`
 	Throughput  Estimate  `json:"throughput_jobs_per_h"`
 	Utilization Estimate  `json:"utilization"`
+	P50         Estimate  `json:"completion_p50_s"` // means of the percentiles of the runs
+	P95         Estimate  `json:"completion_p95_s"`
+	P99         Estimate  `json:"completion_p99_s"`
+	Gangs       []Gang    `json:"waits"` // of all runs, by number of GPUs
 	// Ratios to the baseline.
 	CompletionRatio  Ratio    `json:"completion_ratio"`
 	ThroughputRatio  Ratio    `json:"throughput_ratio"`
@@ -90,6 +94,21 @@ func column(all []Figures, of func(Figures) float64) []float64 {
 // compared computes one row. Its p values are not corrected yet.
 func compared(runs, base Runs) (Row, error) {
 	row := Row{Policy: runs.Policy, Runs: runs.Figures}
+	for _, of := range []struct {
+		figure   func(Figures) float64
+		estimate *Estimate
+	}{
+		{func(f Figures) float64 { return f.P50 }, &row.P50},
+		{func(f Figures) float64 { return f.P95 }, &row.P95},
+		{func(f Figures) float64 { return f.P99 }, &row.P99},
+	} {
+		*of.estimate = estimate(column(runs.Figures, of.figure))
+	}
+	for _, f := range runs.Figures {
+		for _, g := range f.Gangs {
+			row.Gangs = waited(row.Gangs, g)
+		}
+	}
 	v := slices.Repeat([]float64{1}, len(runs.Figures))
 	for _, figure := range []struct {
 		of       func(Figures) float64

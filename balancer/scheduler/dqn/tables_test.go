@@ -78,7 +78,7 @@ func TestHoldOutTables(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f, err := compare.FiguresOf(result)
+				f, err := compare.FiguresOf(w, result)
 				if err != nil {
 					t.Fatal(err)
 				}

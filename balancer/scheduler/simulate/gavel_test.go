@@ -227,7 +227,7 @@ func TestShortPlansOnGavelsTraces(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					f, err := compare.FiguresOf(r)
+					f, err := compare.FiguresOf(w, r)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -59,7 +59,7 @@ func TestManyGPUs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := compare.FiguresOf(r)
+		f, err := compare.FiguresOf(w, r)
 		if err != nil {
 			t.Fatal(err)
 		}

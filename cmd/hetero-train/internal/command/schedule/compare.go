@@ -34,30 +34,40 @@ Columns:
   completion    mean time from the arrival of a job to its end
   throughput    finished jobs per hour, from the first arrival to the last end
   utilization   fraction of the available GPU time in which the GPUs had a job
-  x fcfs        ratio to policy fcfs, above 1 if the policy is better: geometric mean over the seeds
+  x fcfs        ratio to the baseline, above 1 if the policy is better: geometric mean over the seeds
   p             probability of such a difference in completion time by chance: signed-rank test of Wilcoxon, corrected for the number of
                 policies by Holm's method
   HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
-                to fcfs; fcfs has V = 1 and HyperScore 109.955
+                to the baseline, which has V = 1 and HyperScore 109.955
+
+Columns of the second table:
+
+  p50, p95, p99     completion times within which 50, 95 and 99 % of the jobs end: mean over the seeds
+  longest wait      from arrival to first start, by the number of GPUs of the job: the longest over all seeds
+
+Policy fcfs lets the first job block all others, so it is a weak baseline. --baseline easy compares with EASY backfilling, which most
+clusters use.
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
 It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policy maxmin if a job runs for
 more than 1e9 s or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
-job is left out, too. All ratios need policy fcfs: if fcfs cannot run the jobs, the comparison ends with an error.
+job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
 const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --policy fcfs --policy srf --seeds 50 --load 0.95
+  hetero-train schedule compare --baseline easy --jobs 2000 --seeds 5
   hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
   hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
-// baseline is the policy with which all others are compared.
+// baseline is the policy with which others are compared if the user names none.
 const baseline = "fcfs"
 
 type compareFlags struct {
 	source
 	names []string
+	base  string // the baseline
 	count int
 	first uint64
 	csv   string
@@ -68,7 +78,8 @@ func newCompare(a *cli.App) *cobra.Command {
 	f := &compareFlags{source: source{policies: policies{command: "schedule compare", warn: warnOnce(a)}}}
 	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on the same jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; "+baseline+" is always included")
+	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; the baseline is always included")
+	flags.StringVar(&f.base, "baseline", baseline, policyUsage("policy with which the others are compared"))
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
 	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
@@ -86,8 +97,11 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	if last := uint64(math.MaxUint64) - uint64(f.count-1); f.first > last {
 		return exit.Usagef("%s: --seed: got %d with --seeds %d, want at most %d: no seed follows 2^64 - 1", f.command, f.first, f.count, last)
 	}
-	if !slices.Contains(f.names, baseline) {
-		f.names = slices.Insert(f.names, 0, baseline)
+	if !slices.Contains(policyNames(), f.base) {
+		return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, f.base, strings.Join(policyNames(), ", "))
+	}
+	if !slices.Contains(f.names, f.base) {
+		f.names = slices.Insert(f.names, 0, f.base)
 	}
 	for i, name := range f.names {
 		if slices.Contains(f.names[:i], name) {
@@ -167,8 +181,8 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						}
 						switch why := err; {
 						case !leavesOut(why):
-						case name == baseline:
-							err = fmt.Errorf("%w; the comparison cannot leave out policy %s, because all ratios refer to this policy", why, baseline)
+						case name == f.base:
+							err = fmt.Errorf("%w; the comparison cannot leave out policy %s, because all ratios refer to this policy", why, f.base)
 						default:
 							unable[p].add(i, why)
 							err = nil
@@ -207,7 +221,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 		}
 		finished = append(finished, all[p])
 	}
-	return compare.New(baseline, seeds, finished)
+	return compare.New(f.base, seeds, finished)
 }
 
 // refusal is the error of the first list that fails, so that it does not depend on the speed of the workers.
@@ -256,13 +270,13 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 	if err != nil {
 		return compare.Figures{}, err
 	}
-	return compare.FiguresOf(r)
+	return compare.FiguresOf(jobs, r)
 }
 
 // comparisonText returns the table for the terminal.
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x fcfs", "throughput jobs/h", "x fcfs", "utilization %", "x fcfs", "p", "HyperScore")
+	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x "+s.Baseline, "throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore")
 	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two digits would all be 0
 		rate = 4
@@ -272,6 +286,7 @@ func comparisonText(s *compare.Study) string {
 			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate), figure(r.ThroughputRatio.Mean, 3),
 			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
 	}
+	b.WriteString(tails(s))
 	if len(s.Seeds) == 1 {
 		b.WriteString("\n1 list of jobs")
 	} else {
@@ -281,15 +296,33 @@ func comparisonText(s *compare.Study) string {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
 	const rounding = 1e-9
+	base := s.Rows[slices.IndexFunc(s.Rows, func(r compare.Row) bool { return r.Policy == s.Baseline })]
 	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int { // the HyperScore is 200 for all large V
 		return cmp.Or(cmp.Compare(x.HyperScore.Mean, y.HyperScore.Mean), cmp.Compare(x.V.Mean, y.V.Mean))
 	})
-	if best.HyperScore.Mean <= s.Rows[0].HyperScore.Mean*(1+rounding) {
+	if best.HyperScore.Mean <= base.HyperScore.Mean*(1+rounding) {
 		fmt.Fprintf(&b, "\nno policy has a higher HyperScore than %s\n", s.Baseline)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %s; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, figure(best.V.Mean, 3), s.Baseline,
 		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"), change(best.UtilizationRatio.Mean, "higher", "lower"))
+	return b.String()
+}
+
+// tails returns the table of percentiles and longest waits.
+func tails(s *compare.Study) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   longest wait s of jobs with", "policy", "p50 s", "p95 s", "p99 s")
+	for _, g := range s.Rows[0].Gangs {
+		fmt.Fprintf(&b, " %9s", show.Count(g.GPUs, "GPU"))
+	}
+	for _, r := range s.Rows {
+		fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   %27s", r.Policy, figure(r.P50.Mean, 0), figure(r.P95.Mean, 0), figure(r.P99.Mean, 0), "")
+		for _, g := range r.Gangs {
+			fmt.Fprintf(&b, " %9s", figure(g.Worst, 0))
+		}
+	}
+	b.WriteString("\n")
 	return b.String()
 }
 
@@ -343,11 +376,15 @@ func probability(p float64) string {
 // writeRuns writes one line per policy and seed.
 func writeRuns(w io.Writer, s *compare.Study) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s", "stops"}) // Flush reports errors
+	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s", "completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops"}) // Flush reports errors
 	for _, row := range s.Rows {
 		for i, f := range row.Runs {
 			line := []string{row.Policy, strconv.FormatUint(s.Seeds[i], 10)}
-			for _, v := range []float64{f.Completion, f.Throughput, f.Utilization, f.Wait, f.Makespan} {
+			longest := 0.0
+			for _, g := range f.Gangs {
+				longest = max(longest, g.Worst)
+			}
+			for _, v := range []float64{f.Completion, f.Throughput, f.Utilization, f.Wait, f.Makespan, f.P50, f.P95, f.P99, longest} {
 				line = append(line, strconv.FormatFloat(v, 'g', -1, 64))
 			}
 			out.Write(append(line, strconv.Itoa(f.Stops)))

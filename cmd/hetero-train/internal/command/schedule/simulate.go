@@ -110,7 +110,7 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}
-		figures, err := compare.FiguresOf(r)
+		figures, err := compare.FiguresOf(jobs, r)
 		return r, figures, err
 	}
 	result, figures, err := run(f.policyName)
@@ -172,6 +172,10 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	fmt.Fprintf(&b, "%s: %s on %s in %s, %s, %s\n", f.policyName, show.Count(len(r.Jobs), "job"), show.Count(len(c.GPUs), "GPU"), seconds(figures.Makespan),
 		show.Count(r.Decisions, "decision"), show.Count(r.Events, "event"))
 	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait), times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
+	fmt.Fprintf(&b, "             %s p50, %s p95, %s p99\n", seconds(figures.P50), seconds(figures.P95), seconds(figures.P99))
+	for _, g := range figures.Gangs {
+		fmt.Fprintf(&b, "             %s longest wait of %s with %s\n", seconds(g.Worst), show.Count(g.Jobs, "job"), show.Count(g.GPUs, "GPU"))
+	}
 	fmt.Fprintf(&b, "throughput   %s jobs/h%s\n", figure(figures.Throughput, 2), times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
 	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization, times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))
 	for t, typ := range c.Types {
