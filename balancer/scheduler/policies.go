@@ -24,7 +24,7 @@ var policies = []struct {
 	make func(Options) Policy
 }{
 	{"fcfs", func(o Options) Policy { return &fcfs{placer{explain: o.Explain}} }},
-	{"easy", func(o Options) Policy { return &easy{placer: placer{explain: o.Explain}} }},
+	{"easy", func(o Options) Policy { return &easy{backfill{placer: placer{explain: o.Explain}}} }},
 	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},

@@ -117,6 +117,40 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// A job that has waited for longer than its bound starts first, or gets a reservation that no start delays.
+func TestOverdueJobs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		state  *State
+		want   Action
+		reason string // part of it
+	}{
+		// Jobs of 9 steps run for 4.5 s on a fast GPU, so their bound is 59 s. Job 1 arrived 50 s ago.
+		{"before the bound, the other policy decides", still(Job{Work: 9, GPUs: 1, Arrival: 42}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "the shortest remaining time"},
+		{"an overdue job starts", still(Job{Work: 9, GPUs: 1, Arrival: 40}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "the job has waited 60 s, longer than its bound of 59 s; it starts on 1 x fast"},
+		{"the job whose bound ended first", still(Job{Work: 9, GPUs: 1, Arrival: 30}, Job{Work: 8, GPUs: 1, Arrival: 20}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "waited 80 s"},
+		// The slow GPUs are free in 2 s, and reserved for job 2. Job 3 would delay it on GPU 3; job 4 ends in time.
+		{"a reservation", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
+		{"a short job in front of a reservation", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2, Name: "long"}, Job{Work: 400, GPUs: 1, Arrival: 98}, Job{Work: 2, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2),
+			Action{Verb: Start, Job: 4, GPUs: []int{3}}, `1 x slow is reserved for job "long" in 2 s, and this job ends in 2 s`},
+		// The fast GPUs are free in 4 s, and reserved. Both other jobs may use GPU 3: the overdue one comes first.
+		{"overdue jobs come before others", still(Job{Work: 16, GPUs: 2}, Job{Work: 90, GPUs: 1}, Job{Work: 9, GPUs: 2, Name: "long", Arrival: -2000}, Job{Work: 300, GPUs: 1, Arrival: -900}, Job{Work: 8, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2),
+			Action{Verb: Start, Job: 3, GPUs: []int{3}}, `; job "long" can start in 4 s, and this job uses other GPUs`},
+	} {
+		inner, err := New("srf", Options{Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := Limit(inner, Bound{Factor: 2, Seconds: 50}, true)
+		if err := p.Reset(c.state.Cluster, c.state.Workload, c.state.Speeds); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Decide(c.state); got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: got %+v, want %+v with reason %q", c.name, got, c.want, c.reason)
+		}
+	}
+}
+
 // If more jobs wait than gang plans for, GPUs that the plan leaves free get the shortest job. On clusters of more than gangDepth
 // GPUs, the plan has more jobs while it leaves GPUs free.
 func TestGangFillsIdleGPUs(t *testing.T) {

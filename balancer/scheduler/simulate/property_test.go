@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -246,7 +247,7 @@ func segments(t *testing.T, r *scheduler.Result) {
 }
 
 func TestProperties(t *testing.T) {
-	for _, name := range append(scheduler.Names(), "wild") {
+	for _, name := range append(scheduler.Names(), "wild", "limited") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(11, 13))
@@ -254,10 +255,13 @@ func TestProperties(t *testing.T) {
 				w := newWorld(random)
 				var p scheduler.Policy = &wild{seed: random.Uint64()}
 				if name != "wild" {
-					var err error
-					if p, err = scheduler.New(name, scheduler.Options{Explain: n%2 == 0}); err != nil {
+					named, err := strings.Replace(name, "limited", "gang", 1), error(nil)
+					if p, err = scheduler.New(named, scheduler.Options{Explain: n%2 == 0}); err != nil {
 						t.Fatal(err)
 					}
+				}
+				if name == "limited" { // a short bound, so that many jobs are overdue
+					p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, n%2 == 0)
 				}
 				look := &watched{Policy: p, t: t}
 				r, err := simulate.Run(look, w.cluster, w.jobs, w.speeds, w.options)

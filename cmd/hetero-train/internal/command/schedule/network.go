@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,6 +39,8 @@ type policies struct {
 	keep    bool // never stop a running job
 	warn    func(text string)
 
+	bound *scheduler.Bound // of the time that jobs wait under gang and dqn; nil: none
+
 	networkFlags *pflag.FlagSet // that have --network and --device; nil: none
 
 	made map[string]scheduler.Policy
@@ -51,9 +54,15 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// checkNetwork refuses --network and --device if policy dqn is not among the policies: they would have no effect.
+// checkNetwork refuses --network, --device and --wait-bound if no policy uses them.
 func (p *policies) checkNetwork(names ...string) error {
-	if slices.Contains(names, dqn.PolicyName) || !slices.Contains(policyNames(), names[0]) {
+	if !slices.Contains(policyNames(), names[0]) {
+		return nil
+	}
+	if p.networkFlags.Changed("wait-bound") && !slices.ContainsFunc(names, limited) {
+		return exit.Usagef("%s: --wait-bound has no effect without policy gang or %s: got --policy %s", p.command, dqn.PolicyName, strings.Join(names, ","))
+	}
+	if slices.Contains(names, dqn.PolicyName) {
 		return nil
 	}
 	for _, flag := range []string{"network", "device"} {
@@ -66,7 +75,7 @@ func (p *policies) checkNetwork(names ...string) error {
 
 // own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep, warn: p.warn}
+	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep, warn: p.warn, bound: p.bound}
 }
 
 // warnOnce returns a function that prints a warning the first time that it gets it. Several goroutines may use it.
@@ -100,6 +109,9 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.command, err)
+	}
+	if p.bound != nil && limited(name) {
+		policy = scheduler.Limit(policy, *p.bound, p.explain)
 	}
 	if p.made == nil {
 		p.made = map[string]scheduler.Policy{}
@@ -145,9 +157,50 @@ func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
 
 // failed returns the failure of a learnt policy during its last run.
 func (p *policies) failed(policy scheduler.Policy) error {
-	if learnt, ok := policy.(*dqn.Policy); ok {
+	if learnt, ok := unlimited(policy).(*dqn.Policy); ok {
 		return learnt.Err()
 	}
+	return nil
+}
+
+// limited reports whether a policy has a bound of the time that jobs wait. The others order jobs by their arrival, or are
+// baselines from the literature.
+func limited(name string) bool { return name == "gang" || name == dqn.PolicyName }
+
+// unlimited returns a policy without its bound.
+func unlimited(policy scheduler.Policy) scheduler.Policy {
+	if p, ok := policy.(interface{ Unwrap() scheduler.Policy }); ok {
+		return p.Unwrap()
+	}
+	return policy
+}
+
+// waitBound is the value of flag --wait-bound.
+type waitBound struct{ to **scheduler.Bound }
+
+func (w waitBound) Type() string { return "bound" }
+
+func (w waitBound) String() string {
+	if w.to == nil || *w.to == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%g,%g", (*w.to).Factor, (*w.to).Seconds)
+}
+
+func (w waitBound) Set(text string) error {
+	if text == "none" {
+		*w.to = nil
+		return nil
+	}
+	var b scheduler.Bound
+	factor, seconds, found := strings.Cut(text, ",")
+	var faults [2]error
+	b.Factor, faults[0] = strconv.ParseFloat(factor, 64)
+	b.Seconds, faults[1] = strconv.ParseFloat(seconds, 64)
+	if !found || faults[0] != nil || faults[1] != nil || !(b.Factor >= 0 && b.Factor <= 1e9) || !(b.Seconds >= 0 && b.Seconds <= 1e15) {
+		return errors.New("want none, or FACTOR,SECONDS with numbers from 0 to 1e9 and from 0 to 1e15, such as 2,3600")
+	}
+	*w.to = &b
 	return nil
 }
 
@@ -155,7 +208,7 @@ func (p *policies) failed(policy scheduler.Policy) error {
 func (p *policies) close() error {
 	var faults []error
 	for _, policy := range p.made {
-		if learnt, ok := policy.(*dqn.Policy); ok {
+		if learnt, ok := unlimited(policy).(*dqn.Policy); ok {
 			faults = append(faults, learnt.Close())
 		}
 	}

@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Bound is the time that a job may wait before other jobs must not delay it: from its arrival, Factor times its running time on
+// its fastest type of GPU, plus Seconds.
+type Bound struct {
+	Factor  float64
+	Seconds float64
+}
+
+// DefaultBound suits jobs of minutes to hours. With a smaller bound, long gangs wait for a shorter time, and short jobs for a
+// longer time. docs/benchmarks/scheduling.md has the effect of several bounds.
+var DefaultBound = Bound{Factor: 2, Seconds: 3600}
+
+// Limit returns policy p with a bound of the time that jobs wait. A job that has waited for longer is overdue. The job whose
+// bound ended first gets a reservation, as the first job of policy easy does. Other overdue jobs come next, in the order in
+// which their bounds ended, if they do not delay it. Policy p decides about the resources that are left. GPUs that are
+// reserved but free get the shortest job that ends before the reservation begins.
+//
+// If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at most
+// for its bound, for the overdue jobs before it, and for the running jobs whose GPUs it needs.
+//
+// The actions have reasons if explain is set. The result implements [Waiter], and Unwrap returns p.
+func Limit(p Policy, b Bound, explain bool) Policy {
+	return &bounded{backfill: backfill{placer: placer{explain: explain}}, Policy: p, bound: b}
+}
+
+type bounded struct {
+	backfill
+	Policy
+	bound   Bound
+	due     []float64 // by job: time in s
+	overdue []int
+}
+
+// Unwrap returns the policy without the bound.
+func (p *bounded) Unwrap() Policy { return p.Policy }
+
+func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.backfill.reset(c, w, s)
+	p.due = make([]float64, len(w.Jobs))
+	for i := range w.Jobs {
+		p.due[i] = w.Jobs[i].Arrival + p.bound.Seconds + p.bound.Factor*fastestSeconds(c, &w.Jobs[i], s)
+	}
+	return p.Policy.Reset(c, w, s)
+}
+
+// fastestSeconds is the running time of a job on its fastest type of GPU, in s; 0 if no single type has a speed.
+func fastestSeconds(c *Cluster, j *Job, s Speeds) float64 {
+	best := 0.0
+	for t := range c.Types {
+		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
+	}
+	if best > 0 {
+		return j.Work / best
+	}
+	return 0
+}
+
+func (p *bounded) Decide(s *State) Action {
+	p.overdue = p.overdue[:0]
+	for _, q := range s.Queue {
+		if s.Now < s.Workload.Jobs[q].Arrival+p.bound.Seconds { // neither are the jobs that arrived later
+			break
+		}
+		if s.Now >= p.due[q] {
+			p.overdue = append(p.overdue, q)
+		}
+	}
+	if len(p.overdue) == 0 {
+		return p.Policy.Decide(s)
+	}
+	slices.SortFunc(p.overdue, func(a, b int) int { return cmp.Or(cmp.Compare(p.due[a], p.due[b]), cmp.Compare(a, b)) })
+	first := p.overdue[0]
+	p.count(s)
+	if gpus, _, ok := p.fastest(s, first); ok {
+		return p.start(s, first, gpus, "")
+	}
+	begins := p.reserve(s, first)
+	for _, q := range p.overdue[1:] {
+		if gpus, why, ok := p.beside(s, q, begins); ok {
+			return p.start(s, q, gpus, fmt.Sprintf("; job %q can start in %s, and this job %s", s.Workload.Jobs[first].Name, seconds(begins), why))
+		}
+	}
+	if a := p.Policy.Decide(&p.rest); a.Verb != Wait {
+		return a
+	}
+	return p.fill(s, begins)
+}
+
+// fill starts the job with the shortest running time on free GPUs that are reserved, if it ends before the reservation begins.
+func (p *bounded) fill(s *State, begins float64) Action {
+	p.free = p.now
+	defer func() { p.free = p.counts }()
+	shortest, job := begins, -1
+	for _, q := range s.Queue {
+		if _, speed, ok := p.fastest(s, q); ok {
+			if v := p.load(s, q) + s.Remaining[q]/speed; v <= shortest {
+				shortest, job = v, q
+			}
+		}
+	}
+	if job < 0 {
+		return Action{}
+	}
+	gpus, _, _ := p.fastest(s, job)
+	a := Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("%s is reserved for job %q in %s, and this job ends in %s", s.types(gpus), s.Workload.Jobs[p.overdue[0]].Name, seconds(begins), seconds(shortest))
+	}
+	return a
+}
+
+// start starts an overdue job.
+func (p *bounded) start(s *State, job int, gpus []int, after string) Action {
+	a := Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("the job has waited %s, longer than its bound of %s; it starts on %s%s",
+			seconds(s.Now-s.Workload.Jobs[job].Arrival), seconds(p.due[job]-s.Workload.Jobs[job].Arrival), s.types(gpus), after)
+	}
+	return a
+}
+
+// Waits returns the reason of the other policy.
+func (p *bounded) Waits(s *State, job int) string { return WhyWaits(p.Policy, s, job) }
