@@ -31,9 +31,9 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
 }
 
-// beside finds the free GPUs on which a job is fastest and does not delay the job with the reservation, which begins in so
+// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation, which begins in so
 // many seconds. why is a reason without its subject. Call reserve before. The slice is valid until the next call.
-func (p *backfill) beside(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
+func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
 	defer func() { p.free = p.counts }()
 	p.free = p.now
 	gpus, speed, ok := p.fastest(s, job)

@@ -83,7 +83,7 @@ func (p *bounded) Decide(s *State) Action {
 	}
 	begins := p.reserve(s, first)
 	for _, q := range p.overdue[1:] {
-		if gpus, why, ok := p.beside(s, q, begins); ok {
+		if gpus, why, ok := p.around(s, q, begins); ok {
 			return p.start(s, q, gpus, fmt.Sprintf("; job %q can start in %s, and this job %s", s.Workload.Jobs[first].Name, seconds(begins), why))
 		}
 	}

@@ -43,7 +43,7 @@ func (p *easy) Decide(s *State) Action {
 	}
 	begins := p.reserve(s, head)
 	for _, q := range s.Queue[1:] {
-		gpus, why, ok := p.beside(s, q, begins)
+		gpus, why, ok := p.around(s, q, begins)
 		if !ok {
 			continue
 		}

@@ -100,7 +100,9 @@ def stored(part):
 
 
 def usable(part, result, a):
-    return result and result["trial"] == a.trial and result["code"] == code_hash(part.paths)[0] and result["machine"] == machine() and (result["quiet"] and not result["dirty"] or a.allow_load)
+    if not result or result["trial"] != a.trial or result["code"] != code_hash(part.paths)[0] or result["dirty"] and not a.allow_load:
+        return False
+    return part.simulated or result["machine"] == machine() and (result["quiet"] or a.allow_load)
 
 
 def minutes(part):
@@ -114,7 +116,7 @@ def measure(part, a):
     hashed, dirty = code_hash(part.paths)
     if dirty and not a.allow_load:
         raise SystemExit(f"headlines: part {part.name}: its code has changes that are not committed: commit them first")
-    load, who = quiet.before()
+    load, who = (0, "") if part.simulated else quiet.before()
     if load > quiet.LIMIT and not a.allow_load:
         raise SystemExit(f"headlines: other processes keep {load:.2f} CPUs busy, want at most {quiet.LIMIT}: {who}. Stop them, at idle priority too, and repeat the command; finished parts are kept")
     watch, begun, run = quiet.Watch(), time.monotonic(), Run(part, a, 60 * part.limit)
@@ -123,7 +125,7 @@ def measure(part, a):
     except SystemExit as err:
         print(err, file=sys.stderr)
         return None
-    load = watch.load()
+    load = 0 if part.simulated else watch.load()
     result = {
         "part": part.name, "commit": table.git("rev-parse", "--short=8", "HEAD").stdout.strip(), "code": hashed, "dirty": dirty, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "machine": machine(), "seconds": time.monotonic() - begun, "load": load, "trial": a.trial, "quiet": load <= quiet.LIMIT, "rows": rows,
@@ -202,7 +204,7 @@ def main():
     print("\nMachine: " + about(a))
     print("".join(f"\n- `{name}`: `{command.strip('`')}`" for name, command in sources.items()))
     if a.write and lines:
-        table.replace(lines, about(a))
+        table.replace(lines, about(a))  # simulated parts leave the machine as it is
         print(f"headlines: wrote the rows of {len(lines)} parts to {table.PAGE}", file=sys.stderr)
     if failed:
         print(f"headlines: {len(failed)} parts have no valid result: {', '.join(failed)}; the same command measures them again", file=sys.stderr)

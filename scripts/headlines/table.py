@@ -10,6 +10,7 @@ BEGIN, END = "<!-- headlines: scripts/headlines.sh writes these rows -->", "<!--
 HEADER = "| Measurement | Ours | Peer | Ratio (spread) | Fraction of the peak | Part | Measured |\n|---|---|---|---|---|---|---|\n"
 CHANGED = "code changed since"
 ON = "Machine of the rows that name none: "
+SIMULATED = {p.name for p in PARTS if p.simulated}  # their rows are the same on every machine
 ROW = re.compile(r"\|.*\| `(?P<part>\w+)` \| measured at (?P<commit>[0-9a-f]{7,40})(?P<rest>[^|]*)\|$")
 
 
@@ -30,6 +31,8 @@ def line(row, name, result):
         ratio += f"({row['low']:,.2f} to {row['high']:,.2f})" if row["ratio"] is not None else f"({row['low']:,.0f} to {row['high']:,.0f})"
     share = "" if row["share"] is None else f"{100 * row['share']:.0f} %"
     quiet = ", **a trial of one round**" if result["trial"] else "" if result["quiet"] else f", **not quiet** (other processes: {result['load']:.2f} CPUs)"
+    if name in SIMULATED:
+        quiet += ", simulated"
     cells = [row["what"], row["ours"], row["peer"], ratio, share, f"`{name}`", f"measured at {result['commit']}, {result['date']}{quiet}"]
     return "| " + " | ".join(cells) + " |"
 
@@ -86,7 +89,9 @@ def replace(new, machine):
         found = ROW.match(text)
         old.setdefault(found["part"] if found else "", []).append(text)
     ordered = [text for p in PARTS for text in new.get(p.name, old.get(p.name, []))]
-    kept = [name for name, of in old.items() if name not in new and any(", machine " not in text for text in of)]
+    if before and SIMULATED.issuperset(new):
+        machine = before
+    kept = [name for name, of in old.items() if name not in new and name not in SIMULATED and any(", machine " not in text for text in of)]
     if before and before.split(";")[0] != machine.split(";")[0] and kept:  # measured limits follow the semicolon
         raise SystemExit(f"headlines: the rows of {', '.join(kept)} were measured on another machine ({before}): measure these parts, too")
     write(head, ordered, machine, tail)
