@@ -33,7 +33,7 @@ def line(row, name, result):
     quiet = ", **a trial of one round**" if result["trial"] else "" if result["quiet"] else f", **not quiet** (other processes: {result['load']:.2f} CPUs)"
     if name in SIMULATED:
         quiet += ", simulated"
-    cells = [row["what"], row["ours"], row["peer"], ratio, share, f"`{name}`", f"measured at {result['commit']}, {result['date']}{quiet}"]
+    cells = [row["what"], row["ours"], row["peer"], ratio.strip(), share, f"`{name}`", f"measured at {result['commit']}, {result['date']}{quiet}"]
     return "| " + " | ".join(cells) + " |"
 
 
