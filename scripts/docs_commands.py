@@ -120,7 +120,7 @@ class Place:
         elif start == "checkout":
             checkout(self.folder)
         else:
-            shutil.copytree(start, self.folder, symlinks=True)
+            shutil.copytree(start, self.folder, symlinks=True, copy_function=os.link)
         for file, text in files.items():
             (self.folder / file).write_text(text)
         home = Path(work) / "home"
@@ -292,11 +292,13 @@ def main():
                 continue
             if not found:
                 continue
-            place = Place(work, name.replace("/", "_").replace(" ", "_").removesuffix(".md"), files, start_of(name, found, work))
+            place = None
             counts = {"ok": 0, "skip": 0, "failed": 0}
             first, used = time.monotonic(), cpu()
-            for block in found:
+            for number, block in enumerate(found, 1):
                 start = time.monotonic()
+                if not place or not block.line:  # each example of the help has its folder
+                    place = Place(work, f"{name.replace('/', '_').replace(' ', '_').removesuffix('.md')}_{number}", files, start_of(name, found, work))
                 result, said = result_of(block, place)
                 print(f"{block.place}: {result}" + ("" if result.startswith("skip") else f", {time.monotonic() - start:.1f} s"), flush=True)
                 if result == "ok":
@@ -309,7 +311,8 @@ def main():
                     counts["failed"] += 1
                     failed.append(f"{block.place}: {result}")
                     print("\n".join("    " + line for line in (block.text + "\n" + said[-3000:]).splitlines()), flush=True)
-            place.end()
+                if block is found[-1] or not block.line:
+                    place.end()
             table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first, cpu() - used))
     finally:
         if not args.root:

@@ -5,10 +5,12 @@ import sys
 
 from docs_blocks import ROOT, Block, blocks
 
-# Makes the files that examples read, in a folder that each command with examples gets a copy of.
+# Makes the files that examples read, in a folder that each example gets a copy of.
 PREPARE = r"""
 scripts/docs_commands.py --images photos cat,dog,c2,c3,c4,c5,c6,c7,c8,c9 8
 mkdir -p data && cp -r photos data/flowers && cp -r photos data/other && cp photos/cat/001.jpg cat.jpg && cp photos/dog/001.jpg dog.png
+mkdir samples data/shards && for i in {001..008}; do cp photos/cat/$i.jpg samples/ && echo 0 > samples/$i.cls; done
+for i in 0 1; do tar --sort=name -cf data/shards/train-00000$i.tar -C samples .; done
 cat README.md docs/*.md > tinyshakespeare.txt
 mkdir corpus && cp tinyshakespeare.txt corpus/a.txt && cp tinyshakespeare.txt corpus/b.txt
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' {a..z} {0..9} '##'{a..z} '##'{0..9} > vocab.txt
@@ -17,6 +19,28 @@ sed 's/review/text/' reviews.tsv > test.tsv && printf 'a moving film\ntwo hours\
 printf '0,1,0.01\n0,256,2.56\n1,1,0.02\n1,256,5.12\n2,1,0.03\n2,256,7.68\n' > curves.csv
 hetero-train -c configs/resnet50.toml --set data.dataset=images --set data.path=photos --set data.batch_size=8 --set train.steps=2 --set ema.decay=0.9 --set tracking.mlflow=mlruns
 ln -s step-00000002 experiments/resnet50/checkpoints/step-00000780
+for model in resnet18 resnet50; do
+    hetero-train train --experiment-name $model-run --model $model --dataset synthetic_image --num-samples 8 --batch-size 4 --set data.image_size=32 --set train.steps=1 --set ema.decay=0.9
+    hetero-train checkpoint export $model-run --output $model-weights.safetensors
+done
+mv experiments/resnet50-run experiments/run && mv resnet50-weights.safetensors theirs.safetensors
+python3 - <<'END'
+import json, re, struct
+def rename(source, target, rule, more=()):
+    data = open(source, "rb").read()
+    size, = struct.unpack("<Q", data[:8])
+    head, tensors = json.loads(data[8:8 + size]), data[8 + size:]
+    head.pop("__metadata__", None)
+    head = {rule(name): value for name, value in head.items()}
+    for name in more:
+        head[name] = {"dtype": "F32", "shape": [1], "data_offsets": [len(tensors), len(tensors) + 4]}
+        tensors += bytes(4)
+    head = json.dumps(head).encode()
+    head += b" " * (-len(head) % 8)
+    open(target, "wb").write(struct.pack("<Q", len(head)) + head + tensors)
+rename("resnet18-weights.safetensors", "lightning.safetensors", lambda name: "backbone." + re.sub(r"^fc\.", "classifier.1.", name))
+rename("theirs.safetensors", "moco.safetensors", lambda name: "encoder_q." + name, ["encoder_k.fc.bias", "queue", "queue_ptr"])
+END
 hetero-train data tokenize tinyshakespeare.txt -o tokens --val-fraction 0.1
 small="--set train.steps=2 --set data.batch_size=4 --set model.layers=1 --set model.heads=2 --set model.embedding_size=32"
 hetero-train train --experiment-name gpt2 --set model.name=gpt2 --set data.dataset=text --set data.path=tokens --set data.sequence_length=32 $small
@@ -28,19 +52,6 @@ done
 SMALL = "--set train.steps=2 --set data.batch_size=8 --set data.dataset=images --set data.path=photos"
 GAVEL = [f"before scripts/docs_commands.py --data gavel/{source} {target}" for source, target in
          (("simulation_throughputs.json",) * 2, ("traces/6c71a0-seed0.trace", "a.trace"), ("traces/6c71a0-seed1.trace", "b.trace"))]
-# Writes the weights of a network with the names that another program could give them.
-RENAMED = """before python3 - <<'END'
-import json, re, struct
-data = open("resnet.safetensors", "rb").read()
-size, = struct.unpack("<Q", data[:8])
-head = json.loads(data[8:8 + size])
-head.pop("__metadata__", None)
-head = json.dumps({new: value for name, value in head.items() for new in %s}).encode()
-head += b" " * (-len(head) %% 8)
-open("%s", "wb").write(struct.pack("<Q", len(head)) + head + data[8 + size:])
-END"""
-RESNET = "before hetero-train train --model %s --dataset synthetic_image --num-samples 8 --batch-size 4 --set data.image_size=32 --set model.num_classes=10 --set train.steps=1 --experiment-name theirs && hetero-train checkpoint export theirs --output resnet.safetensors"
-
 # Marks of the examples that begin with a text, without the name of the program. add adds arguments to each hetero-train.
 MARKED = {
     "-c configs/resnet50.toml": [f"add {SMALL} --set train.eval_interval=0"],
@@ -48,7 +59,7 @@ MARKED = {
                 "before hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 640 --batch-size 8 --set data.image_size=8 --set train.steps=80 --set experiment.output_dir=experiments/benchmarks"],
     "analyze --compare experiments/a experiments/b": ["before mkdir -p mlruns/1 && ln -s ../$(cd mlruns && ls -d */*/metrics | sed s,/metrics,,) mlruns/1/0123456789abcdef0123456789abcdef"],
     'analyze --compare experiments/a "http': ["skip it needs an MLflow server"],
-    "scripts/lab.sh": ["replace data.batch_size=256 => data.batch_size=32", "add --policies none,hybrid --rounds 2 --block 3"],
+    "scripts/lab.sh": ["replace data.batch_size=256 => data.batch_size=32", "add --policies none,hybrid --rounds 3 --block 3"],
     "balance simulate --curves -": ["replace --json => --json < curves.csv"],
     "bench data": ["add --seconds 0.2 --batch-size 8"],
     "bench data --path": ["replace ~/flowers => data/flowers"],
@@ -63,12 +74,10 @@ MARKED = {
     "bench train --model bert_base": ["add --seq-len 16"],
     "bench train --model resnet50 --image-size 64": ["add --trace-steps 1"],
     "bridge": ["needs jq", "exit 2"],
-    "checkpoint": [(RESNET % "resnet50").replace("experiment-name theirs", "experiment-name run --set ema.decay=0.9").replace("export theirs", "export run") + " && cp resnet.safetensors theirs.safetensors"],
-    "checkpoint inspect resnet50.safetensors": ["before cp resnet.safetensors resnet50.safetensors"],
-    "checkpoint verify resnet50.safetensors": ["before cp resnet.safetensors resnet50.safetensors"],
-    "checkpoint import theirs.safetensors --model resnet18": [
-        RESNET.replace("theirs", "r18") % "resnet18", RENAMED % (r"""["backbone." + re.sub(r"^fc\.", "classifier.1.", name)]""", "theirs.safetensors")],
-    "checkpoint import moco.safetensors": [RESNET.replace("theirs", "moco") % "resnet50", RENAMED % ("""["encoder_q." + name, *(["encoder_k." + name] if name == "fc.bias" else [])]""", "moco.safetensors")],
+    "checkpoint export experiments/gpt2": ["before rm -r gpt2-folder"],
+    "checkpoint inspect resnet50.safetensors": ["before cp theirs.safetensors resnet50.safetensors"],
+    "checkpoint verify resnet50.safetensors": ["before cp theirs.safetensors resnet50.safetensors"],
+    "checkpoint import theirs.safetensors --model resnet18": ["before mv lightning.safetensors theirs.safetensors"],
     "completion bash > ~/": ["before mkdir -p ~/.local/share/bash-completion/completions"],
     "completion fish": ["needs fish", "before mkdir -p ~/.config/fish/completions"],
     "completion powershell": ["replace | Out-String | Invoke-Expression => > powershell.ps1"],
@@ -81,7 +90,7 @@ MARKED = {
     "data download": ["skip it needs the internet"],
     "data inspect --dataset cifar10": ["skip it needs the internet"],
     "data inspect /data": ["replace /data/ => data/"],
-    "data inspect '/data": ["before mkdir data/shards && for i in 0 1; do tar -cf data/shards/train-00000$i.tar photos; done", "replace /data/ => data/", "replace 000146 => 000001"],
+    "data inspect '/data": ["replace /data/ => data/", "replace 000146 => 000001"],
     "data inspect shakespeare": ["before mv tokens shakespeare"],
     "data inspect other.bin": ["before python3 -c 'import array; array.array(\"I\", range(4000)).tofile(open(\"other.bin\", \"wb\"))'"],
     "data verify /data": ["replace /data/imagenet => data/flowers"],
@@ -89,7 +98,7 @@ MARKED = {
     "data repack": ["before tar --zstd -cf train-000000.tar.zst photos && mkdir seekable"],
     "data tokenize 'corpus": [],
     "data tokenize web": ["needs zstd", "before for i in {1..500}; do echo '{\"content\": \"text '$i'\"}'; done | zstd -q > web.jsonl.zst"],
-    "data verify '/data": ["before mkdir data/shards && for i in 0 1; do tar -cf data/shards/train-00000$i.tar photos; done", "replace /data/ => data/", "replace 000146 => 000001"],
+    "data verify '/data": ["replace /data/ => data/", "replace 000146 => 000001"],
     "eval -c": ["add --set data.dataset=images --set data.path=photos"],
     "eval experiments/resnet50 --set": ["replace /data/ => data/"],
     "generate imported": ["before hetero-train checkpoint import gpt2-folder --output imported"],
@@ -99,6 +108,7 @@ MARKED = {
     "predict experiments/resnet50 --best": ["needs jq"],
     "profile": ["add --quick"],
     "profile --watch": ["stop 4"],
+    "train -c configs/resnet50.toml --gpu-profiles": ["before hetero-train profile --quick -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles"],
     "runs --json": ["needs jq"],
     "schedule advise": ["skip it needs a cluster with a queue; TestScheduleAdvisesARealSlurm starts one"],
     "schedule compare": ["add --jobs 30"],
@@ -153,12 +163,10 @@ def examples(only):
     for name, lines in commands():
         lines = [line for line in lines if line not in seen]
         seen.update(lines)
-        found, before = [], set()
+        found = []
         for line in lines:
             prefixes, marks = marks_of(line)
             used.update(prefixes)
-            marks = [mark for mark in marks if mark not in before]  # a command runs once
-            before.update(mark for mark in marks if mark[0] == "before")
             found.append(Block(f"help {name}".strip(), 0, line, marks))
         if lines and only in ("", name):
             yield f"help {name}".strip(), found

@@ -95,10 +95,15 @@ func parse(text string) ([]string, error) {
 
 func names() string { return strings.Join(slices.Sorted(maps.Keys(remedies)), ", ") }
 
-// Missing skips the test because a part is missing, or fails it if the part is required. why is an error, or says what was
-// looked for.
+// Missing skips the test because a part is missing, or fails it if the part is required, or if the environment has a
+// relative path. why is an error, or says what was looked for.
 func Missing(t testing.TB, part string, why any) {
 	t.Helper()
+	for _, folder := range []string{"HETERO_LIB_DIR", "HETERO_DATA"} {
+		if path := os.Getenv(folder); path != "" && !filepath.IsAbs(path) {
+			t.Fatalf("%s: got %q, want an absolute path: a test runs in the folder of its package", folder, path)
+		}
+	}
 	message := fmt.Sprintf("needs %s: %v (%s)", part, why, remedies[part])
 	if Required(t, part) {
 		t.Fatalf("%s requires this part: %s", Variable, message)

@@ -66,6 +66,10 @@ func TestAMissingPartSkipsOrFails(t *testing.T) {
 			}
 		})
 	}
+	t.Setenv("HETERO_LIB_DIR", "build/lib")
+	if r := end(program); r.end != "fail" || !strings.Contains(r.text, `HETERO_LIB_DIR: got "build/lib", want an absolute path`) {
+		t.Errorf("a relative folder: got %s with %q", r.end, r.text)
+	}
 	t.Setenv(string(Large), "1")
 	if r := end(func(t testing.TB) { Large.Need(t, "takes an hour") }); r.end != "pass" {
 		t.Errorf("a tier that is on: got %s with %q", r.end, r.text)
