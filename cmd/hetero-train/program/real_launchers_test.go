@@ -77,8 +77,9 @@ func TestRealLaunchersStartRanks(t *testing.T) {
 func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	startSlurm(t, "defer,sched_interval=3600")
 	var jobs []string
-	for _, gpus := range []string{"2", "1"} {
-		out, err := exec.Command("sbatch", "--parsable", "--output", os.DevNull, "--gres=gpu:"+gpus, "--wrap", "sleep 300").CombinedOutput()
+	// Their owner holds all three jobs. Two opt in, and one of them fits. The last one does not, so nothing may change it.
+	for _, args := range [][]string{{"--gres=gpu:2", "--hold", "--comment", "hetero-train:"}, {"--gres=gpu:1", "--hold", "--comment", "hetero-train: kind=LM; steps=9"}, {"--gres=gpu:1", "--hold"}} {
+		out, err := exec.Command("sbatch", append([]string{"--parsable", "--output", os.DevNull, "--wrap", "sleep 300"}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -95,7 +96,8 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 			args, places = append(args, "--apply"), "is now restricted to "
 		}
 		o := execute(args)
-		for _, text := range []string{"1 node, 0 running jobs with GPUs or known nodes, 2 pending jobs", "job " + jobs[0] + " (wrap) " + places + host + " with 2 v100: ", "job " + jobs[1] + " (wrap) waits: "} {
+		for _, text := range []string{"1 node, 0 running jobs with GPUs or known nodes, 3 pending jobs", "job " + jobs[0] + " (wrap) " + places + host + " with 2 v100: ", "job " + jobs[1] + " (wrap) waits: ",
+			"job " + jobs[2] + " (wrap) waits: the job does not opt in"} {
 			if o.code != exit.Done || !strings.Contains(o.stdout, text) {
 				t.Errorf("%q: got exit code %d and %q %q, want %q", args, o.code, o.stdout, o.stderr, text)
 			}
@@ -104,6 +106,9 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 			out, err := exec.Command("scontrol", "show", "job", job).CombinedOutput()
 			if restricted := strings.Contains(string(out), "ReqNodeList="+host); err != nil || restricted != (apply && i == 0) {
 				t.Errorf("%q: job %s: got %v and\n%s", args, job, err, out)
+			}
+			if held := strings.Contains(string(out), "Reason=JobHeldUser"); held != (i > 0 || !apply) {
+				t.Errorf("%q: job %s: got held %v\n%s", args, job, held, out)
 			}
 		}
 	}

@@ -491,14 +491,17 @@ func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	}
 }
 
-// A fake Slurm has one node with two free GPUs and two pending jobs.
+// A fake Slurm has one node with three free GPUs and four pending jobs: one waits for resources, one is held by its owner, one by
+// an administrator, and one does not opt in.
 func TestScheduleAdvisesSlurm(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"squeue": `echo '{"jobs":[{"job_id":7,"name":"a","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}},
-			{"job_id":8,"name":"b\u001b[31m","job_state":["PENDING"],"state_reason":"JobHeldUser","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}]}'`,
-		"scontrol": `[ "$1" = update ] && { echo "$@" >> ` + dir + `/calls; exit 0; }
-			echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:2","cpus":8,"real_memory":1000}]}'`,
+		"squeue": `echo '{"jobs":[{"job_id":7,"name":"a","comment":"hetero-train:","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}},
+			{"job_id":8,"name":"b\u001b[31m","comment":"hetero-train:","job_state":["PENDING"],"state_reason":"JobHeldAdmin","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}},
+			{"job_id":10,"name":"c","comment":"hetero-train: kind=LM","job_state":["PENDING"],"state_reason":"JobHeldUser","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}},
+			{"job_id":11,"name":"d","comment":"of a stranger","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}]}'`,
+		"scontrol": `[ "$1" = update ] || [ "$1" = release ] && { echo "$@" >> ` + dir + `/calls; exit 0; }
+			echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:3","cpus":8,"real_memory":1000}]}'`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -506,7 +509,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	o := execute([]string{"schedule", "advise", "--slurm"})
-	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "JobHeldUser", "nothing changed"} {
+	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "holds the job: JobHeldAdmin", "job 10 (c) can start on n1 with 1 v100", "job 11 (d) waits: the job does not opt in", "nothing changed"} {
 		if o.code != 0 || !strings.Contains(o.stdout, want) || strings.Contains(o.stdout, "\x1b") {
 			t.Errorf("got exit code %d and %q %q, want %q and no control characters", o.code, o.stdout, o.stderr, want)
 		}
@@ -517,7 +520,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	if o := execute([]string{"schedule", "advise", "--slurm", "--apply"}); o.code != 0 || !strings.Contains(o.stdout, "is now restricted to n1") {
 		t.Errorf("--apply: got exit code %d and %q", o.code, o.stdout)
 	}
-	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != "update JobId=7 ReqNodeList=n1\n" {
+	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != "update JobId=10 ReqNodeList=n1\nrelease 10\nupdate JobId=7 ReqNodeList=n1\n" {
 		t.Errorf("--apply: got calls %q, %v", calls, err)
 	}
 	speeds := `echo '{"jobs":[{"job_id":9,"name":"c","comment":"hetero-train: kind=LM; steps=100","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}}]}'`

@@ -89,7 +89,9 @@ func located(t *testing.T, resolved [2]net.IP) (found [2]string, errs [2]error) 
 			dialer := net.Dialer{Resolver: team.Resolver}
 			var err error
 			team.Group, err = rendezvous.Join(t.Context(), rendezvous.Options{Rank: rank, WorldSize: 2, Address: team.Place.Master(), Host: string(rune('a' + rank)),
-				Token: "0123456789abcdef", Timeout: time.Minute, Dial: func(ctx context.Context, address string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) }})
+				Token: "0123456789abcdef", Timeout: time.Minute, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+					return dialer.DialContext(ctx, "tcp", address)
+				}})
 			if err != nil {
 				errs[rank] = err
 				return

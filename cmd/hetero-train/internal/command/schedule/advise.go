@@ -26,10 +26,14 @@ A policy then chooses GPUs for each pending job. Without --apply, the command ch
 
 With --apply, the command places the jobs through the workload manager:
 
-  Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes
+  Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes; scontrol release N if its owner holds it
   Kubernetes  a suspended batch/v1 Job gets a required node affinity for these nodes, and is resumed
 
-A job states its kind and its number of steps in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations
+Only jobs that opt in are placed: in Slurm by a comment with "hetero-train:" (submit them with sbatch --hold, because Slurm itself starts
+jobs that fit), in Kubernetes by the label hetero-train/schedule=true. Jobs that an administrator, an owner such as a CronJob, Kueue or a
+quota holds stay as they are.
+
+A job may state its kind and its number of steps in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations
 hetero-train/kind and hetero-train/steps. --speeds gives the speeds of kinds: a .json file in the form of Gavel's
 simulation_throughputs.json, or a TOML or JSON lines file with the tables gpu_types, kinds and speeds (docs/scheduling.md, "Input
 files"). Without a kind or its speeds, the policy treats all GPUs as equally fast for the job.`
@@ -93,7 +97,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	var c cluster = slurm.Client{}
+	var c cluster = &slurm.Client{}
 	if f.kubernetes {
 		c = &kubernetes.Client{Context: f.context, Namespace: f.namespace}
 	}

@@ -35,15 +35,23 @@ const (
 		 "spec":{"nodeName":"volta1","containers":[{"resources":{"requests":{"cpu":"2"},"limits":{"nvidia.com/gpu":"3"}}},{}],"initContainers":[{"resources":{"requests":{"cpu":"4"}}}]},
 		 "status":{"phase":"Running","startTime":"2026-01-02T03:05:05Z"}},
 		{"metadata":{"name":"lost","namespace":"ml"},"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]},"status":{"phase":"Pending"}}]}`
+	oneGPU   = `"template":{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}`
 	jobsText = `{"items":[
-		{"metadata":{"name":"lm","namespace":"ml","resourceVersion":"77","creationTimestamp":"2026-01-02T03:04:05Z","annotations":{"hetero-train/kind":"LM (batch size 5)","hetero-train/steps":"5e4"}},
+		{"metadata":{"name":"lm","namespace":"ml","resourceVersion":"77","labels":{"hetero-train/schedule":"true"},"creationTimestamp":"2026-01-02T03:04:05Z","annotations":{"hetero-train/kind":"LM (batch size 5)","hetero-train/steps":"5e4"}},
 		 "spec":{"suspend":true,"parallelism":5,"completions":2,"activeDeadlineSeconds":3600,"template":{"spec":{"nodeSelector":{"zone":"a"},
 		   "tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Exists","effect":"NoExecute"}],
 		   "containers":[{"resources":{"requests":{"cpu":"4","memory":"8G"},"limits":{"nvidia.com/gpu":"1"}}}]}}}},
-		{"metadata":{"name":"own","namespace":"ml","resourceVersion":"78"},"spec":{"suspend":true,"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}},
+		{"metadata":{"name":"own","namespace":"ml","resourceVersion":"78","labels":{"hetero-train/schedule":"true"}},"spec":{"suspend":true,"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}},
 		   "containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}},
+		{"metadata":{"name":"silent","namespace":"ml"},"spec":{"suspend":true,` + oneGPU + `}},
+		{"metadata":{"name":"queued","namespace":"ml","labels":{"hetero-train/schedule":"true","kueue.x-k8s.io/queue-name":"team-a"}},"spec":{"suspend":true,` + oneGPU + `}},
+		{"metadata":{"name":"nightly-1","namespace":"ml","labels":{"hetero-train/schedule":"true"},"ownerReferences":[{"kind":"CronJob","name":"nightly","controller":true}]},"spec":{"suspend":true,` + oneGPU + `}},
+		{"metadata":{"name":"managed","namespace":"ml","labels":{"hetero-train/schedule":"true"}},"spec":{"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue",` + oneGPU + `}},
+		{"metadata":{"name":"poor","namespace":"small","labels":{"hetero-train/schedule":"true"}},"spec":{"suspend":true,"parallelism":2,` + oneGPU + `}},
 		{"metadata":{"name":"cpus","namespace":"ml"},"spec":{"suspend":true,"template":{"spec":{"containers":[{}]}}}},
 		{"metadata":{"name":"runs","namespace":"ml"},"spec":{"template":{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}}]}`
+	quotasText = `{"items":[{"metadata":{"name":"gpus","namespace":"small"},"status":{"hard":{"requests.nvidia.com/gpu":"4","pods":"9"},"used":{"requests.nvidia.com/gpu":"3"}}},
+		{"metadata":{"name":"ample","namespace":"ml"},"status":{"hard":{"requests.nvidia.com/gpu":"100"},"used":{}}}]}`
 )
 
 // server is an API server that knows the lists and one Job. It records the patches.
@@ -69,6 +77,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/apis/batch/v1":                       `{"kind":"APIResourceList","groupVersion":"batch/v1","resources":[{"name":"jobs","singularName":"job","namespaced":true,"kind":"Job","verbs":["get","list","patch"]}]}`,
 		"/api/v1/nodes":                        nodesText,
 		"/api/v1/pods":                         podsText,
+		"/api/v1/resourcequotas":               quotasText,
 		"/apis/batch/v1/jobs":                  jobsText,
 		"/apis/batch/v1/namespaces/ml/jobs":    jobsText,
 		"/apis/batch/v1/namespaces/ml/jobs/lm": `{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"lm","namespace":"ml","resourceVersion":"77"},"spec":{"suspend":true}}`,
@@ -125,6 +134,11 @@ func checkSnapshot(t *testing.T, s *manager.Snapshot) {
 		{ID: "ml/lm", Name: "lm", Submitted: 1767323045, Limit: 3600, GPUs: 2, CPUs: 8, Memory: 16e9, Requires: []string{"zone=a"},
 			Tolerates: []string{"nvidia.com/gpu=*:NoSchedule", "*:NoExecute"}, Kind: "LM (batch size 5)", Work: 5e4},
 		{ID: "ml/own", Name: "own", Limit: math.Inf(1), GPUs: 1, Skip: "the Job already has a required node affinity"},
+		{ID: "ml/silent", Name: "silent", Limit: math.Inf(1), GPUs: 1, Skip: "the Job does not opt in: want its label hetero-train/schedule=true"},
+		{ID: "ml/queued", Name: "queued", Limit: math.Inf(1), GPUs: 1, Skip: "Kueue starts the Job, from its queue team-a"},
+		{ID: "ml/nightly-1", Name: "nightly-1", Limit: math.Inf(1), GPUs: 1, Skip: "CronJob nightly owns the Job, and decides when it runs"},
+		{ID: "ml/managed", Name: "managed", Limit: math.Inf(1), GPUs: 1, Skip: "kueue.x-k8s.io/multikueue manages the Job"},
+		{ID: "small/poor", Name: "poor", Limit: math.Inf(1), GPUs: 2, Skip: "the quota gpus of the namespace permits 1 more of nvidia.com/gpu, and the Job needs 2"},
 	}
 	if !reflect.DeepEqual(s.Jobs, jobs) {
 		t.Errorf("jobs: got %+v\nwant %+v", s.Jobs, jobs)
@@ -186,7 +200,11 @@ func TestSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := new(Client).snapshot(nodes, pods, jobs, 0)
+	var quotas page[quota]
+	if err := json.Unmarshal([]byte(quotasText), &quotas); err != nil {
+		t.Fatal(err)
+	}
+	s, err := new(Client).snapshot(nodes, pods, jobs, quotas.Items, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +233,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := new(Client).snapshot(nodes, pods, jobs, 0)
+		s, err := new(Client).snapshot(nodes, pods, jobs, nil, 0)
 		if err != nil {
 			return
 		}

@@ -17,6 +17,11 @@ type meta struct {
 	Created         time.Time         `json:"creationTimestamp"`
 	Labels          map[string]string `json:"labels"`
 	Annotations     map[string]string `json:"annotations"`
+	Owners          []struct {
+		Kind       string `json:"kind"`
+		Name       string `json:"name"`
+		Controller bool   `json:"controller"`
+	} `json:"ownerReferences"`
 }
 
 type page[T any] struct {
@@ -94,6 +99,7 @@ type job struct {
 	Metadata meta `json:"metadata"`
 	Spec     struct {
 		Suspend               bool     `json:"suspend"`
+		ManagedBy             string   `json:"managedBy"`
 		Parallelism           *int     `json:"parallelism"`
 		Completions           *int     `json:"completions"`
 		ActiveDeadlineSeconds *float64 `json:"activeDeadlineSeconds"`
@@ -189,4 +195,12 @@ func quantity(text string) (float64, error) {
 		return 0, fmt.Errorf("got %q, want a quantity such as 2, 250m or 16Gi", text)
 	}
 	return v * scale, nil
+}
+
+type quota struct {
+	Metadata meta `json:"metadata"`
+	Status   struct {
+		Hard map[string]string `json:"hard"`
+		Used map[string]string `json:"used"`
+	} `json:"status"`
 }

@@ -21,8 +21,12 @@ import (
 const (
 	kindNote  = "hetero-train/kind"
 	stepsNote = "hetero-train/steps"
+	optIn     = "hetero-train/schedule" // label of a Job, with the value true
 	host      = "kubernetes.io/hostname"
 )
+
+// kueue is the label of a Job that Kueue holds and starts.
+const kueue = "kueue.x-k8s.io/queue-name"
 
 // ErrOutput is the cause of an error about the output of kubectl.
 var ErrOutput = errors.New("unexpected output")
@@ -84,10 +88,18 @@ func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	return c.snapshot(nodes, pods, jobs, now)
+	path = "/api/v1/resourcequotas"
+	if c.Namespace != "" {
+		path = "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/resourcequotas"
+	}
+	quotas, err := fetch[quota](ctx, c, path, url.Values{})
+	if err != nil {
+		return nil, err
+	}
+	return c.snapshot(nodes, pods, jobs, quotas, now)
 }
 
-func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, now float64) (*manager.Snapshot, error) {
+func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, quotas []quota, now float64) (*manager.Snapshot, error) {
 	s := &manager.Snapshot{Manager: "Kubernetes", Now: now}
 	c.versions, c.hosts = map[string]string{}, map[string]string{}
 	byName := map[string]int{}
@@ -123,6 +135,7 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, now float64) (*m
 		}
 		if one, ok := j.job(); ok {
 			c.versions[one.ID] = j.Metadata.ResourceVersion
+			one.Skip = cmp.Or(j.held(), one.Skip, exceeded(quotas, j.Metadata.Namespace, one.GPUs))
 			s.Jobs = append(s.Jobs, one)
 		}
 	}
@@ -247,6 +260,49 @@ func (j *job) job() (out manager.Job, ok bool) {
 		}
 	}
 	return out, true
+}
+
+// held returns the reason why others decide when a Job starts, or why its owner has not opted in; "" if neither is so.
+func (j *job) held() string {
+	if queue, ok := j.Metadata.Labels[kueue]; ok {
+		return "Kueue starts the Job, from its queue " + queue
+	}
+	for _, o := range j.Metadata.Owners {
+		if o.Controller {
+			return fmt.Sprintf("%s %s owns the Job, and decides when it runs", o.Kind, o.Name)
+		}
+	}
+	if m := j.Spec.ManagedBy; m != "" && m != "kubernetes.io/job-controller" {
+		return m + " manages the Job"
+	}
+	if j.Metadata.Labels[optIn] != "true" {
+		return "the Job does not opt in: want its label " + optIn + "=true"
+	}
+	return ""
+}
+
+// exceeded returns the reason why a quota of the namespace does not permit these additional GPUs; "" if all quotas permit them.
+func exceeded(quotas []quota, namespace string, gpus int) string {
+	for _, q := range quotas {
+		if q.Metadata.Namespace != namespace {
+			continue
+		}
+		for _, resource := range gpuResources {
+			text, limited := q.Status.Hard["requests."+resource]
+			if !limited {
+				continue
+			}
+			hard, err := quantity(text)
+			used, usedErr := quantity(cmp.Or(q.Status.Used["requests."+resource], "0"))
+			switch {
+			case err != nil || usedErr != nil:
+				return fmt.Sprintf("the quota %s of the namespace cannot be read: %s", q.Metadata.Name, cmp.Or(err, usedErr))
+			case used+float64(gpus) > hard:
+				return fmt.Sprintf("the quota %s of the namespace permits %v more of %s, and the Job needs %d", q.Metadata.Name, max(0, hard-used), resource, gpus)
+			}
+		}
+	}
+	return ""
 }
 
 func seconds(t time.Time) float64 {

@@ -16,13 +16,15 @@ import (
 )
 
 // Client runs the programs of Slurm in the search path.
-type Client struct{}
+type Client struct {
+	held map[string]bool // by job ID: its owner holds it, and Apply releases it
+}
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
 var ErrOutput = errors.New("unexpected output")
 
 // Read returns the queue and the nodes. now is in seconds since 1970.
-func (Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
 	text, err := programs.Run(ctx, "squeue", "--json")
 	if err != nil {
 		return nil, err
@@ -52,10 +54,10 @@ func (Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) 
 	if len(nodes.Nodes) == 0 {
 		return nil, fmt.Errorf("%s: %w: got no nodes", name, ErrOutput)
 	}
-	return snapshot(queue, nodes, now)
+	return c.snapshot(queue, nodes, now)
 }
 
-func snapshot(queue, nodes answer, now float64) (*manager.Snapshot, error) {
+func (c *Client) snapshot(queue, nodes answer, now float64) (*manager.Snapshot, error) {
 	s := &manager.Snapshot{Manager: "Slurm " + cmp.Or(queue.Meta.Slurm.Release, "of unknown version"), Now: now}
 	for _, n := range nodes.Nodes {
 		one, err := n.node()
@@ -64,8 +66,10 @@ func snapshot(queue, nodes answer, now float64) (*manager.Snapshot, error) {
 		}
 		s.Nodes = append(s.Nodes, one)
 	}
+	c.held = map[string]bool{}
 	for _, j := range queue.Jobs {
 		if one, ok := j.job(); ok {
+			c.held[one.ID] = j.StateReason == heldByOwner
 			s.Jobs = append(s.Jobs, one)
 		}
 	}
@@ -116,12 +120,15 @@ func (n *node) node() (manager.Node, error) {
 // partition is the label of a node of a partition. Features and partitions can have equal names.
 func partition(name string) string { return "partition " + name }
 
+// heldByOwner is the reason why a job of `sbatch --hold` waits. An administrator's hold has another reason.
+const heldByOwner = "JobHeldUser"
+
 // mostSteps is the largest plausible number of steps of a job.
 const mostSteps = 1e15
 
 var (
-	// noted matches a comment with the kind and the work of a job.
-	noted = regexp.MustCompile(`hetero-train:\s*kind=([^;]+?)\s*(?:;\s*steps=(\S+)\s*)?$`)
+	// noted matches a comment that opts in, with or without the kind and the work of the job.
+	noted = regexp.MustCompile(`hetero-train:\s*(?:kind=([^;]+?)\s*(?:;\s*steps=(\S+)\s*)?)?$`)
 	// simple matches a list of features, all of which a node needs.
 	simple = regexp.MustCompile(`^[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*$`)
 )
@@ -152,7 +159,7 @@ func (j *job) job() (out manager.Job, ok bool) {
 	if strings.Contains(j.Comment, "hetero-train:") {
 		found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment))
 		if found == nil {
-			damaged = fmt.Sprintf("the comment of the job is invalid: got %q, want hetero-train: kind=KIND; steps=STEPS", j.Comment)
+			damaged = fmt.Sprintf("the comment of the job is invalid: got %q, want hetero-train: kind=KIND; steps=STEPS, or hetero-train: alone", j.Comment)
 		} else if out.Kind = found[1]; found[2] != "" {
 			v, err := strconv.ParseFloat(found[2], 64)
 			if err != nil || !(v > 0) || v > mostSteps {
@@ -163,6 +170,9 @@ func (j *job) job() (out manager.Job, ok bool) {
 	}
 	if out.Skip = j.demand(&out); j.ID < 1 {
 		out.Skip = "Slurm reports no job ID"
+	}
+	if out.Phase == manager.Pending && !strings.Contains(j.Comment, "hetero-train:") {
+		out.Skip = cmp.Or(out.Skip, "the job does not opt in: want a comment with hetero-train:")
 	}
 	out.Skip = cmp.Or(out.Skip, damaged)
 	return out, true
@@ -240,7 +250,7 @@ func (j *job) demand(out *manager.Job) string {
 		return "the job already requires nodes " + strings.Join(j.RequiredNodes, ",")
 	}
 	switch j.StateReason {
-	case "", "None", "Resources", "Priority":
+	case "", "None", "Resources", "Priority", heldByOwner:
 		return ""
 	}
 	return "Slurm holds the job: " + j.StateReason
@@ -275,8 +285,8 @@ func expand(text string) []string {
 	return names
 }
 
-// Apply restricts a pending job to the nodes of a placement.
-func (Client) Apply(ctx context.Context, p manager.Placement) error {
+// Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it.
+func (c *Client) Apply(ctx context.Context, p manager.Placement) error {
 	if len(p.Nodes) == 0 {
 		return fmt.Errorf("job %s: got a placement without nodes", p.Job)
 	}
@@ -285,8 +295,13 @@ func (Client) Apply(ctx context.Context, p manager.Placement) error {
 			return fmt.Errorf("job %s: got node %q, want a node name", p.Job, n)
 		}
 	}
-	_, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job, "ReqNodeList="+strings.Join(p.Nodes, ","))
-	return err
+	if _, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job, "ReqNodeList="+strings.Join(p.Nodes, ",")); err != nil || !c.held[p.Job] {
+		return err
+	}
+	if _, err := programs.Run(ctx, "scontrol", "release", p.Job); err != nil {
+		return fmt.Errorf("the job is restricted to %s, and still held: %w", strings.Join(p.Nodes, ","), err)
+	}
+	return nil
 }
 
 // name matches a valid node name. Names come from Slurm and become part of a command line, so they are checked.

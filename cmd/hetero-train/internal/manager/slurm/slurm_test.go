@@ -54,7 +54,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(version.release, func(t *testing.T) {
 			fake(t, version.scripts)
-			s, err := Client{}.Read(context.Background(), 1795413100)
+			s, err := new(Client).Read(context.Background(), 1795413100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +78,7 @@ func TestRead(t *testing.T) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["resnet"], resnet)
 			}
 			big := manager.Job{ID: "4", Name: "big", Submitted: 1795413003, Limit: math.Inf(1), Urgency: 4294901756, GPUs: 9, CPUs: 3, Nodes: 3,
-				Memory: 187.5 * (1 << 30), Requires: []string{"partition main"}}
+				Memory: 187.5 * (1 << 30), Requires: []string{"partition main"}, Skip: "the job does not opt in: want a comment with hetero-train:"}
 			if !reflect.DeepEqual(jobs["big"], big) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["big"], big)
 			}
@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 			if wide.GPUs != 6 || wide.Nodes != 2 || !slices.Equal(wide.On, []string{"radeon1", "turing1"}) || wide.Holds[1][0] != (manager.GPUs{Type: "t4", Total: 3}) {
 				t.Errorf("job on two nodes: got %+v", wide)
 			}
-			for name, part := range map[string]string{"held": "JobHeldUser", "another": "already requires nodes volta2", "arr": "job array"} {
+			for name, part := range map[string]string{"held": "does not opt in", "another": "already requires nodes volta2", "arr": "job array"} {
 				if !strings.Contains(jobs[name].Skip, part) {
 					t.Errorf("job %s: got reason %q, want one with %q", name, jobs[name].Skip, part)
 				}
@@ -116,7 +116,7 @@ func TestFailures(t *testing.T) {
 			if c.scripts == nil {
 				t.Setenv("PATH", dir)
 			}
-			_, err := Client{}.Read(context.Background(), 0)
+			_, err := new(Client).Read(context.Background(), 0)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want one with %q", err, c.want)
 			}
@@ -127,7 +127,7 @@ func TestFailures(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		why := errors.New("stopped")
 		cancel(why)
-		if _, err := (Client{}).Read(ctx, 0); !errors.Is(err, why) {
+		if _, err := new(Client).Read(ctx, 0); !errors.Is(err, why) {
 			t.Errorf("got error %v, want %v", err, why)
 		}
 	})
@@ -215,7 +215,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := snapshot(a, a, 0)
+		s, err := new(Client).snapshot(a, a, 0)
 		if err != nil {
 			return
 		}
@@ -233,7 +233,7 @@ func TestComments(t *testing.T) {
 		work          float64
 		skip          string
 	}{
-		{"", "", 0, ""}, {"nightly", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
+		{"", "", 0, "does not opt in"}, {"nightly", "", 0, "does not opt in"}, {"hetero-train:", "", 0, ""}, {"mine; hetero-train: ", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
 		{"hetero-train: kind=LM; steps=5e4", "LM", 5e4, ""}, {"hetero-train: kind=LM; steps=-4", "LM", -4, "steps: got -4"},
 		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"}, {"hetero-train: kind=LM; foo=1", "", 0, "the comment of the job is invalid"},
 	} {
