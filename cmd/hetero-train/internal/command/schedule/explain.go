@@ -27,7 +27,7 @@ The speeds do not include the limits of the network.` + sourceLong
 
 const explainExample = `  hetero-train schedule explain --job job-7
   hetero-train schedule explain --job job-7 --policy srf --seed 3
-  hetero-train schedule explain --job first --input cluster.toml --input jobs.csv --json`
+  hetero-train schedule explain --job first --input cluster.toml --input jobs.csv --default jobs.network=0 --json`
 
 type explainFlags struct {
 	source

@@ -42,7 +42,7 @@ guesses it. The ranges define which figures become 0 and 1: default ranges, rang
 last line states whether schedule simulate --input can run the input.`
 
 const ingestExample = `  hetero-train schedule ingest cluster.toml jobs.csv
-  hetero-train schedule ingest cluster.toml jobs=monday.csv --default jobs.cpus=4 --ranges quantiles --save-ranges ranges.json
+  hetero-train schedule ingest cluster.toml jobs=monday.csv --default jobs.network=0 --ranges quantiles --save-ranges ranges.json
   hetero-train schedule ingest --speeds simulation_throughputs.json --trace a.trace --json
   hetero-train schedule ingest --alibaba job_1_norm.csv --alibaba job_2_norm.csv
   hetero-train schedule ingest --live`

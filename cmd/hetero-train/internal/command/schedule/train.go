@@ -46,7 +46,7 @@ To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
 const trainExample = `  hetero-train schedule train
   hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
-  hetero-train schedule train --input cluster.toml --input jobs.csv --random 0.2
+  hetero-train schedule train --input cluster.toml --input jobs.csv --default jobs.network=0 --random 0.2
   hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
 
 // thousands shows a number with a comma before each group of three digits.
