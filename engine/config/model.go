@@ -28,7 +28,7 @@ func (m *Model) Keys() []Key {
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
 			Doc("Size of a group for `batch_norm = \"ghost\"`, at most the size of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If the size of the micro-batch is not a multiple of `ghost_group`, the last group is smaller. Must be 0 for other values of `batch_norm`."),
 		String(&m.InitFrom, "init_from", "").Path().Operational().
-			Doc("Initial weights: a `.safetensors` file with the model's usual tensor names (`docs/weights.md`), a folder of Hugging Face's `transformers` (GPT-2, BERT), a checkpoint folder, a run folder, or a run's `checkpoints/best`. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
+			Doc("Initial weights: a `.safetensors` file with the model's usual tensor names (`docs/weights.md`), a folder of Hugging Face's `transformers` (GPT-2, BERT), a checkpoint folder, the name or the folder of a run, or a run's `checkpoints/best`. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
 			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none, or has another number or other names of classes, a random classifier, with a warning. The same holds for BERT's other layers behind the encoder. `keep`: the classifier of the file; another number or other names of classes are an error. `new`: a random classifier."),
 		Strings(&m.InitDrop, "init_drop").Only(IsNot("model.init_from", "")).

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,11 +118,16 @@ func TestCommandsTakeTheNameOfARun(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, args := range [][]string{
-		{"status", "first"}, {"eval", "first"}, {"eval", "first", "--best"}, {"analyze", "first", "second"}, {"analyze", "--compare", "first", "second"},
+		{"status", "first"}, {"eval", "first"}, {"eval", "first", "--best"}, {"analyze", "first", "second"}, {"analyze", "--compare", "first", "second"}, {"analyze", "--compare", "first", "second", "experiments/comparison"},
 		{"checkpoint", "inspect", "first"}, {"checkpoint", "verify", "first"}, {"checkpoint", "export", "first", "--output", "w.safetensors"},
 	} {
 		if o := execute(args); o.code != exit.Done {
 			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
+		}
+	}
+	for i, setting := range []string{"model.init_from=first", "train.resume=first"} {
+		if out, err := p.command(root, fmt.Sprintf("experiment.name=from%d", i), "train.steps=4", setting).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", setting, err, out)
 		}
 	}
 	for _, args := range [][]string{{"eval", "third"}, {"analyze", "third"}, {"checkpoint", "verify", "third"}, {"tracking", "sync", "third"}} {

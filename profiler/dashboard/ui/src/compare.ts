@@ -22,6 +22,17 @@ const followed = 8 // runs that the server keeps open; it reads the records of o
 const manyPause = 60000 // ms between two loads of more runs than followed
 const atOnce = 4 // runs that are loaded at a time: fewer than the server keeps open
 
+// address returns the address of a comparison. The names are in the fragment, which a browser does not send: with the names of some
+// hundred runs, a request would be longer than servers accept.
+export function address(names: string[]): string {
+  return './#compare=' + names.map(encodeURIComponent).join(',')
+}
+
+// compared returns the names in the fragment of an address: none if the address is not that of a comparison.
+export function compared(fragment: string): string[] {
+  return fragment.startsWith('#compare=') ? fragment.slice('#compare='.length).split(',').filter(Boolean).map(decodeURIComponent) : []
+}
+
 // join aligns the lines of several runs on one axis of steps.
 export function join(runs: { steps: number[]; values: Maybe[] }[]): { steps: number[]; values: Maybe[][] } {
   const steps = [...new Set(runs.flatMap(r => r.steps))].sort((a, b) => a - b)

@@ -1,7 +1,7 @@
 import 'uplot/dist/uPlot.min.css'
 import './style.css'
 import * as api from './api'
-import { ComparePage } from './compare'
+import { ComparePage, address, compared } from './compare'
 import { h } from './dom'
 import { List } from './list'
 import { RunPage } from './run'
@@ -27,10 +27,11 @@ root.append(h('header', { class: 'top' }, h('a', { href: './', class: 'home' }, 
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page?.redraw())
 
 const query = new URLSearchParams(location.search)
-const name = query.get('run'), compared = query.get('compare')?.split(',').filter(Boolean) ?? []
+const name = query.get('run'), names = compared(location.hash)
+addEventListener('hashchange', () => { if (names.length || compared(location.hash).length) location.reload() })
 
 async function showList(): Promise<void> {
-  const list = new List(runs => location.assign('./?compare=' + runs.map(encodeURIComponent).join(',')))
+  const list = new List(runs => location.assign(address(runs)))
   place.replaceChildren(list.element)
   for (;;) {
     try {
@@ -45,8 +46,8 @@ async function showList(): Promise<void> {
   }
 }
 
-if (compared.length) {
-  const compare = new ComparePage(compared)
+if (names.length) {
+  const compare = new ComparePage(names)
   page = compare
   place.replaceChildren(compare.element)
 } else if (name) {
@@ -55,7 +56,7 @@ if (compared.length) {
   place.replaceChildren(run.element)
 } else void showList()
 
-if (name || compared.length) void api.list().then(l => {
+if (name || names.length) void api.list().then(l => {
   program.textContent = l.program
   refresh = Math.max(1, l.refresh_seconds)
 }).catch(() => {})

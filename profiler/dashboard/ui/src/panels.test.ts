@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Figures } from './api'
 import { axisSize, quote } from './chart'
-import { join, labels, settings, some } from './compare'
+import { address, compared, join, labels, settings, some } from './compare'
 import { align, timeAt } from './curves'
 import { missing } from './list'
 import { atSteps, describe as tell } from './panels'
@@ -18,6 +18,12 @@ describe('values over steps', () => {
   })
   test('an evaluation before the range is left out', () => {
     expect(atSteps(figures({ from: 3, steps: [3, 4] }), [{ step: 1, value: 9 }, { step: 4, value: 5 }])).toEqual([null, 5])
+  })
+  test('the address of a comparison keeps any names', () => {
+    const names = ['lr 0.1', 'a,b', 'x/y#z', 'ü%']
+    expect(compared(new URL(address(names), 'http://localhost/').hash)).toEqual(names)
+    expect(compared('#steps')).toEqual([])
+    expect(new URL(address(names), 'http://localhost/').search).toBe('')
   })
   test('runs of other steps share one axis', () => {
     expect(join([{ steps: [1, 3], values: [10, 30] }, { steps: [2, 3], values: [200, null] }])).toEqual({ steps: [1, 2, 3], values: [[10, null, 30], [null, 200, null]] })

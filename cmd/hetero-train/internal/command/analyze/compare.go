@@ -36,6 +36,9 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 		if err != nil {
 			return err
 		}
+		if filepath.Clean(dir) == filepath.Clean(output) {
+			continue // experiments/* contains the comparison that this command wrote before
+		}
 		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
 		if err != nil && cmd.Context().Err() != nil {
 			return fmt.Errorf("analyze --compare: %w", errors.Join(cmd.Context().Err(), err))

@@ -105,6 +105,9 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return err
 	}
 	defer release()
+	if err := runsByName(cfg); err != nil {
+		return err
+	}
 	setup, err := session.ReadTestbed(cfg, a.Env)
 	if err != nil {
 		return err
@@ -210,5 +213,5 @@ func warnOfAddressLimit(log *slog.Logger) {
 // AddResume adds --resume and --allow to the root command and to train.
 func AddResume(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume although `KEY` has changed; needed for keys that affect training results, for example optimizer.lr; repeatable")
-	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|PATH`; auto: the newest checkpoint; none: start a new run; PATH: this checkpoint")
+	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|RUN|PATH`; auto: the newest checkpoint; none: start a new run; RUN, PATH: this run or checkpoint")
 }
