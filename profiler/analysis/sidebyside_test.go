@@ -426,3 +426,23 @@ func TestFoldersThatAreNoRun(t *testing.T) {
 		}
 	}
 }
+
+// The dashboard and analyze --compare name the same settings in their legends.
+func TestTheDashboardLeavesOutTheSameSettings(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("..", "dashboard", "ui", "src", "compare.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(source), "const own = [")
+	list, _, ended := strings.Cut(list, "]")
+	if !found || !ended {
+		t.Fatal("compare.ts has no list own")
+	}
+	var own []string
+	for _, word := range strings.Split(list, ",") {
+		own = append(own, strings.Trim(word, " \n'"))
+	}
+	if !slices.Equal(own, ownSettings) {
+		t.Errorf("compare.ts leaves out %q, analyze --compare leaves out %q", own, ownSettings)
+	}
+}
