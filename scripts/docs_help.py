@@ -64,15 +64,12 @@ MARKED = {
     "bench data": ["add --seconds 0.2 --batch-size 8"],
     "bench data --path": ["replace ~/flowers => data/flowers"],
     "bench ops": ["add --steps 1 --warmup 1 --batch-size 2 --image-size 32"],
-    "bench sweep": ["add --seconds 0.05 --rounds 1"],
-    "bench sweep --model resnet50": ["replace resnet50 => simple_cnn", "add --most-batch 2"],
-    "bench sweep --model gpt2": ["replace 1,2,4,8 => 1", "add --seq-len 16 --vocabulary 1000"],
-    "bench sweep --model simple_cnn": ["add --most-batch 4"],
-    "bench train": ["add --steps 1 --warmup 1 --batch-size 2"],
-    "bench train --model resnet50": ["add --image-size 32"],
-    "bench train --model gpt2": ["add --seq-len 16 --vocabulary 1000"],
-    "bench train --model bert_base": ["add --seq-len 16 --vocabulary 1000"],
-    "bench train --model resnet50 --image-size 64": ["add --trace-steps 1"],
+    "bench sweep --model resnet50": ["replace resnet50 => simple_cnn", "add --seconds 0.05 --rounds 1 --most-batch 2"],
+    "bench sweep --model gpt2": ["replace 1,2,4,8 => 1", "add --seconds 0.05 --rounds 1 --seq-len 16 --vocabulary 1000"],
+    "bench sweep --model simple_cnn": ["add --seconds 0.05 --rounds 1 --most-batch 4"],
+    "bench train --model resnet50": ["add --steps 1 --warmup 1 --batch-size 2 --image-size 32 --trace-steps 1"],
+    "bench train --model gpt2": ["add --steps 1 --warmup 1 --batch-size 2 --seq-len 16 --vocabulary 1000"],
+    "bench train --model bert_base": ["add --steps 1 --warmup 1 --batch-size 2 --seq-len 16 --vocabulary 1000"],
     "bridge": ["needs jq", "exit 2"],
     "checkpoint export experiments/gpt2": ["before rm -r gpt2-folder"],
     "checkpoint inspect resnet50.safetensors": ["before cp theirs.safetensors resnet50.safetensors"],
@@ -89,7 +86,8 @@ MARKED = {
     "ssh": ["skip it needs another machine"],
     "data download": ["skip it needs the internet"],
     "data inspect --dataset cifar10": ["skip it needs the internet"],
-    "data inspect /data": ["replace /data/ => data/"],
+    "data inspect /data/flowers": ["replace /data/ => data/"],
+    "data inspect /data/imagenet": ["replace /data/imagenet => data/flowers"],
     "data inspect '/data": ["replace /data/ => data/", "replace 000146 => 000001"],
     "data inspect shakespeare": ["before mv tokens shakespeare"],
     "data inspect other.bin": ["before python3 -c 'import array; array.array(\"I\", range(4000)).tofile(open(\"other.bin\", \"wb\"))'"],
@@ -105,8 +103,8 @@ MARKED = {
     "plan": ["add --samples 1 --device reference"],
     "predict experiments/resnet50 --best": ["needs jq"],
     "profile": ["add --quick"],
-    "profile --watch": ["stop 4"],
-    "train -c configs/resnet50.toml --gpu-profiles": ["before hetero-train profile --quick -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles"],
+    "profile --watch": ["add", "stop 4"],
+    "train -c configs/resnet50.toml --gpu-profiles": ["before DOCS_HELP= hetero-train profile --quick -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles"],
     "runs --json": ["needs jq"],
     "schedule advise": ["skip it needs a cluster with a queue; TestScheduleAdvisesARealSlurm starts one"],
     "schedule compare": ["add --jobs 30"],
@@ -150,9 +148,17 @@ def files():
 
 
 def marks_of(line):
-    """Returns the texts of MARKED with which an example begins, and their marks."""
+    """Returns the texts of MARKED with which an example begins, and their marks. The longest text gives the arguments to add."""
     prefixes = [prefix for prefix in MARKED if line.replace("hetero-train ", "", 1).replace("./", "", 1).startswith(prefix)]
-    return prefixes, [tuple(value.split(" ", 1)) for prefix in prefixes for value in MARKED[prefix]]
+    marks, adds = [], []
+    for prefix in sorted(prefixes, key=len):
+        for value in MARKED[prefix]:
+            key, _, text = value.partition(" ")
+            if key == "add":
+                adds = [(key, text)]
+            else:
+                marks.append((key, text))
+    return prefixes, marks + adds
 
 
 def examples(only):
