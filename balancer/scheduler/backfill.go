@@ -67,12 +67,8 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 		}
 	}
 	slices.SortFunc(p.ends, func(a, b ending) int { return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.running, b.running)) })
+	p.copyOf(s)
 	l := &p.later
-	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up = s.Now, s.Cluster, s.Workload, s.Speeds, s.Queue, s.Remaining, s.Up
-	l.FreeCPUs, l.FreeMem = append(l.FreeCPUs[:0], s.FreeCPUs...), append(l.FreeMem[:0], s.FreeMem...)
-	for g, on := range s.OnGPU {
-		l.OnGPU[g] = append(l.OnGPU[g][:0], on...)
-	}
 	p.reserved, begins = p.reserved[:0], math.Inf(1)
 	for i, e := range p.ends {
 		p.release(l, &s.Running[e.running])
@@ -93,6 +89,16 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 	p.count(&p.rest)
 	copy(p.left, p.free)
 	return begins
+}
+
+// copyOf sets p.later to the state.
+func (p *backfill) copyOf(s *State) {
+	l := &p.later
+	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up = s.Now, s.Cluster, s.Workload, s.Speeds, s.Queue, s.Remaining, s.Up
+	l.FreeCPUs, l.FreeMem = append(l.FreeCPUs[:0], s.FreeCPUs...), append(l.FreeMem[:0], s.FreeMem...)
+	for g, on := range s.OnGPU {
+		l.OnGPU[g] = append(l.OnGPU[g][:0], on...)
+	}
 }
 
 // release frees the resources of a running job.

@@ -28,6 +28,7 @@
 //	static    each kind of job has one type of GPU, and waits for it
 //	rule      best fit by speed and priority; waiting time raises the priority
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
+//	srpt      as srf; it also stops running jobs for a job whose remaining time is shorter
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
 //	          finishes first

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -28,6 +27,7 @@ var policies = []struct {
 	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
+	{"srpt", func(o Options) Policy { return &srpt{backfill: backfill{placer: placer{explain: o.Explain}}} }},
 	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}, byType: o.TypeByType} }},
 	{"gang", func(o Options) Policy {
 		return &gang{placer: placer{explain: o.Explain}, keep: o.Keep, short: o.ShortPlan}
@@ -43,12 +43,12 @@ func Names() []string {
 	return names
 }
 
-// New returns a policy of this package by its name. Policy maxmin cannot keep running jobs (Options.Keep).
+// New returns a policy of this package by its name. Policies maxmin and srpt cannot keep running jobs (Options.Keep).
 func New(name string, o Options) (Policy, error) {
 	for _, p := range policies {
 		if p.name == name {
-			if o.Keep && name == "maxmin" {
-				return nil, errors.New("policy maxmin stops running jobs to divide the time, so it does not support this setting: choose another policy")
+			if o.Keep && (name == "maxmin" || name == "srpt") {
+				return nil, fmt.Errorf("policy %s stops running jobs, so it does not support this setting: choose another policy", name)
 			}
 			return p.make(o), nil
 		}

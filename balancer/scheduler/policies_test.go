@@ -96,6 +96,11 @@ func TestDecisions(t *testing.T) {
 		{"the shortest job on its fastest GPU", "srf", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "4 s on 1 x fast"},
 		{"the shortest that fits", "srf", still(Job{Work: 90, GPUs: 2}, Job{Work: 3, GPUs: 1}, Job{Work: 2, GPUs: 2}, Job{Work: 9, GPUs: 1}).run(1, 2, 0).run(3, 1, 2), Action{}, ""},
 
+		{"the shortest job", "srpt", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "4 s on 1 x fast"},
+		// Job 0 runs for 100 s on both slow GPUs, job 1 for 5 s on both fast ones. Job 2 needs 10 s on fast GPUs.
+		{"a longer job is stopped", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{Verb: Stop, Job: 0}, "has a shorter remaining time, 10 s, and no free GPUs"},
+		{"no job is stopped for a longer one", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{}, ""},
+
 		{"slow GPUs are worse than to wait", "gang", still(Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{}, ""},
 		{"slow GPUs are better than to wait", "gang", still(Job{Work: 100, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{Verb: Start, Job: 1, GPUs: []int{2, 3}}, "2 steps/s, end in 20 s"},
 		{"a mixed set is priced", "gang", still(Job{Work: 400, GPUs: 1}, Job{Work: 400, GPUs: 1}, Job{Work: 30, GPUs: 2, Kind: 2}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 2, GPUs: []int{1, 3}}, "1 x fast and 1 x slow"},

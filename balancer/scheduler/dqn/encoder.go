@@ -1,7 +1,6 @@
 package dqn
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -81,8 +80,8 @@ func newEncoder(e Encoding, keep bool) (*encoder, error) {
 		return nil, err
 	}
 	n := &encoder{Encoding: e, rows: 1, slots: 1}
-	if e.Advice == "maxmin" {
-		return nil, errors.New("encoding: advice: got policy maxmin, whose decisions depend on earlier states: choose another baseline")
+	if e.Advice == "maxmin" || e.Advice == "srpt" {
+		return nil, fmt.Errorf("encoding: advice: got policy %s, whose decisions depend on earlier states: choose another baseline", e.Advice)
 	}
 	if e.Advice != "" {
 		var err error
