@@ -52,7 +52,7 @@ install_all() {
 		put 644 "$(dirname "$to/share/doc/hetero-train/$file")" "$file"
 	done < <(printf '%s\n' LICENSE *.md configs/README.md third_party/README.md && find docs -name '*.md' -o -path 'docs/images/*' -type f)
 	folder "$to/share/doc/hetero-train/licences"
-	third_party/notices.sh "$to/share/doc/hetero-train/licences" "$build"
+	third_party/notices.sh "$to/share/doc/hetero-train/licences" "$build" --try-go
 	for shell in bash:bash-completion/completions/hetero-train zsh:zsh/site-functions/_hetero-train \
 		fish:fish/vendor_completions.d/hetero-train.fish; do
 		name=$to/share/${shell#*:}

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Copies the licences of the parts of other projects that a build contains to a folder.
 #
-#   notices.sh FOLDER BUILD [--go]     --go: also the licences of Go and of the Go modules in the program
+#   notices.sh FOLDER BUILD [--go | --try-go]
+#
+# --go: also the licences of Go and of the Go modules in the program. --try-go: the same, but if this machine has no Go, or
+# Go has not the modules, a message states that these licences are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=$1 build=$2
@@ -25,13 +28,35 @@ if ls "$build"/lib/libdnnl.so* >/dev/null 2>&1; then
 		echo "notices: $onednn/share/doc/onednn is missing: add the licence of oneDNN to $to before you pass the build on" >&2
 	fi
 fi
-[ "${3:-}" = --go ] || exit 0
-take go "$(go env GOROOT)/LICENSE"
-while read -r module dir; do
-	mapfile -t texts < <(find "$dir" -maxdepth 1 -type f \( -iname '*licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname patents \))
-	[ ${#texts[@]} -gt 0 ] || {
-		echo "notices: $dir has no licence of the Go module $module" >&2
-		exit 1
-	}
-	take "go/$module" "${texts[@]}"
-done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train | sort -u)
+if [ -e "$build/lib/libhetero_cuda.so" ] || [ -e "$build/lib/libhetero_nccl.so" ]; then # they contain CUDA's run-time library
+	mapfile -t texts < <(find "${HETERO_FETCHED:-third_party}"/.cuda/nvidia/licences/nvidia_cuda_runtime -type f 2>/dev/null)
+	for file in "${CUDA_HOME:-/usr/local/cuda}"/EULA.txt /usr/share/doc/nvidia-cuda-toolkit/copyright; do
+		[ ${#texts[@]} -gt 0 ] || [ ! -f "$file" ] || texts=("$file")
+	done
+	if [ ${#texts[@]} -gt 0 ]; then
+		take cuda "${texts[@]}"
+	else
+		echo "notices: the licence of CUDA's run-time library was not found: add it to $to before you pass the build on" >&2
+	fi
+fi
+
+# go_licences copies the licences of Go and of the Go modules in the program.
+go_licences() {
+	local module dir list
+	[ -f "$(go env GOROOT)/LICENSE" ] || return 1
+	take go "$(go env GOROOT)/LICENSE"
+	list=$(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train) || return 1
+	while read -r module dir; do
+		mapfile -t texts < <(find "$dir" -maxdepth 1 -type f \( -iname '*licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname patents \))
+		[ ${#texts[@]} -gt 0 ] || {
+			echo "notices: $dir has no licence of the Go module $module" >&2
+			return 1
+		}
+		take "go/$module" "${texts[@]}"
+	done < <(sort -u <<<"$list")
+}
+case ${3:-} in
+--go) go_licences ;;
+--try-go) GOPROXY=off go_licences 2>/dev/null ||
+	echo "notices: the licences of the Go modules were not found: add them to $to before you pass the build on" >&2 ;;
+esac

@@ -165,7 +165,7 @@ func (cat Catalog) tables(c *Config) []table {
 		for i, k := range t.keys {
 			key := &t.keys[i]
 			name := t.name + "." + k.name
-			key.varies = cat.varies(name, k)
+			key.varies = func() string { return cat.varies(name, k) }
 			switch name {
 			case choosers[t.name]:
 				key.enum = names(cat.kinds(t.name))

@@ -44,9 +44,10 @@ func (k Kind) allDefaults() []DefaultValue { return append(k.Data.defaults(), k.
 // fillDefaults sets the keys whose default depends on other keys. It skips keys for which given returns true. kinds are
 // the chosen model, data set and policy; their defaults have priority over those of the keys.
 func (c *Config) fillDefaults(given func(key string) bool, kinds ...Kind) {
-	values, _ := c.flat()
+	tables := c.tables()
+	values, _ := flat(tables)
 	c.usual = map[string]string{}
-	for _, t := range c.tables() {
+	for _, t := range tables {
 		for _, k := range t.keys {
 			key := t.name + "." + k.name
 			if given(key) {

@@ -47,7 +47,7 @@ func Describe(cat Catalog, name string) (string, error) {
 
 // describe writes the properties of a key. kinds are the models, data sets or policies that have it; nil means all.
 func (k Key) describe(b *strings.Builder, full string, kinds []string) {
-	def := strings.ReplaceAll(k.varies, "`", "")
+	def := strings.ReplaceAll(k.variation(), "`", "")
 	if def == "" {
 		def = formatValue(k.def)
 	}

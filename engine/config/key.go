@@ -14,7 +14,7 @@ type Key struct {
 	def    any    // default, in the type that field points to
 	doc    string
 	unit   string
-	varies string                   // documentation of a default that depends on another key; set by Catalog.tables
+	varies func() string            // documentation of a default that depends on another key; set by Catalog.tables
 	enum   []string                 // allowed values of a string key; empty: any value
 	meant  func(text string) string // set by Meant
 	place  place                    // check of a text that names a place; nil: none
@@ -175,4 +175,12 @@ func (k Key) setDefault() {
 	default:
 		panic(fmt.Sprintf("config: key %s has a field of type %T", k.name, k.field))
 	}
+}
+
+// variation returns the documentation of a default that depends on another key, or "".
+func (k Key) variation() string {
+	if k.varies == nil {
+		return ""
+	}
+	return k.varies()
 }

@@ -47,7 +47,7 @@ func Markdown(cat Catalog) []byte {
 func writeKeys(b *strings.Builder, keys []Key) {
 	b.WriteString("| Key | Type | Unit | Default | A change | Meaning |\n|---|---|---|---|---|---|\n")
 	for _, k := range keys {
-		def := k.varies
+		def := k.variation()
 		if def == "" {
 			def = "`" + formatValue(k.def) + "`"
 		}

@@ -25,9 +25,9 @@ var rules = []rule{
 		return unless(experimentName.MatchString(c.Experiment.Name), "not a folder name",
 			quote(c.Experiment.Name), "1 to 64 letters, digits, '.', '_' or '-', not starting with '.' or '-'")
 	}},
-	{key: "experiment.output_dir", check: notEmpty("experiment.output_dir")},
-	{key: "parallel.master_addr", check: notEmpty("parallel.master_addr")},
-	{key: "train.resume", check: notEmpty("train.resume")},
+	{key: "experiment.output_dir", check: func(c *Config) *Fault { return notEmpty(c.Experiment.OutputDir) }},
+	{key: "parallel.master_addr", check: func(c *Config) *Fault { return notEmpty(c.Parallel.MasterAddr) }},
+	{key: "train.resume", check: func(c *Config) *Fault { return notEmpty(c.Train.Resume) }},
 	{key: "metrics.max_bytes", check: func(c *Config) *Fault {
 		return unless(c.Metrics.MaxBytes == 0 || c.Metrics.MaxBytes >= 1<<20, "too small for the files of records",
 			fmt.Sprint(c.Metrics.MaxBytes), fmt.Sprintf("0 or at least %d", 1<<20))
@@ -165,12 +165,7 @@ func unless(fine bool, message, got, want string) *Fault {
 	return &Fault{Message: message, Got: got, Want: want}
 }
 
-func notEmpty(key string) func(c *Config) *Fault {
-	return func(c *Config) *Fault {
-		values, _ := c.flat()
-		return unless(values[key] != `""`, "must not be empty", "", "")
-	}
-}
+func notEmpty(value string) *Fault { return unless(value != "", "must not be empty", "", "") }
 
 func dataPath(c *Config) *Fault {
 	switch traits := c.Data.traits; {

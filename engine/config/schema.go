@@ -64,7 +64,7 @@ func (k Key) schema(doc string) node {
 		doc += " Unit: " + k.unit + "."
 	}
 	s := node{"description": doc}
-	if k.varies == "" {
+	if k.variation() == "" {
 		s["default"] = k.def
 	}
 	switch k.field.(type) {

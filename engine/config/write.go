@@ -87,9 +87,11 @@ func (c *Config) Settings() []Setting {
 }
 
 // flat returns the values as TOML by full dotted key, and the keys in the order of the file.
-func (c *Config) flat() (values map[string]string, order []string) {
+func (c *Config) flat() (values map[string]string, order []string) { return flat(c.tables()) }
+
+func flat(tables []table) (values map[string]string, order []string) {
 	values = make(map[string]string)
-	for _, t := range c.tables() {
+	for _, t := range tables {
 		for _, k := range t.keys {
 			key := t.name + "." + k.name
 			values[key] = k.text()

@@ -102,14 +102,15 @@ func FuzzFragment(f *testing.F) {
 func FuzzStore(f *testing.F) {
 	f.Add([]byte("artifact_location: file:///x\nexperiment_id: '1'\nname: 'e'\n"), []byte("12"), []byte("1 0.5 10\n2 0.25 20\n3 0.1"))
 	f.Add([]byte("name: e\n"), []byte("-1"), []byte("1 2\n1 2 x\n1 2 9223372036854775807\n\n"))
+	dir := f.TempDir() // for all executions: a folder of its own would take most of the time of an execution
+	known := filepath.Join(dir, "1", "a1")
+	for _, sub := range []string{"tags", "metrics"} {
+		if err := os.MkdirAll(filepath.Join(known, sub), 0o700); err != nil {
+			f.Fatal(err)
+		}
+	}
 	f.Fuzz(func(t *testing.T, meta, sent, metric []byte) {
-		dir := t.TempDir()
-		run := filepath.Join(dir, "1", "a1")
-		for path, text := range map[string][]byte{"1/meta.yaml": meta, "1/a1/tags/" + SentTag: sent, "1/a1/metrics/loss": metric} {
-			path = filepath.Join(dir, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
+		for path, text := range map[string][]byte{filepath.Join(dir, "1/meta.yaml"): meta, filepath.Join(known, "tags", SentTag): sent, filepath.Join(known, "metrics/loss"): metric} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -122,8 +123,11 @@ func FuzzStore(f *testing.F) {
 		if err == nil && (at < 0 || id == "") {
 			t.Errorf("run %q, position %d", id, at)
 		}
+		if err := os.RemoveAll(filepath.Join(dir, "2")); err != nil { // made if the store has no experiment "e"
+			t.Fatal(err)
+		}
 		step, err := store.newest("1/a1", "loss")
-		left, _ := os.ReadFile(filepath.Join(run, "metrics", "loss"))
+		left, _ := os.ReadFile(filepath.Join(known, "metrics", "loss"))
 		if err == nil && (len(left) > 0 && left[len(left)-1] != '\n' || !bytes.HasPrefix(metric, left)) {
 			t.Errorf("step %d, left %q of %q", step, left, metric)
 		}
