@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 
