@@ -93,8 +93,7 @@ func sameOrigin(r *http.Request) bool {
 
 // mayRead reports whether the client has sent the token, or needs none. wrong means that it has sent another token.
 func (s *Server) mayRead(r *http.Request) (may, wrong bool) {
-	if s.options.Token == "" {
-		httpguard.Prove(r)
+	if s.options.Token == "" { // every client passes, so none has proved anything, and new connections find a place
 		return true, false
 	}
 	if r.URL.Path == "/login" || isPublic(r.URL.Path) {

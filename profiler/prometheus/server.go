@@ -105,11 +105,11 @@ func handler(o *ServerOptions) http.Handler {
 				http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 				return
 			}
+			httpguard.Prove(r) // without a token, every client passes, and could keep others out
 		} else if local && !isLoopback(httpguard.Host(r.Host)) { // a page in a browser of this machine that rebinds its own name
 			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
 			return
 		}
-		httpguard.Prove(r)
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()

@@ -137,6 +137,31 @@ func TestAddresses(t *testing.T) {
 }
 
 // Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for them.
+// Without a token, clients that keep their connections after a scrape give up their places to new ones.
+func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
+	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
+	scrape := func() error {
+		c, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+			return err
+		}
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status)
+		}
+		return err
+	}
+	for i := range 2 * mostConnections {
+		if err := scrape(); err != nil {
+			t.Fatalf("scrape %d: %v", i, err)
+		}
+	}
+}
+
 func TestSilentClients(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
 	closed := make(chan bool, 3*mostConnections)
