@@ -2,6 +2,7 @@ package nativelib
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 )
 
@@ -20,6 +21,11 @@ func remedy(folder, command, page string) string {
 // programFolder returns the folder of this program after resolving links, or "" if the system does not tell.
 func programFolder() string {
 	exe, err := os.Executable()
+	if err != nil { // without /proc, the kernel does not tell; the first argument does, if it is a path or in PATH
+		if exe, err = exec.LookPath(os.Args[0]); err == nil {
+			exe, err = filepath.Abs(exe)
+		}
+	}
 	if err != nil {
 		return ""
 	}

@@ -237,7 +237,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	case final:
 		s.failure = err
 		return true
-	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL)):
+	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) || isTimeout(err) && loopbackIsDown(net.Interfaces)):
 		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: %w", err, ErrLoopbackDown)}
 		return true
 	case errors.Is(err, ErrToken):
@@ -254,6 +254,18 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	}
 	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
 	return false
+}
+
+// isTimeout reports whether an attempt got no answer. The packets to a loopback interface that was up before get none.
+func isTimeout(err error) bool {
+	var slow net.Error
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
+// loopbackIsDown reports whether no loopback interface of this machine is up.
+func loopbackIsDown(interfaces func() ([]net.Interface, error)) bool {
+	all, err := interfaces()
+	return err == nil && !slices.ContainsFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 && i.Flags&net.FlagUp != 0 })
 }
 
 // ofAnotherStart reports whether err is a reply from rank 0 of another start of the run.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -425,6 +426,23 @@ func TestRankLists(t *testing.T) {
 	for _, test := range tests {
 		if got := RankList(test.ranks, test.count); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestALoopbackInterfaceThatIsDown(t *testing.T) {
+	timeout := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+	if !isTimeout(timeout) || isTimeout(syscall.ECONNREFUSED) {
+		t.Error("a time-out is not detected, or a refusal is one")
+	}
+	up, down := net.Interface{Name: "lo", Flags: net.FlagLoopback | net.FlagUp}, net.Interface{Name: "lo", Flags: net.FlagLoopback}
+	for _, c := range []struct {
+		all  []net.Interface
+		err  error
+		want bool
+	}{{[]net.Interface{up}, nil, false}, {[]net.Interface{down, {Name: "eth0", Flags: net.FlagUp}}, nil, true}, {nil, syscall.EACCES, false}} {
+		if got := loopbackIsDown(func() ([]net.Interface, error) { return c.all, c.err }); got != c.want {
+			t.Errorf("%v, %v: got %t, want %t", c.all, c.err, got, c.want)
 		}
 	}
 }
