@@ -52,3 +52,27 @@ func TestStayIn(t *testing.T) {
 		}
 	}
 }
+
+// A file of this program is never written through a link that another user made.
+func TestCreateFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), os.Symlink(victim, path)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a link, then a file
+		f, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("mine")
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{victim: "precious", path: "mine"} {
+			if text, err := os.ReadFile(name); string(text) != want || err != nil {
+				t.Errorf("%s: got %q, %v, want %q", name, text, err, want)
+			}
+		}
+	}
+}

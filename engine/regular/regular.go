@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -36,6 +37,17 @@ func Write(path string, flags int) (*os.File, error) {
 func WriteIn(root *os.Root, name string, flags int) (*os.File, error) {
 	f, _, err := checked(root.OpenFile(name, flags|syscall.O_NONBLOCK, 0o644))
 	return f, err
+}
+
+// Create removes the file or link path, and creates a regular file for reading and writing. Unlike os.Create, it never
+// writes to a file that a link at path names, because another user may have made the link.
+func Create(path string) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
 // Read returns the contents of the regular file path. A file of more than most bytes is an error.

@@ -332,7 +332,7 @@ func (o *Options) save(name string, v any) error {
 }
 
 func replace(path string, contents []byte) error {
-	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	f, err := regular.Create(path + ".part")
 	if err != nil {
 		return err
 	}

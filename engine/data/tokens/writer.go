@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Writer writes a shard of FormatOwn. It writes the tokens to PATH.part. Finish adds the header and renames the file
@@ -40,16 +41,18 @@ func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 	}
 	h.Format, h.TokenBytes, h.Count, h.Documents = FormatOwn, TokenBytes(h.Vocabulary), count, documents
 	w := &Writer{h: h, path: path, sum: sha256.New()}
-	flags := os.O_RDWR | os.O_CREATE
-	if count == 0 {
-		flags |= os.O_TRUNC
-	} else if _, err := os.Lstat(w.part()); errors.Is(err, os.ErrNotExist) {
-		if err := os.Rename(path, w.part()); err != nil {
-			return nil, err
-		}
-	}
 	var err error
-	if w.f, err = os.OpenFile(w.part(), flags, 0o644); err != nil {
+	if count == 0 {
+		w.f, err = regular.Create(w.part())
+	} else {
+		if _, err := os.Lstat(w.part()); errors.Is(err, os.ErrNotExist) {
+			if err := os.Rename(path, w.part()); err != nil {
+				return nil, err
+			}
+		}
+		w.f, err = regular.Write(w.part(), os.O_RDWR|os.O_CREATE)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := w.keep(count); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // maxShards is the largest number of shards that a pattern may name.
@@ -24,7 +25,9 @@ const maxListLine = 64 << 10 // bytes
 
 // fromList reads a list of patterns.
 func fromList(path string) ([]string, error) {
-	f, err := os.Open(path) // read only once, because the list may be a pipe from another program
+	// The list may be a pipe from another program, so it is read only once. The open of a pipe without a writer would block,
+	// and then no signal would end the program.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

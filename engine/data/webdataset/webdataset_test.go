@@ -23,6 +23,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // file is a member of a shard.
@@ -411,6 +412,17 @@ func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
 	}
 	if _, err := quiet(t, Options{Path: path, CacheBytes: 8 << 20}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pipe without a writer must not block the program, because signals then have no effect.
+func TestAListThatIsAPipeDoesNotBlock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.txt")
+	if err := needtest.MakePipe(path); err != nil {
+		needtest.Missing(t, "system", err)
+	}
+	if list, err := Expand(path, true); err == nil || !strings.Contains(err.Error(), "lists no shards") {
+		t.Errorf("got %q, %v, want that the list is empty", list, err)
 	}
 }
 
