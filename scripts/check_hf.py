@@ -20,7 +20,7 @@ and pairs of texts.
 
 Both models also move with other activation functions, sizes of the feed-forward layers, epsilons and kinds of segments than the
 published ones, and with their weights in several files. AutoTokenizer must load the tokenizer of each export, and must give the
-tokens of `data tokenize`.
+tokens of `data tokenize`. With the most likely token each time, both programs must generate the same text.
 Exit code 1 if a comparison fails.
 """
 
@@ -284,6 +284,20 @@ def check_tokenizers(args, folder):
         check(f"special tokens of {name}", framed == ([2] + want + [3] if words else want), f"{len(framed) - len(got)} more")
         if not words:
             check(f"text of {name}", tokenizer.decode(got) == TEXT, repr(tokenizer.decode(got))[:40])
+            check_greedy(args, name, folder, tokenizer)
+
+
+def check_greedy(args, name, folder, tokenizer):
+    """generate of both libraries gives the same text from the same prompt."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / f"{name}.hf").eval()
+    end = tokenizer.eos_token_id
+    check(f"end of text of {name}", model.generation_config.eos_token_id == end == len(tokenizer) - 1, end)
+    ours = json.loads(run(args.program, "generate", folder / f"{name}.run", "--device", args.device, "--precision", "f32", "--prompt", "the cat",
+                          "--tokens", 12, "--temperature", 0, "--json"))
+    prompt = tokenizer("the cat", return_tensors="pt")
+    with torch.no_grad():
+        theirs = model.generate(**prompt, max_new_tokens=12, do_sample=False, pad_token_id=end)[0, prompt.input_ids.shape[1]:].tolist()
+    check(f"greedy text of {name}", [t for t in theirs if t != end] == ours["tokens"], f"{len(theirs)} tokens")
 
 
 def main():

@@ -16,6 +16,8 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"tracking.mlflow", "[::1]:5000", `"http://[::1]:5000"`},
 		{"tracking.mlflow", "localhost", `"./localhost" for the folder`},
 		{"tracking.mlflow", "10.0.0.1", `"http://10.0.0.1"`},
+		{"tracking.mlflow", "https:/127.0.0.1:5000", "want the address of a server such as http://127.0.0.1:5000, or a folder"},
+		{"tracking.mlflow", "http//server:5000", "want the address of a server"},
 		{"tracking.mlflow", "s3://bucket/x", "want the address of a server such as http://127.0.0.1:5000, or a folder"},
 		{"tracking.mlflow", "~/mlruns", "only a shell replaces ~"},
 		{"tracking.mlflow", "http://127.0.0.1:5000", ""},

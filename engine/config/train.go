@@ -69,7 +69,7 @@ func (t *Train) Keys() []Key {
 		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").SilentAtEnd("it cannot end early").Operational().
 			Doc("Number of consecutive evaluations without improvement after which the run saves and ends. 0: no early stopping."),
 		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").Operational().Only(IsNot("train.early_stop_patience", 0)).
-			Doc("Metric of early stopping. Images: `top1`, `top5` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1`, `macro_f1` or `loss`."),
+			Doc("Metric of early stopping. Images: `top1`, `top5`, `f1`, `macro_f1` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1`, `macro_f1` or `loss`."),
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Path().Operational().

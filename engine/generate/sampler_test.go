@@ -1,7 +1,10 @@
 package generate
 
 import (
+	"cmp"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -62,4 +65,71 @@ func TestSamplerRefusesOptionsOutOfRange(t *testing.T) {
 			t.Errorf("%v: no error", logits)
 		}
 	}
+}
+
+// A dumb twin sorts all tokens. The sampler must choose the same ones, without sorting tokens that a draw does not need.
+func TestSamplerChoosesAsOneThatSortsAllTokens(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 0))
+	for _, o := range []SamplerOptions{
+		{Temperature: 0, TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopK: 40, TopP: 1}, {Temperature: 1, TopP: 0.9},
+		{Temperature: 1.5, TopK: 7, TopP: 0.5}, {Temperature: 1, TopK: 1 << 20, TopP: 0.99},
+	} {
+		s, err := NewSampler(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		draws := rand.New(rand.NewPCG(o.Seed, 0))
+		for range 200 {
+			logits := make([]float32, 300)
+			for i := range logits {
+				logits[i] = float32(random.IntN(40)) / 5 // many equal scores
+			}
+			want := sorted(logits, o, draws)
+			if got, err := s.Choose(logits); err != nil || got != want {
+				t.Fatalf("%+v: got token %d, %v, want %d", o, got, err, want)
+			}
+		}
+	}
+	logits := make([]float32, 50257)
+	for i := range logits {
+		logits[i] = float32(random.NormFloat64() * 3)
+	}
+	r := newRanking(logits)
+	if r.token(39); len(r.ranked) != 40 {
+		t.Errorf("%d tokens are sorted, want 40", len(r.ranked))
+	}
+}
+
+// sorted chooses a token as the comment of SamplerOptions says.
+func sorted(logits []float32, o SamplerOptions, draws *rand.Rand) int32 {
+	order := make([]int32, len(logits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(logits[b], logits[a]), cmp.Compare(a, b)) })
+	if o.Temperature == 0 {
+		return order[0]
+	}
+	if o.TopK > 0 {
+		order = order[:min(o.TopK, len(order))]
+	}
+	sum := 0.0
+	weight := func(token int32) float64 { return math.Exp(float64(logits[token]-logits[order[0]]) / o.Temperature) }
+	for _, token := range order {
+		sum += weight(token)
+	}
+	reached := 0.0
+	for i, token := range order {
+		if reached += weight(token); o.TopP < 1 && reached >= o.TopP*sum {
+			order, sum = order[:i+1], reached
+			break
+		}
+	}
+	at := draws.Float64() * sum
+	for _, token := range order {
+		if at -= weight(token); at < 0 {
+			return token
+		}
+	}
+	return order[0]
 }

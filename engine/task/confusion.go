@@ -78,7 +78,7 @@ func DescribeNever(never []int, names []string) string {
 	const most = 6
 	var some []string
 	for _, class := range never[:min(len(never), most)] {
-		name := fmt.Sprintf("class %d", class)
+		name := strconv.Itoa(class)
 		if class < len(names) {
 			name = strconv.Quote(names[class])
 		}
@@ -87,7 +87,10 @@ func DescribeNever(never []int, names []string) string {
 	if len(never) > most {
 		some = append(some, "…")
 	}
-	return fmt.Sprintf("the model predicts no sample as one of %d classes that have samples: %s", len(never), strings.Join(some, ", "))
+	if len(never) == 1 {
+		return "the model never predicts class " + some[0] + ", which has samples"
+	}
+	return fmt.Sprintf("the model never predicts %d classes that have samples: %s", len(never), strings.Join(some, ", "))
 }
 
 // of returns the F1 of a class. known is false if the class has neither targets nor predictions.
@@ -97,4 +100,28 @@ func (c *Confusion) of(class int) (value float64, known bool) {
 		return 0, false
 	}
 	return 2 * float64(c.Hits[class]) / float64(all), true
+}
+
+// ClassFigures are the figures of one class. Precision is 0 if the class is never predicted, and Recall is 0 if it has no samples.
+type ClassFigures struct {
+	Class     int     `json:"class"`
+	Name      string  `json:"name,omitempty"`
+	Samples   int64   `json:"samples"`
+	Predicted int64   `json:"predicted"` // number of samples that are predicted as this class
+	Precision float64 `json:"precision"` // fraction of the predictions that are right
+	Recall    float64 `json:"recall"`    // fraction of the samples of the class that are predicted as this class
+	F1        float64 `json:"f1"`
+}
+
+// ByClass returns the figures of all classes. names are their names, if they are known.
+func (c *Confusion) ByClass(names []string) []ClassFigures {
+	all := make([]ClassFigures, len(c.Hits))
+	for i, hits := range c.Hits {
+		all[i] = ClassFigures{Class: i, Samples: c.Labels[i], Predicted: c.Predicted[i], Precision: float64(hits) / float64(max(c.Predicted[i], 1)), Recall: float64(hits) / float64(max(c.Labels[i], 1))}
+		all[i].F1, _ = c.of(i)
+		if i < len(names) {
+			all[i].Name = names[i]
+		}
+	}
+	return all
 }

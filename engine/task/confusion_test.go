@@ -18,8 +18,14 @@ func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	if got := c.Never(); len(got) != 1 || got[0] != 1 {
 		t.Errorf("got %v, want class 1", got)
 	}
-	if got, want := DescribeNever([]int{1, 7}, []string{"a", "b"}), `the model predicts no sample as one of 2 classes that have samples: "b", class 7`; got != want {
+	if got, want := DescribeNever([]int{1, 7}, []string{"a", "b"}), `the model never predicts 2 classes that have samples: "b", 7`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := DescribeNever([]int{1}, []string{"a", "b"}), `the model never predicts class "b", which has samples`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := c.ByClass([]string{"a"}), (ClassFigures{Class: 0, Name: "a", Samples: 3, Predicted: 3, Precision: 2.0 / 3, Recall: 2.0 / 3, F1: 2.0 / 3}); len(got) != 4 || got[0] != want || got[1] != (ClassFigures{Class: 1, Samples: 1}) {
+		t.Errorf("got %+v, want %+v first", got, want)
 	}
 	two := NewConfusion(2)
 	for i, label := range []int{0, 0, 0, 0, 1} {

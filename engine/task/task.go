@@ -95,11 +95,13 @@ var (
 // Best returns the metric that determines the best evaluation, unless the user chooses another one.
 func (r Report) Best() Metric { return r.Metrics[0] }
 
-// Choices returns all metrics that can determine the best evaluation: Metrics, the loss, and the mean F1 of classes.
+// Choices returns all metrics that can determine the best evaluation: Metrics, the loss, and the F1 of classes.
 func (r Report) Choices() []Metric {
 	all := append(slices.Clone(r.Metrics), Loss)
-	if r.Classes > 0 && !r.shows(MacroF1.Key) {
-		all = append(all, MacroF1)
+	for _, m := range []Metric{F1, MacroF1} {
+		if r.Classes > 0 && !r.shows(m.Key) {
+			all = append(all, m)
+		}
 	}
 	return all
 }

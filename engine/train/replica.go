@@ -53,6 +53,10 @@ type ReplicaOptions struct {
 	// products over the samples. Evaluations have no weights. Only tasks with a SoftmaxCrossEntropy support weights.
 	ClassWeights []float64
 
+	// NoValues leaves parameters and statistics without initial values, for a device that computes nothing. Drawing the values
+	// of a large model takes minutes of CPU time.
+	NoValues bool
+
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.
 	ScoresOnly bool
 
@@ -475,6 +479,9 @@ func (r *Replica) Plan() *plan.Plan { return r.now.train.plan }
 // initialize sets parameters and statistics. Each value is a function of the seed, the tensor's name and the
 // position.
 func (r *Replica) initialize() error {
+	if r.opts.NoValues {
+		return nil
+	}
 	set := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
 			if err := r.state.Write(flat, p, initialValues(p, r.opts.Seed)); err != nil {

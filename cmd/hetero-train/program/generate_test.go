@@ -42,10 +42,24 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	if first.Text != second.Text || first.Text == other.Text || first.Tokenizer != "bytes" || first.Prompt != "a" {
 		t.Errorf("got %+v, %+v and %+v, want the first two equal", first, second, other)
 	}
+	// Samples have successive seeds: the first and the second one equal those above.
+	if o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", "3", "--samples", "2", "--json"); o.code != 0 {
+		t.Errorf("exit %d: %s", o.code, o.stderr)
+	} else {
+		decoder := json.NewDecoder(strings.NewReader(o.stdout))
+		for _, want := range []inference.Generation{first, other} {
+			var got inference.Generation
+			if err := decoder.Decode(&got); err != nil || got.Text != want.Text || got.Seed != want.Seed {
+				t.Errorf("got %+v, %v, want %+v", got, err, want)
+			}
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
+		{[]string{"--samples", "0"}, "--samples: got 0"},
+		{[]string{"--samples", "2", "--temperature", "0"}, "all samples would be equal"},
 		{[]string{"--prompt", "abcdefghabcdefgh"}, "--prompt: got 16 tokens, want at most the 12 positions of the model"},
 		{[]string{"--prompt", "a\xff"}, "--prompt: byte 1 is not valid UTF-8"},
 		{[]string{"--tokens", "0"}, "--tokens: got 0"},

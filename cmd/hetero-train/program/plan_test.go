@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -86,5 +87,20 @@ func TestPlanRefuses(t *testing.T) {
 		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
 		}
+	}
+}
+
+// A plan must draw no initial values: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
+func TestPlanDrawsNoInitialValues(t *testing.T) {
+	args := []string{"plan", "--device", "reference", "--samples", "1", "--json", "--set", "model.name=gpt2_xl", "--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := execute(args)
+	runtime.ReadMemStats(&after)
+	if o.code != exit.Done || !strings.Contains(o.stdout, `"model":"gpt2_xl"`) {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<30 {
+		t.Errorf("the plan allocated %d MiB in sum, want at most 1 GiB", got>>20)
 	}
 }

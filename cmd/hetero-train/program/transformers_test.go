@@ -2,11 +2,14 @@ package program
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -251,6 +255,32 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 // syntheticData matches the data set of smallText and smallMasked.
 var syntheticData = regexp.MustCompile(`(?s)dataset = "synthetic_text".*num_samples = 256`)
 
+// exportedTexts returns the files of an exported folder as text, without the weights. Long lines and lists of tokens are cut.
+func exportedTexts(t *testing.T, folder string) string {
+	t.Helper()
+	names, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, entry := range names {
+		text := clitest.ReadFile(t, filepath.Join(folder, entry.Name()))
+		if entry.Name() == "model.safetensors" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %d bytes, %d lines, SHA-256 %x\n", entry.Name(), len(text), bytes.Count(text, []byte("\n")), sha256.Sum256(text))
+		if strings.HasSuffix(entry.Name(), ".json") {
+			short, _, cut := strings.Cut(string(text[:min(len(text), 4000)]), `"vocab":`)
+			b.WriteString(short)
+			if cut || len(text) > 4000 {
+				b.WriteString("…")
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
 // TestAnExportHasTheTokenizerOfTheTraining trains on text files, with each tokenizer.
 func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
@@ -262,9 +292,11 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 		args   []string
 		files  []string
 		class  string
+		again  []string // flags of an export of the imported folder, which names no tokenizer
 	}{
-		{"bytes", smallText, []string{"--tokenizer", "bytes", "--separator", ""}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, "PreTrainedTokenizerFast"},
-		{"words", smallMasked, []string{"--tokenizer", "wordpiece", "--vocab", vocab, "--separator", ""}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"}, "BertTokenizer"},
+		{"bytes", smallText, []string{"--tokenizer", "bytes", "--separator", ""}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, "PreTrainedTokenizerFast", []string{"--tokenizer", "bytes"}},
+		{"words", smallMasked, []string{"--tokenizer", "wordpiece", "--vocab", vocab, "--separator", ""}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"}, "BertTokenizer", []string{"--vocab", vocab}},
+		{"gpt2", smallText, []string{"--tokenizer", "gpt2", "--separator", ""}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, "GPT2Tokenizer", []string{"--tokenizer", "gpt2"}},
 	} {
 		shards, folder := filepath.Join(dir, c.name), filepath.Join(dir, c.name+".hf")
 		if o := execute(append([]string{"data", "tokenize", in, "-o", shards, "--val-fraction", "0.2"}, c.args...)); o.code != exit.Done {
@@ -283,6 +315,24 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 		}
 		if text := string(clitest.ReadFile(t, filepath.Join(folder, "tokenizer_config.json"))); !strings.Contains(text, c.class) || !strings.Contains(text, `"model_max_length":18`) {
 			t.Errorf("%s: got %s", c.name, text)
+		}
+		checkGolden(t, filepath.Join("testdata", "hf_"+c.name+".txt"), exportedTexts(t, folder))
+		imported, again := folder+"_imported", folder+"_again"
+		for _, args := range [][]string{{"checkpoint", "import", folder, "--format", "hf", "--output", imported}, append([]string{"checkpoint", "export", imported, "--format", "hf", "--output", again}, c.again...)} {
+			if o := execute(args); o.code != exit.Done {
+				t.Fatalf("%s: %q: exit %d: %s%s", c.name, args, o.code, o.stdout, o.stderr)
+			}
+		}
+		for _, name := range append(slices.Clone(c.files), "config.json") {
+			if !bytes.Equal(clitest.ReadFile(t, filepath.Join(again, name)), clitest.ReadFile(t, filepath.Join(folder, name))) {
+				t.Errorf("%s: %s differs after import and export", c.name, name)
+			}
+		}
+		back := contents(t, filepath.Join(again, "model.safetensors"))
+		for name, want := range contents(t, filepath.Join(folder, "model.safetensors")) {
+			if !bytes.Equal(back[name].Data, want.Data) {
+				t.Errorf("%s: %s differs after import and export", c.name, name)
+			}
 		}
 		if err := os.RemoveAll(shards); err != nil { // the vocabulary is gone
 			t.Fatal(err)
@@ -307,5 +357,19 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 	}
 	if o := execute([]string{"checkpoint", "export", filepath.Join(dir, "words_run"), "--format", "hf", "--output", filepath.Join(dir, "given"), "--vocab", vocab}); o.code != exit.Done || !parts.Exists(filepath.Join(dir, "given", "vocab.txt")) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+// TestTransformersLoadsExports lets the library transformers load exported folders without a hint, and compares its outputs
+// and tokens with those of the program. Imports are compared, too.
+func TestTransformersLoadsExports(t *testing.T) {
+	needtest.NotShort(t, "trains several models, and starts PyTorch")
+	python := cmp.Or(os.Getenv("HETERO_TORCH"), "python3")
+	if out, err := exec.Command(python, "-c", "import numpy, safetensors, torch, transformers").CombinedOutput(); err != nil {
+		needtest.Missing(t, "transformers", string(bytes.TrimSpace(out))+err.Error())
+	}
+	out, err := exec.Command(python, "../../../scripts/check_hf.py", "--program", buildProgram(t).path).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("ok     greedy text of bytes")) || !bytes.Contains(out, []byte("ok     greedy text of gpt2")) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -199,12 +200,48 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 		a.classes = append(a.classes, class)
 	}
 	slices.Sort(a.classes)
+	if shared := sharedFolders(l, prefix, classes); shared != "" {
+		a.notes = append(a.notes, fmt.Sprintf("the classes are %s, and each of them has the folders %s: if these are the classes, %s are parts, whose names need the words train, val or test", joined(a.classes), shared, joined(a.classes)))
+	}
 	for label, class := range a.classes {
 		for _, i := range classes[class] {
 			a.train = append(a.train, sample{i, int32(label)})
 		}
 	}
 	return sortSamples(l, a.train)
+}
+
+// sharedFolders lists the subfolders that all classes have, if there are several and all images are in them. Such a class is
+// probably no class: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
+func sharedFolders(l listing, prefix string, classes map[string][]int32) string {
+	if len(classes) < 2 {
+		return ""
+	}
+	var first []string
+	for class, files := range classes {
+		found := map[string]bool{}
+		for _, i := range files {
+			folder, _, ok := strings.Cut(l.files[i].name[len(prefix)+len(class)+1:], "/")
+			if !ok {
+				return ""
+			}
+			found[folder] = true
+		}
+		names := slices.Sorted(maps.Keys(found))
+		if len(names) < 2 || first != nil && !slices.Equal(names, first) {
+			return ""
+		}
+		first = names
+	}
+	return joined(first)
+}
+
+// joined joins names, at most five.
+func joined(names []string) string {
+	if len(names) > 5 {
+		names = append(slices.Clone(names[:5]), "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // evaluateOn uses members as the evaluation part.

@@ -15,7 +15,7 @@ func tiff(order binary.AppendByteOrder, start string, kind uint16, value uint32)
 	b := order.AppendUint32(order.AppendUint16([]byte(start), 42), 8)
 	b = order.AppendUint16(b, 1)
 	b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, 0x0112), kind), 1)
-	if kind == 3 {
+	if kind == 3 || kind == 8 {
 		b = order.AppendUint16(order.AppendUint16(b, uint16(value)), 0)
 	} else {
 		b = order.AppendUint32(b, value)
@@ -38,22 +38,26 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 		contents string
 		want     Orientation
 	}{
-		"short":               {segment("Exif\x00\x00" + tiff(little, "II", 3, 6)), TurnRight},
-		"long":                {segment("Exif\x00\x00" + tiff(little, "II", 4, 6)), TurnRight},
-		"long, big endian":    {segment("Exif\x00\x00" + tiff(big, "MM", 4, 8)), TurnLeft},
-		"text":                {segment("Exif\x00\x00" + tiff(big, "MM", 2, 8)), Upright},
-		"too large":           {segment("Exif\x00\x00" + tiff(big, "MM", 4, 1<<16+6)), Upright},
-		"XMP, attribute":      {segment(xmp + `<rdf:Description tiff:Orientation="3" tiff:Make="x"/>`), Turn180},
-		"XMP, single quotes":  {segment(xmp + `<rdf:Description tiff:Orientation = '3'/>`), Turn180},
-		"XMP, element":        {segment(xmp + "<tiff:Orientation>8</tiff:Orientation>"), TurnLeft},
-		"XMP, invalid":        {segment(xmp + "<tiff:Orientation>9</tiff:Orientation>"), Upright},
-		"XMP, two digits":     {segment(xmp + "<tiff:Orientation>33</tiff:Orientation>"), Upright},
-		"XMP, cut":            {segment(xmp + "<tiff:Orientation>"), Upright},
-		"EXIF before XMP":     {segment(xmp + `tiff:Orientation="3"`)[:2] + segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
-		"PNG, EXIF":           {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
-		"PNG, XMP":            {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), TurnRight},
-		"PNG, XMP after text": {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
-		"none":                {photo, Upright},
+		"short":                {segment("Exif\x00\x00" + tiff(little, "II", 3, 6)), TurnRight},
+		"long":                 {segment("Exif\x00\x00" + tiff(little, "II", 4, 6)), TurnRight},
+		"long, big endian":     {segment("Exif\x00\x00" + tiff(big, "MM", 4, 8)), TurnLeft},
+		"signed short":         {segment("Exif\x00\x00" + tiff(little, "II", 8, 6)), TurnRight},
+		"signed long":          {segment("Exif\x00\x00" + tiff(big, "MM", 9, 6)), TurnRight},
+		"negative":             {segment("Exif\x00\x00" + tiff(big, "MM", 9, 1<<32-6)), Upright},
+		"PNG, EXIF as in JPEG": {withChunk("eXIf", "Exif\x00\x00"+tiff(big, "MM", 3, 6)), TurnRight},
+		"text":                 {segment("Exif\x00\x00" + tiff(big, "MM", 2, 8)), Upright},
+		"too large":            {segment("Exif\x00\x00" + tiff(big, "MM", 4, 1<<16+6)), Upright},
+		"XMP, attribute":       {segment(xmp + `<rdf:Description tiff:Orientation="3" tiff:Make="x"/>`), Turn180},
+		"XMP, single quotes":   {segment(xmp + `<rdf:Description tiff:Orientation = '3'/>`), Turn180},
+		"XMP, element":         {segment(xmp + "<tiff:Orientation>8</tiff:Orientation>"), TurnLeft},
+		"XMP, invalid":         {segment(xmp + "<tiff:Orientation>9</tiff:Orientation>"), Upright},
+		"XMP, two digits":      {segment(xmp + "<tiff:Orientation>33</tiff:Orientation>"), Upright},
+		"XMP, cut":             {segment(xmp + "<tiff:Orientation>"), Upright},
+		"EXIF before XMP":      {segment(xmp + `tiff:Orientation="3"`)[:2] + segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
+		"PNG, EXIF":            {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
+		"PNG, XMP":             {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), TurnRight},
+		"PNG, XMP after text":  {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
+		"none":                 {photo, Upright},
 	} {
 		if got := OrientationOf([]byte(c.contents)); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
@@ -105,6 +109,34 @@ func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
 		}
 		if _, err := Describe([]byte(c.contents)); c.ok && err != nil {
 			t.Errorf("%s: describe: %v", name, err)
+		}
+	}
+}
+
+// Folders of parts whose names say nothing would be classes. The classes that they share show it.
+func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
+	listed := func(names ...string) (l listing) {
+		for _, name := range names {
+			l.files = append(l.files, file{name: name})
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		l    listing
+		want bool
+	}{
+		"parts":                   {listed("trainA/cat/1.jpg", "trainA/dog/1.jpg", "testA/cat/1.jpg", "testA/dog/2.jpg"), true},
+		"classes":                 {listed("cat/1.jpg", "dog/1.jpg"), false},
+		"classes with subfolders": {listed("cat/a/1.jpg", "cat/b/1.jpg", "dog/a/1.jpg", "dog/c/1.jpg"), false},
+		"one subfolder":           {listed("cat/images/1.jpg", "dog/images/1.jpg"), false},
+		"images next to folders":  {listed("cat/a/1.jpg", "cat/b/1.jpg", "cat/1.jpg", "dog/a/1.jpg", "dog/b/1.jpg"), false},
+	} {
+		a, err := arrange(c.l, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(a.notes, "\n"), "each of them has the folders cat, dog"); got != c.want {
+			t.Errorf("%s: got the notes %q", name, a.notes)
 		}
 	}
 }

@@ -73,6 +73,7 @@ func chunkOf(b []byte, kind, prefix string) []byte {
 // orientationIn reads the tag from the first directory of a TIFF structure. found is true if there is one, even if its
 // value is invalid.
 func orientationIn(b []byte) (o Orientation, found bool) {
+	b = bytes.TrimPrefix(b, []byte("Exif\x00\x00")) // which some programs write into a PNG image, too
 	if len(b) < 8 {
 		return Upright, false
 	}
@@ -97,16 +98,16 @@ func orientationIn(b []byte) (o Orientation, found bool) {
 // number returns the first number of an entry of a directory; 0 if it has another type.
 func number(order binary.ByteOrder, entry []byte) uint32 {
 	const ( // the standard demands short, but some programs write the others
-		byteType  = 1
-		shortType = 3
-		longType  = 4
+		byteType, signedByteType   = 1, 6
+		shortType, signedShortType = 3, 8
+		longType, signedLongType   = 4, 9
 	)
 	switch order.Uint16(entry[2:]) {
-	case byteType:
+	case byteType, signedByteType:
 		return uint32(entry[8])
-	case shortType:
+	case shortType, signedShortType:
 		return uint32(order.Uint16(entry[8:]))
-	case longType:
+	case longType, signedLongType:
 		return order.Uint32(entry[8:])
 	}
 	return 0

@@ -153,7 +153,9 @@ var systemNames = map[string]bool{
 	"__macosx":                  true, // archives of macOS
 	"@eadir":                    true, // thumbnails and indices of Synology
 	"#recycle":                  true, // Synology
+	"@tmp":                      true,
 	"#snapshot":                 true,
+	"~snapshot":                 true, // NetApp
 	"@recycle":                  true, // QNAP
 	"@recently-snapshot":        true,
 	"lost+found":                true, // ext file systems

@@ -88,6 +88,7 @@ func TestFolders(t *testing.T) {
 func TestSystemNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a/@eaDir/x.jpg": true, ".git": true, "cat/.ipynb_checkpoints/1.jpg": true, "__MACOSX/a": true, "lost+found": true, "$RECYCLE.BIN": true, "a//b": true, "._1.jpg": true,
+		"~snapshot/a.jpg": true, "@tmp/a.jpg": true,
 		"cat": false, "a/b.c": false, "found": false, "__init__": false,
 	} {
 		if got := System(name); got != want {

@@ -52,6 +52,8 @@ type chunk struct {
 
 	train, eval []int32
 	empty       int64 // number of JSON documents without text
+	faulty      int64 // number of JSON lines that Options.SkipFaulty left out
+	firstFault  error // the first of them
 	unknown     int64 // number of unknown tokens
 	err         error
 	done        chan struct{}
@@ -297,15 +299,23 @@ func (k *cutter) cutLines(c *chunk) int {
 
 // encode computes the tokens of a chunk.
 func (c *chunk) encode(e tokenizer.Encoder, o *Options) {
-	c.train, c.eval, c.empty, c.unknown, c.err = c.train[:0], c.eval[:0], 0, 0, nil
+	c.train, c.eval, c.empty, c.faulty, c.firstFault, c.unknown, c.err = c.train[:0], c.eval[:0], 0, 0, nil, 0, nil
 	defer c.countUnknown(o.Tokenizer)
 	for _, p := range c.pieces {
 		text := c.text[p.from:p.to]
 		if c.source.Lines {
 			var err error
 			if text, err = field(text, o.Field); err != nil {
-				c.err = data.FileFault("read text", c.source.Path, fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
-				return
+				fault := data.FileFault("read text", c.source.Path, fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
+				if !o.SkipFaulty {
+					fault.Advice = "--bad-lines skip leaves out such lines"
+					c.err = fault
+					return
+				}
+				if c.faulty++; c.firstFault == nil {
+					c.firstFault = fault
+				}
+				continue
 			}
 			if len(bytes.TrimSpace(text)) == 0 {
 				c.empty++

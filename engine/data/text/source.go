@@ -54,6 +54,10 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 	for _, path := range o.Inputs {
 		info, err := os.Stat(path)
 		switch {
+		case path == "-" || err == nil && info.Mode()&os.ModeNamedPipe != 0:
+			f := data.FileFault("read text", path, errors.New("want a file, because an interrupted conversion reads its input again"))
+			f.Advice = "write the text to a file first"
+			return Sources{}, f
 		case err == nil && info.IsDir():
 			var found []string
 			if found, err = o.within(ctx, path, &s); err == nil {
@@ -168,7 +172,9 @@ func identify(path string, format Lines) (Source, error) {
 	case LinesAlways:
 		s.Lines = true
 	case LinesBySuffix:
-		s.Lines = ext == ".jsonl" || ext == ".ndjson"
+		if s.Lines = ext == ".jsonl" || ext == ".ndjson"; !s.Lines {
+			return s, notText(f, path)
+		}
 	}
 	return s, nil
 }

@@ -167,3 +167,32 @@ func TestUnknownTokensAreCounted(t *testing.T) {
 		t.Errorf("got %d of %d tokens, %v, want 400 of 801", r.Unknown, Tokens(r.Train), err)
 	}
 }
+
+// A table or a binary file becomes tokens only if the user asks for it.
+func TestOtherFormatsAreNoPlainText(t *testing.T) {
+	for name, c := range map[string]struct{ file, contents, want string }{
+		"a JSON array":       {"a.json", `[{"text": "x"}]`, "json.load(sys.stdin)]' < a.json > a.jsonl converts a JSON array to JSON lines"},
+		"JSON lines":         {"a.json", `{"text": "x"}` + "\n", "rename the file to a.jsonl, the name of JSON lines"},
+		"CSV":                {"a.csv", "text,label\nx,1\n", "csv.DictReader(sys.stdin)]' < a.csv > a.jsonl"},
+		"TSV":                {"a.tsv", "text\tlabel\n", "the name ends in .tsv"},
+		"compressed JSON":    {"a.json.gz", "\x1f\x8b", "the name ends in .json"},
+		"Parquet":            {"a.parquet", "PAR1\x00\x00", "pandas.read_parquet"},
+		"PDF":                {"a.txt", "%PDF-1.7\n", "the file has the format PDF"},
+		"a zip archive":      {"a.docx", "PK\x03\x04", "the file has the format zip"},
+		"text":               {"a.txt", "x", ""},
+		"another ending":     {"a.md", "# x", ""},
+		"text with brackets": {"a.txt", "[x] y", ""},
+	} {
+		path := filepath.Join(t.TempDir(), c.file)
+		if err := os.WriteFile(path, []byte(c.contents), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := identify(path, LinesBySuffix)
+		if got := err != nil && strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), "--format text"); got != (c.want != "") || err != nil && c.want == "" {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+		if _, err := identify(path, LinesNever); err != nil {
+			t.Errorf("%s, as text: %v", name, err)
+		}
+	}
+}

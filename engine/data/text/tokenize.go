@@ -49,6 +49,9 @@ type Options struct {
 	Field     string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
 	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain text
 
+	// SkipFaulty leaves out JSON lines that have no text in Field, and counts them. Otherwise such a line is an error.
+	SkipFaulty bool
+
 	ShardTokens int64 // number of tokens of each shard except the last one; 0 means 100,000,000
 	// EvalFraction is the fraction of the input for evaluation, at least 0 and below 1. In JSON lines and in text
 	// with separators, it is a random choice of documents. In other plain text, it is the end of each file.
@@ -92,6 +95,7 @@ type Settings struct {
 	Separator    *string  `json:"separator"`
 	ShardTokens  int64    `json:"shard_tokens"`
 	EvalFraction float64  `json:"val_fraction"`
+	SkipFaulty   bool     `json:"skip_bad_lines,omitempty"`
 	Sources      []Source `json:"sources"`
 }
 
@@ -109,6 +113,7 @@ type Manifest struct {
 	Settings  Settings `json:"settings"`
 	Documents int64    `json:"documents"`
 	Empty     int64    `json:"documents_left_out"` // number of documents that contain only white space
+	Faulty    int64    `json:"bad_lines_left_out,omitempty"`
 	Train     []Shard  `json:"train"`
 	Eval      []Shard  `json:"val"`
 	Unknown   int64    `json:"unknown_tokens,omitempty"` // number of tokens that are the unknown token of the vocabulary
@@ -127,6 +132,7 @@ type Result struct {
 	Manifest
 	Already bool    // the folder was already complete before the call
 	Resumed bool    // an earlier call had done a part of the work
+	Fault   error   // the first faulty line that this call left out; nil if there was none
 	Sources Sources // the inputs, without those that the conversion of an earlier call may have had
 }
 
@@ -136,6 +142,7 @@ type journal struct {
 	Settings Settings  `json:"settings"`
 	At       position  `json:"at"`
 	Empty    int64     `json:"empty_lines"`
+	Faulty   int64     `json:"bad_lines,omitempty"`
 	Parts    [2]splits `json:"parts"` // training and evaluation
 	Unknown  int64     `json:"unknown_tokens,omitempty"`
 }
@@ -192,7 +199,7 @@ func Tokenize(ctx context.Context, o Options) (Result, error) {
 	}
 	r := &run{o: &o, j: &j, sources: s.Sources}
 	m, err := r.run(ctx)
-	return Result{Manifest: m, Resumed: resumed, Sources: sources}, err
+	return Result{Manifest: m, Resumed: resumed, Fault: r.fault, Sources: sources}, err
 }
 
 // check checks the options and sets defaults.
@@ -243,11 +250,13 @@ func (o *Options) settings(found Sources) (Settings, error) {
 		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s", ErrUnused, o.Field, sources[0].Path)
 	case o.EvalFraction > 0 && found.EvalFrom != "":
 		return Settings{}, fmt.Errorf("%w: val-fraction: got %v, but the names of the inputs state the evaluation part (%s)", ErrUnused, o.EvalFraction, found.EvalFrom)
+	case o.SkipFaulty && !hasLines:
+		return Settings{}, fmt.Errorf("%w: bad-lines: no input has JSON lines; the first input is %s", ErrUnused, sources[0].Path)
 	case o.Separator != nil && !hasPlain:
 		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s", ErrUnused, o.Separator, sources[0].Path)
 	}
 	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(), EndOfText: o.Tokenizer.EndOfText(),
-		Field: o.Field, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction, Sources: sources}
+		Field: o.Field, SkipFaulty: o.SkipFaulty, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction, Sources: sources}
 	if sum := o.Tokenizer.VocabularySum(); sum != [32]byte{} {
 		s.VocabularyID = fmt.Sprintf("%x", sum)
 	}
@@ -275,7 +284,7 @@ func (s Settings) differs(want Settings) error {
 // check returns an error for a journal that Tokenize cannot have written.
 func (j *journal) check(path string) error {
 	at := j.At
-	least := min(int64(at.Source), at.Offset, at.Line, at.Document, at.Empty, j.Empty)
+	least := min(int64(at.Source), at.Offset, at.Line, at.Document, at.Empty, j.Empty, j.Faulty)
 	for _, p := range j.Parts {
 		least = min(least, p.Tokens, p.Documents)
 	}
@@ -356,6 +365,7 @@ type run struct {
 	sources []Source
 	parts   [2]*part
 	stored  atomic.Int64 // number of bytes read from the sources
+	fault   error        // the first faulty line that was left out
 	since   int64        // bytes of text since the last entry of the journal
 }
 
@@ -455,6 +465,9 @@ func (r *run) write(c *chunk) error {
 	}
 	r.j.At = c.after
 	r.j.Empty += c.empty
+	if r.j.Faulty += c.faulty; r.fault == nil {
+		r.fault = c.firstFault
+	}
 	r.j.Unknown += c.unknown
 	if r.since += int64(len(c.text)); r.since < r.o.journal {
 		return nil
@@ -476,7 +489,8 @@ func (r *run) note() error {
 // finish completes the last shards and writes the manifest.
 func (r *run) finish() (Manifest, error) {
 	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty, Unknown: r.j.Unknown}
-	m.Documents -= r.j.Empty // a JSON line without text has a document number, too
+	m.Faulty = r.j.Faulty
+	m.Documents -= r.j.Empty + r.j.Faulty // JSON lines without text have document numbers, too
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {

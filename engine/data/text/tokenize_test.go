@@ -643,3 +643,32 @@ func FuzzField(f *testing.F) {
 		}
 	})
 }
+
+// Faulty lines are left out and counted if the user asks for it. The result does not depend on the chunks.
+func TestFaultyLinesCanBeLeftOut(t *testing.T) {
+	good := `{"text": "ab"}` + "\n"
+	for _, chunk := range []int{16, 1 << 20} {
+		dir := t.TempDir()
+		in := write(t, dir, "a.jsonl", []byte(good+"{broken\n"+good+`{"body": 1}`+"\n"+good))
+		o := Options{Inputs: []string{in}, Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), SkipFaulty: true, chunk: chunk}
+		r, err := Tokenize(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Documents != 3 || r.Faulty != 2 || Tokens(r.Train) != 9 || r.Fault == nil || !strings.Contains(r.Fault.Error(), "line 2 (byte 15") {
+			t.Errorf("got %d documents, %d faulty lines, %d tokens, %v", r.Documents, r.Faulty, Tokens(r.Train), r.Fault)
+		}
+		o.SkipFaulty = false
+		if _, err := Tokenize(t.Context(), o); !errors.Is(err, ErrSettings) {
+			t.Errorf("another setting: got %v", err)
+		}
+		o.Folder = filepath.Join(dir, "second")
+		if _, err := Tokenize(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--bad-lines skip") {
+			t.Errorf("got %v, want advice", err)
+		}
+		plain := Options{Inputs: []string{write(t, dir, "a.txt", []byte("x"))}, Folder: filepath.Join(dir, "third"), Tokenizer: tokenizer.Bytes(), SkipFaulty: true}
+		if _, err := Tokenize(t.Context(), plain); !errors.Is(err, ErrUnused) {
+			t.Errorf("plain text: got %v", err)
+		}
+	}
+}

@@ -17,13 +17,18 @@ func (o ClassificationOptions) noColumn(name string, line []byte, columns []stri
 	return fmt.Errorf("there is no column %q; the columns are %q", name, columns)
 }
 
-// otherFormat names the format of a file that has no tab-separated values, and the conversion to JSON lines. It returns ""
-// if the first line shows no other format.
+// otherFormat calls OtherFormat for a file of labelled texts.
 func (o ClassificationOptions) otherFormat(line []byte) string {
-	file := filepath.Base(o.Path)
+	return OtherFormat(o.Path, line, "tab-separated values")
+}
+
+// OtherFormat names the format of a file that has not the wanted one, and the conversion to JSON lines. It returns "" if the
+// start of the file, such as its first line, shows no other format.
+func OtherFormat(path string, line []byte, want string) string {
+	file := filepath.Base(path)
 	to := strings.TrimSuffix(file, filepath.Ext(file)) + ".jsonl"
 	convert := func(format, program string) string {
-		return fmt.Sprintf("the file has %s, not tab-separated values: python3 -c '%s' < %s > %s converts %s to JSON lines", format, program, quoted(file), quoted(to), format)
+		return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want, program, quoted(file), quoted(to), format)
 	}
 	start := bytes.TrimLeft(line, " \t\r\n")
 	switch {
@@ -32,7 +37,7 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 	case bytes.HasPrefix(start, []byte("[")):
 		return convert("a JSON array", "import json,sys; [print(json.dumps(x)) for x in json.load(sys.stdin)]")
 	case bytes.HasPrefix(start, []byte("{")):
-		return fmt.Sprintf("the file has JSON, not tab-separated values: if each line is an object, rename the file to %s, the name of JSON lines", to)
+		return fmt.Sprintf("the file has JSON, not %s: if each line is an object, rename the file to %s, the name of JSON lines", want, to)
 	case bytes.ContainsRune(line, '\t'):
 		return ""
 	case bytes.ContainsRune(line, ','):

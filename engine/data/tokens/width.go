@@ -3,8 +3,10 @@ package tokens
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // foreign names the format of a file that is no sequence of tokens, by its first bytes; "" if the format is unknown.
@@ -60,12 +62,22 @@ func (w *widths) bytes(high uint16) int {
 	return 0
 }
 
+// leastText is the smallest number of bytes on which the judgement is based that a file is text.
+const leastText = 512
+
+// isText reports whether no byte is a control character. In tokens, at least every second byte is often 0 or small.
+func isText(b []byte) bool {
+	control := func(c byte) bool { return c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7F }
+	return !slices.ContainsFunc(b, control)
+}
+
 // checkWidth returns an error if a file without a header evidently has tokens of another size than width. Read with the
 // wrong size, they would be wrong, but within the vocabulary. vocabulary is the known size of the vocabulary, or 0.
 // checkWidth reads three blocks of the file.
 func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 	const block = 64 << 10
 	var w widths
+	text := true
 	buf := make([]byte, block)
 	for _, at := range []int64{0, size / 2, size - block} {
 		at = max(at, 0) &^ 7
@@ -74,6 +86,10 @@ func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 			return err
 		}
 		w.add(buf[:n])
+		text = text && isText(buf[:n])
+	}
+	if text && size >= leastText {
+		return errors.New("the file seems to be text: convert it with \"data tokenize\"")
 	}
 	evident := w.bytes(uint16(min(max(mostHigh, vocabulary>>16+1), 1<<15)))
 	if evident == 0 || evident == width || size%int64(evident) != 0 {

@@ -32,7 +32,7 @@ func (r *Run) Report() task.Report {
 	if r.Foreign != nil {
 		return r.Foreign.Report
 	}
-	report := images.Classify{}.Report()
+	report := images.Classify{Classes: len(r.Data.Classes())}.Report()
 	if t := r.Data.Tokens; t != nil {
 		report = t.Report()
 	}

@@ -79,7 +79,7 @@ type Console struct {
 	left atomic.Int64 // remaining time for the bar, ns
 
 	lastEval, bestEval *train.Evaluation // evaluations in this process
-	never              []int             // classes that the last evaluation never predicted
+	never              []int             // classes that evaluations never predicted, with a warning
 
 	// Sums since the last line.
 	samples int64
@@ -202,12 +202,14 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples, show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
-// warnOfNever warns if the model never predicts some classes. It warns once for the same classes.
+// warnOfNever warns if the model never predicts some classes. It warns once for each class, because the first evaluations of a
+// training with many classes miss other classes each time.
 func (c *Console) warnOfNever(e train.Evaluation) {
-	if len(e.Never) > 0 && !slices.Equal(e.Never, c.never) {
+	warned := func(class int) bool { return slices.Contains(c.never, class) }
+	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {
 		c.run.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike", "step", e.Step)
+		c.never = append(c.never, fresh...)
 	}
-	c.never = e.Never
 }
 
 // Saving implements train.Observer.

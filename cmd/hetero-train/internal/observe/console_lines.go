@@ -131,7 +131,7 @@ func (c *Console) sayData() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
 	if t := a.Data.Tokens; t != nil {
-		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer)
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch%s", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
 		c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
 			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 		if t.Note != "" {
@@ -140,9 +140,18 @@ func (c *Console) sayData() {
 		return
 	}
 	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
-	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer)
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch%s", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
 	c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
+}
+
+// leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the others.
+func (c *Console) leftOver(samples int) string {
+	n := int64(samples) - int64(c.run.StepsPer)*int64(c.run.Cfg.Data.BatchSize)
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", which leave out %s", show.Count(n, "other sample"))
 }
 
 // stepOf returns a text such as "12/100", or "12" if the run has no last step.

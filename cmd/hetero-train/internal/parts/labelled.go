@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -178,6 +176,10 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if n := decimals(all.Classes()); n > 0 {
 		log.Warn("labels are decimal numbers: each number is a class of its own, because this program has no regression", "path", cfg.Data.Path, "numbers", n, "classes", len(all.Classes()))
 	}
+	if example, n := combinations(all.Classes()); n > 0 {
+		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one text: each combination is a class of its own, because this program has no classifier for several labels per text", example),
+			"path", cfg.Data.Path, "combinations", n, "classes", len(all.Classes()))
+	}
 	warnTruncated(log, "training", train, s.Length)
 	warnTruncated(log, "evaluation", eval, s.Length)
 	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
@@ -343,18 +345,4 @@ func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.
 		w = w.WithCase(found.Cased)
 	}
 	return w, trained.CheckWords(w, key)
-}
-
-// decimals returns the number of classes that are no whole numbers, if all classes are numbers. Otherwise, it returns 0.
-func decimals(classes []string) (n int) {
-	for _, c := range classes {
-		v, err := strconv.ParseFloat(c, 64)
-		if err != nil {
-			return 0
-		}
-		if v != math.Trunc(v) {
-			n++
-		}
-	}
-	return n
 }

@@ -170,12 +170,15 @@ func (o *Opened) HasEval() bool {
 	return eval > 0
 }
 
-// Classes returns the names of the classes, or nil for text.
+// Classes returns the names of the classes, or nil if there are none.
 func (o *Opened) Classes() []string {
-	if t := o.Tokens; t != nil {
-		return t.Classes
+	switch {
+	case o.Tokens != nil:
+		return o.Tokens.Classes
+	case o.Train != nil:
+		return o.Train.Classes()
 	}
-	return o.Train.Classes()
+	return nil
 }
 
 // BuildClassifier returns the configured image network. Its error is a usage error.

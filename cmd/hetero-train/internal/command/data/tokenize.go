@@ -31,6 +31,7 @@ type tokenizeFlags struct {
 	field     string
 	separator string
 	names     string
+	badLines  string
 	json      bool
 }
 
@@ -78,6 +79,7 @@ token follows each document. If the names of files or folders state parts (train
 	flags.StringVar(&f.field, "field", "text", "`name` of the field with the text in JSON lines")
 	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
 	flags.StringVar(&f.names, "names", "auto", "`auto|off`; auto: names of files and folders state parts (train, val, test); off: names have no meaning")
+	flags.StringVar(&f.badLines, "bad-lines", "error", "`error|skip`: what to do with a JSON line that has no text in the field of --field")
 	flags.BoolVar(&f.o.FollowLinks, "follow-links", true, "follow symbolic links that leave a folder; false: such a link is an error")
 	flags.IntVar(&f.o.Workers, "workers", 0, "number of goroutines that encode; 0: one per CPU")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
@@ -166,6 +168,9 @@ func sayInputs(log *slog.Logger, r text.Result) {
 	if n := len(r.Sources.Skipped); n > 0 {
 		log.Warn(fmt.Sprintf("skipped: %s whose names do not end as those of text files", show.Count(n, "file")), "first", r.Sources.Skipped[0])
 	}
+	if r.Faulty > 0 {
+		log.Warn(fmt.Sprintf("skipped: %s without text", show.Count(r.Faulty, "JSON line")), "first", r.Fault)
+	}
 	if all := text.Tokens(r.Train) + text.Tokens(r.Eval); float64(r.Unknown) > parts.MostUnknown*float64(all) {
 		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and a model cannot tell these words apart", 100*float64(r.Unknown)/float64(all)))
 	}
@@ -175,7 +180,7 @@ func sayInputs(log *slog.Logger, r text.Result) {
 func (f *tokenizeFlags) check() error {
 	var known bool
 	f.o.Lines, known = lineFormats[f.format]
-	f.o.IgnoreNames = f.names == "off"
+	f.o.IgnoreNames, f.o.SkipFaulty = f.names == "off", f.badLines == "skip"
 	switch {
 	case f.o.Folder == "":
 		return exit.Usagef("data tokenize: -o is missing, want -o DIR with the output folder")
@@ -185,6 +190,8 @@ func (f *tokenizeFlags) check() error {
 		return exit.Usagef("--format: got %q, want auto, text or jsonl", f.format)
 	case f.names != "auto" && f.names != "off":
 		return exit.Usagef("--names: got %q, want auto or off", f.names)
+	case f.badLines != "error" && f.badLines != "skip":
+		return exit.Usagef("--bad-lines: got %q, want error or skip", f.badLines)
 	case f.o.ShardTokens < 1:
 		return exit.Usagef("--shard-tokens: got %d, want at least 1", f.o.ShardTokens)
 	case !(f.o.EvalFraction >= 0 && f.o.EvalFraction < 1):

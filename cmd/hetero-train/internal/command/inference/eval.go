@@ -25,8 +25,8 @@ import (
 )
 
 const evalLong = `Evaluate a trained model on the samples held out of training. Images: loss, top-1 and top-5 accuracy, and images per second. Text:
-loss, perplexity and accuracy over the predicted tokens. Labelled texts: loss, accuracy and F1. F1 is that of the second class if there
-are two classes, otherwise the mean over the classes.
+loss, perplexity and accuracy over the predicted tokens. Labelled texts: loss and accuracy. Images and labelled texts also have F1: that
+of the second class if there are two classes, otherwise the mean over the classes. --by-class prints figures of each class.
 
 CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run; the command then evaluates the newest valid checkpoint of
 this run. Without an argument, -c FILE selects the run of that file.
@@ -45,6 +45,7 @@ the training run evaluated averaged weights (ema.decay, ema.evaluate), add --ema
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json
+  hetero-train eval experiments/resnet50 --by-class            with precision and recall of each class
   hetero-train eval experiments/resnet50 --ema                 with averaged weights
   hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
   hetero-train eval -c configs/resnet50.toml --split train
@@ -58,6 +59,7 @@ func NewEval(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a trained model", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
 	f.add(cmd, a)
 	cmd.Flags().StringVar(&split, "split", splitAuto, "samples to evaluate: `auto|val|train|all`; val: the held-out samples or the evaluation part; train: the training samples, without augmentation; all: all samples, or the evaluation part of a folder with parts; auto: all with --set data.path, otherwise val")
+	cmd.Flags().BoolVar(&f.byClass, "by-class", false, "also print samples, predictions, precision, recall and F1 of each class")
 	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(splits, split) {
@@ -116,12 +118,15 @@ type Evaluation struct {
 	Precision  string            `json:"precision"`
 	BatchSize  int               `json:"batch_size"`
 
+	// Of classifiers.
+	F1      *float64            `json:"f1,omitempty"`
+	MacroF1 *float64            `json:"macro_f1,omitempty"`
+	ByClass []task.ClassFigures `json:"by_class,omitempty"` // with --by-class
+
 	// Of text.
 	Targets    int                `json:"targets,omitempty"`         // number of targets that count: predicted tokens, or labelled texts
 	Length     int                `json:"sequence_length,omitempty"` // tokens of a sample, with padding
 	Perplexity *experiment.Number `json:"perplexity,omitempty"`
-	F1         *float64           `json:"f1,omitempty"`
-	MacroF1    *float64           `json:"macro_f1,omitempty"`
 	// NextSentence is the fraction of the pairs of texts that are classified correctly.
 	NextSentence *float64 `json:"next_sentence,omitempty"`
 }
@@ -165,7 +170,8 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	}
 	_, view := parts.Transforms(m.Cfg.Data)
 	among := m.watchOverlap(split)
-	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, nil)
+	confusion := task.NewConfusion(m.classes)
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, confusion)
 	if err != nil {
 		return r, err
 	}
@@ -175,6 +181,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}
 	m.describe(&r, split)
+	m.describeClasses(&r, confusion, f.byClass)
 	return r, nil
 }
 
@@ -225,8 +232,9 @@ func (r Evaluation) write(w io.Writer) error {
 	if r.Length > 0 {
 		err = r.writeText(w)
 	} else {
-		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
+		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)
 	}
+	r.writeClasses(w)
 	if r.Note != "" {
 		_, err = fmt.Fprintf(w, "NOTE %s\n", r.Note)
 	}

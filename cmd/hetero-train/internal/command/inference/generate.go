@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -34,13 +35,14 @@ has no effect. CHECKPOINT and RUN select the checkpoint as for eval.`
 
 const generateExample = `  hetero-train generate experiments/gpt2 --prompt "ROMEO:" --tokens 200
   hetero-train generate experiments/gpt2 --best --prompt "Once" --temperature 0.8 --top-k 40 --seed 7
+  hetero-train generate experiments/gpt2 --prompt "Once" --samples 5 --json
   hetero-train generate imported --prompt Answer --temperature 0 --json`
 
 // generateFlags are the flags of command generate.
 type generateFlags struct {
 	savedFlags
 	prompt           string
-	tokens           int
+	tokens, samples  int
 	sampler          generate.SamplerOptions
 	tokenizer, vocab string
 }
@@ -52,9 +54,10 @@ func NewGenerate(a *cli.App) *cobra.Command {
 		Args: cli.Exactly("a checkpoint or a run")}
 	f.addSource(cmd, a)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.json, "json", false, "print one JSON object at the end instead of the text")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each sample instead of the text")
 	flags.StringVar(&f.prompt, "prompt", "", "`TEXT` to continue")
 	flags.IntVar(&f.tokens, "tokens", 100, "maximum number of tokens to generate")
+	flags.IntVar(&f.samples, "samples", 1, "number of continuations; the seeds of the samples are --seed, --seed + 1, …")
 	flags.Float64Var(&f.sampler.Temperature, "temperature", 1, "divisor of the scores: below 1, likely tokens become more likely; 0: always the most likely token")
 	flags.IntVar(&f.sampler.TopK, "top-k", 0, "sample from the `K` most likely tokens; 0: all")
 	flags.Float64Var(&f.sampler.TopP, "top-p", 1, "sample from the most likely tokens that together have probability `P`")
@@ -78,6 +81,9 @@ func NewGenerate(a *cli.App) *cobra.Command {
 func (f *generateFlags) check() error {
 	if f.tokens < 1 {
 		return exit.Usagef("--tokens: got %d, want at least 1", f.tokens)
+	}
+	if f.samples < 1 || f.samples > 1 && f.sampler.Temperature == 0 {
+		return exit.Usagef("--samples: got %d, want at least 1, and 1 at --temperature 0, because all samples would be equal", f.samples)
 	}
 	if err := f.sampler.Check(); err != nil {
 		return exit.Usagef("--%w", err)
@@ -135,26 +141,34 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	if err != nil {
 		return err
 	}
-	result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length", Tokenizer: text.Name(), Seed: f.sampler.Seed,
-		Device: m.Device.Info().Name, Precision: m.Precision.String()}
-	if !f.json {
-		if _, err := io.WriteString(out, f.prompt); err != nil {
+	for i := range f.samples {
+		sampler := f.sampler
+		sampler.Seed += uint64(i)
+		result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length", Tokenizer: text.Name(), Seed: sampler.Seed,
+			Device: m.Device.Info().Name, Precision: m.Precision.String()}
+		if !f.json {
+			if _, err := io.WriteString(out, f.prompt); err != nil {
+				return err
+			}
+		}
+		if err := m.sample(ctx, f, sampler, model, text, slices.Clone(tokens), &result, out); err != nil {
+			return err
+		}
+		if f.json {
+			err = show.JSON(out, result)
+		} else {
+			_, err = fmt.Fprintln(out)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if err := m.sample(ctx, f, model, text, tokens, &result, out); err != nil {
-		return err
-	}
-	if f.json {
-		return show.JSON(out, result)
-	}
-	_, err = fmt.Fprintln(out)
-	return err
+	return nil
 }
 
 // sample generates tokens and appends them to result. It writes the text of each token at once, unless f selects JSON.
-func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *generate.Model, text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
-	sampler, err := generate.NewSampler(f.sampler)
+func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.SamplerOptions, model *generate.Model, text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
+	sampler, err := generate.NewSampler(o)
 	if err != nil {
 		return err
 	}

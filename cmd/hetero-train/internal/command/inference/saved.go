@@ -37,6 +37,8 @@ type savedFlags struct {
 	batch int
 	json  bool
 	names string // file with the names of the classes
+
+	byClass bool // of command eval: print the figures of each class
 }
 
 // add adds the flags to a command. A flag that sets a key overrides the setting of the checkpoint.

@@ -73,11 +73,7 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
 	m.describe(&r, split)
 	if confusion != nil {
-		f1, macro := confusion.F1(), confusion.MacroF1()
-		r.F1, r.MacroF1 = &f1, &macro
-		if never := confusion.Never(); len(never) > 0 {
-			m.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
-		}
+		m.describeClasses(&r, confusion, f.byClass)
 	} else {
 		perplexity := experiment.Number(task.Perplexity.Of(score))
 		r.Perplexity = &perplexity
@@ -155,10 +151,7 @@ func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 func (r Evaluation) writeText(w io.Writer) error {
 	figures := fmt.Sprintf("accuracy %.2f %%", 100*r.Top1)
 	if r.F1 != nil {
-		figures += fmt.Sprintf(" | F1 %.4f", *r.F1)
-		if r.MacroF1 != nil && *r.MacroF1 != *r.F1 { // with two classes
-			figures += fmt.Sprintf(" | macro F1 %.4f", *r.MacroF1)
-		}
+		figures += r.f1()
 	} else {
 		figures = fmt.Sprintf("perplexity %.2f | ", float64(*r.Perplexity)) + figures
 	}

@@ -222,7 +222,7 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes = p.memory
+	o.MemoryBytes, o.NoValues = p.memory, true
 	if len(p.shares) > 1 {
 		c := p.Cfg
 		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",

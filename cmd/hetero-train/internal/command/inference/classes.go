@@ -1,0 +1,43 @@
+package inference
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/task"
+)
+
+// describeClasses sets the fields of an evaluation that depend on the predictions by class, and warns of classes that the
+// model never predicts.
+func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass bool) {
+	f1, macro := c.F1(), c.MacroF1()
+	r.F1, r.MacroF1 = &f1, &macro
+	if byClass {
+		r.ByClass = c.ByClass(m.classNames())
+	}
+	if never := c.Never(); len(never) > 0 {
+		m.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
+	}
+}
+
+// f1 returns the F1 as text, with a separator before it.
+func (r Evaluation) f1() string {
+	text := fmt.Sprintf(" | F1 %.4f", *r.F1)
+	if r.MacroF1 != nil && *r.MacroF1 != *r.F1 { // with two classes
+		text += fmt.Sprintf(" | macro F1 %.4f", *r.MacroF1)
+	}
+	return text
+}
+
+// writeClasses prints one line for each class.
+func (r Evaluation) writeClasses(w io.Writer) {
+	if r.ByClass == nil {
+		return
+	}
+	fmt.Fprintf(w, "%9s %9s %9s %9s %9s  %s\n", "samples", "predicted", "precision", "recall", "F1", "class")
+	for _, c := range r.ByClass {
+		fmt.Fprintf(w, "%9d %9d %9.4f %9.4f %9.4f  %s\n", c.Samples, c.Predicted, c.Precision, c.Recall, c.F1, cmp.Or(c.Name, strconv.Itoa(c.Class)))
+	}
+}
