@@ -54,7 +54,7 @@ GAVEL = [f"before scripts/docs_commands.py --data gavel/{source} {target}" for s
          (("simulation_throughputs.json",) * 2, ("traces/6c71a0-seed0.trace", "a.trace"), ("traces/6c71a0-seed1.trace", "b.trace"))]
 # Marks of the examples that begin with a text, without the name of the program. add adds arguments to each hetero-train.
 MARKED = {
-    "-c configs/resnet50.toml": [f"add {SMALL} --set train.eval_interval=0"],
+    "-c configs/resnet50.toml": [f"add {SMALL} --set train.eval_interval=0 --set experiment.name=mine"],
     "analyze": ["before cp -r experiments/resnet50 experiments/a && cp -r experiments/resnet50 experiments/b",
                 "before hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 640 --batch-size 8 --set data.image_size=8 --set train.steps=80 --set experiment.output_dir=experiments/benchmarks"],
     "analyze --compare experiments/a experiments/b": ["before mkdir -p mlruns/1 && ln -s ../$(cd mlruns && ls -d */*/metrics | sed s,/metrics,,) mlruns/1/0123456789abcdef0123456789abcdef"],
@@ -120,6 +120,7 @@ MARKED = {
     "HETERO_REQUIRE=cuda": ["needs nvidia-smi"],
     "HETERO_REQUIRE=cpu": ["replace selftest => selftest --run cpu/values/conv2d --device cpu,shm"],
     "status experiments": ["needs jq"],
+    "tracking sync": ["replace experiments/resnet50 => experiments/resnet50 --mlflow mlruns"],
     "tracking sync experiments/resnet50 --mlflow": ["skip it needs an MLflow server"],
     "train": [f"add {SMALL} --experiment-name other"],
 }
