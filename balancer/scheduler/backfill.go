@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -31,8 +32,9 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
 }
 
-// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation, which begins in so
-// many seconds. why is a reason without its subject. Call reserve before. The slice is valid until the next call.
+// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation. begins is the time in s
+// from now until the reservation. why completes the sentence "this job …". Call reserve before. The slice is valid until the
+// next call.
 func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
 	defer func() { p.free = p.counts }()
 	p.free = p.now
@@ -89,6 +91,14 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 	p.count(&p.rest)
 	copy(p.left, p.free)
 	return begins
+}
+
+// reservation tells when a job with a reservation can start.
+func reservation(name string, begins float64) string {
+	if math.IsInf(begins, 1) {
+		return fmt.Sprintf("job %q cannot start on the available GPUs", name)
+	}
+	return fmt.Sprintf("job %q can start in %s", name, seconds(begins))
 }
 
 // copyOf sets p.later to the state.

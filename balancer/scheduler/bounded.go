@@ -3,11 +3,12 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
 // Bound is the time that a job may wait before other jobs must not delay it: from its arrival, Factor times its running time on
-// its fastest type of GPU, plus Seconds.
+// its fastest type of GPU, plus Seconds. Factor does not count for a job with [Job.Guessed].
 type Bound struct {
 	Factor  float64
 	Seconds float64
@@ -36,6 +37,7 @@ type bounded struct {
 	bound   Bound
 	due     []float64 // by job: time in s
 	overdue []int
+	next    float64 // time in s
 }
 
 // Unwrap returns the policy without the bound.
@@ -45,7 +47,9 @@ func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.backfill.reset(c, w, s)
 	p.due = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
-		p.due[i] = w.Jobs[i].Arrival + p.bound.Seconds + p.bound.Factor*fastestSeconds(c, &w.Jobs[i], s)
+		if p.due[i] = w.Jobs[i].Arrival + p.bound.Seconds; !w.Jobs[i].Guessed {
+			p.due[i] += p.bound.Factor * fastestSeconds(c, &w.Jobs[i], s)
+		}
 	}
 	return p.Policy.Reset(c, w, s)
 }
@@ -63,13 +67,25 @@ func fastestSeconds(c *Cluster, j *Job, s Speeds) float64 {
 }
 
 func (p *bounded) Decide(s *State) Action {
-	p.overdue = p.overdue[:0]
+	a := p.decide(s)
+	if a.Verb == Wait && p.next > s.Now && (a.Until == 0 || p.next < a.Until) && !math.IsInf(p.next, 1) {
+		a.Until = p.next
+	}
+	return a
+}
+
+// decide also sets p.next, a time before which no other bound ends.
+func (p *bounded) decide(s *State) Action {
+	p.overdue, p.next = p.overdue[:0], math.Inf(1)
 	for _, q := range s.Queue {
-		if s.Now < s.Workload.Jobs[q].Arrival+p.bound.Seconds { // neither are the jobs that arrived later
+		if earliest := s.Workload.Jobs[q].Arrival + p.bound.Seconds; s.Now < earliest { // as for all jobs that arrived later
+			p.next = min(p.next, earliest)
 			break
 		}
 		if s.Now >= p.due[q] {
 			p.overdue = append(p.overdue, q)
+		} else {
+			p.next = min(p.next, p.due[q])
 		}
 	}
 	if len(p.overdue) == 0 {
@@ -84,13 +100,17 @@ func (p *bounded) Decide(s *State) Action {
 	begins := p.reserve(s, first)
 	for _, q := range p.overdue[1:] {
 		if gpus, why, ok := p.around(s, q, begins); ok {
-			return p.start(s, q, gpus, fmt.Sprintf("; job %q can start in %s, and this job %s", s.Workload.Jobs[first].Name, seconds(begins), why))
+			return p.start(s, q, gpus, fmt.Sprintf("; %s, and this job %s", reservation(s.Workload.Jobs[first].Name, begins), why))
 		}
 	}
-	if a := p.Policy.Decide(&p.rest); a.Verb != Wait {
+	a := p.Policy.Decide(&p.rest)
+	if a.Verb != Wait {
 		return a
 	}
-	return p.fill(s, begins)
+	if filled := p.fill(s, begins); filled.Verb == Start {
+		return filled
+	}
+	return a
 }
 
 // fill starts the job with the shortest running time on free GPUs that are reserved, if it ends before the reservation begins.
@@ -111,7 +131,7 @@ func (p *bounded) fill(s *State, begins float64) Action {
 	gpus, _, _ := p.fastest(s, job)
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("%s is reserved for job %q in %s, and this job ends in %s", s.types(gpus), s.Workload.Jobs[p.overdue[0]].Name, seconds(begins), seconds(shortest))
+		a.Reason = fmt.Sprintf("%s, and its bound has ended; this job ends in %s on %s", reservation(s.Workload.Jobs[p.overdue[0]].Name, begins), seconds(shortest), s.types(gpus))
 	}
 	return a
 }
@@ -120,7 +140,7 @@ func (p *bounded) fill(s *State, begins float64) Action {
 func (p *bounded) start(s *State, job int, gpus []int, after string) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("the job has waited %s, longer than its bound of %s; it starts on %s%s",
+		a.Reason = fmt.Sprintf("the job arrived %s ago, and its bound is %s; it starts on %s%s",
 			seconds(s.Now-s.Workload.Jobs[job].Arrival), seconds(p.due[job]-s.Workload.Jobs[job].Arrival), s.types(gpus), after)
 	}
 	return a

@@ -49,8 +49,7 @@ func (p *easy) Decide(s *State) Action {
 		}
 		a := Action{Verb: Start, Job: q, GPUs: gpus}
 		if p.explain {
-			a.Reason = fmt.Sprintf("job %q, the first of %d jobs in the queue, can start in %s; this job %s, on %s",
-				s.Workload.Jobs[head].Name, len(s.Queue), seconds(begins), why, s.types(gpus))
+			a.Reason = fmt.Sprintf("%s, the first of %d in the queue; this job %s, on %s", reservation(s.Workload.Jobs[head].Name, begins), len(s.Queue), why, s.types(gpus))
 		}
 		return a
 	}

@@ -42,6 +42,7 @@ type Job struct {
 	Memory   float64 // bytes of host memory on the machine of each GPU
 	Network  float64 // bytes/s that each GPU sends while the job spans several machines
 	Priority float64 // between 0 and 1; 1 is the most urgent
+	Guessed  bool    // Work is an upper bound, because the true work is unknown
 }
 
 // Workload is a list of jobs in the order of arrival.

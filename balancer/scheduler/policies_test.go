@@ -25,8 +25,8 @@ func still(jobs ...Job) *State {
 	c := &Cluster{Types: []GPUType{{Name: "fast", Memory: 8}, {Name: "slow", Memory: 8}},
 		Machines: []Machine{{Name: "a", CPUs: 8, Memory: 8, GPUs: []int{0, 1}}, {Name: "b", CPUs: 8, Memory: 8, GPUs: []int{2, 3}}},
 		GPUs:     []GPU{{Type: 0}, {Type: 0}, {Type: 1, Machine: 1}, {Type: 1, Machine: 1}}}
-	w := &Workload{Kinds: []Kind{{Name: "even"}, {Name: "small", GPUMemory: 1}, {Name: "divisible"}}, Jobs: jobs}
-	s := &State{Now: 100, Cluster: c, Workload: w, Speeds: table{[][2]float64{{2, 1}, {2, 1.9}, {2, 1.5}}}, Up: []bool{true, true, true, true},
+	w := &Workload{Kinds: []Kind{{Name: "even"}, {Name: "small", GPUMemory: 1}, {Name: "divisible"}, {Name: "loading", Load: 1}}, Jobs: jobs}
+	s := &State{Now: 100, Cluster: c, Workload: w, Speeds: table{[][2]float64{{2, 1}, {2, 1.9}, {2, 1.5}, {2, 1}}}, Up: []bool{true, true, true, true},
 		OnGPU: make([][]int, 4), FreeCPUs: []float64{8, 8}, FreeMem: []float64{8, 8}, Arrived: len(jobs)}
 	for i := range jobs {
 		s.Queue = append(s.Queue, i)
@@ -57,6 +57,21 @@ func (s *State) run(job int, speed float64, gpus ...int) *State {
 	s.Running = append(s.Running, Running{Job: job, GPUs: gpus, Since: 50, Ready: 50, Speed: speed, Remaining: s.Remaining[job], Leaves: math.Inf(1), Partner: -1})
 	for _, g := range gpus {
 		s.OnGPU[g] = append(s.OnGPU[g], job)
+		s.FreeCPUs[s.Cluster.GPUs[g].Machine] -= s.Workload.Jobs[job].CPUs
+	}
+	return s
+}
+
+// did makes a job continue after this number of steps.
+func (s *State) did(job int, steps float64) *State {
+	s.Remaining[job] -= steps
+	return s
+}
+
+// down makes GPUs unavailable.
+func (s *State) down(gpus ...int) *State {
+	for _, g := range gpus {
+		s.Up[g] = false
 	}
 	return s
 }
@@ -81,10 +96,16 @@ func TestDecisions(t *testing.T) {
 
 		{"the first job, on its fastest GPU", "easy", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
 		// Both fast GPUs are free in 4 s, both slow ones in 10 s: the first job is promised the fast ones.
-		{"a job ends before the reservation", "easy", still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 4, GPUs: 1}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}}, "can start in 4 s; this job ends before that, on 1 x fast"},
+		{"a job ends before the reservation", "easy", still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 4, GPUs: 1}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}}, "can start in 4 s, the first of 2 in the queue; this job ends before that, on 1 x fast"},
 		{"a long job uses other GPUs", "easy", still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}}, "this job uses other GPUs, on 1 x slow"},
 		{"a job that would delay the first one waits", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
-		{"a short job fits into the gap", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 2, GPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}}, "can start in 2 s; this job ends before that"},
+		{"a short job fits into the gap", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 2, GPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}}, "can start in 2 s, the first of 2 in the queue; this job ends before that"},
+
+		// Load makes a job that continues late: 2 s of work and 1 s of loading are more than the 2 s until the reservation.
+		{"a job that loads is late", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 3, GPUs: 1, Kind: 3}).run(0, 4, 0, 1).run(1, 1, 2).did(3, 1), Action{}, ""},
+		// The first job needs both slow GPUs and all 8 cores of their machine, which job 1 frees in 2 s.
+		{"cores are reserved", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1, CPUs: 2}, Job{Work: 9, GPUs: 1, CPUs: 8}, Job{Work: 400, GPUs: 1, CPUs: 1}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
+		{"no GPUs ever", "easy", still(Job{Work: 9, GPUs: 2}, Job{Work: 2, GPUs: 1}).down(0, 2), Action{Verb: Start, Job: 1, GPUs: []int{1}}, `job "" cannot start on the available GPUs, the first of 2 in the queue`},
 
 		{"another type waits", "static", still(Job{Work: 90, GPUs: 2}, Job{Work: 90, GPUs: 2}, Job{Work: 9, GPUs: 1, Kind: 1}).run(0, 4, 0, 1), Action{Verb: Start, Job: 2, GPUs: []int{2}}, "small is assigned to 1 x slow"},
 
@@ -132,12 +153,14 @@ func TestOverdueJobs(t *testing.T) {
 	}{
 		// Jobs of 9 steps run for 4.5 s on a fast GPU, so their bound is 59 s. Job 1 arrived 50 s ago.
 		{"before the bound, the other policy decides", still(Job{Work: 9, GPUs: 1, Arrival: 42}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "the shortest remaining time"},
-		{"an overdue job starts", still(Job{Work: 9, GPUs: 1, Arrival: 40}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "the job has waited 60 s, longer than its bound of 59 s; it starts on 1 x fast"},
-		{"the job whose bound ended first", still(Job{Work: 9, GPUs: 1, Arrival: 30}, Job{Work: 8, GPUs: 1, Arrival: 20}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "waited 80 s"},
+		{"the next bound", still(Job{Work: 400, GPUs: 4, Kind: 2}, Job{Work: 8, GPUs: 1, Arrival: 50}).run(0, 1, 0, 1, 2, 3), Action{}, ""},
+		{"a guessed time does not count", still(Job{Work: 9, GPUs: 1, Arrival: 42, Guessed: true}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "its bound is 50 s"},
+		{"an overdue job starts", still(Job{Work: 9, GPUs: 1, Arrival: 40}, Job{Work: 8, GPUs: 1, Arrival: 50}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "the job arrived 60 s ago, and its bound is 59 s; it starts on 1 x fast"},
+		{"the job whose bound ended first", still(Job{Work: 9, GPUs: 1, Arrival: 30}, Job{Work: 8, GPUs: 1, Arrival: 20}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "arrived 80 s ago"},
 		// The slow GPUs are free in 2 s, and reserved for job 2. Job 3 would delay it on GPU 3; job 4 ends in time.
 		{"a reservation", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 400, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
 		{"a short job in front of a reservation", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2, Name: "long"}, Job{Work: 400, GPUs: 1, Arrival: 98}, Job{Work: 2, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2),
-			Action{Verb: Start, Job: 4, GPUs: []int{3}}, `1 x slow is reserved for job "long" in 2 s, and this job ends in 2 s`},
+			Action{Verb: Start, Job: 4, GPUs: []int{3}}, `job "long" can start in 2 s, and its bound has ended; this job ends in 2 s on 1 x slow`},
 		// The fast GPUs are free in 4 s, and reserved. Both other jobs may use GPU 3: the overdue one comes first.
 		{"overdue jobs come before others", still(Job{Work: 16, GPUs: 2}, Job{Work: 90, GPUs: 1}, Job{Work: 9, GPUs: 2, Name: "long", Arrival: -2000}, Job{Work: 300, GPUs: 1, Arrival: -900}, Job{Work: 8, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2),
 			Action{Verb: Start, Job: 3, GPUs: []int{3}}, `; job "long" can start in 4 s, and this job uses other GPUs`},
@@ -150,7 +173,11 @@ func TestOverdueJobs(t *testing.T) {
 		if err := p.Reset(c.state.Cluster, c.state.Workload, c.state.Speeds); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Decide(c.state); got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) {
+		got := p.Decide(c.state)
+		if next := 50 + 50 + 2*4.0; c.name == "the next bound" && got.Until != next {
+			t.Errorf("got the next decision at %v s, want %v s, when the bound of job 1 ends", got.Until, next)
+		}
+		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%s: got %+v, want %+v with reason %q", c.name, got, c.want, c.reason)
 		}
 	}

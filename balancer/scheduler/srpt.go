@@ -17,10 +17,10 @@ type srpt struct {
 	backfill
 	order   []int // jobs of the queue, shortest first
 	seconds []float64
-	job     int   // for which running jobs were stopped; -1: none
-	gpus    []int // that this job gets
-	victims []int // jobs that are yet to be stopped
-	best    []float64
+	job     int       // for which running jobs were stopped; -1: none
+	gpus    []int     // that this job gets
+	victims []int     // jobs that are yet to be stopped
+	rates   []float64 // by job: on its fastest type, steps/s
 }
 
 func (p *srpt) Name() string { return "srpt" }
@@ -28,10 +28,10 @@ func (p *srpt) Name() string { return "srpt" }
 func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
 	p.job, p.victims, p.seconds = -1, p.victims[:0], make([]float64, len(w.Jobs))
-	p.best = make([]float64, len(w.Jobs)) // steps/s
+	p.rates = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		for t := range c.Types {
-			p.best[i] = max(p.best[i], s.Alone(w.Jobs[i].Kind, t, w.Jobs[i].GPUs, false))
+			p.rates[i] = max(p.rates[i], s.Alone(w.Jobs[i].Kind, t, w.Jobs[i].GPUs, false))
 		}
 	}
 	return nil
@@ -72,8 +72,8 @@ func (p *srpt) Decide(s *State) Action {
 			continue
 		}
 		p.seconds[q] = math.Inf(1) // of a job that needs several types
-		if p.best[q] > 0 {
-			p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.best[q]
+		if p.rates[q] > 0 {
+			p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.rates[q]
 		}
 		p.order = append(p.order, q)
 	}
@@ -118,7 +118,7 @@ func (p *srpt) preempt(s *State, job int) bool {
 		r := &s.Running[i]
 		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
 		// Both times are those on the fastest type, so that no two jobs can stop each other.
-		if math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && r.Remaining > p.best[r.Job]*(p.seconds[job]+kind.Save+kind.Load) {
+		if math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && r.Remaining > p.rates[r.Job]*(p.seconds[job]+kind.Save+kind.Load) {
 			p.release(&p.later, r)
 			longer = true
 		}

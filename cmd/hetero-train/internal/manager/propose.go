@@ -58,9 +58,10 @@ type board struct {
 	cluster  scheduler.Cluster
 	workload scheduler.Workload
 	state    scheduler.State
-	classes  []class // by type of GPU
-	jobs     []int   // by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
-	kinds    []int   // by job: kind in the table, or -1
+	classes  []class   // by type of GPU
+	left     []float64 // by budget
+	jobs     []int     // by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
+	kinds    []int     // by job: kind in the table, or -1
 }
 
 // class is a set of GPUs that are equal for all jobs.
@@ -79,6 +80,9 @@ func newBoard(s *Snapshot, table Table) *board {
 		for _, label := range s.Jobs[i].Requires {
 			b.wanted[label] = true
 		}
+	}
+	for _, budget := range s.Budgets {
+		b.left = append(b.left, budget.Left)
 	}
 	b.state = scheduler.State{Cluster: &b.cluster, Workload: &b.workload, Speeds: b}
 	for i := range s.Nodes {
@@ -227,7 +231,7 @@ func (b *board) addJob(i int, j *Job, gpus int) int {
 	b.workload.Kinds = append(b.workload.Kinds, scheduler.Kind{Name: cmp.Or(j.Kind, "unknown"), Class: scheduler.Learning})
 	n := float64(max(gpus, 1))
 	b.workload.Jobs = append(b.workload.Jobs, scheduler.Job{Name: cmp.Or(j.Name, "unknown"), Kind: job, Work: work, GPUs: gpus, CPUs: j.CPUs / n, Memory: j.Memory / n,
-		Arrival: min(0, j.Submitted-b.snapshot.Now)})
+		Arrival: min(0, j.Submitted-b.snapshot.Now), Guessed: kind < 0})
 	b.state.Remaining = append(b.state.Remaining, work)
 	return job
 }
@@ -330,6 +334,15 @@ func (b *board) start(a scheduler.Action) string {
 	j := &b.workload.Jobs[a.Job]
 	if want, got := b.snapshot.Jobs[b.jobs[a.Job]].Nodes, len(b.nodes(a.GPUs)); want > 0 && want != got {
 		return fmt.Sprintf("the job requires %d nodes, but the policy chose GPUs of %d nodes", want, got)
+	}
+	takes := b.snapshot.Jobs[b.jobs[a.Job]].Takes
+	for _, t := range takes {
+		if left := b.left[t.Budget]; t.Amount > left {
+			return fmt.Sprintf("%s has %v left, and the job needs %v", b.snapshot.Budgets[t.Budget].Name, max(0, left), t.Amount)
+		}
+	}
+	for _, t := range takes {
+		b.left[t.Budget] -= t.Amount
 	}
 	gpus := slices.Clone(a.GPUs)
 	for _, g := range gpus {

@@ -207,3 +207,47 @@ func TestAJobSpansNodes(t *testing.T) {
 		}
 	}
 }
+
+// Two jobs fit, but together exceed what a quota leaves. The quota does not limit the third one.
+func TestJobsTakeFromABudget(t *testing.T) {
+	s := &Snapshot{Manager: "test", Now: 1000, Budgets: []Budget{{Name: "the quota gpus", Left: 3}},
+		Nodes: []Node{{Name: "n", GPUs: []GPUs{{Type: "v100", Total: 8}}, CPUs: 64, Memory: 1e12}},
+		Jobs: []Job{
+			{ID: "a", Name: "a", GPUs: 2, Limit: 100, Takes: []Take{{Budget: 0, Amount: 2}}},
+			{ID: "b", Name: "b", GPUs: 2, Limit: 100, Takes: []Take{{Budget: 0, Amount: 2}}},
+			{ID: "c", Name: "c", GPUs: 1, Limit: 100}}}
+	got := propose(t, s, "fcfs", nil)
+	if len(got["a"].Nodes) != 1 || len(got["b"].Nodes) != 0 || len(got["c"].Nodes) != 1 || got["b"].Reason != "the quota gpus has 1 left, and the job needs 2" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A job of 8 GPUs of unknown work has waited for ten days. With a bound, jobs that came just now leave it the free GPUs.
+func TestAGangDoesNotStarve(t *testing.T) {
+	s := &Snapshot{Manager: "test", Now: 864000, Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}
+	s.Jobs = []Job{{ID: "runs", Phase: Active, GPUs: 4, On: []string{"n"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Started: 860000, Limit: 7200},
+		{ID: "big", Submitted: 1, GPUs: 8, Limit: math.Inf(1)}}
+	for i := range 3 {
+		s.Jobs = append(s.Jobs, Job{ID: fmt.Sprint(i), Submitted: 863999, GPUs: 1, Limit: 7000})
+	}
+	for _, bound := range []bool{false, true} {
+		policy, err := scheduler.New("gang", scheduler.Options{Keep: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bound {
+			policy = scheduler.Limit(policy, scheduler.DefaultBound, false)
+		}
+		all, err := Propose(s, policy, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts := 0
+		for _, p := range all {
+			starts += len(p.Nodes)
+		}
+		if want := map[bool]int{false: 3, true: 0}[bound]; starts != want {
+			t.Errorf("bound %v: got %d starts, want %d: %+v", bound, starts, want, all)
+		}
+	}
+}

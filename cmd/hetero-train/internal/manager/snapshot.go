@@ -49,6 +49,19 @@ type Job struct {
 	Kind      string   // kind in the speed table; "" if unknown
 	Work      float64  // steps; 0 if unknown
 	Skip      string   // reason why no placement is proposed; "" if one is proposed
+	Takes     []Take   // from budgets, when the job starts
+}
+
+// Budget is what jobs may still take of a quota.
+type Budget struct {
+	Name string // for messages: "the quota gpus of the namespace ml for nvidia.com/gpu"
+	Left float64
+}
+
+// Take is what a job takes from a budget.
+type Take struct {
+	Budget int // index into Snapshot.Budgets
+	Amount float64
 }
 
 // Snapshot is a cluster at one moment.
@@ -57,6 +70,7 @@ type Snapshot struct {
 	Now     float64 // seconds since 1970
 	Nodes   []Node
 	Jobs    []Job
+	Budgets []Budget
 }
 
 // Placement is a proposal for one pending job.

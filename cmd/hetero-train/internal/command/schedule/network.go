@@ -47,9 +47,12 @@ type policies struct {
 	dev  device.Device
 }
 
-// addNetwork adds the flags of policy dqn.
+// addNetwork adds the flags of policies gang and dqn.
 func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	p.networkFlags = flags
+	bound := scheduler.DefaultBound
+	p.bound = &bound
+	flags.Var(waitBound{&p.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, the job that has waited longest beyond FACTOR times its running time plus SECONDS gets a reservation")
 	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
 	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }

@@ -51,9 +51,6 @@ name of its table, such as jobs.csv, or is given as TABLE=FILE. If the files lac
 
 func (s *source) add(flags *pflag.FlagSet) {
 	s.addNetwork(flags)
-	bound := scheduler.DefaultBound
-	s.bound = &bound
-	flags.Var(waitBound{&s.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, no job delays one that has waited for longer than FACTOR times its running time plus SECONDS")
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
 	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "arriving work as a fraction of the capacity of the cluster; above 1, the queue grows")
 	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: jobs arrive one by one")

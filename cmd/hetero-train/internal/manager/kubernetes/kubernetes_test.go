@@ -50,7 +50,7 @@ const (
 		{"metadata":{"name":"poor","namespace":"small","labels":{"hetero-train/schedule":"true"}},"spec":{"suspend":true,"parallelism":2,` + oneGPU + `}},
 		{"metadata":{"name":"cpus","namespace":"ml"},"spec":{"suspend":true,"template":{"spec":{"containers":[{}]}}}},
 		{"metadata":{"name":"runs","namespace":"ml"},"spec":{"template":{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}}]}`
-	quotasText = `{"items":[{"metadata":{"name":"gpus","namespace":"small"},"status":{"hard":{"requests.nvidia.com/gpu":"4","pods":"9"},"used":{"requests.nvidia.com/gpu":"3"}}},
+	quotasText = `{"items":[{"metadata":{"name":"gpus","namespace":"small"},"status":{"hard":{"requests.nvidia.com/gpu":"4","pods":"9","requests.amd.com/gpu":"0","configmaps":"5"},"used":{"requests.nvidia.com/gpu":"3"}}},
 		{"metadata":{"name":"ample","namespace":"ml"},"status":{"hard":{"requests.nvidia.com/gpu":"100"},"used":{}}}]}`
 )
 
@@ -138,7 +138,15 @@ func checkSnapshot(t *testing.T, s *manager.Snapshot) {
 		{ID: "ml/queued", Name: "queued", Limit: math.Inf(1), GPUs: 1, Skip: "Kueue starts the Job, from its queue team-a"},
 		{ID: "ml/nightly-1", Name: "nightly-1", Limit: math.Inf(1), GPUs: 1, Skip: "CronJob nightly owns the Job, and decides when it runs"},
 		{ID: "ml/managed", Name: "managed", Limit: math.Inf(1), GPUs: 1, Skip: "kueue.x-k8s.io/multikueue manages the Job"},
-		{ID: "small/poor", Name: "poor", Limit: math.Inf(1), GPUs: 2, Skip: "the quota gpus of the namespace permits 1 more of nvidia.com/gpu, and the Job needs 2"},
+		{ID: "small/poor", Name: "poor", Limit: math.Inf(1), GPUs: 2, Takes: []manager.Take{{Budget: 1, Amount: 2}, {Budget: 3, Amount: 2}}},
+	}
+	for i := range jobs {
+		if j := &jobs[i]; strings.HasPrefix(j.ID, "ml/") { // namespace ml has one quota, for NVIDIA's GPUs
+			j.Takes = []manager.Take{{Budget: 4, Amount: float64(j.GPUs)}}
+		}
+	}
+	if want := (manager.Budget{Name: "the quota gpus of the namespace small for requests.nvidia.com/gpu", Left: 1}); len(s.Budgets) != 5 || s.Budgets[3] != want {
+		t.Errorf("budgets: got %+v, want 5 with %+v", s.Budgets, want)
 	}
 	if !reflect.DeepEqual(s.Jobs, jobs) {
 		t.Errorf("jobs: got %+v\nwant %+v", s.Jobs, jobs)

@@ -113,13 +113,24 @@ type job struct {
 }
 
 // gpuResources are the names under which device plug-ins offer whole GPUs.
-var gpuResources = []string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
+var gpuResources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
 
 // demand is what a pod requests.
 type demand struct {
 	cpus   float64 // cores
 	memory float64 // bytes
 	gpus   int
+	of     [4]int // gpus, by name in gpuResources
+}
+
+// plus adds the demand of a container. combine is the sum, or the maximum for containers that run one after the other.
+func (d demand) plus(c demand, combine func(a, b float64) float64) demand {
+	d.cpus, d.memory, d.gpus = combine(d.cpus, c.cpus), combine(d.memory, c.memory), 0
+	for i := range d.of {
+		d.of[i] = int(combine(float64(d.of[i]), float64(c.of[i])))
+		d.gpus += d.of[i]
+	}
+	return d
 }
 
 // requested returns the sum over the containers of a pod. Containers that run before the others count only if they
@@ -131,14 +142,14 @@ func (s *podSpec) requested() (demand, error) {
 		if err != nil {
 			return sum, err
 		}
-		sum.cpus, sum.memory, sum.gpus = sum.cpus+d.cpus, sum.memory+d.memory, sum.gpus+d.gpus
+		sum = sum.plus(d, func(a, b float64) float64 { return a + b })
 	}
 	for _, c := range s.InitContainers {
 		d, err := c.requested()
 		if err != nil {
 			return sum, err
 		}
-		sum.cpus, sum.memory, sum.gpus = max(sum.cpus, d.cpus), max(sum.memory, d.memory), max(sum.gpus, d.gpus)
+		sum = sum.plus(d, math.Max)
 	}
 	return sum, nil
 }
@@ -166,7 +177,7 @@ func (c *container) requested() (demand, error) {
 	if d.memory, err = of("memory"); err != nil {
 		return d, err
 	}
-	for _, name := range gpuResources {
+	for i, name := range gpuResources {
 		n, err := of(name)
 		if err != nil {
 			return d, err
@@ -174,6 +185,7 @@ func (c *container) requested() (demand, error) {
 		if n > mostGPUs {
 			return d, fmt.Errorf("request of %s: got %v, want at most %d", name, n, mostGPUs)
 		}
+		d.of[i] = int(n)
 		d.gpus += int(n)
 	}
 	return d, nil

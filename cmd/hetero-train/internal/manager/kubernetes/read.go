@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -99,8 +100,12 @@ func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, erro
 	return c.snapshot(nodes, pods, jobs, quotas, now)
 }
 
-func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, quotas []quota, now float64) (*manager.Snapshot, error) {
-	s := &manager.Snapshot{Manager: "Kubernetes", Now: now}
+func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now float64) (*manager.Snapshot, error) {
+	limits, err := quotasOf(all)
+	if err != nil {
+		return nil, err
+	}
+	s := &manager.Snapshot{Manager: "Kubernetes", Now: now, Budgets: limits.budgets}
 	c.versions, c.hosts = map[string]string{}, map[string]string{}
 	byName := map[string]int{}
 	for _, n := range nodes {
@@ -133,9 +138,9 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, quotas []quota, 
 		if !j.Spec.Suspend || j.Status.CompletionTime != nil {
 			continue // its pods are in the list of pods
 		}
-		if one, ok := j.job(); ok {
+		if one, ok := j.job(limits); ok {
 			c.versions[one.ID] = j.Metadata.ResourceVersion
-			one.Skip = cmp.Or(j.held(), one.Skip, exceeded(quotas, j.Metadata.Namespace, one.GPUs))
+			one.Skip = cmp.Or(j.held(), one.Skip)
 			s.Jobs = append(s.Jobs, one)
 		}
 	}
@@ -148,7 +153,7 @@ func (n *node) node() (manager.Node, error) {
 		out.Labels = append(out.Labels, k+"="+v)
 	}
 	slices.Sort(out.Labels)
-	for _, name := range slices.Concat([]string{"cpu", "memory"}, gpuResources) {
+	for _, name := range slices.Concat([]string{"cpu", "memory"}, gpuResources[:]) {
 		text, ok := n.Status.Allocatable[name]
 		if !ok {
 			continue
@@ -209,7 +214,7 @@ func (p *pod) job(d demand, placed bool, nodes []manager.Node, on int) manager.J
 }
 
 // job describes a suspended Job. ok is false if it requests no GPU.
-func (j *job) job() (out manager.Job, ok bool) {
+func (j *job) job(limits *quotas) (out manager.Job, ok bool) {
 	spec := &j.Spec.Template.Spec
 	out = manager.Job{ID: j.Metadata.Namespace + "/" + j.Metadata.Name, Name: j.Metadata.Name, Phase: manager.Pending,
 		Submitted: seconds(j.Metadata.Created), Limit: limit(j.Spec.ActiveDeadlineSeconds)}
@@ -234,6 +239,7 @@ func (j *job) job() (out manager.Job, ok bool) {
 		return out, true
 	}
 	out.GPUs, out.CPUs, out.Memory = pods*d.gpus, float64(pods)*d.cpus, float64(pods)*d.memory
+	out.Takes = limits.takes(j.Metadata.Namespace, pods, d)
 	if spec.Priority != nil {
 		out.Urgency = *spec.Priority
 	}
@@ -281,28 +287,48 @@ func (j *job) held() string {
 	return ""
 }
 
-// exceeded returns the reason why a quota of the namespace does not permit these additional GPUs; "" if all quotas permit them.
-func exceeded(quotas []quota, namespace string, gpus int) string {
-	for _, q := range quotas {
-		if q.Metadata.Namespace != namespace {
-			continue
-		}
-		for _, resource := range gpuResources {
-			text, limited := q.Status.Hard["requests."+resource]
-			if !limited {
-				continue
-			}
-			hard, err := quantity(text)
-			used, usedErr := quantity(cmp.Or(q.Status.Used["requests."+resource], "0"))
-			switch {
-			case err != nil || usedErr != nil:
-				return fmt.Sprintf("the quota %s of the namespace cannot be read: %s", q.Metadata.Name, cmp.Or(err, usedErr))
-			case used+float64(gpus) > hard:
-				return fmt.Sprintf("the quota %s of the namespace permits %v more of %s, and the Job needs %d", q.Metadata.Name, max(0, hard-used), resource, gpus)
-			}
+// takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that count only some pods
+// (scopes) count as if they counted all.
+func (s *quotas) takes(namespace string, pods int, d demand) []manager.Take {
+	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory, "requests.memory": d.memory}
+	for i, name := range gpuResources {
+		amounts["requests."+name] = float64(d.of[i])
+	}
+	var out []manager.Take
+	for i, l := range s.limits {
+		if amount := amounts[l.resource] * float64(pods); l.namespace == namespace && amount > 0 {
+			out = append(out, manager.Take{Budget: i, Amount: amount})
 		}
 	}
-	return ""
+	return out
+}
+
+// quotas are the limits of all quotas, in the order of their budgets.
+type quotas struct {
+	limits  []limited
+	budgets []manager.Budget
+}
+
+type limited struct{ namespace, resource string }
+
+func quotasOf(all []quota) (*quotas, error) {
+	out := new(quotas)
+	for _, q := range all {
+		for _, resource := range slices.Sorted(maps.Keys(q.Status.Hard)) {
+			name := fmt.Sprintf("the quota %s of the namespace %s for %s", q.Metadata.Name, q.Metadata.Namespace, resource)
+			hard, err := quantity(q.Status.Hard[resource])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			used, err := quantity(cmp.Or(q.Status.Used[resource], "0"))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			out.limits = append(out.limits, limited{q.Metadata.Namespace, resource})
+			out.budgets = append(out.budgets, manager.Budget{Name: name, Left: hard - used})
+		}
+	}
+	return out, nil
 }
 
 func seconds(t time.Time) float64 {

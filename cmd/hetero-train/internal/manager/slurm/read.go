@@ -23,21 +23,26 @@ type Client struct {
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
 var ErrOutput = errors.New("unexpected output")
 
-// Read returns the queue and the nodes. now is in seconds since 1970.
-func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+func readQueue(ctx context.Context) (queue answer, err error) {
 	text, err := programs.Run(ctx, "squeue", "--json")
 	if err != nil {
-		return nil, err
+		return queue, err
 	}
-	queue, err := parse("squeue --json", text)
+	if queue, err = parse("squeue --json", text); err == nil && queue.Jobs == nil {
+		err = fmt.Errorf("squeue --json: %w: got no list of jobs", ErrOutput)
+	}
+	return queue, err
+}
+
+// Read returns the queue and the nodes. now is in seconds since 1970.
+func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+	queue, err := readQueue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if queue.Jobs == nil {
-		return nil, fmt.Errorf("squeue --json: %w: got no list of jobs", ErrOutput)
-	}
 	name := "scontrol show nodes --json"
-	if text, err = programs.Run(ctx, "scontrol", "show", "nodes", "--json"); err != nil {
+	text, err := programs.Run(ctx, "scontrol", "show", "nodes", "--json")
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -298,10 +303,25 @@ func (c *Client) Apply(ctx context.Context, p manager.Placement) error {
 	if _, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job, "ReqNodeList="+strings.Join(p.Nodes, ",")); err != nil || !c.held[p.Job] {
 		return err
 	}
-	if _, err := programs.Run(ctx, "scontrol", "release", p.Job); err != nil {
+	if err := release(ctx, p.Job); err != nil {
 		return fmt.Errorf("the job is restricted to %s, and still held: %w", strings.Join(p.Nodes, ","), err)
 	}
 	return nil
+}
+
+// release ends the hold of the owner of a job. It reads the queue again, because an administrator may hold the job by now.
+func release(ctx context.Context, id string) error {
+	queue, err := readQueue(ctx)
+	if err != nil {
+		return err
+	}
+	for _, j := range queue.Jobs {
+		if strconv.FormatInt(j.ID, 10) == id && j.StateReason != heldByOwner {
+			return fmt.Errorf("its reason to wait is now %s", cmp.Or(j.StateReason, "none"))
+		}
+	}
+	_, err = programs.Run(ctx, "scontrol", "release", id)
+	return err
 }
 
 // name matches a valid node name. Names come from Slurm and become part of a command line, so they are checked.
