@@ -227,11 +227,15 @@ func (b *board) addJob(i int, j *Job, gpus int) int {
 		// Without speed or work, the time limit bounds the work. A step is then one second of the job.
 		kind, work = -1, min(j.Limit, unlimited)
 	}
+	arrival := 0.0 // of a job whose submission is unknown
+	if j.Submitted > 0 {
+		arrival = min(0, j.Submitted-b.snapshot.Now)
+	}
 	b.jobs, b.kinds = append(b.jobs, i), append(b.kinds, kind)
 	b.workload.Kinds = append(b.workload.Kinds, scheduler.Kind{Name: cmp.Or(j.Kind, "unknown"), Class: scheduler.Learning})
 	n := float64(max(gpus, 1))
 	b.workload.Jobs = append(b.workload.Jobs, scheduler.Job{Name: cmp.Or(j.Name, "unknown"), Kind: job, Work: work, GPUs: gpus, CPUs: j.CPUs / n, Memory: j.Memory / n,
-		Arrival: min(0, j.Submitted-b.snapshot.Now), Guessed: kind < 0})
+		Arrival: arrival, Guessed: kind < 0})
 	b.state.Remaining = append(b.state.Remaining, work)
 	return job
 }
