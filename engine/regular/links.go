@@ -9,18 +9,26 @@ import (
 )
 
 // StayIn returns an *Error for the first symbolic link among the given files and folders of root, or within these folders,
-// that leads out of root. Code that then opens these files by their paths reads nothing outside root. Links within root,
-// links without a target and missing files are no error.
+// that leads out of root. Within the folders, it also refuses links to folders, because it does not examine their files.
+// Code that then opens these files by their paths reads nothing outside root. Other links within root, links without a
+// target and missing files are no error.
 func StayIn(root *os.Root, names ...string) error {
 	for _, name := range names {
-		err := fs.WalkDir(root.FS(), name, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.Type()&fs.ModeSymlink != 0 {
-				_, err = root.Stat(path)
+		err := fs.WalkDir(root.FS(), name, func(path string, _ fs.DirEntry, err error) error {
+			own, statErr := root.Lstat(path)
+			if statErr == nil && own.Mode()&fs.ModeSymlink != 0 {
+				target, err := root.Stat(path)
+				switch {
+				case err != nil && !errors.Is(err, fs.ErrNotExist):
+					return &Error{filepath.Join(root.Name(), path), fmt.Sprintf("a link must not lead out of %s: %v", root.Name(), err)}
+				case err == nil && target.IsDir() && path != name:
+					return &Error{filepath.Join(root.Name(), path), "got a link to a folder, want a folder"}
+				}
 			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return &Error{filepath.Join(root.Name(), path), fmt.Sprintf("a link must not lead out of %s: %v", root.Name(), err)}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return err

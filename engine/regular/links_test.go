@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -23,8 +24,10 @@ func TestStayIn(t *testing.T) {
 		{"logs/upwards", "../../secret", false},
 		{"logs/deep/er", "../../../secret", false},
 		{"logs/loop", "loop", false},
+		{"logs/folder", "../elsewhere", false}, // StayIn does not examine its files
+		{"linked", "elsewhere", true},          // StayIn examines the files of a folder that it is given
+		{"elsewhere/absolute", secret, true},   // no given folder contains it
 		{"file of its own", secret, false},
-		{"elsewhere/absolute", secret, true}, // no given folder contains it
 	} {
 		dir := filepath.Join(top, "run")
 		for _, folder := range []string{"logs/deep", "elsewhere"} {
@@ -42,7 +45,7 @@ func TestStayIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = StayIn(root, "logs", "missing", "file of its own")
+		err = StayIn(root, "logs", "missing", "file of its own", "linked")
 		var odd *Error
 		if c.ok != (err == nil) || err != nil && !errors.As(err, &odd) {
 			t.Errorf("%s -> %s: got %v, want ok %t", c.name, c.target, err, c.ok)
@@ -50,6 +53,22 @@ func TestStayIn(t *testing.T) {
 		if err := errors.Join(root.Close(), os.RemoveAll(dir)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The error of a folder that cannot be read is not about links.
+func TestStayInTellsLinksFromOtherFaults(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := StayIn(root, "file/below"); !errors.Is(err, syscall.ENOTDIR) || errors.As(err, new(*Error)) {
+		t.Errorf("got %v, want the error of the system", err)
 	}
 }
 

@@ -45,4 +45,13 @@ func TestNoLinkLeadsOutOfARun(t *testing.T) {
 			t.Errorf("%s: got %v, want an error because the link leads out", name, err)
 		}
 	}
+	dir := mlflowRun(t, "foreign", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "other/x": "", "params/a": "1", "tags/a": "1"})
+	for link, target := range map[string]string{"other/loss": secret, "metrics/train": "../other"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ReadTrial(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "link to a folder") {
+		t.Errorf("got %v, want an error, because a link leads out by a folder within", err)
+	}
 }
