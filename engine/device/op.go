@@ -17,6 +17,9 @@ type Op interface {
 	Infer(in []TensorSpec) ([]TensorSpec, error)
 }
 
+// MaxOperands is the largest number of inputs of a kernel, and of outputs.
+const MaxOperands = 16
+
 // Aliaser is implemented by ops that update an operand in place. Output Out of each pair must be bound to the memory of
 // input In.
 type Aliaser interface{ Aliases() []Alias }

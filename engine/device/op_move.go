@@ -27,7 +27,7 @@ type Reshape struct{ Shape tensor.Shape }
 
 // Concat concatenates tensors along a dimension.
 //
-//	in   one or more tensors, of equal shapes except for dimension Axis
+//	in   1 to MaxOperands tensors, of equal shapes except for dimension Axis
 //	out  dst
 type Concat struct{ Axis int }
 

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"slices"
+
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -143,9 +145,24 @@ func (g *Graph) Transpose(name string, x *Value, perm ...int) *Value {
 	return g.one(name, device.Transpose{Perm: perm}, x)
 }
 
-// Concat concatenates values along a dimension.
+// Concat concatenates any number of values along a dimension. More than device.MaxOperands values are concatenated in
+// groups first, because no kernel reads more.
 func (g *Graph) Concat(name string, axis int, xs ...*Value) *Value {
-	return g.one(name, device.Concat{Axis: axis}, xs...)
+	op := device.Concat{Axis: axis}
+	if _, err := NewNode(name, op, xs...); err != nil { // an error of a group would count the inputs of the group
+		panic(&BuildError{Node: name, Err: err})
+	}
+	for len(xs) > device.MaxOperands {
+		var groups []*Value
+		for group := range slices.Chunk(xs, device.MaxOperands) {
+			if len(group) > 1 {
+				group = []*Value{g.one(name, op, group...)}
+			}
+			groups = append(groups, group[0])
+		}
+		xs = groups
+	}
+	return g.one(name, op, xs...)
 }
 
 // Slice returns the range [start, start+size) of a dimension.

@@ -119,6 +119,13 @@ var ruleCases = []ruleCase{
 	{"concat of unlike extents", func(l *leaves) *graph.Value {
 		return l.Unary("y", device.Tanh, l.Concat("c", 1, l.param(2, 1, 3), l.param(2, 3, 3), l.param(2, 2, 3)))
 	}},
+	{"concat of more values than a kernel reads", func(l *leaves) *graph.Value {
+		var parts []*graph.Value
+		for i := range 40 {
+			parts = append(parts, l.param(2, 1+i%2))
+		}
+		return l.Unary("y", device.Tanh, l.Concat("c", 1, parts...))
+	}},
 	{"concat of a value with itself", func(l *leaves) *graph.Value {
 		x := l.param(2, 3)
 		return l.Binary("y", graph.Mul, l.Concat("c", 0, x, x), l.param(4, 3))

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -28,6 +29,7 @@ func moveCases() []valueCase {
 	add("concat 1", device.Concat{Axis: 1}, exact, tensor.Shape{2, 17, 3, 5}, tensor.Shape{2, 3, 3, 5}, tensor.Shape{2, 1, 3, 5})
 	add("concat 3", device.Concat{Axis: 3}, exact, tensor.Shape{2, 3, 4, 5}, tensor.Shape{2, 3, 4, 2})
 	add("concat of one", device.Concat{Axis: 0}, exact, tensor.Shape{7})
+	add("concat of many", device.Concat{Axis: 1}, exact, slices.Repeat([]tensor.Shape{{3, 5}}, device.MaxOperands)...)
 	images := tensor.Shape{5, 17, 4, 6}
 	for axis, s := range images {
 		add(fmt.Sprintf("slice axis %d", axis), device.Slice{Axis: axis, Start: 1, Size: s - 2}, exact, images)

@@ -35,6 +35,8 @@ func toSpec(s device.TensorSpec) (C.ht_spec, error) {
 	return c, nil
 }
 
+var _ = [1]struct{}{}[device.MaxOperands-C.HT_MAX_OPERANDS] // the two are equal
+
 func toSpecs(a *arena, side string, specs []device.TensorSpec) (*C.ht_spec, C.int32_t, error) {
 	if len(specs) > C.HT_MAX_OPERANDS {
 		return nil, 0, fmt.Errorf("got %d %ss, want at most %d", len(specs), side, int(C.HT_MAX_OPERANDS))
