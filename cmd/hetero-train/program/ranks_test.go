@@ -116,6 +116,25 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", but rank 0 has "f32"`)
 }
 
+// Only the machine of rank 0 has the run whose name the settings have.
+func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
+	p, root := buildRanks(t), t.TempDir()
+	finish(t, p.command(root, "experiment.name=first", "train.steps=3"), 0).check(t, exit.Done, "")
+	for i, setting := range []string{"model.init_from=first", "train.resume=first"} {
+		read := []string{filepath.Join(root, "first"), "setting changed since the checkpoint"}[i]
+		port, set := porttest.Free(t), []string{fmt.Sprintf("experiment.name=from%d", i), "train.steps=4", setting}
+		other := asRank(p.command(t.TempDir(), set...), 1, 2, port)
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lead := finish(t, asRank(p.command(root, set...), 0, 2, port), 0)
+		if code := exitOf(t, other.Wait()); code != exit.Done {
+			t.Errorf("%s: rank 1: got exit code %d", setting, code)
+		}
+		lead.check(t, exit.Done, read)
+	}
+}
+
 // An error that all ranks find must be printed once, as the last line, with the key to change.
 func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 	p := buildRanks(t)

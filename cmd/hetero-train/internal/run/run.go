@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -88,7 +89,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if err := tr.openNotify(cfg, opts); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.openTestbed, tr.beginRun} {
+	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.runsByName, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.openTestbed, tr.beginRun} {
 		if err := open(ctx); err != nil {
 			err = exit.Classify(ctx, beforeLoop(ctx, err))
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
@@ -156,6 +157,28 @@ func (tr *training) finished() bool {
 		return tr.Team.Finished
 	}
 	return tr.Folder != nil && tr.Folder.Finished != nil
+}
+
+// runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Only rank 0 reads these
+// runs, so other machines need not have them. It follows JoinTeam, which compares the settings that the user wrote. Later
+// code reports a value that is neither a run nor a path.
+func (tr *training) runsByName(context.Context) error {
+	if !tr.Team.Leads() {
+		return nil
+	}
+	for _, value := range []*string{&tr.Cfg.Model.InitFrom, &tr.Cfg.Train.Resume} {
+		if *value == experiment.ResumeAuto || *value == experiment.ResumeNone {
+			continue
+		}
+		path, err := cli.InRuns(*value, tr.Cfg.Experiment.OutputDir)
+		if _, missing := os.Stat(*value); err != nil && missing == nil {
+			return err
+		}
+		if err == nil {
+			*value = path
+		}
+	}
+	return nil
 }
 
 // openRun determines whether the run starts from the beginning, resumes from a checkpoint, or is complete. It changes

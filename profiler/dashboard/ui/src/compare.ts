@@ -28,9 +28,19 @@ export function address(names: string[]): string {
   return './#compare=' + names.map(encodeURIComponent).join(',')
 }
 
-// compared returns the names in the fragment of an address: none if the address is not that of a comparison.
-export function compared(fragment: string): string[] {
-  return fragment.startsWith('#compare=') ? fragment.slice('#compare='.length).split(',').filter(Boolean).map(decodeURIComponent) : []
+// compared returns the names in an address: none if the address is not that of a comparison. Older bookmarks have the names in the query.
+export function compared(at: { hash: string; search: string }): string[] {
+  const names = /^#compare=(.*)/.exec(at.hash) ?? /[?&]compare=([^&]*)/.exec(at.search)
+  return (names?.[1] ?? '').split(',').filter(Boolean).map(decode)
+}
+
+// decode returns a name of an address. A user may have typed it, with % as itself.
+function decode(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return name
+  }
 }
 
 // join aligns the lines of several runs on one axis of steps.

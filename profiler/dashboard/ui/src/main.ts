@@ -27,8 +27,8 @@ root.append(h('header', { class: 'top' }, h('a', { href: './', class: 'home' }, 
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page?.redraw())
 
 const query = new URLSearchParams(location.search)
-const name = query.get('run'), names = compared(location.hash)
-addEventListener('hashchange', () => { if (names.length || compared(location.hash).length) location.reload() })
+const name = query.get('run'), names = compared(location)
+addEventListener('hashchange', () => { if (names.length || compared(location).length) location.reload() })
 
 async function showList(): Promise<void> {
   const list = new List(runs => location.assign(address(runs)))

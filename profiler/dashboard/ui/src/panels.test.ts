@@ -21,9 +21,14 @@ describe('values over steps', () => {
   })
   test('the address of a comparison keeps any names', () => {
     const names = ['lr 0.1', 'a,b', 'x/y#z', 'ü%']
-    expect(compared(new URL(address(names), 'http://localhost/').hash)).toEqual(names)
-    expect(compared('#steps')).toEqual([])
+    expect(compared(new URL(address(names), 'http://localhost/'))).toEqual(names)
+    expect(compared(new URL('http://localhost/#steps'))).toEqual([])
     expect(new URL(address(names), 'http://localhost/').search).toBe('')
+  })
+  test('a comparison also opens from an old bookmark, and from a name that the user typed', () => {
+    expect(compared(new URL('http://localhost/?compare=a,lr%200.1'))).toEqual(['a', 'lr 0.1'])
+    expect(compared(new URL('http://localhost/?compare=old#compare=a'))).toEqual(['a'])
+    expect(compared(new URL('http://localhost/#compare=50%,b%20c'))).toEqual(['50%', 'b c'])
   })
   test('runs of other steps share one axis', () => {
     expect(join([{ steps: [1, 3], values: [10, 30] }, { steps: [2, 3], values: [200, null] }])).toEqual({ steps: [1, 2, 3], values: [[10, null, 30], [null, 200, null]] })

@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
@@ -35,22 +34,4 @@ func claimName(a *cli.App, cfg *config.Config, assigned discovery.Assignment) (_
 	cfg, err = a.Read()
 	return cfg, []string{fmt.Sprintf("another run without a name trains in %s, so this run is named %s; this command resumes it with --set %s",
 		filepath.Join(cfg.Experiment.OutputDir, usual), name, setting)}, release, err
-}
-
-// runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Later code reports a value
-// that is neither.
-func runsByName(cfg *config.Config) error {
-	for _, value := range []*string{&cfg.Model.InitFrom, &cfg.Train.Resume} {
-		if *value == experiment.ResumeAuto || *value == experiment.ResumeNone {
-			continue
-		}
-		path, err := cli.InRuns(*value, cfg.Experiment.OutputDir)
-		if _, missing := os.Stat(*value); err != nil && missing == nil {
-			return err
-		}
-		if err == nil {
-			*value = path
-		}
-	}
-	return nil
 }

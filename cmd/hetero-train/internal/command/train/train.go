@@ -105,9 +105,6 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return err
 	}
 	defer release()
-	if err := runsByName(cfg); err != nil {
-		return err
-	}
 	setup, err := session.ReadTestbed(cfg, a.Env)
 	if err != nil {
 		return err
