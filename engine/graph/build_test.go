@@ -208,6 +208,7 @@ func TestInitialDistributionsAreReadable(t *testing.T) {
 		"constant 0.5":                graph.Const(0.5),
 		"normal mean 0 deviation 0.1": graph.Normal(0.1),
 		"uniform in [-2, 2)":          graph.Uniform(2),
+		"3 given values":              graph.Values([]float64{1, 0, 4}),
 	} {
 		if got := init.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

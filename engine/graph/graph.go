@@ -188,7 +188,9 @@ func (g *Graph) named(name string, role Role, init Init, shape []int) *Value {
 	}
 	g.names[name] = true
 	v := g.declare(name, role, g.paramType, shape)
-	v.Init = init
+	if v.Init = init; init.Kind == Given && int64(len(*init.Values)) != v.Shape.Elements() {
+		fail(name, "got %d values, want %d for shape %v", len(*init.Values), v.Shape.Elements(), v.Shape)
+	}
 	return v
 }
 

@@ -10,12 +10,14 @@ const (
 	Constant InitKind = iota // A
 	Gaussian                 // mean A, standard deviation B
 	Interval                 // uniform in [A, B)
+	Given                    // Values
 )
 
 // Init is the distribution of a parameter's or state's initial values.
 type Init struct {
-	Kind InitKind
-	A, B float64
+	Kind   InitKind
+	A, B   float64
+	Values *[]float64 // row-major, one for each element; a pointer, so that an Init is comparable
 }
 
 // Const returns an Init that sets every element to v.
@@ -27,8 +29,13 @@ func Normal(std float64) Init { return Init{Kind: Gaussian, B: std} }
 // Uniform returns an Init that draws from [-bound, bound).
 func Uniform(bound float64) Init { return Init{Kind: Interval, A: -bound, B: bound} }
 
+// Values returns an Init that sets the elements, in row-major order, to values.
+func Values(values []float64) Init { return Init{Kind: Given, Values: &values} }
+
 func (i Init) String() string {
 	switch i.Kind {
+	case Given:
+		return fmt.Sprintf("%d given values", len(*i.Values))
 	case Constant:
 		return fmt.Sprintf("constant %g", i.A)
 	case Gaussian:

@@ -67,6 +67,9 @@ func share(t *testing.T, dev device.Device, model models.Language, samples []int
 		}
 		check(state.Write(state.Values, info, reference.Encode(tensor.F32, v)))
 	}
+	for _, info := range state.Params.States {
+		check(state.Write(state.States, info, reference.Encode(tensor.F32, *info.Init.Values)))
+	}
 	for _, input := range g.Inputs {
 		at, spec, err := p.Input(input.Name)
 		check(err)

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -18,6 +19,18 @@ func (n *Net) Rows(x *graph.Value) *graph.Value {
 // Table declares an embedding table (rows, C) with normally distributed initial values.
 func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
 	return n.Graph.Param(name+".weight", graph.Normal(std), rows, channels)
+}
+
+// Constant declares a table with the given values in row-major order, such as the cosines of a rotary embedding. It has
+// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. Checkpoints contain it
+// under its name, and a resumed run or a loaded model uses the values of the checkpoint. The shape must not depend on
+// the number of samples or positions of a pass: declare the table for the longest text, and use Graph.Slice.
+func (n *Net) Constant(name string, values []float64, shape ...int) *graph.Value {
+	v := n.Graph.FrozenState(name, graph.Values(slices.Clone(values)), shape...)
+	if v.DType == n.Compute {
+		return v
+	}
+	return n.Graph.Cast(name, v, n.Compute)
 }
 
 // Projection maps the last dimension of x (…, I) to out channels. Initial weights are normal with standard deviation

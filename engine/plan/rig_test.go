@@ -116,6 +116,8 @@ func initial(p ParamInfo) []float64 {
 		switch p.Init.Kind {
 		case graph.Constant:
 			v[i] = p.Init.A + 0.2*(s.Uniform(uint64(i))-0.4)
+		case graph.Given:
+			v[i] = (*p.Init.Values)[i]
 		case graph.Gaussian:
 			v[i] = p.Init.A + p.Init.B*s.Normal(uint64(i))
 		default:

@@ -528,6 +528,8 @@ func initialPiece(p plan.ParamInfo, s random.Stream, from int, out []byte) {
 		switch p.Init.Kind {
 		case graph.Gaussian:
 			v = s.Gaussian(i, p.Init.A, p.Init.B)
+		case graph.Given:
+			v = (*p.Init.Values)[i]
 		case graph.Interval:
 			v = s.Between(i, p.Init.A, p.Init.B)
 		}

@@ -120,6 +120,8 @@ func initial(p plan.ParamInfo) []float64 {
 		switch p.Init.Kind {
 		case graph.Constant:
 			v[i] = p.Init.A
+		case graph.Given:
+			v[i] = (*p.Init.Values)[i]
 		case graph.Gaussian:
 			v[i] = p.Init.A + p.Init.B*s.Normal(uint64(i))
 		default:

@@ -1,0 +1,120 @@
+package program
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// rotary is a language model with rotary position embedding and separate q, k and v. ahead makes each position also
+// read the next one.
+type rotary struct {
+	NoKeys
+	ahead bool
+}
+
+const (
+	rotaryHeads, rotaryHalf = 2, 4 // each head has pairs of channels
+	rotaryChannels          = 2 * rotaryHeads * rotaryHalf
+)
+
+// angles returns the cosines, and the sines with the sign of each half, as (positions, 1, 2, rotaryHalf).
+func angles(positions int) (cosines, sines []float64) {
+	for at := range positions {
+		for _, sign := range []float64{-1, 1} {
+			for i := range rotaryHalf {
+				angle := float64(at) / math.Pow(100, float64(i)/rotaryHalf)
+				cosines, sines = append(cosines, math.Cos(angle)), append(sines, sign*math.Sin(angle))
+			}
+		}
+	}
+	return cosines, sines
+}
+
+func (o rotary) BuildLanguage(vocabulary, length int) (models.Language, error) {
+	return func(net *nn.Net, in models.Tokens) models.Prediction {
+		const c = rotaryChannels
+		g, table := net.Graph, net.Table("table", vocabulary, c, 0.5)
+		cosines, sines := angles(length)
+		n, t := in.Tokens.Shape[0], in.Tokens.Shape[1]
+		cos := g.Slice("cos", net.Constant("rotary.cos", cosines, length, 1, 2, rotaryHalf), 0, 0, t)
+		sin := g.Slice("sin", net.Constant("rotary.sin", sines, length, 1, 2, rotaryHalf), 0, 0, t)
+		turned := func(name string, x *graph.Value) *graph.Value {
+			x = g.Reshape(name, net.Projection(name, x, c, 0.2), n, t, rotaryHeads, 2, rotaryHalf)
+			swapped := g.Concat(name, 3, g.Slice(name, x, 3, 1, 1), g.Slice(name, x, 3, 0, 1))
+			x = g.Binary(name, graph.Add, g.Binary(name, graph.Mul, x, cos), g.Binary(name, graph.Mul, swapped, sin))
+			return g.Reshape(name, x, n, t, c)
+		}
+		x := g.Embedding("embedding", in.Tokens, graph.Tables{Weight: table}, net.Compute) // (N, T, C)
+		a := net.Attention("attention", nn.Attention{Heads: rotaryHeads, Causal: !o.ahead}, turned("q", x), turned("k", x), net.Projection("v", x, c, 0.2))
+		h, _ := net.LayerNorm("norm", net.Projection("out", a, c, 0.2), x, 1e-5)
+		return models.Prediction{Rows: net.Rows(h), Weight: table}
+	}, nil
+}
+
+// trainRotary trains models of this module on the text abcdefgh, again and again, and returns the folder of the run.
+func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	in, shards := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400)), filepath.Join(dir, "shards")
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	text := strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "",
+		"gpt2\"\nlayers = 1\nheads = 2\nembedding_size = 16\ndropout = 0.1", name+"\"").Replace(smallText)
+	args := []string{"-c", clitest.WriteConfig(t, text), "--set", "experiment.output_dir=" + dir}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	if code, out, messages := extended(own, args...); code != exit.Done {
+		t.Fatalf("got exit code %d: %s\n%s", code, messages, out)
+	}
+	return filepath.Join(dir, "run")
+}
+
+func rotaryParts(ahead bool) []Part {
+	return []Part{LanguageModel{Name: "rotary", Doc: "rotary position embedding", New: func() LanguageOptions { return rotary{ahead: ahead} }}}
+}
+
+// Weight decay and averages of weights leave constants as they are, and a saved model contains them.
+func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
+	run := trainRotary(t, rotaryParts(false), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5", "ema.decay=0.9")
+	saved, err := filepath.Glob(filepath.Join(run, "checkpoints", "*", "model.safetensors"))
+	if err != nil || len(saved) == 0 {
+		t.Fatalf("got %v, %v", saved, err)
+	}
+	cosines, sines := angles(12)
+	for _, path := range saved {
+		f, err := checkpoint.OpenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string][]float64{"rotary.cos": cosines, "rotary.sin": sines} {
+			raw := make([]byte, 4*len(want))
+			if err := f.ReadInto(name, raw); err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range reference.Decode(tensor.F32, raw) {
+				if v != float64(float32(want[i])) {
+					t.Fatalf("%s: %s[%d] is %v, want %v", path, name, i, v, want[i])
+				}
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if code, out, messages := extended(rotaryParts(false), "eval", run, "--ema"); code != exit.Done || !strings.Contains(out, "perplexity") {
+		t.Errorf("got exit code %d: %s\n%s", code, messages, out)
+	}
+}
