@@ -13,8 +13,12 @@
 // If a text is longer than Positions, Next reads only its last Positions tokens. Each further token then shifts all
 // positions, so the cache cannot be used.
 //
+// With Options.Uncached, Next reads the whole text for each token. This needs nothing of a model except that it is
+// causal, which Next checks.
+//
 // # Errors
 //
+//	ErrNotCausal               Next without a cache: the model reads tokens after the one that it predicts from (exit code 2)
 //	*checkpoint.MismatchError  Load: the weights belong to another model (exit code 2)
 //	device errors              the device has too little memory, or lacks an op
 package generate

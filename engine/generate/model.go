@@ -22,6 +22,9 @@ type Options struct {
 	Vocabulary int          // number of tokens in the vocabulary
 	Positions  int          // largest number of tokens that the model reads
 	Compute    tensor.DType // type of activations: F32, BF16, F16
+	// Uncached makes Next read the whole text for each token instead of keeping keys and values. Any causal model then
+	// works, also one that ignores models.Tokens.Positions or computes attention from separate q, k and v.
+	Uncached bool
 }
 
 // Model is a language model with its weights on one device. Only one goroutine at a time may use it.
@@ -33,6 +36,7 @@ type Model struct {
 	stream device.Stream
 	passes map[int]*pass // passes by number of positions; key next: the pass for one token
 	cached []int32       // tokens whose keys and values are in the key-value cache
+	causal bool          // whether a pass has shown that padding does not influence the logits, without a cache
 	closer []func() error
 }
 
@@ -53,9 +57,9 @@ type pass struct {
 // shortest is the number of positions of the smallest plan.
 const shortest = 32
 
-// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. It fails if the
-// device lacks an op of the model or device.AttentionStep, which reads the cache: device.ErrUnsupported is then in the
-// chain of the error.
+// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens unless o.Uncached. It
+// fails if the device lacks an op of the model or device.AttentionStep, which reads the cache: device.ErrUnsupported is
+// then in the chain of the error.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -68,6 +72,10 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	m.closer = append(m.closer, m.stream.Close)
+	if o.Uncached {
+		_, err = m.passOf(m.lengthOf(1))
+		return m, err
+	}
 	if _, err = m.passOf(next); errors.Is(err, device.ErrUnsupported) {
 		err = fmt.Errorf("generate: device %s cannot compute a token from the key-value cache; use a device of another kind, such as cpu: %w", dev.Info().Name, err)
 	}
@@ -79,7 +87,10 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
 	cache := nn.Cache{Positions: o.Positions}
 	g, err = graph.Build(func(g *graph.Graph) {
-		net := &nn.Net{Graph: g, Compute: o.Compute, Cache: &cache}
+		net := &nn.Net{Graph: g, Compute: o.Compute}
+		if !o.Uncached {
+			net.Cache = &cache
+		}
 		at := g.Input("at", tensor.I32, 1, 1)
 		in := models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, max(length, 1))}
 		if length == next {
@@ -187,7 +198,7 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	for _, p := range m.passes {
 		p.stale = true
 	}
-	m.cached = nil
+	m.cached, m.causal = nil, false
 	return f.Load(m.state, read)
 }
 
@@ -213,9 +224,12 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.o.Uncached {
+		return m.whole(p, tokens)
+	}
 	step := m.passes[next]
 	m.cached = nil // the contents are unknown until the pass has ended
-	logits, err := m.run(p, tokens[from:], last, func() error {
+	logits, err := m.run(p, tokens[from:], 0, last, func() error {
 		for i, rows := range p.rows {
 			size := p.rowBytes[i]
 			rows.Bytes = size * int64(len(tokens)-from)
@@ -232,11 +246,44 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 	return logits, err
 }
 
-// run runs a pass on tokens and calls after. It returns the logits for the position at.
-func (m *Model) run(p *pass, tokens []int32, at int, after func() error) ([]float32, error) {
+// whole returns the logits of the token that follows a whole text. The first pass with padding runs twice, with another
+// padding, to find out whether the model is causal.
+func (m *Model) whole(p *pass, tokens []int32) ([]float32, error) {
+	last, none := len(tokens)-1, func() error { return nil }
+	logits, err := m.run(p, tokens, 0, last, none)
+	if err != nil || m.causal || int64(4*len(tokens)) == p.tokens.Bytes {
+		return logits, err
+	}
+	other, err := m.run(p, tokens, int32(m.o.Vocabulary-1), last, none)
+	if err != nil {
+		return nil, err
+	}
+	var largest, differ float64
+	for i, v := range logits {
+		largest, differ = max(largest, math.Abs(float64(v))), max(differ, math.Abs(float64(v-other[i])))
+	}
+	if differ > rounding*largest {
+		return nil, fmt.Errorf("%w: other tokens after the text change a score by %.3g; the largest score is %.3g", ErrNotCausal, differ, largest)
+	}
+	m.causal = true
+	return logits, nil
+}
+
+// rounding is the largest influence of padding on a causal model, relative to the largest logit. Masked positions have
+// no influence in exact numbers; a mask that adds a large negative number may leave rounding errors.
+const rounding = 1e-3
+
+// ErrNotCausal reports that the logits of a token depend on the tokens after it.
+var ErrNotCausal = errors.New("generate: the model is not causal")
+
+// run runs a pass on tokens, followed by padding, and calls after. It returns the logits for the position at.
+func (m *Model) run(p *pass, tokens []int32, padding int32, at int, after func() error) ([]float32, error) {
 	mem := p.host.Host()
-	clear(mem[:p.tokens.Bytes])
-	for i, t := range tokens {
+	for i := range int(p.tokens.Bytes / 4) {
+		t := padding
+		if i < len(tokens) {
+			t = tokens[i]
+		}
 		binary.LittleEndian.PutUint32(mem[4*i:], uint32(t))
 	}
 	binary.LittleEndian.PutUint32(mem[p.tokens.Bytes:], uint32(at))

@@ -18,9 +18,9 @@ import (
 var size = gpt2.Size{Vocabulary: 50, Positions: 40, Layers: 3, Heads: 2, Channels: 32}
 
 // open returns a model with large random weights, so that each token affects the logits.
-func open(t *testing.T, dev device.Device, compute tensor.DType) *Model {
+func open(t *testing.T, dev device.Device, compute tensor.DType, uncached bool) *Model {
 	t.Helper()
-	m, err := Open(dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: compute})
+	m, err := Open(dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: compute, Uncached: uncached})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 		{"cpu bf16", cpus, tensor.BF16, 1}, // each activation is rounded to 8 bits
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, whole := open(t, c.dev, c.compute), open(t, c.dev, c.compute)
+			m, whole := open(t, c.dev, c.compute, false), open(t, c.dev, c.compute, false)
 			var texts [][]int32
 			for n := 1; n <= size.Positions+3; n++ {
 				texts = append(texts, make([]int32, n))
@@ -91,6 +91,42 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTokensWithoutTheCacheAreThoseOfTheCache generates more tokens than the model has positions, on a device that lacks
+// the op of the cache.
+func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
+	cached, whole := open(t, reference.New(), tensor.F32, false), open(t, lacking{reference.New()}, tensor.F32, true)
+	sampler, err := NewSampler(SamplerOptions{Temperature: 1.5, TopP: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := NewSampler(SamplerOptions{Temperature: 1.5, TopP: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, kinds := []int32{7}, map[int32]bool{}
+	for range size.Positions + 5 {
+		logits, err := cached.Next(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := sampler.Choose(logits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if logits, err = whole.Next(text); err != nil {
+			t.Fatal(err)
+		}
+		got, err := again.Choose(logits)
+		if err != nil || got != want {
+			t.Fatalf("after %d tokens: got token %d, %v, want %d", len(text), got, err, want)
+		}
+		text, kinds[got] = append(text, got), true
+	}
+	if len(kinds) < 5 || len(whole.passes) != 2 || !whole.causal {
+		t.Errorf("got %d different tokens, %d passes, causal %t; want at least 5 tokens, passes for 32 and 40 positions, and a causal model", len(kinds), len(whole.passes), whole.causal)
 	}
 }
 

@@ -118,3 +118,22 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 		t.Errorf("got exit code %d: %s\n%s", code, messages, out)
 	}
 }
+
+// A model without a key-value cache continues texts, also beyond its positions, and says that it is slower.
+func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
+	run := trainRotary(t, rotaryParts(false), "rotary", "train.epochs=12", "optimizer.lr=0.03")
+	code, out, messages := extended(rotaryParts(false), "generate", run, "--prompt", "cde", "--tokens", "30", "--temperature", "0")
+	if code != exit.Done || out != "cdefghabcdefghabcdefghabcdefghabc\n" || strings.Count(messages, "a pass over the whole text") != 1 {
+		t.Errorf("got exit code %d, %q and %q", code, out, messages)
+	}
+	lines := writeText(t, t.TempDir(), "lines.txt", "cde\nefghab\n")
+	if code, out, messages := extended(rotaryParts(false), "predict", run, lines, "--top", "1"); code != exit.Done || !strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
+		t.Errorf("predict: got exit code %d, %q and %q", code, out, messages)
+	}
+	if code, _, messages := extended(rotaryParts(true), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after the text change a score by") {
+		t.Errorf("a model that reads ahead: got exit code %d: %s", code, messages)
+	}
+	if code, _, messages := extended(rotaryParts(false), "generate", run, "--prompt", "abcdefghabcdefgh"); code != exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
+		t.Errorf("a long prompt: got exit code %d: %s", code, messages)
+	}
+}

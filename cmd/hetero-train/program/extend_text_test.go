@@ -62,7 +62,7 @@ func TestAddedPartsOfTextTrain(t *testing.T) {
 	}{
 		{[]string{"eval"}, exit.Done, "", "perplexity"},
 		{[]string{"predict", "-"}, exit.Usage, "does not name its tokenizer", ""}, // the tokens of chain are no text
-		{[]string{"generate"}, exit.Usage, "has model bigram, but only GPT-2 can generate", ""},
+		{[]string{"generate"}, exit.Usage, "does not name its tokenizer", ""},
 	} {
 		line := append([]string{c.args[0], filepath.Join(dir, "run")}, c.args[1:]...)
 		code, shown, messages := extended(own, line...)

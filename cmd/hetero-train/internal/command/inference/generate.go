@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/generate"
 )
 
-const generateLong = `Continue a text with a trained GPT-2, and print the prompt and the continuation as it is generated.
+const generateLong = `Continue a text with a trained language model, and print the prompt and the continuation as it is generated.
 
 The command stops at the end-of-text token, or after the number of tokens that --tokens states. An empty prompt starts a new
 document. A prompt with more tokens than the model has positions is an error. If prompt and continuation together exceed the
@@ -109,14 +109,10 @@ type Generation struct {
 
 // generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
-	t, ok := m.Cfg.Model.Options.(parts.Transformer)
-	if own := m.readsText() && !ok; own {
-		return exit.Usagef("generate: %s has model %s, but only GPT-2 can generate, because it keeps the keys and values of earlier tokens; predict shows the next token of any language model", m.checkpoint.Path, m.Cfg.Model.Name)
-	}
-	if !ok || parts.Masks(&m.Cfg.Model) {
+	if !m.readsText() || parts.Masks(&m.Cfg.Model) {
 		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.Cfg.Model.Name)
 	}
-	vocabulary, positions, err := parts.TableSizes(t, m.checkpoint.Model)
+	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
 		return err
 	}
@@ -178,6 +174,9 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 			return err
 		}
 		logits, err := model.Next(tokens)
+		if errors.Is(err, generate.ErrNotCausal) {
+			err = exit.With(exit.Usage, fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err))
+		}
 		if err != nil {
 			return err
 		}
@@ -238,7 +237,11 @@ func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int
 	if err != nil {
 		return nil, err
 	}
-	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision})
+	_, builtin := m.Cfg.Model.Options.(parts.Transformer)
+	if !builtin {
+		m.Opts.Log.Warn("each token costs a pass over the whole text, because only built-in models keep the keys and values of earlier tokens", "model", m.Cfg.Model.Name)
+	}
+	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision, Uncached: !builtin})
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
 		if errors.Is(err, device.ErrUnsupported) {
