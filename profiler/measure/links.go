@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -81,7 +80,9 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 				l.measure(ctx, signs[pair[1]], i, slot)
 				mine = append(mine, l)
 			case pair[1]:
-				door.serve(ctx, i, slot)
+				if err := door.serve(ctx, i, slot); err != nil {
+					mine = append(mine, Link{A: pair[0], B: pair[1], Error: err.Error()})
+				}
 			}
 		}
 		if o.Progress != nil {
@@ -91,6 +92,8 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	return gatherLinks(ctx, g, mine)
 }
 
+// gatherLinks returns the links of all ranks. Rank A measures a link. If an entry for the link comes from rank B, it has the
+// reason why B accepted no connections.
 func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	word, err := json.Marshal(mine)
 	if err != nil {
@@ -101,12 +104,25 @@ func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 		return nil, err
 	}
 	var all []Link
+	reasons := map[[2]int]string{}
 	for rank, w := range words {
 		var list []Link
 		if err := json.Unmarshal(w, &list); err != nil {
 			return nil, fmt.Errorf("links: results of rank %d: %w", rank, err)
 		}
-		all = append(all, list...)
+		for _, l := range list {
+			if l.B == rank {
+				reasons[[2]int{l.A, l.B}] = l.Error
+			} else {
+				all = append(all, l)
+			}
+		}
+	}
+	for i := range all {
+		l := &all[i]
+		if reason := reasons[[2]int{l.A, l.B}]; reason != "" && l.Error != "" {
+			l.Error += fmt.Sprintf("; rank %d: %s", l.B, reason)
+		}
 	}
 	return all, nil
 }
@@ -126,6 +142,7 @@ const mostGuests = 64
 type entrance struct {
 	listener net.Listener
 	guests   *crowd.Crowd
+	fault    crowd.Fault
 	key      [16]byte
 	reason   string
 	arrivals chan arrival
@@ -161,13 +178,9 @@ func (d *entrance) address() string {
 
 func (d *entrance) accept() {
 	for {
-		conn, err := d.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // a temporary lack of resources, such as file descriptors
-			time.Sleep(50 * time.Millisecond)
-			continue
+		conn, err := crowd.Next(d.listener.Accept, &d.fault)
+		if err != nil {
+			return // the listener is closed
 		}
 		if guest := d.guests.Enter(conn); guest != nil {
 			go d.admit(conn, guest)
@@ -207,11 +220,11 @@ func (d *entrance) close() {
 	}
 }
 
-// serve serves the partner of a round until it is done or the slot has ended. It ignores errors, because the partner
-// sees them, too.
-func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
+// serve serves the partner of a round until it is done or the slot has ended. It returns why it accepts no connections. It
+// ignores other errors, because the partner sees them, too.
+func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) error {
 	if d.listener == nil {
-		return
+		return nil
 	}
 	deadline := time.Now().Add(slot)
 	timer := time.NewTimer(slot)
@@ -222,13 +235,13 @@ func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 			if a.round == byte(round) {
 				answer(a.conn, deadline)
 				a.conn.Close()
-				return
+				return nil
 			}
 			a.conn.Close() // the connection came too late for its round
 		case <-timer.C:
-			return
+			return d.fault.Err()
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

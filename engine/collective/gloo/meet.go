@@ -58,6 +58,7 @@ type meeting struct {
 	arrived []chan struct{} // closed when the socket of the rank is present, by rank
 	refused int             // number of connections that did not come from a rank
 	guests  *crowd.Crowd
+	fault   crowd.Fault
 	over    bool
 	doors   sync.WaitGroup
 }
@@ -122,13 +123,9 @@ func (c Config) listenHost() (string, error) {
 // receive accepts connections until the listener is closed.
 func (m *meeting) receive() {
 	for {
-		conn, err := m.listener.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no file descriptor is free, or the connection is already gone
-			time.Sleep(retryTime)
-			continue
+		conn, err := crowd.Next(m.listener.AcceptTCP, &m.fault)
+		if err != nil {
+			return // the listener is closed
 		}
 		guest := m.guests.Enter(conn)
 		if guest == nil { // there are too many, and Enter has closed this one
@@ -223,7 +220,11 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Lock()
 			refused := m.refused
 			m.mu.Unlock()
-			return m.missing(ctx, rank, fmt.Errorf("it has not connected to port %s here; this port rejected %d connections from outside this run", m.own.Address, refused))
+			err := fmt.Errorf("it has not connected to port %s here; this port rejected %d connections from outside this run", m.own.Address, refused)
+			if fault := m.fault.Err(); fault != nil {
+				err = fmt.Errorf("%w; %w", err, fault)
+			}
+			return m.missing(ctx, rank, err)
 		}
 		theirs, err := c.endpointOf(ctx, rank)
 		if err != nil {

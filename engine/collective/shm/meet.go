@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // peer is the open connection to another rank. Rank 0 has a connection to each other rank; each other rank has a
@@ -106,15 +107,20 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 		return nil, fmt.Errorf("listen at %q: %w", c.Address, err)
 	}
 	defer l.Close() // the abstract socket leaves no file
+	return acceptBy(ctx, c, l.AcceptUnix)
+}
+
+// acceptBy is accept with a method of the listener. After it returns, the caller must close the listener.
+func acceptBy(ctx context.Context, c Config, next func() (*net.UnixConn, error)) ([]peer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	arrivals, deaf := make(chan arrival), make(chan error, 1)
+	arrivals := make(chan arrival)
+	var newest crowd.Fault
 	go func() {
 		for {
-			conn, err := acceptNext(ctx, l)
+			conn, err := crowd.Next(next, &newest)
 			if err != nil {
-				deaf <- err // does not block: deaf has a capacity of 1
-				return
+				return // the listener is closed
 			}
 			go func() {
 				a := c.receive(conn)
@@ -149,31 +155,15 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 				delete(missing, a.rank)
 				peers = append(peers, a.peer)
 			}
-		case err := <-deaf:
-			return peers, fmt.Errorf("accept at %q: %w", c.Address, err)
 		case <-ctx.Done():
-			return peers, notCome(context.Cause(ctx), c.Size, missing, turnedAway)
+			err := notCome(context.Cause(ctx), c.Size, missing, turnedAway)
+			if fault := newest.Err(); fault != nil {
+				err = fmt.Errorf("%w; accept at %q: %w", err, c.Address, fault)
+			}
+			return peers, err
 		}
 	}
 	return peers, nil
-}
-
-// acceptNext returns the next connection. A lack of file descriptors ends no meeting: other users of the machine can cause
-// it, because all users can connect.
-func acceptNext(ctx context.Context, l interface {
-	AcceptUnix() (*net.UnixConn, error)
-}) (*net.UnixConn, error) {
-	for {
-		conn, err := l.AcceptUnix()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return conn, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 func notCome(cause error, size int, missing map[int]bool, turnedAway []string) error {

@@ -194,25 +194,17 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 }
 
-// scarce fails as often as its number says.
-type scarce int
-
-func (s *scarce) AcceptUnix() (*net.UnixConn, error) {
-	if *s--; *s >= 0 {
-		return nil, syscall.EMFILE
-	}
-	return new(net.UnixConn), nil
-}
-
-func TestALackOfFileDescriptorsEndsNoMeeting(t *testing.T) {
-	faults := scarce(2)
-	if conn, err := acceptNext(t.Context(), &faults); conn == nil || err != nil {
-		t.Errorf("got %v, want a connection after two faults", err)
-	}
-	faults = 1 << 30
+// Without file descriptors, the error is not only that a rank has not come.
+func TestALackOfFileDescriptorsIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := acceptNext(ctx, &faults); !errors.Is(err, syscall.EMFILE) {
-		t.Errorf("got %v, want the fault when the time is over", err)
+	_, err := acceptBy(ctx, Config{Size: 2, Address: "here"}, func() (*net.UnixConn, error) {
+		if ctx.Err() != nil {
+			return nil, net.ErrClosed
+		}
+		return nil, syscall.EMFILE
+	})
+	if !errors.Is(err, syscall.EMFILE) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "missing: rank 1") {
+		t.Errorf("got %v, want the missing rank and the lack of file descriptors", err)
 	}
 }
