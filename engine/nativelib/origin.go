@@ -18,14 +18,24 @@ func remedy(folder, command, page string) string {
 	return "this installation does not contain it; " + page + " explains how to build the program from source"
 }
 
+// Program returns the path of this program. Without /proc, the kernel does not tell it; the first argument does, if it is a
+// path or in PATH.
+func Program() (string, error) { return program(os.Executable) }
+
+func program(executable func() (string, error)) (string, error) {
+	path, err := executable()
+	if err == nil {
+		return path, nil
+	}
+	if found, lookErr := exec.LookPath(os.Args[0]); lookErr == nil {
+		return filepath.Abs(found)
+	}
+	return "", err
+}
+
 // programFolder returns the folder of this program after resolving links, or "" if the system does not tell.
 func programFolder() string {
-	exe, err := os.Executable()
-	if err != nil { // without /proc, the kernel does not tell; the first argument does, if it is a path or in PATH
-		if exe, err = exec.LookPath(os.Args[0]); err == nil {
-			exe, err = filepath.Abs(exe)
-		}
-	}
+	exe, err := Program()
 	if err != nil {
 		return ""
 	}

@@ -1,11 +1,34 @@
 package nativelib
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// Without /proc, os.Executable fails.
+func TestProgramWithoutProc(t *testing.T) {
+	lost := func() (string, error) { return "", fs.ErrNotExist }
+	first := os.Args[0]
+	defer func() { os.Args[0] = first }()
+	want, err := filepath.Abs(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(want))
+	for _, os.Args[0] = range []string{first, filepath.Base(first)} {
+		if got, err := program(lost); got != want || err != nil {
+			t.Errorf("first argument %q: got %q, %v, want %q", os.Args[0], got, err, want)
+		}
+	}
+	os.Args[0] = "not a program"
+	if got, err := program(lost); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("first argument %q: got %q, %v, want the error of the system", os.Args[0], got, err)
+	}
+}
 
 // The user of a release has no Makefile, so no message may ask for make.
 func TestOnlyAProgramWhereMakeBuildsAsksForMake(t *testing.T) {

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
@@ -41,9 +40,9 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 // the signals in more. A signal that a rank does not catch yet, because the rank is loading, kills the rank.
 func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
 	assigned := opts.Assignment
-	program, err := ownProgram()
+	program, err := nativelib.Program()
 	if err != nil {
-		return err
+		return exit.Usagef("find the file of this program, to start the ranks: %w: mount /proc, or start the program by its path", err)
 	}
 	if len(more) > 0 {
 		signal.Notify(opts.Signals, more...)
@@ -81,19 +80,6 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		return exit.With(failed.Code, err)
 	}
 	return exit.With(exit.Communication, err) // the rank was killed, so the other ranks have lost a rank
-}
-
-// ownProgram returns the path of this program. Without /proc, the kernel does not tell it; the first argument does, if it
-// is a path or in PATH.
-func ownProgram() (string, error) {
-	program, err := os.Executable()
-	if err == nil {
-		return program, nil
-	}
-	if found, lookErr := exec.LookPath(os.Args[0]); lookErr == nil {
-		return filepath.Abs(found)
-	}
-	return "", exit.Usagef("find the file of this program, to start the ranks: %w: mount /proc, or start the program by its path", err)
 }
 
 // passedOn returns the stream of the first rank. It returns a file without a wrapper, so that a terminal remains a
