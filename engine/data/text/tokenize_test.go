@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"unicode/utf8"
@@ -548,82 +546,6 @@ func TestAnImpossibleJournalIsRefused(t *testing.T) {
 		if _, err := Tokenize(t.Context(), o); !errors.As(err, &f) || !strings.Contains(err.Error(), "is not in the text") {
 			t.Errorf("%s: got %v", to, err)
 		}
-	}
-}
-
-// naive splits a text into documents in the simplest way.
-func naive(text string, separator []byte) (documents []string) {
-	if separator == nil {
-		documents = []string{text}
-	} else {
-		current := ""
-		for line := range strings.Lines(text) {
-			if strings.TrimRight(line, "\r\n") == string(separator) {
-				documents = append(documents, current)
-				current = ""
-			} else {
-				current += line
-			}
-		}
-		documents = append(documents, current)
-	}
-	return slices.DeleteFunc(documents, func(d string) bool { return strings.TrimSpace(d) == "" })
-}
-
-// FuzzTokenize compares the result for small chunks with that of naive. Text that is not UTF-8 must be refused.
-func FuzzTokenize(f *testing.F) {
-	f.Add([]byte("one\n\ntwo 日本語\n\n\nthree"), uint8(16), uint8(1))
-	f.Add([]byte("a b\nX\nc d\n"), uint8(20), uint8(2))
-	f.Add([]byte("\xff"), uint8(16), uint8(0))
-	f.Add([]byte("\ufeffX\na"), uint8(0), uint8(2))
-	in := filepath.Join(f.TempDir(), "a.txt")
-	e := tokenizer.Bytes().NewEncoder()
-	f.Fuzz(func(t *testing.T, text []byte, chunkBytes, kind uint8) {
-		separator := [][]byte{nil, {}, []byte("X")}[kind%3]
-		if err := os.WriteFile(in, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := encoded(t.Context(), e, Options{Inputs: []string{in}, Tokenizer: tokenizer.Bytes(), Separator: separator, chunk: 8 + int(chunkBytes)})
-		documents := naive(strings.TrimPrefix(string(text), "\ufeff"), separator)
-		var fault *data.Fault
-		if isFault := errors.As(err, &fault); !utf8.Valid(text) || isFault && len(documents) == 0 {
-			if !isFault {
-				t.Fatalf("%q: got %v, want a fault", text, err)
-			}
-			return
-		}
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if want := bytesOf(documents...); !slices.Equal(got, want) {
-			t.Errorf("%q, separator %q, chunks of %d: got %v, want %v", text, separator, chunkBytes, got, want)
-		}
-	})
-}
-
-// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards: creating and flushing files takes most
-// of the time of a small input.
-func encoded(ctx context.Context, e tokenizer.Encoder, o Options) (all []int32, err error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	sources, err := o.FindSources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	k := &cutter{ctx: ctx, o: &o, sources: sources.List, stored: new(atomic.Int64)}
-	defer k.close()
-	for {
-		var c chunk
-		if err := k.next(&c); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if c.encode(e, &o); c.err != nil {
-			return nil, c.err
-		}
-		all = append(all, c.train...)
 	}
 }
 
