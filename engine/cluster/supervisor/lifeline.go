@@ -22,9 +22,9 @@ const (
 
 // Lifeline asks the supervisor not to kill a rank that is saving. A frozen process sends no heartbeats.
 type Lifeline struct {
-	hold sync.Once
-	held atomic.Bool
-	file *os.File
+	hold  sync.Once
+	saves atomic.Bool
+	file  *os.File
 }
 
 // OpenLifeline opens the pipe that environment names (in the form of os.Environ). Without a pipe the Lifeline does
@@ -47,7 +47,6 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 
 // Hold sends heartbeats until the process ends. It is safe for concurrent use; further calls do nothing.
 func (l *Lifeline) Hold() {
-	l.held.Store(true)
 	if l.file == nil {
 		return
 	}
@@ -65,18 +64,25 @@ func (l *Lifeline) Hold() {
 	})
 }
 
+// HoldToSave is Hold for a rank that has begun to save, or that waits for a save of another rank.
+func (l *Lifeline) HoldToSave() {
+	l.saves.Store(true)
+	l.Hold()
+}
+
 // starter is the process that started this one, the supervisor of a rank.
 var starter = os.Getppid()
 
-// EndWithSupervisor lets this rank outlive its supervisor by limit, or by half an hour while the Lifeline is held. Then
-// it kills the process and its group. On Linux, a rank gets SIGTERM when its supervisor ends, so it saves and ends before
-// the limit. EndWithSupervisor returns at once; only a rank that a supervisor started may call it.
+// EndWithSupervisor sends SIGTERM to this process when its supervisor ends, because only Linux does so. The rank may outlive
+// its supervisor by limit, or by half an hour after HoldToSave. Then EndWithSupervisor kills the process and its group. It
+// returns at once; only a rank that a supervisor started may call it.
 func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
 	go func() {
 		for os.Getppid() == starter {
 			time.Sleep(orphanedEvery)
 		}
-		for orphaned := time.Now(); time.Since(orphaned) < limit || l.held.Load() && time.Since(orphaned) < mostHeld; {
+		terminateSelf()
+		for orphaned := time.Now(); time.Since(orphaned) < limit || l.saves.Load() && time.Since(orphaned) < mostHeld; {
 			time.Sleep(min(orphanedEvery, limit))
 		}
 		killOwnGroup()

@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
@@ -31,13 +34,44 @@ func TestRanksDieWithTheirSupervisor(t *testing.T) {
 	}
 }
 
-// After the end of its supervisor, a rank gets SIGTERM and has time to save. While it holds the lifeline, its limit does
-// not count.
+// init cancels the signal of the kernel, which belongs to the main thread. Package initialization runs on this thread.
+func init() {
+	if strings.Contains(os.Getenv(planVariable), unheard) {
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// A rank that holds the lifeline because of SIGTERM, and hangs in its step, does not outlive its limit.
+func TestAHungRankDiesWithItsSupervisor(t *testing.T) {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), superviseVariable+"=hold,orphan 300ms,stubborn,wait;wait")
+	out := &buffer{}
+	command.Stdout = out
+	command.WaitDelay = time.Second
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pids := out.waitFor(t, 2)
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait()
+	noneLeft(t, pids)
+}
+
+// After the end of its supervisor, a rank gets SIGTERM and has time to save, also if the kernel sends none. While it saves,
+// its limit does not count.
 func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
-	for _, plan := range []string{"orphan 1m,save 75 mark saved", "hold,orphan 1ms,save 75 mark saved 1500ms"} {
+	for _, plan := range []string{
+		"orphan 1m,save 75 mark saved;wait",
+		"hold,late,orphan 1ms,save 75 mark saved 1500ms;wait",
+		unheard + ",orphan 1m,save 75 mark saved;orphan 1m,wait",
+	} {
 		marks := t.TempDir()
 		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), superviseVariable+"="+plan+";wait", marksVariable+"="+marks)
+		command.Env = append(os.Environ(), superviseVariable+"="+plan, marksVariable+"="+marks)
 		out := &buffer{}
 		command.Stdout = out
 		command.WaitDelay = time.Second

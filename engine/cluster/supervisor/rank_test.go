@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// unheard is a step in a plan: the ranks get no signal from the kernel when the supervisor ends.
+const unheard = "unheard"
+
 // superviseVariable makes this test binary a supervisor that can be killed.
 const superviseVariable = "SUPERVISOR_TEST_SUPERVISE"
 
@@ -127,6 +130,9 @@ func do(step []string) {
 			panic(err)
 		}
 		lifeline.Hold()
+	case "late": // save from now on
+		lifeline.HoldToSave()
+	case unheard:
 	case "saving": // send heartbeats for a while
 		do([]string{"hold"})
 		do([]string{"pause", argument})

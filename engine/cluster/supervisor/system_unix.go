@@ -13,6 +13,11 @@ func supported() error { return nil }
 // closeOnExec keeps an inherited file from the children of this process.
 func closeOnExec(number uint64) { syscall.CloseOnExec(int(number)) }
 
+// terminateSelf sends SIGTERM to this process.
+func terminateSelf() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // a process may send itself any signal
+}
+
 // killOwnGroup kills this process and its process group.
 func killOwnGroup() {
 	if syscall.Getpgrp() == os.Getpid() {

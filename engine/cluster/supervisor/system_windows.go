@@ -24,5 +24,7 @@ func awaitExit(int) {}
 
 func preferVictim(int) error { return nil }
 
+func terminateSelf() {}
+
 // killOwnGroup ends this process. There are no process groups.
 func killOwnGroup() { os.Exit(1) }

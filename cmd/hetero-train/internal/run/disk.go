@@ -135,6 +135,12 @@ func (tr *training) logTo(file io.WriteCloser, path string) *logs.File {
 	return &logs.File{File: file, Path: path, Screen: tr.Opts.OnScreen, Disk: tr.disk.queue}
 }
 
+// leaves is called when training has ended and the last save begins.
+func (tr *training) leaves() {
+	tr.disk.leaving.Store(true)
+	tr.lifeline.HoldToSave()
+}
+
 // toldToStop is called for each signal that ends the run, with its number. The first one tells the supervisor that this
 // rank is saving, because a step may take longer than the supervisor waits. If the disk does not answer, the process ends
 // after diskGrace, or at the next signal.

@@ -44,7 +44,7 @@ func (tr *training) follow(ctx context.Context) error {
 		return err
 	}
 	tr.looping.Store(true)
-	options.Leaving = func() { tr.disk.leaving.Store(true) }
+	options.Leaving = tr.leaves
 	result, err := train.Run(ctx, options)
 	tr.tracing.Over(err)
 	tr.balancing.End()

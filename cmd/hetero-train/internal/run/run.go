@@ -118,9 +118,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	return tr.tellLog(err)
 }
 
-// orphanTime is the time within which a rank ends after its supervisor has ended, unless it saves. A shorter time leaves
-// slow steps, or a disk that answers late, no time to save.
-const orphanTime = 30 * time.Second
+// orphanTime is the time within which a rank ends after its supervisor has ended, unless it has begun its last save. A
+// shorter time leaves slow steps, or a disk that answers late, no time to save.
+const orphanTime = 2 * time.Minute
 
 // beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal, whichever
 // operation it interrupted: the other ranks then know that the run was stopped.
@@ -252,10 +252,7 @@ func (tr *training) train(ctx context.Context) error {
 	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}
-	runOptions.Leaving = func() {
-		tr.disk.leaving.Store(true)
-		tr.lifeline.Hold()
-	}
+	runOptions.Leaving = tr.leaves
 	tr.looping.Store(true)
 	if ctx.Err() != nil { // a signal canceled ctx
 		tr.lifeline.Hold()
