@@ -208,25 +208,6 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-func TestAFaultOfAcceptIsNotTheEnd(t *testing.T) {
-	d, err := openDoor("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	other := &entrance{listener: &brokenListener{d.listener, 2}, guests: d.guests, key: d.key, arrivals: make(chan arrival, 1), closed: d.closed}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		other.accept()
-	}()
-	d.close()
-	<-done // after two faults, it has seen that the listener is closed
-	if got := other.listener.(*brokenListener).faults; got >= 0 {
-		t.Errorf("%d faults are left: the first one ended the listener", got+1)
-	}
-}
-
 // A rank that lacks file descriptors says so in the entry of the link.
 func TestAFaultOfAcceptIsNamed(t *testing.T) {
 	d, err := openDoor("127.0.0.1")
