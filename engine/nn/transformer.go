@@ -22,9 +22,10 @@ func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
 }
 
 // Constant declares a table with the given values in row-major order, such as the cosines of a rotary embedding. It has
-// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. Checkpoints contain it
-// under its name, and a resumed run or a loaded model uses the values of the checkpoint. The shape must not depend on
-// the number of samples or positions of a pass: declare the table for the longest text, and use Graph.Slice.
+// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. All ranks use the values of
+// rank 0. Checkpoints contain it under its name, and a resumed run or a loaded model uses the values of the checkpoint.
+// The shape must not depend on the number of samples or positions of a pass: declare the table for the longest text, and
+// use Graph.Slice.
 func (n *Net) Constant(name string, values []float64, shape ...int) *graph.Value {
 	v := n.Graph.FrozenState(name, graph.Values(slices.Clone(values)), shape...)
 	if v.DType == n.Compute {
