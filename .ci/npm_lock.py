@@ -3,7 +3,8 @@
 
     npm_lock.py [PROJECT]     PROJECT: the root of the sources; default: the one of this script
 
-- Each package of the lock file has a hash, and comes from a registry: not from git, a folder or another address.
+- Each package of the lock file has a hash, and comes from a registry: not from git, a folder or another address. A package
+  without an address (resolved) comes from the registry in the settings of npm, by its name and version.
 - The lock file fits package.json.
 - Each package that is in the page (no package of the build) has its licence in third_party/NAME, and notices.sh copies it.
 """

@@ -39,6 +39,8 @@ class Block:
             kept = [line for line in self.lines() if part not in line]
             self.excepted.append((part, reason))
             self.text = "\n".join(kept)
+        if self.excepted and not self.runs():
+            self.skip = self.skip or "; ".join(reason for _, reason in self.excepted)
 
     def pair(self, mark, value):
         """Splits the value of a mark with two parts. The first part must be in the block."""
@@ -50,6 +52,10 @@ class Block:
     def lines(self):
         """Returns the lines, with continued lines as one."""
         return [line.replace("\0", "\n") for line in self.text.replace("\\\n", "\\\0").split("\n")]
+
+    def runs(self):
+        """Returns the lines that are commands."""
+        return [line for line in self.lines() if line.strip() and not line.lstrip().startswith("#")]
 
     @property
     def place(self):

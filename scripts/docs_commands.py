@@ -25,9 +25,9 @@ of a block are those of the next one. Comments of a page before a block change h
     <!-- docs: file NAME -->          the block is the text of this file, which exists before the first command
 
 Exit code 77 of a block means that it cannot run here; the last line of its output is the reason.
-In all blocks, the named programs, files, flags, keys and tests must exist. The examples of the help have marks in
+In all blocks, the named programs, files, flags and keys must exist. The examples of the help have marks in
 docs_help.py. The output has a line for each block. It ends with the number of blocks of each page, and with what did not run,
-with the reasons. Exit code 1: a block failed.
+with the reasons. Exit code 1: a block failed; 2: a named page or command has no commands.
 """
 import argparse
 import os
@@ -139,7 +139,7 @@ class Place:
         if not block.stop:
             return self.execute(block, [*block.before, block.text])
         result, said = self.execute(block, block.before)
-        for line in block.lines():
+        for line in block.runs():
             if result == "ok":
                 result, said = self.execute(block, [line], block.stop)
         return result, said
@@ -152,11 +152,11 @@ class Place:
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
             self.groups.append(process.pid)
-            late = False
+            late = stopped = False
             try:
                 process.wait(stop or block.seconds)
             except subprocess.TimeoutExpired:
-                late = not stop
+                late, stopped = not stop, bool(stop)
                 os.killpg(process.pid, signal.SIGTERM)
                 try:
                     process.wait(30)
@@ -170,6 +170,8 @@ class Place:
             return f"not done after {block.seconds:g} s", said
         if code == CANNOT_RUN:
             return "skip: " + (said.strip().splitlines() or ["exit code 77"])[-1], said
+        if stop and not stopped:
+            return f"ended within {stop:g} s with exit code {code}, want a server", said
         if stop and code in STOPPED:
             return "ok", said
         return ("ok" if code == block.exit else f"exit code {code}, want {block.exit}"), said
@@ -245,9 +247,13 @@ def parts(args):
         only = ""
     for page in named:
         if page == "help":
-            yield from ((name, found, {}, 0) for name, found in docs_help.examples(only))
+            found = [(name, examples, {}, 0) for name, examples in docs_help.examples(only)]
         else:
-            yield page, *blocks(page)
+            found = [(page, *blocks(page))] if (ROOT / page).is_file() else []
+        if args.pages and not any(part[1] for part in found):
+            print(f"docs_commands: {' '.join(filter(None, (page, only)))}: there are no commands of this name", file=sys.stderr)
+            sys.exit(2)
+        yield from found
 
 
 def start_of(name, found, work):
@@ -281,11 +287,12 @@ def main():
         return images(args.images[0], args.images[1].split(","), int(args.images[2]))
     if not (ROOT / "hetero-train").exists():
         sys.exit("docs_commands: there is no ./hetero-train: run make first")
+    named = list(parts(args))
     work = args.root or tempfile.mkdtemp(prefix="docs_commands_")
     Path(work).mkdir(parents=True, exist_ok=True)
     table, skipped, failed, begin = [], [], [], time.monotonic()
     try:
-        for name, found, files, others in parts(args):
+        for name, found, files, others in named:
             if args.list:
                 for block in found:
                     print(f"{block.place}: {block.skip and 'skip: ' + block.skip or block.text.splitlines()[0]}")

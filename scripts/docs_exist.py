@@ -1,4 +1,4 @@
-"""Checks that programs, commands, flags, keys, tests and files of commands that do not run exist (docs_commands.py)."""
+"""Checks that programs, commands, flags, keys and files of commands that do not run exist (docs_commands.py)."""
 import re
 import shlex
 import subprocess
@@ -8,7 +8,6 @@ from pathlib import Path
 from docs_blocks import ROOT
 
 PREFIXES = {"sudo": 0, "env": 0, "do": 0, "then": 0, "nohup": 0, "exec": 0, "time": 0, "/usr/bin/time": 2, "taskset": 2}
-GO_FLAGS = {"run", "v", "bench", "benchtime", "count", "timeout", "args", "short", "race", "fuzz", "fuzztime", "skip", "cpu", "p"}
 
 
 def commands(text):
@@ -48,8 +47,8 @@ def of_command(words):
     found = files(words)
     if Path(program).name == "hetero-train" and not program.startswith("third_party"):
         return found + of_program(rest)
-    if program == "go" and rest[:1] == ["test"]:
-        return found + of_tests(rest[1:])
+    if program == "go":
+        return found
     if program == "make":
         makefile = (ROOT / "Makefile").read_text()
         return found + [f"make {word}: no such target" for word in rest if not re.match(r"^(-|\w+=)", word) and not re.search(rf"^{re.escape(word)}:", makefile, re.M)]
@@ -104,31 +103,4 @@ def of_program(rest):
         table, dot, name = rest[at + 1].partition("=")[0].rpartition(".")
         if word == "--set" and (table not in tables or (name, "") not in keys()):
             found.append(f"--set {table}{dot}{name}: no such key")
-    return found
-
-
-@cache
-def test_sources(package):
-    return "\n".join(path.read_text() for path in (ROOT / package).glob("*_test.go"))
-
-
-def of_tests(rest):
-    packages = [word.removeprefix("./") for word in rest if word.startswith("./") and not word.endswith("...")]
-    found = [f"go test ./{package}: no tests" for package in packages if not test_sources(package)]
-    source = "\n".join(map(test_sources, packages)) if packages else ""
-    for at, word in enumerate(rest):
-        name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
-        if name and name not in GO_FLAGS and not re.search(rf"flag\.\w+\((&\w+, )?\"{re.escape(name)}\"", source):
-            found.append(f"go test: no flag -{name}")
-        kind = {"run": "Test|Example|Fuzz", "bench": "Benchmark", "fuzz": "Fuzz"}.get(name)
-        if not kind or not source:
-            continue
-        pattern = word.partition("=")[2] or (rest[at + 1] if at + 1 < len(rest) else "")
-        if pattern in ("-", "xxx", "none", "^$"):
-            continue
-        top = re.split(r"/(?![^(]*\))", pattern)[0]
-        names = re.findall(rf"^func ((?:{kind})\w*)\(", source, re.M)
-        for part in re.split(r"\|(?![^(]*\))", top):
-            if not any(re.search(part, test) for test in names):
-                found.append(f"go test -{name} {part}: no such test in {' '.join(packages)}")
     return found

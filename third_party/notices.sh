@@ -40,11 +40,12 @@ if [ -e "$build/lib/libhetero_cuda.so" ] || [ -e "$build/lib/libhetero_nccl.so" 
 	fi
 fi
 
-# go_licences copies the licences of Go and of the Go modules in the program.
+# go_licences copies the licences of Go and of the Go modules in the program. Its caller tests the result, so set -e has no
+# effect in it.
 go_licences() {
 	local module dir list
 	[ -f "$(go env GOROOT)/LICENSE" ] || return 1
-	take go "$(go env GOROOT)/LICENSE"
+	take go "$(go env GOROOT)/LICENSE" || return 1
 	list=$(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train) || return 1
 	while read -r module dir; do
 		mapfile -t texts < <(find "$dir" -maxdepth 1 -type f \( -iname '*licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname patents \))
@@ -52,11 +53,11 @@ go_licences() {
 			echo "notices: $dir has no licence of the Go module $module" >&2
 			return 1
 		}
-		take "go/$module" "${texts[@]}"
+		take "go/$module" "${texts[@]}" || return 1
 	done < <(sort -u <<<"$list")
 }
 case ${3:-} in
 --go) go_licences ;;
---try-go) GOPROXY=off go_licences 2>/dev/null ||
+--try-go) GOPROXY=off go_licences ||
 	echo "notices: the licences of the Go modules were not found: add them to $to before you pass the build on" >&2 ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the scripts of this folder: deps.sh (deps_test.sh); make, configure.sh, install.sh and the optional parts
-# (build_test.sh); isa_check.sh, progress.sh and glibc/. It prints the cases that fail. .ci/run runs it.
+# (build_test.sh); isa_check.sh, notices.sh, progress.sh and glibc/. It prints the cases that fail. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
 . ./testing.sh
@@ -48,5 +48,21 @@ if [ -n "$said" ]; then
 	echo "nothing to build: got $said, want silence" >&2
 	failed=1
 fi
+
+# Licences of Go modules, with a Go that knows two modules.
+mkdir -p "$room/bin" "$room/go" "$room/module" && echo go >"$room/go/LICENSE"
+program "$room/bin/go" "case \$1 in env) echo '$room/go' ;; list) printf 'a.b/c $room/module\nz $room/module\n' ;; esac"
+notices() { PATH=$room/bin:$PATH ./notices.sh "$room/licences" "$room/build" "$1"; }
+missing="the licences of the Go modules were not found"
+expect 0 "$missing" "a module without a licence" notices --try-go
+also "$room/module has no licence of the Go module a.b/c" "a module without a licence"
+expect 1 "has no licence of the Go module" "a module without a licence, --go" notices --go
+echo module >"$room/module/LICENSE"
+mkdir -p "$room/licences/go/a.b" && touch "$room/licences/go/a.b/c"
+expect 0 "$missing" "a licence that cannot be copied" notices --try-go
+rm "$room/licences/go/a.b/c"
+expect 0 "" "licences of modules" notices --try-go
+[ "$(cat "$room/licences/go/a.b/c/LICENSE")" = module ] || complain "licences of modules" "got $(find "$room/licences")"
+without "$missing" "licences of modules"
 
 exit $failed

@@ -136,7 +136,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for them.
 // Without a token, clients that keep their connections after a scrape give up their places to new ones.
 func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
@@ -162,6 +161,7 @@ func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
+// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for them.
 func TestSilentClients(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
 	closed := make(chan bool, 3*mostConnections)

@@ -2,13 +2,14 @@ package webdataset
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // maxShards is the largest number of shards that a pattern may name.
@@ -23,15 +24,15 @@ func isShard(name string) bool {
 
 const maxListLine = 64 << 10 // bytes
 
-// fromList reads a list of patterns.
-func fromList(path string) ([]string, error) {
-	// The list may be a pipe from another program, so it is read only once. The open of a pipe without a writer would block,
-	// and then no signal would end the program.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// fromList reads a list of patterns. The list may be a named pipe of another program, so it is read only once. fromList waits
+// for the writer of the pipe until ctx ends.
+func fromList(ctx context.Context, path string) ([]string, error) {
+	f, err := openPipe(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	defer context.AfterFunc(ctx, func() { f.Close() })() // ends a read that waits
 	var shards []string
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxListLine)
@@ -50,12 +51,32 @@ func fromList(path string) ([]string, error) {
 		shards = append(shards, list...)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, cmp.Or(context.Cause(ctx), err))
 	}
 	if len(shards) == 0 {
 		return nil, fmt.Errorf("%s lists no shards", path)
 	}
 	return shards, nil
+}
+
+// openPipe opens a file that may be a named pipe. The open of a pipe blocks until a writer opens it, so it needs a goroutine of
+// its own. If ctx ends first, the goroutine waits on.
+func openPipe(ctx context.Context, path string) (*os.File, error) {
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(path)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		return o.file, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the writer of %s: %w", path, context.Cause(ctx))
+	}
 }
 
 // braces expands ranges {000..146} and alternatives {a,b}. The last pair of braces varies fastest. All numbers of a

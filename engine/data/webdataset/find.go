@@ -1,6 +1,7 @@
 package webdataset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,8 +20,8 @@ type shards struct {
 }
 
 // find lists the shards of both parts.
-func (o Options) find() (s shards, err error) {
-	all, explicit, err := o.expand(o.Path)
+func (o Options) find(ctx context.Context) (s shards, err error) {
+	all, explicit, err := o.expand(ctx, o.Path)
 	if err != nil {
 		return s, err
 	}
@@ -42,7 +43,7 @@ func (o Options) find() (s shards, err error) {
 		return s, fmt.Errorf("%s names part %s, but no shard names the training part: rename the training shards, or give a pattern", s.eval[0], d.Part)
 	case o.ValPath != "" && !o.All:
 		s.unused = names(pick(relative, d.Eval))
-		return o.findEval(s)
+		return o.findEval(ctx, s)
 	}
 	if d.Part != layout.None {
 		s.evalFrom = fmt.Sprintf("part %s, %s", d.Part, names(pick(relative, d.Eval)))
@@ -53,8 +54,8 @@ func (o Options) find() (s shards, err error) {
 }
 
 // findEval lists the shards of ValPath.
-func (o Options) findEval(s shards) (shards, error) {
-	held, _, err := o.expand(o.ValPath)
+func (o Options) findEval(ctx context.Context, s shards) (shards, error) {
+	held, _, err := o.expand(ctx, o.ValPath)
 	if err != nil {
 		return s, err
 	}
@@ -101,14 +102,14 @@ func divide(list []string) (d layout.Division, relative []string, err error) {
 }
 
 // Expand lists the shards of a pattern in order; the package comment describes patterns. Expand reads folders and
-// lists, but no shards.
-func Expand(pattern string, followLinks bool) ([]string, error) {
-	all, _, err := Options{FollowLinks: followLinks}.expand(pattern)
+// lists, but no shards. A list that is a named pipe makes it wait for the writer, at most until ctx ends.
+func Expand(ctx context.Context, pattern string, followLinks bool) ([]string, error) {
+	all, _, err := Options{FollowLinks: followLinks}.expand(ctx, pattern)
 	return all, err
 }
 
 // expand is Expand. explicit reports whether the pattern names no folder.
-func (o Options) expand(pattern string) (all []string, explicit bool, err error) {
+func (o Options) expand(ctx context.Context, pattern string) (all []string, explicit bool, err error) {
 	explicit = true
 	for _, part := range strings.Split(pattern, "::") {
 		if part == "" {
@@ -121,7 +122,7 @@ func (o Options) expand(pattern string) (all []string, explicit bool, err error)
 			explicit = false
 			list, err = o.inFolder(part)
 		case err == nil && filepath.Ext(part) == ".txt":
-			list, err = fromList(part)
+			list, err = fromList(ctx, part)
 		case err == nil:
 			list = []string{part} // this file exists, so its braces belong to the name
 		default:

@@ -67,7 +67,7 @@ func TestShardsAreDividedByTheirNames(t *testing.T) {
 				continue
 			}
 			o.All = all
-			s, err := o.find()
+			s, err := o.find(t.Context())
 			wrong, fails := strings.CutPrefix(want, "!")
 			got := strings.Join([]string{show(s.train), show(s.eval), strings.ReplaceAll(s.evalFrom, dir, "DIR"), strings.ReplaceAll(s.unused, dir, "DIR")}, " | ")
 			if fails && (err == nil || !strings.Contains(err.Error(), wrong)) || !fails && (err != nil || got != want) {
@@ -86,7 +86,7 @@ func TestLinksToShards(t *testing.T) {
 	} {
 		dir := shardsIn(t, strings.Fields(c.files)...)
 		for follow, want := range map[bool]string{true: c.want, false: c.kept} {
-			got, err := Expand(filepath.Join(dir, "in"), follow)
+			got, err := Expand(t.Context(), filepath.Join(dir, "in"), follow)
 			text := strings.ReplaceAll(strings.Join(got, " "), dir+"/", "")
 			wrong, fails := strings.CutPrefix(want, "!")
 			if fails && (err == nil || !strings.Contains(err.Error(), wrong)) || !fails && (err != nil || text != want) {

@@ -59,7 +59,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if !(o.ValFraction >= 0 && o.ValFraction <= 0.9) {
 		return data.Splits{}, fmt.Errorf("webdataset: fraction held out is %g, want 0 to 0.9", o.ValFraction)
 	}
-	found, err := o.find()
+	found, err := o.find(ctx)
 	if err != nil {
 		return data.Splits{}, &data.Fault{Op: "find shards", Path: o.Path, Index: -1, Err: err}
 	}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -415,14 +416,35 @@ func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
 	}
 }
 
-// A pipe without a writer must not block the program, because signals then have no effect.
-func TestAListThatIsAPipeDoesNotBlock(t *testing.T) {
+// The writer of a pipe may open it later than the reader. Without a writer, the end of the context ends the program.
+func TestAListMayBeANamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
 	if err := needtest.MakePipe(path); err != nil {
 		needtest.Missing(t, "system", err)
 	}
-	if list, err := Expand(path, true); err == nil || !strings.Contains(err.Error(), "lists no shards") {
-		t.Errorf("got %q, %v, want that the list is empty", list, err)
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if list, err := Expand(brief, path, true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no writer: got %q, %v, want the end of the context", list, err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		written <- os.WriteFile(path, []byte("/a-{0..1}.tar\n"), 0o600)
+	}()
+	list, err := Expand(t.Context(), path, true)
+	if err = errors.Join(err, <-written); err != nil || !slices.Equal(list, []string{"/a-0.tar", "/a-1.tar"}) {
+		t.Errorf("a late writer: got %q, %v, want two shards", list, err)
+	}
+	silent, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	writer, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if list, err := Expand(silent, path, true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a writer that writes nothing: got %q, %v, want the end of the context", list, err)
 	}
 }
 
@@ -443,7 +465,7 @@ func TestExpand(t *testing.T) {
 		"t-{-1..2}.tar":         "",
 		"t-{0..4294967296}.tar": "",
 	} {
-		got, err := Expand(pattern, true)
+		got, err := Expand(t.Context(), pattern, true)
 		if want == "" && err == nil || want != "" && (err != nil || strings.Join(got, " ") != want) {
 			t.Errorf("%s: got %q, %v, want %q", pattern, got, err, want)
 		}

@@ -74,7 +74,7 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 // openNamed opens the data set that the arguments, or else the configuration, name.
 func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *config.Config, error) {
 	if len(args) == 1 {
-		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(args[0])}}
+		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
 		a.Overrides = append(first, a.Overrides...)
 	}
 	cfg, err := a.Load()
@@ -102,8 +102,11 @@ func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 // guessDataset returns the type of the data set at path: shards or class folders. Shards are several archives, or one
 // archive with members that have the same base name as a label. It does not report an unreadable path, because opening
 // the path does.
-func guessDataset(path string) string {
-	shards, err := webdataset.Expand(path, true)
+func guessDataset(ctx context.Context, path string) string {
+	if filepath.Ext(path) == ".txt" { // a list, which may be a named pipe: only the data set may read it
+		return "webdataset"
+	}
+	shards, err := webdataset.Expand(ctx, path, true)
 	if err != nil {
 		return "images"
 	}
