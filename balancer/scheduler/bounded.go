@@ -47,23 +47,13 @@ func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.backfill.reset(c, w, s)
 	p.due = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
-		if p.due[i] = w.Jobs[i].Arrival + p.bound.Seconds; !w.Jobs[i].Guessed {
-			p.due[i] += p.bound.Factor * fastestSeconds(c, &w.Jobs[i], s)
+		j := &w.Jobs[i]
+		p.due[i] = j.Arrival + p.bound.Seconds
+		if speed := fastestSpeed(c, j, s); speed > 0 && !j.Guessed {
+			p.due[i] += p.bound.Factor * (j.Work / speed)
 		}
 	}
 	return p.Policy.Reset(c, w, s)
-}
-
-// fastestSeconds is the running time of a job on its fastest type of GPU, in s; 0 if no single type has a speed.
-func fastestSeconds(c *Cluster, j *Job, s Speeds) float64 {
-	best := 0.0
-	for t := range c.Types {
-		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
-	}
-	if best > 0 {
-		return j.Work / best
-	}
-	return 0
 }
 
 func (p *bounded) Decide(s *State) Action {

@@ -124,6 +124,14 @@ func (s *State) types(gpus []int) string {
 	return text
 }
 
+// fastestSpeed is the speed of a job on its fastest type of GPU, within one machine, in steps/s; 0 if no single type has one.
+func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
+	for t := range c.Types {
+		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
+	}
+	return best
+}
+
 // holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.
 func (c *Cluster) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
 	var memory, host bool

@@ -36,11 +36,7 @@ func meanSeconds(c *Cluster, w *Workload, s Speeds) float64 {
 	total, n := 0.0, 0
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
-		best := 0.0
-		for t := range c.Types {
-			best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
-		}
-		if best > 0 {
+		if best := fastestSpeed(c, j, s); best > 0 {
 			total += j.Work / best
 			n++
 		}

@@ -30,9 +30,7 @@ func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.job, p.victims, p.seconds = -1, p.victims[:0], make([]float64, len(w.Jobs))
 	p.rates = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
-		for t := range c.Types {
-			p.rates[i] = max(p.rates[i], s.Alone(w.Jobs[i].Kind, t, w.Jobs[i].GPUs, false))
-		}
+		p.rates[i] = fastestSpeed(c, &w.Jobs[i], s)
 	}
 	return nil
 }

@@ -45,8 +45,14 @@ func init() {
 
 // A rank that holds the lifeline because of SIGTERM, and hangs in its step, does not outlive its limit.
 func TestAHungRankDiesWithItsSupervisor(t *testing.T) {
+	killSupervisor(t, "hold,orphan 300ms,stubborn,wait;wait")
+}
+
+// killSupervisor starts a supervisor of two ranks with a plan, kills it, and waits for the end of the ranks.
+func killSupervisor(t *testing.T, plan string, environment ...string) {
+	t.Helper()
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), superviseVariable+"=hold,orphan 300ms,stubborn,wait;wait")
+	command.Env = append(append(os.Environ(), superviseVariable+"="+plan), environment...)
 	out := &buffer{}
 	command.Stdout = out
 	command.WaitDelay = time.Second
@@ -70,20 +76,7 @@ func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
 		unheard + ",orphan 1m,save 75 mark saved;orphan 1m,wait",
 	} {
 		marks := t.TempDir()
-		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), superviseVariable+"="+plan, marksVariable+"="+marks)
-		out := &buffer{}
-		command.Stdout = out
-		command.WaitDelay = time.Second
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		pids := out.waitFor(t, 2)
-		if err := command.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = command.Wait()
-		noneLeft(t, pids)
+		killSupervisor(t, plan, marksVariable+"="+marks)
 		if _, err := os.Stat(filepath.Join(marks, "saved")); err != nil {
 			t.Errorf("%q: the rank has not saved: %v", plan, err)
 		}
