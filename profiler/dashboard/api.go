@@ -57,7 +57,7 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	f, release, err := s.follow(r.Context(), r.PathValue("name"))
+	f, release, err := s.visit(r.Context(), r.PathValue("name"))
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -70,7 +70,7 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 
 // config sends the settings of a run.
 func (s *Server) config(w http.ResponseWriter, r *http.Request) {
-	f, release, err := s.follow(r.Context(), r.PathValue("name"))
+	f, release, err := s.visit(r.Context(), r.PathValue("name"))
 	if err != nil {
 		s.fail(w, err)
 		return

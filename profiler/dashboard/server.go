@@ -56,6 +56,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	followers map[string]*follower
+	visits    chan struct{} // has an element for each run that is open for one request
 	answers   answers
 	over      context.Context // canceled when the server ends
 }
@@ -69,7 +70,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, places: mostConnections, followers: map[string]*follower{}, over: context.Background()}
+	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, places: mostConnections, followers: map[string]*follower{}, visits: make(chan struct{}, mostVisits), over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)

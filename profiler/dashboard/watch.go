@@ -31,6 +31,8 @@ const (
 	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
+	// mostVisits is the largest number of runs that are open for one request each, because the server cannot follow them.
+	mostVisits = 2
 )
 
 // errBusy means that all followers are in use.
@@ -122,6 +124,30 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 		return nil, nil, ctx.Err()
 	}
 	return f, release, nil
+}
+
+// visit returns the follower of a run. While the server can follow no further run, it opens the run for this request alone
+// and reads all its files: a comparison needs the records once, and no place among the followed runs.
+func (s *Server) visit(ctx context.Context, name string) (f *follower, release func(), err error) {
+	if f, release, err = s.follow(ctx, name); !errors.Is(err, errBusy) {
+		return f, release, err
+	}
+	select {
+	case s.visits <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	run, err := s.options.Folder.Open(name)
+	if err != nil {
+		<-s.visits
+		return nil, nil, err
+	}
+	for run.Update(sliceBytes) && ctx.Err() == nil {
+	}
+	return &follower{run: run}, sync.OnceFunc(func() {
+		run.Close() // read only
+		<-s.visits
+	}), nil
 }
 
 // room reports whether there is room for another follower. If one must end for it, room returns the run of the least
