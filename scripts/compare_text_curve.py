@@ -2,7 +2,7 @@
 """Trains a small GPT-2 in hetero-train and in PyTorch from the same weights on the same batches, and compares the losses.
 
     python3 -m venv .venv && .venv/bin/pip install torch transformers numpy
-    .venv/bin/python scripts/compare_text_curve.py --data ../shared/data/tinyshakespeare.txt
+    .venv/bin/python scripts/compare_text_curve.py --data tinyshakespeare.txt
 
 The model and the optimizer are those of configs/gpt2_shakespeare.toml, with a constant learning rate. transformers draws the
 initial weights; hetero-train reads them with model.init_from. The script computes the order of the samples as engine/data does,
