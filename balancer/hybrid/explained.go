@@ -27,6 +27,9 @@ type explained struct {
 	observer *policy // fits the curves
 }
 
+// Curves implements [balancer.Learner].
+func (p *explained) Curves() []divide.Curve { return p.observer.Curves() }
+
 // Observe implements [balancer.Policy].
 func (p *explained) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	full := p.observer.window.Add(s)

@@ -127,8 +127,8 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 		}, straggler.CauseOtherProcess, []string{"other processes on the device: 1, was 0"}, 1.8},
 		{"the CPU quota", cpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 2
-			throttled(&o.Health, telemetry.CPUQuota, 19)
-		}, straggler.CauseQuota, []string{"CPU quota used up for 19 of 20 samples"}, 2},
+			set(&o.Health, telemetry.CPUQuota, 55)
+		}, straggler.CauseQuota, []string{"a CPU quota stops the rank for 55 % of its CPU time, was 0 %"}, 2},
 		{"a neighbour on the CPU", cpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 1.5
 			set(&o.Health, telemetry.StolenCPU, 33)

@@ -31,11 +31,14 @@ type Observation struct {
 // from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
 //
 // A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
-// deviations (of the rank's noise and of its curve together). A window is good if the ratio exceeds the usual ratio by
+// deviations (of the rank's noise and of its curve together); by more in the first windows, because the noise is then
+// little known: 48 % in the first one. A window is good if the ratio exceeds the usual ratio by
 // less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
 // detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
-// For healthy ranks with lognormal windows, false verdicts begin in three of a million windows at a deviation of 5 %,
-// in 14 at 10 %, in 28 at 15 %, and never at 2 %.
+// If a sensor measures the slowdown itself, such as the time for which a CPU quota stops the rank, noise cannot explain it:
+// the window is then slow if the ratio is nearer to this slowdown than to the usual ratio.
+// For healthy ranks with lognormal windows, false verdicts begin in one of a million windows at a deviation of 5 %, in
+// three at 10 % and at 15 %, and never at 2 %.
 //
 // If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
 // sign, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first window as normal,
@@ -45,13 +48,14 @@ type Observation struct {
 // ranks. A link is slow from 25 % on, if the additional time is at least 5 % of the compute time.
 //
 // Ranks are compared with each other by their time per sample, because their shares may differ. A rank can be of a
-// slower type only if no rank of its type is fast enough; see SetTypes.
+// slower type only if no rank of its type is fast enough (see SetTypes), and if the curves predict the difference.
 type Detector struct {
 	rule  MedianRule
 	ranks []patient
 	types []string // nil: unknown
 
 	seconds, perSample, growth, sorted []float64
+	predicted                          []float64 // per sample, by the rank's curve; measured without a curve
 	verdicts                           []Verdict
 }
 
@@ -80,7 +84,7 @@ const (
 
 // NewDetector returns a Detector for a number of ranks.
 func NewDetector(ranks int) *Detector {
-	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
+	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), predicted: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
 	for i := range d.ranks {
 		p := &d.ranks[i]
 		p.compute, p.link = newHistory(), newHistory()
@@ -117,7 +121,13 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 		d.seconds[i] = window[i].Seconds
 		d.perSample[i] = window[i].Seconds / float64(max(window[i].Samples, 1))
 		d.growth[i] = d.ranks[i].linkGrowth(&window[i])
+		d.predicted[i] = d.perSample[i]
+		if o := &window[i]; o.comparable() {
+			usual, _ := d.ranks[i].compute.center()
+			d.predicted[i] = math.Exp(usual) * o.Expected / float64(max(o.Samples, 1))
+		}
 	}
+	predictedSlow := slowFactor * d.rule.Median(d.predicted)
 	common := d.commonGrowth()
 	marks := d.rule.Observe(d.perSample)
 	median := d.rule.Median(d.perSample)
@@ -126,7 +136,8 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 		excess := p.judgeCompute(step, o)
 		linkExcess := p.judgeLink(step, o, d.growth[i]-common)
 		p.diagnose(o, excess, linkExcess)
-		p.compare(step, o, marks[i] && !d.keepsUp(i, marks), d.rule.over[i], d.perSample[i]/median)
+		marked := marks[i] && !d.keepsUp(i, marks) && d.predicted[i] > predictedSlow
+		p.compare(step, o, marked, d.rule.over[i], d.perSample[i]/median)
 		p.learn(o)
 		d.verdicts[i] = p.verdict
 	}
@@ -170,7 +181,12 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	usual, _ := p.compute.center()
 	excess := math.Log(o.Seconds/o.Expected) - usual
 	noise := math.Hypot(p.compute.noise(assumedNoise), o.ExpectedError/o.Expected)
-	p.compute.judge(step, excess, max(sigmas*noise, math.Log1p(leastSlowdown)))
+	least := math.Log1p(leastSlowdown)
+	limit := max(p.compute.sigmas()*noise, least)
+	if known := p.healthy.knownSlowdown(o); known > least {
+		limit = min(limit, max(known/2, least))
+	}
+	p.compute.judge(step, excess, limit)
 	return excess
 }
 
@@ -183,7 +199,7 @@ func (p *patient) judgeLink(step int64, o *Observation, excess float64) float64 
 	if math.IsNaN(excess) {
 		return excess
 	}
-	limit := max(sigmas*p.link.noise(assumedLinkNoise), math.Log1p(leastLinkGrowth))
+	limit := max(p.link.sigmas()*p.link.noise(assumedLinkNoise), math.Log1p(leastLinkGrowth))
 	if usual, _ := p.link.center(); o.Link-math.Exp(usual) < leastLinkShare*o.Seconds {
 		excess = min(excess, limit) // too small to be relevant
 	}

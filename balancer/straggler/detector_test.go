@@ -35,6 +35,39 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 	}
 }
 
+// TestNoiseDoesNotHideAMeasuredSlowdown: windows of a busy machine vary by a factor of 2, and a CPU quota then makes a rank
+// 4 times as slow. The noise alone would allow that.
+func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
+	for _, measured := range []bool{false, true} {
+		random := rand.New(rand.NewPCG(5, 6))
+		d := straggler.NewDetector(2)
+		found := 0
+		for n := range 60 {
+			window := []straggler.Observation{cpuRank(0.2).window(random, 0.5), cpuRank(0.2).window(random, 0.5)}
+			low := n >= 40 && n < 50
+			if low {
+				window[1].Seconds *= 4
+				if measured {
+					set(&window[1].Health, telemetry.CPUQuota, 75)
+				}
+			}
+			verdicts := observe(t, d, n, window)
+			for rank, v := range verdicts {
+				known := n >= 20 // the noise; before that, two slow windows may count
+				if v.Kind != straggler.Healthy && known && (rank == 0 || n < 41 || n > 52) {
+					t.Errorf("window %d, rank %d: got %+v", n, rank, v)
+				}
+			}
+			if v := verdicts[1]; v.Kind == straggler.Sick && v.Cause == straggler.CauseQuota && low {
+				found++
+			}
+		}
+		if measured != (found >= 7) {
+			t.Errorf("measured %v: found in %d of 10 windows", measured, found)
+		}
+	}
+}
+
 // A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of another type may be.
 func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 	for _, c := range []struct {
@@ -196,7 +229,7 @@ func TestALaptopIsNotSickForEver(t *testing.T) {
 	learned := 0
 	for n := range 60 {
 		o := r.window(random, 0.01)
-		slower(1.3)(&o)
+		slower(1.6)(&o)
 		v := observe(t, d, n, []straggler.Observation{o})[0]
 		if d.Learns(0) {
 			learned++
@@ -285,13 +318,13 @@ func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) i
 	return alarms
 }
 
-// The Detector promises 3, 14 and 28 in a million; the limits leave room for chance.
+// The Detector promises 1 in a million at 5 %, and 3 at 15 %; the limits leave room for chance.
 func TestFalseAlarmsAreRare(t *testing.T) {
 	const ranks, windows = 20, 10_000
 	for _, c := range []struct {
 		noise float64
 		most  int
-	}{{0.01, 0}, {0.05, 3}, {0.15, 15}} {
+	}{{0.01, 0}, {0.05, 2}, {0.15, 4}} {
 		got := falseAlarms(t, ranks, windows, c.noise, 11)
 		t.Logf("noise %2.0f %%: %d false alarms in %d windows", 100*c.noise, got, ranks*windows)
 		if got > c.most {

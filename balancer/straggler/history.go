@@ -31,12 +31,13 @@ type history struct {
 }
 
 const (
-	sigmas         = 3.5 // deviation of an outlier, as in Iglewicz and Hoaglin; up to half of it is normal
+	sigmas         = 3.5 // deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
 	runningWindows = 2   // consecutive outliers that begin trouble, and normal windows that end it
 	assumedWindows = 5.0 // weight of the assumed noise, in windows
 	leastCenter    = 5   // windows after which their median is the rank's usual value
 	madToSigma     = 1.4826
-	trustedWindows = 3 // normal windows after which a curve counts as right
+	madEfficiency  = 0.37 // a MAD of 100 values is as exact as a standard deviation of 37 (Rousseeuw and Croux, JASA 88, 1993)
+	trustedWindows = 3    // normal windows after which a curve counts as right
 )
 
 // center is the median of the history. It is unknown before leastCenter windows.
@@ -56,6 +57,15 @@ func (h *history) noise(assumed float64) float64 {
 	}
 	sigma := madToSigma * h.mad()
 	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
+}
+
+// sigmas returns the deviation of an outlier in standard deviations: with few windows, the noise itself is uncertain. It is
+// the quantile of Student's t distribution for the probability of constant sigmas, by the Cornish-Fisher expansion
+// (Abramowitz and Stegun, 26.7.5).
+func (h *history) sigmas() float64 {
+	const z, z2 = sigmas, sigmas * sigmas
+	n := assumedWindows + madEfficiency*float64(len(h.sorted)) // degrees of freedom
+	return z * (1 + (z2+1)/(4*n) + ((5*z2+16)*z2+3)/(96*n*n) + (((3*z2+19)*z2+17)*z2-15)/(384*n*n*n))
 }
 
 // mad returns the median of the distances from the median. The nearest values are around the middle of the sorted

@@ -34,6 +34,20 @@ func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 	return found
 }
 
+// knownSlowdown returns the log of the largest slowdown against the healthy baseline that a sensor measures; 0 if no
+// sensor does.
+func (b *baseline) knownSlowdown(o *Observation) (most float64) {
+	healthy := b.sensors()
+	for _, d := range telemetry.Declared {
+		if d.Slowdown != nil {
+			if x := math.Log(d.Slowdown(&o.Health, &healthy)); x > most && !math.IsInf(x, 1) {
+				most = x
+			}
+		}
+	}
+	return most
+}
+
 // baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %. Each
 // figure is a mean over the first windows, and later an average that forgets slowly.
 type baseline struct {

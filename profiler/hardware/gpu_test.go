@@ -40,10 +40,10 @@ func (f *fakeProcess) close() error            { return nil }
 func TestTelemetryOfTheCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nan := math.NaN()
-		process := &fakeProcess{system.Wait{StolenPercent: 12, Throttled: true}, system.Sensors{TemperatureCelsius: 91, PowerWatts: nan, ClockPercent: 60, Throttled: 1}}
+		process := &fakeProcess{system.Wait{StolenPercent: 12, QuotaPercent: 30}, system.Sensors{TemperatureCelsius: 91, PowerWatts: nan, ClockPercent: 60, Throttled: 1}}
 		p := newProbe(nil, nil, process)
 		h, err := p.Sample()
-		if err != nil || h[telemetry.Utilization] != 80 || h[telemetry.Memory] != 25 || h[telemetry.StolenCPU] != 12 || h[telemetry.CPUQuota] != 1 || h[telemetry.ThermalThrottling] != 1 || !math.IsNaN(h[telemetry.PowerLimit]) ||
+		if err != nil || h[telemetry.Utilization] != 80 || h[telemetry.Memory] != 25 || h[telemetry.StolenCPU] != 12 || h[telemetry.CPUQuota] != 30 || h[telemetry.ThermalThrottling] != 1 || !math.IsNaN(h[telemetry.PowerLimit]) ||
 			h[telemetry.Temperature] != 91 || !math.IsNaN(h[telemetry.Power]) || h[telemetry.Clock] != 60 || !math.IsNaN(h[telemetry.ECCErrors]) || !math.IsNaN(h[telemetry.OtherProcesses]) || !math.IsNaN(h[telemetry.PCIe]) {
 			t.Errorf("got %+v, %v", h, err)
 		}

@@ -23,14 +23,14 @@ type Wait struct {
 	// process. For the latter there is only an upper limit of StolenPercent: the CPU time that the quota permits, but
 	// that the process did not get.
 	StolenPercent float64
-	Throttled     bool // a CPU quota was exhausted since the previous sample
+	// QuotaPercent is the time for which an exhausted CPU quota stopped threads that were ready to run. It is in percent
+	// of this time plus the time in which the threads ran. It is NaN if StolenPercent is.
+	QuotaPercent float64
 }
 
 // Put copies the values to the sensors of a telemetry sample.
 func (w *Wait) Put(s *telemetry.Sample) {
-	if !math.IsNaN(w.StolenPercent) {
-		s[telemetry.StolenCPU], s[telemetry.CPUQuota] = w.StolenPercent, telemetry.Bit(w.Throttled)
-	}
+	s[telemetry.StolenCPU], s[telemetry.CPUQuota] = w.StolenPercent, w.QuotaPercent
 }
 
 // WaitSampler measures the Wait of this process between calls of Sample. Only one goroutine at a time may use it.
@@ -41,7 +41,7 @@ type WaitSampler struct {
 	sampled time.Time
 	threads map[int]*threadTime
 	round   int
-	before  throttling
+	before  time.Duration // lost to the quota at the previous sample
 	err     error
 }
 
@@ -49,15 +49,10 @@ type WaitSampler struct {
 type waitSource interface {
 	// threads calls each for every thread, with its run time and its wait time for CPUs since its start.
 	threads(each func(id int, ran, waited time.Duration)) error
-	// throttling returns the zero value if there is no quota.
-	throttling() (throttling, error)
+	// throttled returns the time that the control group has lost to its CPU quota since it was created, summed over all
+	// CPUs. It is 0 without a quota.
+	throttled() (time.Duration, error)
 	io.Closer
-}
-
-// throttling is the time that a control group has lost to its CPU quota since it was created.
-type throttling struct {
-	periods int64
-	time    time.Duration // sum over all CPUs
 }
 
 type threadTime struct {
@@ -89,7 +84,7 @@ func (w *WaitSampler) Close() error { return w.source.Close() }
 // Sample returns the Wait since the previous call. The first call returns unknown values. So does a call without
 // elapsed time or CPU use since the previous one.
 func (w *WaitSampler) Sample() Wait {
-	none := Wait{StolenPercent: math.NaN()}
+	none := Wait{math.NaN(), math.NaN()}
 	if w.err != nil {
 		return none
 	}
@@ -108,7 +103,7 @@ func (w *WaitSampler) Sample() Wait {
 		waited += max(d-t.waited, 0)
 		t.ran, t.waited, t.round = r, d, w.round
 	})
-	limits, err := w.source.throttling()
+	throttled, err := w.source.throttled()
 	if w.err = errors.Join(w.err, err); w.err != nil {
 		return none
 	}
@@ -117,17 +112,23 @@ func (w *WaitSampler) Sample() Wait {
 			delete(w.threads, id)
 		}
 	}
-	lost := throttling{limits.periods - w.before.periods, limits.time - w.before.time}
-	w.sampled, w.before = now, limits
+	lost := throttled - w.before
+	w.sampled, w.before = now, throttled
 	if first || elapsed <= 0 {
 		return none
 	}
-	stolen := max(min(waited-lost.time, time.Duration(w.quota*float64(elapsed))-ran-lost.time), 0)
-	out := Wait{StolenPercent: 0, Throttled: lost.periods > 0}
-	if stolen > 0 {
-		out.StolenPercent = 100 * float64(stolen) / float64(ran+stolen)
+	// The group may contain other processes, so lost may also be time of their threads.
+	stopped := max(min(waited, lost), 0)
+	stolen := max(min(waited-lost, time.Duration(w.quota*float64(elapsed))-ran-lost), 0)
+	return Wait{percentOf(stolen, ran), percentOf(stopped, ran)}
+}
+
+// percentOf returns a wait in percent of this wait plus the time in which threads ran.
+func percentOf(wait, ran time.Duration) float64 {
+	if wait == 0 {
+		return 0
 	}
-	return out
+	return 100 * float64(wait) / float64(ran+wait)
 }
 
 // procWaits reads proc and the control groups below root.
@@ -203,9 +204,9 @@ func (p *procWaits) read(path string) ([]byte, error) {
 	return p.text[:n], nil
 }
 
-// throttling returns the value of the level with the largest loss, because a group waits while any of its parents has
+// throttled returns the value of the level with the largest loss, because a group waits while any of its parents has
 // exhausted its quota.
-func (p *procWaits) throttling() (most throttling, err error) {
+func (p *procWaits) throttled() (most time.Duration, err error) {
 	key, unit := []byte("throttled_time "), time.Nanosecond // version 1
 	if p.v2 {
 		key, unit = []byte("throttled_usec "), time.Microsecond
@@ -215,8 +216,7 @@ func (p *procWaits) throttling() (most throttling, err error) {
 		if err != nil && err != io.EOF {
 			return most, err
 		}
-		most.periods = max(most.periods, after(p.text[:n], []byte("nr_throttled ")))
-		most.time = max(most.time, time.Duration(after(p.text[:n], key))*unit)
+		most = max(most, time.Duration(after(p.text[:n], key))*unit)
 	}
 	return most, nil
 }

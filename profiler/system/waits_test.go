@@ -14,9 +14,9 @@ import (
 
 // fakeThreads is a source with values that a test sets.
 type fakeThreads struct {
-	times  map[int][2]time.Duration // run time and wait time
-	limits throttling
-	err    error
+	times map[int][2]time.Duration // run time and wait time
+	lost  time.Duration
+	err   error
 }
 
 func (f *fakeThreads) threads(each func(id int, ran, waited time.Duration)) error {
@@ -25,8 +25,8 @@ func (f *fakeThreads) threads(each func(id int, ran, waited time.Duration)) erro
 	}
 	return f.err
 }
-func (f *fakeThreads) throttling() (throttling, error) { return f.limits, nil }
-func (f *fakeThreads) Close() error                    { return nil }
+func (f *fakeThreads) throttled() (time.Duration, error) { return f.lost, nil }
+func (f *fakeThreads) Close() error                      { return nil }
 
 func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 	const s = time.Second
@@ -35,33 +35,34 @@ func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 		name    string
 		quota   float64
 		after   map[int][2]time.Duration // times one second later; in before, all threads have 10 s and 1 s
-		lost    throttling
-		percent float64
-		hit     bool
+		lost    time.Duration
+		stolen  float64 // percent
+		stopped float64
 	}{
-		{"alone on its CPUs", 2, map[int][2]time.Duration{1: {11 * s, s}, 2: {11 * s, s}}, throttling{}, 0, false},
-		{"half of each CPU is taken", 2, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, throttling{}, 50, false},
-		{"too many threads of its own", 1, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, throttling{}, 0, false},
-		{"stopped by its quota alone", 0.5, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}}, throttling{7, 500 * ms}, 0, true},
-		{"asleep", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}}, throttling{}, 0, false},
-		{"a new thread", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}, 3: {600 * ms, 200 * ms}}, throttling{}, 25, false},
-		{"a thread ended", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, throttling{}, 25, false},
-		{"a number went to another thread", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}, 2: {ms, ms}}, throttling{}, 25, false},
+		{"alone on its CPUs", 2, map[int][2]time.Duration{1: {11 * s, s}, 2: {11 * s, s}}, 0, 0, 0},
+		{"half of each CPU is taken", 2, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 50, 0},
+		{"too many threads of its own", 1, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 0, 0},
+		{"stopped by its quota alone", 0.5, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}}, 500 * ms, 0, 50},
+		{"stopped most of the time by a quota that was lowered", 0.8, map[int][2]time.Duration{1: {10*s + 50*ms, s + 950*ms}}, 950 * ms, 0, 95},
+		{"stopped together with other processes of its group", 1, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, 900 * ms, 0, 25},
+		{"asleep", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}}, 0, 0, 0},
+		{"a new thread", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}, 3: {600 * ms, 200 * ms}}, 0, 25, 0},
+		{"a thread ended", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, 0, 25, 0},
+		{"a number went to another thread", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}, 2: {ms, ms}}, 0, 25, 0},
 	}
 	for _, c := range cases {
 		now := time.Unix(1000, 0)
-		source := &fakeThreads{times: map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}}, limits: throttling{40, 9 * s}}
+		source := &fakeThreads{times: map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}}, lost: 9 * s}
 		w := newWaitSampler(source, c.quota, func() time.Time { return now }, nil)
-		if got := w.Sample(); !math.IsNaN(got.StolenPercent) {
+		if got := w.Sample(); !math.IsNaN(got.StolenPercent) || !math.IsNaN(got.QuotaPercent) {
 			t.Errorf("%s: without any time: got %+v, want NaN", c.name, got)
 		}
 		now = now.Add(s)
 		source.times = c.after
-		source.limits.periods += c.lost.periods
-		source.limits.time += c.lost.time
+		source.lost += c.lost
 		got := w.Sample()
-		if math.Abs(got.StolenPercent-c.percent) > 1e-9 || got.Throttled != c.hit {
-			t.Errorf("%s: got %+v, want %v percent, throttled %v", c.name, got, c.percent, c.hit)
+		if math.Abs(got.StolenPercent-c.stolen) > 1e-9 || math.Abs(got.QuotaPercent-c.stopped) > 1e-9 {
+			t.Errorf("%s: got %+v, want %v %% stolen, %v %% stopped by the quota", c.name, got, c.stolen, c.stopped)
 		}
 		if len(w.threads) != len(c.after) {
 			t.Errorf("%s: remembers %d threads, want %d", c.name, len(w.threads), len(c.after))
@@ -72,7 +73,7 @@ func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 func TestWaitsThatCannotBeReadAreNaN(t *testing.T) {
 	source := &fakeThreads{err: errors.New("gone")}
 	w := newWaitSampler(source, 1, time.Now, nil)
-	if got := w.Sample(); !math.IsNaN(got.StolenPercent) || w.Err() == nil {
+	if got := w.Sample(); !math.IsNaN(got.StolenPercent) || !math.IsNaN(got.QuotaPercent) || w.Err() == nil {
 		t.Errorf("got %+v, %v", got, w.Err())
 	}
 }
@@ -98,16 +99,16 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 	cases := []struct {
 		name  string
 		files machine
-		want  throttling
+		want  time.Duration
 	}{
-		{"no quota", xeon(), throttling{}},
+		{"no quota", xeon(), 0},
 		{"version 2", xeon().with(machine{"sys/fs/cgroup/user.slice/session-1.scope/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 1500\n",
-			"sys/fs/cgroup/user.slice/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 2\nthrottled_usec 9000\n"}), throttling{4, 9 * time.Millisecond}},
+			"sys/fs/cgroup/user.slice/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 2\nthrottled_usec 9000\n"}), 9 * time.Millisecond},
 		{"version 1", xeon().with(machine{
 			"proc/self/cgroup":                   "5:cpu,cpuacct:/\n",
 			"proc/self/mountinfo":                "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n",
 			"sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 12\nnr_throttled 3\nthrottled_time 2000000\nnr_bursts 0\n",
-		}), throttling{3, 2 * time.Millisecond}},
+		}), 2 * time.Millisecond},
 	}
 	for _, c := range cases {
 		p := openWaits(writeTree(t, c.files.with(threads)), Limits{})
@@ -118,7 +119,7 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 		if len(times) != 2 || times[7] != [2]time.Duration{2500 * time.Millisecond, 1250 * time.Millisecond} || times[8] != [2]time.Duration{1, 0} {
 			t.Errorf("%s: got %v", c.name, times)
 		}
-		if got, err := p.throttling(); got != c.want || err != nil {
+		if got, err := p.throttled(); got != c.want || err != nil {
 			t.Errorf("%s: got %+v, %v, want %+v", c.name, got, err, c.want)
 		}
 		if err := p.Close(); err != nil {

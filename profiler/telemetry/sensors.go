@@ -14,10 +14,11 @@ const (
 	HardwareSlowdown  Sensor = iota // 1 if the hardware slows the GPU down for any reason, else 0
 	ThermalThrottling               // 1 if the device is slowed down because of its temperature, else 0
 	PowerLimit                      // 1 if the power limit or the power supply limits the device, else 0
-	CPUQuota                        // 1 if the container has used up its CPU quota, else 0
-	PCIe                            // link generation × width, % of the maximum; also low on an idle GPU
-	ECCErrors                       // counter of uncorrected memory errors since the driver was loaded
-	OtherProcesses                  // number of other processes that compute on the GPU
+	// Time for which a CPU quota stopped the threads of this process, in % of this time plus the time that they ran.
+	CPUQuota
+	PCIe           // link generation × width, % of the maximum; also low on an idle GPU
+	ECCErrors      // counter of uncorrected memory errors since the driver was loaded
+	OtherProcesses // number of other processes that compute on the GPU
 	// Time that threads of this process waited for CPUs that others used, in % of this time plus the time that they
 	// ran.
 	StolenCPU
@@ -59,6 +60,9 @@ type Declaration struct {
 	// Sign is called only for a rank that is slower than its step-time curve in package balancer predicts. Its
 	// thresholds are therefore small.
 	Sign func(now *Summary, healthy *Sample) string
+	// Slowdown returns how many times longer than in the healthy windows the same work of the rank takes, according to
+	// this sensor alone; NaN if it is unknown. It is nil for sensors that measure no lost time of the rank.
+	Slowdown func(now *Summary, healthy *Sample) float64
 }
 
 // Declared has one row per sensor.
@@ -76,9 +80,12 @@ var Declared = [Count]Declaration{
 			return text
 		}},
 	PowerLimit: {Name: "power limit", Unit: fraction, Cause: "power limit", Sign: powerLimit},
-	CPUQuota: {Name: "CPU quota used up", Unit: fraction, Cause: "CPU quota",
+	CPUQuota: {Name: "stopped by a CPU quota", Unit: percent, Cause: "CPU quota",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return throttling("CPU quota used up", CPUQuota, now, healthy)
+			return rise("a CPU quota stops the rank for %.0f %% of its CPU time, was %.0f %%", now.Value[CPUQuota], healthy[CPUQuota], signStolen)
+		},
+		Slowdown: func(now *Summary, healthy *Sample) float64 {
+			return (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
 		}},
 	PCIe: {Name: "PCIe bandwidth", Unit: percent, Window: Lowest, Cause: "PCIe link",
 		Sign: func(now *Summary, healthy *Sample) string {
@@ -139,7 +146,7 @@ const (
 const (
 	signThrottled = 0.2  // increase of the fraction of throttled samples
 	signDrop      = 0.9  // fraction of the healthy mean; a lower clock, power or PCIe link is evidence
-	signStolen    = 5.0  // increase of the stolen CPU time, percentage points
+	signStolen    = 5.0  // increase of the stolen CPU time and of the stops by a quota, percentage points
 	signMemory    = 5.0  // increase of the memory in use, percentage points; counts only at fullMemory or above
 	fullMemory    = 90.0 // memory in use, %
 	signProcess   = 0.5  // increase of the number of other processes
