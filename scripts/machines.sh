@@ -14,7 +14,8 @@
 #
 # Each row starts from the same small root: a release finds the base system only, a wheel also pip, and a source also the
 # programs that docs/install.md requires. The changes of a row are in an overlay, which gives the megabytes that the
-# installation takes (packages, build and program). The script runs `make dist` first if dist/ has no release
+# installation takes (packages, build and program). The seconds of an installation depend on the load of the machine and on
+# its network, its CPU time hardly does. The script runs `make dist` first if dist/ has no release
 # of this commit; with --any-release, it takes the release that dist/ has.
 #
 # Results are in build/machines/results.tsv; a row replaces its earlier result. The script fails if a row fails, or if the
@@ -115,17 +116,19 @@ source)
 esac
 "$program" version
 ready=$(now)
+times >/tmp/times # the second line has the CPU time of all ended processes, as 1m2.34s of user and of system time
 "$program" -c "$share/configs/resnet50.toml" --set data.dataset=synthetic_image --set data.num_samples=128 --set data.batch_size=32 --set train.epochs=1 --set optimizer.lr=0.01 \
 	--set train.precision=f32 --set device.threads=2 --set experiment.output_dir="$HOME/runs"
 end=$(now)
 loss=$(sed -n "s/.*\"final_train_loss\": *\([0-9.]*\).*/\1/p" "$HOME/runs/resnet50/results/result.json")
 [ -n "$loss" ]
-echo "$start $ready $end $loss" >/tmp/result
+cpu=$(sed -n "2s/[ms]/ /gp" /tmp/times | awk "{ print 60 * \$1 + \$2 + 60 * \$3 + \$4 }")
+echo "$start $ready $end $loss $cpu" >/tmp/result
 '
 
 # try ROW runs a row and adds its result.
 try() {
-	local system user from compiler from_version start ready end loss megabytes at=$place/row who=() trust=()
+	local system user from compiler from_version start ready end loss cpu megabytes at=$place/row who=() trust=()
 	IFS=/ read -r system user from compiler <<<"$1"
 	mounts=()
 	make_root "$system" "$place/root-$system"
@@ -152,26 +155,26 @@ try() {
 		return 1
 	fi
 	[ "$from" = source ] && from_version=$version || from_version=$release
-	read -r start ready end loss <"$at.upper/tmp/result"
+	read -r start ready end loss cpu <"$at.upper/tmp/result"
 	megabytes=$(du -sm --exclude=runs "$at.upper" | cut -f1)
 	rm -rf "$at" "$at.upper" "$at.work"
 	{ [ ! -e "$results" ] || awk -F '\t' -v row="$1" '$1 != row' "$results"; } >"$results.new"
-	awk -v row="$1" -v start="$start" -v ready="$ready" -v end="$end" -v megabytes="$megabytes" -v loss="$loss" -v version="$from_version" -v day="$(date +%F)" -v cores="$(nproc)" \
-		'BEGIN { OFS = "\t"; print row, sprintf("%.0f", ready - start), megabytes, sprintf("%.0f", end - ready), loss, version, day, cores }' </dev/null >>"$results.new"
+	awk -v row="$1" -v start="$start" -v ready="$ready" -v end="$end" -v megabytes="$megabytes" -v loss="$loss" -v version="$from_version" -v day="$(date +%F)" -v cores="$(nproc)" -v cpu="$cpu" \
+		'BEGIN { OFS = "\t"; print row, sprintf("%.0f", ready - start), megabytes, sprintf("%.0f", end - ready), loss, version, day, cores, sprintf("%.0f", cpu) }' </dev/null >>"$results.new"
 	mv "$results.new" "$results"
-	echo "machines: $1: $(tail -n 1 "$results" | awk -F '\t' '{ printf "installed in %s s, %s MB; trained in %s s, loss %s", $2, $3, $4, $5 }')"
+	echo "machines: $1: $(tail -n 1 "$results" | awk -F '\t' '{ printf "installed in %s s (CPU time %s s), %s MB; trained in %s s, loss %s", $2, $9, $3, $4, $5 }')"
 }
 
 # table prints the results as Markdown.
 table() {
 	cat <<-'TEXT'
-		| System | User | From | Compiler | Installation, s | Installation, MB | Training, s | Loss |
-		|---|---|---|---|---|---|---|---|
+		| System | User | From | Compiler | Installation, s | CPU time of it, s | Installation, MB | Training, s | Loss |
+		|---|---|---|---|---|---|---|---|---|
 	TEXT
 	sed 's/^bullseye/1&/; s/^bookworm/2&/; s/^trixie/3&/; s/^sid/4&/' "$results" | sort | sed 's/^[1-4]//' | awk -F '\t' '
 		BEGIN { name["bullseye"] = "Debian 11"; name["bookworm"] = "Debian 12"; name["trixie"] = "Debian 13"; name["sid"] = "Debian sid"
 			who["root"] = "root"; who["user"] = "ordinary user" }
-		{ split($1, is, "/"); print "| " name[is[1]] " | " who[is[2]] " | " is[3] " | " (is[4] == "none" ? "" : is[4]) " | " $2 " | " $3 " | " $4 " | " sprintf("%.6f", $5) " |" }'
+		{ split($1, is, "/"); print "| " name[is[1]] " | " who[is[2]] " | " is[3] " | " (is[4] == "none" ? "" : is[4]) " | " $2 " | " $9 " | " $3 " | " $4 " | " sprintf("%.6f", $5) " |" }'
 	awk -F '\t' '{ of[$6 " on " $7 " with " $8 " cores"] } END { printf "\nMeasured by `scripts/machines.sh`: "; n = 0; for (one in of) printf "%s%s", (n++ ? ", " : ""), one; print "." }' "$results"
 }
 
