@@ -390,6 +390,7 @@ type View struct {
 	// Common is the step of the records in Ranks: the newest step that all ranks have. It is at most Last; 0 if there is
 	// none.
 	Common   int64             `json:"common"`
+	Speed    Speed             `json:"speed"`    // of the newest steps
 	Decision *Decision         `json:"decision"` // newest decision
 	Changes  []Decision        `json:"changes"`  // newest decisions that changed shares, in order
 	Starts   []runtime.Event   `json:"starts"`   // starts of processes
@@ -409,12 +410,13 @@ type View struct {
 	SegmentFrom int64 `json:"segment_from"`
 }
 
-// RankView contains the record of a rank at the newest step that all ranks have.
+// RankView contains the record of a rank at the newest step that all ranks have, and its speed.
 type RankView struct {
 	Rank   int             `json:"rank"`
 	Record *runtime.Record `json:"record"` // nil if there is no record
 	Health string          `json:"health"` // verdict of the balancer; "" if there is none
 	Cause  string          `json:"cause"`
+	RankSpeed
 
 	Missing bool `json:"missing,omitempty"` // the rank has no file of records
 }
@@ -459,12 +461,14 @@ func (r *Run) View() View {
 	}
 	records, step := r.common(active)
 	v.Common, v.Totals = step, r.totals()
+	v.Speed = clusterSpeed(v.Decision, records[:min(len(records), active)])
+	batch := v.Speed.Samples
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
 		if i >= active { // a rank of an earlier process that had more ranks
 			continue
 		}
-		rv := RankView{Rank: i, Record: records[i]}
+		rv := RankView{Rank: i, Record: records[i], RankSpeed: speedOf(v.Decision, i, batch, records[i])}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
 		if d := v.Decision; d != nil && i < len(d.Ranks) {
 			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause

@@ -17,6 +17,83 @@ type Totals struct {
 	Ended bool `json:"ended"`
 }
 
+// Speed contains figures of the newest steps of all ranks. Unknown numbers are null.
+type Speed struct {
+	// Decision is the step of the decision whose window the figures of Speed and RankSpeed are means of, as on the
+	// console. 0: they are those of the single step View.Common, because there is no decision.
+	Decision         int64             `json:"decision"`
+	Samples          float64           `json:"samples"` // of the global batch
+	StepSeconds      experiment.Number `json:"step_seconds"`
+	SamplesPerSecond experiment.Number `json:"samples_per_second"`
+}
+
+// RankSpeed contains figures of the newest steps of a rank; see Speed. Unknown numbers are null.
+type RankSpeed struct {
+	Share            experiment.Number `json:"share"`          // samples of a step
+	BusySeconds      experiment.Number `json:"busy_seconds"`   // own work in a step
+	WaitedSeconds    experiment.Number `json:"waited_seconds"` // for other ranks in a step; without a decision also the transfer
+	SamplesPerSecond experiment.Number `json:"samples_per_second"`
+}
+
+// windowed reports whether a decision contains the times of its window.
+func windowed(d *Decision) bool {
+	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(d.Ranks) > 0
+}
+
+// clusterSpeed returns the figures of all ranks in the window of a decision, which may be nil, or in the step of the records.
+func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
+	s := Speed{StepSeconds: experiment.Number(math.NaN())}
+	rate := 0.0
+	for _, m := range records {
+		if m == nil {
+			s.Samples, rate = math.NaN(), math.NaN()
+			break
+		}
+		s.Samples += float64(m.BatchSize)
+		rate += m.Throughput()
+	}
+	if len(records) == 0 {
+		s.Samples, rate = math.NaN(), math.NaN()
+	} else if m := records[0]; m != nil {
+		s.StepSeconds = experiment.Number(m.Took().Seconds())
+	}
+	if windowed(d) {
+		s.Decision, s.StepSeconds = d.Step, experiment.Number(*d.Seconds)
+		rate = s.Samples / *d.Seconds
+	}
+	if s.SamplesPerSecond = experiment.Number(rate); math.IsNaN(s.Samples) {
+		s.Samples = 0
+	}
+	return s
+}
+
+// speedOf returns the figures of a rank in the window of a decision, which may be nil, or in the step of its record. batch
+// is the number of samples of all ranks in a step.
+func speedOf(d *Decision, rank int, batch float64, m *runtime.Record) RankSpeed {
+	unknown := experiment.Number(math.NaN())
+	s := RankSpeed{unknown, unknown, unknown, unknown}
+	switch {
+	case windowed(d) && rank < len(d.Ranks) && rank < len(d.Shares) && batch > 0:
+		total := 0
+		for _, n := range d.Shares { // of a micro-batch
+			total += n
+		}
+		s.Share = experiment.Number(float64(d.Shares[rank]) * batch / float64(max(total, 1)))
+		if k := d.Ranks[rank]; k.Seconds != nil {
+			s.BusySeconds = experiment.Number(*k.Seconds)
+		}
+		if k := d.Ranks[rank]; k.Waited != nil {
+			s.WaitedSeconds = experiment.Number(*k.Waited)
+		}
+	case m != nil:
+		s.Share, s.BusySeconds, s.WaitedSeconds = experiment.Number(m.BatchSize), experiment.Number(m.Own().Seconds()), experiment.Number(m.Communication.Seconds())
+	}
+	if s.BusySeconds > 0 {
+		s.SamplesPerSecond = s.Share / s.BusySeconds
+	}
+	return s
+}
+
 // totals returns the figures of the whole run.
 func (r *Run) totals() Totals {
 	unknown := experiment.Number(math.NaN())

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -25,6 +26,27 @@ func (f *fakeRun) append(rank int, from, to int64) {
 	}
 	if err := w.Flush(); err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// TestTheSpeedOfRanksIsThatOfTheNewestDecision: a single step says little about a rank whose times vary, such as one that
+// a CPU quota stops in every second step.
+func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 2)
+	f.append(0, 1, 24)
+	f.append(1, 1, 24)
+	v := open(t, dir, "a").View()
+	r := v.Ranks[1].Record
+	if own := v.Ranks[1].BusySeconds; v.Speed.Decision != 0 || own <= 0 || math.Abs(float64(own)-r.Own().Seconds()) > 1e-12 || v.Ranks[1].Share != experiment.Number(r.BatchSize) {
+		t.Errorf("without a decision: got %+v, %+v, want the figures of the record", v.Speed, v.Ranks[1].RankSpeed)
+	}
+	batch := float64(v.Ranks[0].Record.BatchSize + r.BatchSize)
+	f.write("logs/balance.jsonl", `{"step":20,"policy":"dynamic","shares":[3,1],"next":[3,1],"step_seconds":0.5,"ranks":[{"seconds":0.1,"waited_seconds":0.3,"health":"healthy"},{"seconds":0.4,"waited_seconds":0,"health":"sick","cause":"CPU quota"}]}`+"\n")
+	v = open(t, dir, "a").View()
+	want := RankSpeed{experiment.Number(batch / 4), 0.4, 0, experiment.Number(batch / 4 / 0.4)}
+	if got := v.Ranks[1].RankSpeed; got != want || v.Speed != (Speed{20, batch, 0.5, experiment.Number(batch / 0.5)}) {
+		t.Errorf("got %+v, %+v, want %+v and %v samples/s of all ranks", got, v.Speed, want, batch/0.5)
 	}
 }
 

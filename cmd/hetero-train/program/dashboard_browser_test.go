@@ -313,8 +313,8 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	checkFirstScreen(t, ctx, filepath.Join(dir, "run", "logs", "balance.jsonl"), compared)
 	checkCommunication(t, ctx, filepath.Join(dir, "run", "logs", runtime.CommunicationFile))
 	share := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
-	if want := fmt.Sprint(records[1][len(records[1])-1].BatchSize); share != want {
-		t.Errorf("table of ranks: got share %s of rank 1, want %s", share, want)
+	if want := lastShares(t, filepath.Join(dir, "run", "logs", "balance.jsonl"))[1]; share != fmt.Sprint(want) {
+		t.Errorf("table of ranks: got share %s of rank 1, want %d, that of the window of the newest decision", share, want)
 	}
 	// No part of the page is refused by its own policy, and nothing overlaps the width.
 	if wide := evaluate[bool](t, ctx, `document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
@@ -383,6 +383,21 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	if computed != 2 || counted != len(want.Ranks[0].Links)-1 {
 		t.Errorf("got %d computed and %d counted links, want 2 and %d", computed, counted, len(want.Ranks[0].Links)-1)
 	}
+}
+
+// lastShares returns the shares of the newest decision.
+func lastShares(t *testing.T, decisions string) []int {
+	t.Helper()
+	text, err := os.ReadFile(decisions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var d struct{ Shares []int }
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &d); err != nil || len(d.Shares) != 2 {
+		t.Fatalf("last decision: got %+v, %v, want two shares", d, err)
+	}
+	return d.Shares
 }
 
 // checkFirstScreen compares the first screen of a run with its decisions up to a step.

@@ -55,14 +55,16 @@ export type Curve = { rank: number; fitted: CurvePoint[] | null; shares: ShareTi
 // Totals has the figures of the whole run. samples_per_second is null before its end.
 export type Totals = { training_seconds: Maybe; step_seconds: Maybe; samples_per_second: Maybe; ended: boolean }
 
-// common is the step of the records in ranks: the newest one that all ranks have.
+// common is the step of the records in ranks: the newest one that all ranks have. Times of ranks and speed are means over the window of the decision
+// at step speed.decision, as in status; 0: they are those of the step common.
 export type View = {
   name: string; version: number; state: State; totals: Totals; common: number; segment_from?: number; progress: { read: number; bytes: number }; first: number; last: number
   settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
   precision: string; notes: string[] | null; lacking: string
   result: { error?: string; ranks?: number; final_train_loss?: Maybe; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
   profiles: Profile[] | null
-  ranks: { rank: number; record: RankRecord | null; health: string; cause: string; missing?: boolean }[]
+  ranks: { rank: number; record: RankRecord | null; health: string; cause: string; missing?: boolean; share: Maybe; busy_seconds: Maybe; waited_seconds: Maybe; samples_per_second: Maybe }[]
+  speed: { decision: number; step_seconds: Maybe; samples_per_second: Maybe }
   decision: Decision | null; changes: Decision[] | null; starts: RunEvent[] | null; length: number; evals: RunEvent[] | null; saves: RunEvent[] | null
   verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]; communication?: Communication | null
 }

@@ -48,7 +48,7 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts'>, f: Fig
   const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string) => mean(find(f, name, allRanks)?.mean ?? [])
   const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'newest window of 50 steps')
   if (v.state.kind !== 'running') {
-    const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `steps ${f.from} to ${f.to}`)
+    const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `the recorded decisions of steps ${f.from} to ${f.to}`)
     return whole ?? judged()
   }
   return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause], 'newest decision')
@@ -140,14 +140,14 @@ export function curve(f: Figures, v: View): Content {
 }
 
 // ranks returns the table that shows who waits for whom.
-export function ranks(v: View, shown: View['ranks'], own: (r: View['ranks'][number]) => number | null, badge: (r: View['ranks'][number]) => Node | string): HTMLElement {
+export function ranks(v: View, shown: View['ranks'], badge: (r: View['ranks'][number]) => Node | string): HTMLElement {
   const of = (r: View['ranks'][number]) => v.decision?.ranks?.[r.rank]
   type Row = View['ranks'][number]
   return table('Ranks', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
-    { title: 'share', numeric: true, hint: 'Samples of the global batch', of: r => count(r.record?.batch_size) },
-    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward of the newest step, without waits for other ranks', of: r => inMilliseconds(own(r)) },
-    { title: 'waits', unit: 'ms', numeric: true, hint: 'For slower ranks, per step', of: r => (of(r) ? inMilliseconds(of(r)?.waited_seconds) : inMilliseconds(r.record?.communication_time)) },
+    { title: 'share', numeric: true, hint: 'Samples of the global batch', of: r => count(r.share) },
+    { title: 'busy', unit: 'ms', numeric: true, hint: 'Own work in a step, without waits for other ranks', of: r => inMilliseconds(r.busy_seconds) },
+    { title: 'waits', unit: 'ms', numeric: true, hint: 'For slower ranks, per step', of: r => inMilliseconds(r.waited_seconds) },
     { title: 'delays', unit: 'ms', numeric: true, hint: 'Sum of the times for which the other ranks wait for this rank, per step', of: r => inMilliseconds(of(r)?.caused_seconds) },
     { title: 'verdict', minor: true, of: badge },
   ], shown)

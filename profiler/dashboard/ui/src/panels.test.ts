@@ -97,7 +97,7 @@ describe('the speed of a run', () => {
 })
 
 describe('the table of ranks', () => {
-  const rank = (i: number, health: string, seconds: number | null) => ({ rank: i, health, cause: '', missing: seconds === null, record: seconds === null ? null : { data_loading_time: 0, forward_time: seconds, backward_time: 0, exchange_time: 0 } }) as Parameters<typeof select>[0][number]
+  const rank = (i: number, health: string, seconds: number | null) => ({ rank: i, health, cause: '', missing: seconds === null, busy_seconds: seconds }) as Parameters<typeof select>[0][number]
   test('shows all of a few ranks in their order', () => {
     const few = [rank(0, 'sick', 1), rank(1, '', 9)]
     expect(select(few)).toEqual(few)

@@ -15,7 +15,7 @@ export const badgeOf = (health: string) => (health ? h('span', { class: 'badge '
 export function select(ranks: Row[]): Row[] {
   if (ranks.length <= mostRanks) return ranks
   const urgent = (r: Row) => (r.health === 'sick' || r.missing ? 1 : 0)
-  return [...ranks].sort((a, b) => urgent(b) - urgent(a) || (own(b) ?? 0) - (own(a) ?? 0) || a.rank - b.rank).slice(0, mostRanks)
+  return [...ranks].sort((a, b) => urgent(b) - urgent(a) || (b.busy_seconds ?? 0) - (a.busy_seconds ?? 0) || a.rank - b.rank).slice(0, mostRanks)
 }
 
 // now returns the table of the ranks at the newest step that all of them have.
@@ -23,24 +23,19 @@ export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
   const shown = select(v.ranks)
-  return h('div', {}, h('p', { class: 'explain' }, `Step ${count(v.common)}, the newest step that all ranks have recorded.`), v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
+  return h('div', {}, h('p', { class: 'explain' }, v.speed.decision > 0 ? `Means over the window of the decision at step ${count(v.speed.decision)}. Utilisation, memory, temperature and power: step ${count(v.common)}.` : `Step ${count(v.common)}, the newest step that all ranks have recorded.`), v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
     { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
-    { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
-    { title: 'throughput', unit: 'samples/s', numeric: true, of: r => figure(r.record?.throughput) },
-    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward, without waits for other ranks', of: r => inMilliseconds(own(r)) },
-    { title: 'waits', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => inMilliseconds(r.record?.communication_time) },
+    { title: 'share', unit: 'samples', numeric: true, of: r => count(r.share) },
+    { title: 'speed', unit: 'samples/s', numeric: true, hint: 'Share divided by busy time', of: r => figure(r.samples_per_second) },
+    { title: 'busy', unit: 'ms', numeric: true, hint: 'Own work in a step, without waits for other ranks', of: r => inMilliseconds(r.busy_seconds) },
+    { title: 'waits', unit: 'ms', numeric: true, hint: 'For slower ranks, per step', of: r => inMilliseconds(r.waited_seconds) },
     { title: 'utilisation', unit: '%', numeric: true, of: r => figure(r.record?.gpu_utilization) },
     { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
     { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ` cause: ${r.cause}` : '') : r.missing ? 'no records' : unknown) },
   ], shown))
-}
-
-export function own(r: Row): number | null {
-  const m = r.record
-  return m ? Math.max(0, m.data_loading_time + m.forward_time + m.backward_time - m.exchange_time) : null
 }
 
 const sharesOf = (list: number[]) => list.slice(0, 16).join(' / ') + (list.length > 16 ? ' / …' : '')

@@ -75,17 +75,9 @@ func urgentFirst(ranks []runs.RankView) []runs.RankView {
 	}
 	sorted := slices.Clone(ranks)
 	slices.SortStableFunc(sorted, func(a, b runs.RankView) int {
-		return cmp.Or(cmp.Compare(urgent(a), urgent(b)), cmp.Compare(ownSeconds(b), ownSeconds(a)))
+		return cmp.Or(cmp.Compare(urgent(a), urgent(b)), cmp.Compare(b.BusySeconds, a.BusySeconds))
 	})
 	return sorted
-}
-
-// ownSeconds returns the compute time of a rank in its newest step, without waits for other ranks, in s.
-func ownSeconds(k runs.RankView) float64 {
-	if k.Record == nil {
-		return 0
-	}
-	return k.Record.Own().Seconds()
 }
 
 // datasetOf returns the data set on which the run trains. After a fallback, the settings name another one.
@@ -207,8 +199,8 @@ func progress(v runs.View) string {
 		return text
 	}
 	text += fmt.Sprintf(" of %d (%.0f %%)", v.Length, 100*float64(v.Last)/float64(v.Length))
-	if r := first(v); r != nil && v.State.Kind == runs.Running && v.Length > v.Last {
-		left := show.Seconds(float64(v.Length-v.Last) * r.Took().Seconds())
+	if step := float64(v.Speed.StepSeconds); step > 0 && v.State.Kind == runs.Running && v.Length > v.Last {
+		left := show.Seconds(float64(v.Length-v.Last) * step)
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}
 	return text
@@ -222,12 +214,11 @@ func titleOf(v runs.View) string {
 		}
 		return show.Figure(format, factor**p)
 	}
-	text := fmt.Sprintf("[Load Balancer Status] step %d", v.Common)
 	d := v.Decision
 	if d == nil {
-		return text
+		return fmt.Sprintf("[Load Balancer Status] step %d", v.Common)
 	}
-	text += fmt.Sprintf(" | %s, decision at step %d: imbalance %s", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"))
+	text := fmt.Sprintf("[Load Balancer Status] step %d | %s | imbalance %s", d.Step, d.Policy, number(d.Imbalance, 100, "%.1f %%"))
 	switch {
 	case d.OfOracle == nil && d.Unknown != "":
 		text += " | fraction of the oracle unknown: " + d.Unknown
@@ -267,8 +258,8 @@ func accountOf(d *runs.Decision) (a account.Account) {
 	})
 }
 
-// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. As in the
-// table of the console, samples/s is batch / busy time, without waits for other ranks.
+// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. The figures
+// are those of the console's table; utilization and memory are those of the newest step.
 func rowsOf(ranks []runs.RankView) [][]string {
 	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
 	for _, k := range ranks {
@@ -277,31 +268,23 @@ func rowsOf(ranks []runs.RankView) [][]string {
 			rows = append(rows, []string{strconv.Itoa(k.Rank), "-", "-", "-", "-", "-", "-", verdict(k)})
 			continue
 		}
-		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), strconv.FormatInt(r.BatchSize, 10),
-			analysis.Digits(float64(r.BatchSize) / ownSeconds(k)), show.Figure("%.1f", 1e3*ownSeconds(k)), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
+		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), show.Figure("%.0f", float64(k.Share)),
+			analysis.Digits(float64(k.SamplesPerSecond)), show.Figure("%.1f", 1e3*float64(k.BusySeconds)), show.Figure("%.1f", 1e3*float64(k.WaitedSeconds)), verdict(k)})
 	}
 	return rows
 }
 
 // throughput returns the line of the throughput of all ranks: that of the whole run after its end, and before that of
-// the step in the table.
+// the window of the table.
 func throughput(v runs.View) string {
 	value, of := float64(v.Totals.SamplesPerSecond), "whole run"
 	if !v.Totals.Ended {
-		value, of = total(v), fmt.Sprintf("step %d", v.Common)
+		value, of = float64(v.Speed.SamplesPerSecond), fmt.Sprintf("step %d", v.Common)
+		if v.Speed.Decision > 0 {
+			of = fmt.Sprintf("window of step %d", v.Speed.Decision)
+		}
 	}
 	return fmt.Sprintf("Cluster Throughput: %s samples/s (%s)\n", analysis.Digits(value), of)
-}
-
-// total returns the throughput of all ranks of the newest process in the step of the table, NaN if it is unknown.
-func total(v runs.View) (sum float64) {
-	for _, k := range v.Ranks {
-		if k.Record == nil {
-			return show.NaN
-		}
-		sum += k.Record.Throughput()
-	}
-	return sum
 }
 
 // verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.

@@ -28,11 +28,13 @@ func viewOf(ranks int) runs.View {
 	v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Balance.Policy = "resnet50", "cifar10", "hybrid"
 	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true, Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
 		Seconds: &step, Useful: &useful, Lost: map[string]*float64{"data": &half}}
+	v.Speed = runs.Speed{Decision: 40, Samples: 64, StepSeconds: 0.6, SamplesPerSecond: 320}
 	v.Alerts = []runs.Alert{{Step: 40, Kind: "straggler", Text: "rank 1 is slower than usual"}}
 	for rank := range ranks {
 		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Loss: 1.25, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
 		r.Telemetry[telemetry.Utilization] = 71
-		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy"}
+		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy", RankSpeed: runs.RankSpeed{Share: experiment.Number(40 - 16*(rank%2)), BusySeconds: 0.2, WaitedSeconds: 0.35}}
+		k.SamplesPerSecond = k.Share / k.BusySeconds
 		if rank%2 == 1 {
 			k.Health, k.Cause = "sick", "thermal throttling"
 		}
@@ -43,12 +45,7 @@ func viewOf(ranks int) runs.View {
 
 func TestSlowRunsHaveAThroughput(t *testing.T) {
 	v := viewOf(1)
-	r := v.Ranks[0].Record
-	r.BatchSize, r.Forward, r.StepTime = 1, 2400*time.Millisecond, 2500*time.Millisecond
-	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 2 {
-		t.Errorf("got\n%s\nwant 0.4000 samples/s for the rank and for all ranks", got)
-	}
-	r.StepTime = 5 * time.Second // the rank waits for half of the step
+	v.Ranks[0].SamplesPerSecond, v.Speed.SamplesPerSecond = 0.4, 0.2 // the rank waits for half of the step
 	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 1 || !strings.Contains(got, "Cluster Throughput: 0.2000 samples/s") {
 		t.Errorf("got\n%s\nwant 0.4000 samples/s of the rank's busy time and 0.2000 of the step", got)
 	}
@@ -76,33 +73,32 @@ func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
 
 func TestTextOfARun(t *testing.T) {
 	v := viewOf(2)
-	const want = `a: running, step 51 of 200 (26 %), about 30s left
+	const want = `a: running, step 51 of 200 (26 %), about 1m29s left
 resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms | training time 12.0 s
 
-[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful + 500.0 data
+[Load Balancer Status] step 40 | hybrid | imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful + 500.0 data
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
-     0     71         -     40      200.0    200.0      0.0  healthy
-     1     71         -     24      120.0    200.0      0.0  slower than usual, cause: thermal throttling
-Cluster Throughput: 320.0 samples/s (step 50)
+     0     71         -     40      200.0    200.0    350.0  healthy
+     1     71         -     24      120.0    200.0    350.0  slower than usual, cause: thermal throttling
+Cluster Throughput: 320.0 samples/s (window of step 40)
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
 	if got := Text(v, 0, 0); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	const narrow = `a: running, step 51 of 200 (26 %), about 30s left
+	const narrow = `a: running, step 51 of 200 (26 %), about 1m29s left
 resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms |
   training time 12.0 s
 
-[Load Balancer Status] step 50 | hybrid, decision at step 40:
-  imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful
-  + 500.0 data
+[Load Balancer Status] step 40 | hybrid | imbalance 50.0 % | 98.7 % of the
+  oracle | a step: 600.0 ms = 100.0 useful + 500.0 data
   node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
-     0     71         -     40      200.0    200.0      0.0  healthy
-     1     71         -     24      120.0    200.0      0.0  slower than usual,
+     0     71         -     40      200.0    200.0    350.0  healthy
+     1     71         -     24      120.0    200.0    350.0  slower than usual,
                                                              cause: thermal
                                                              throttling
-Cluster Throughput: 320.0 samples/s (step 50)
+Cluster Throughput: 320.0 samples/s (window of step 40)
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
@@ -123,7 +119,7 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	}
 	v.Ranks[777].Health, v.Ranks[777].Cause = "sick", "thermal throttling"
 	v.Ranks[888].Record, v.Ranks[888].Missing = nil, true
-	v.Ranks[500].Record.Forward = time.Second
+	v.Ranks[500].BusySeconds = 1
 	got := Text(v, 80, 30)
 	order := regexp.MustCompile(`(?m)^ +(\d+) +[\d-]+ +[\d-]+ `).FindAllStringSubmatch(got, -1)
 	if len(order) < 4 || order[0][1] != "777" || order[1][1] != "888" || order[2][1] != "500" || order[3][1] != "0" || strings.Count(got, "\n") > 29 {
@@ -147,6 +143,7 @@ func TestTextOfARunThatHasEnded(t *testing.T) {
 func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	v := viewOf(2)
 	v.Ranks[1].Record, v.Ranks[1].Missing = nil, true
+	v.Speed = runs.Speed{SamplesPerSecond: experiment.Number(show.NaN)}
 	v.Lacking, v.Notes = "no records of rank 1 of 2", []string{"CPU quotas of the ranks (real): 0.8/0.4 CPUs"}
 	v.Damaged = map[string]string{"events.jsonl": "the file lacks its end", "balance.jsonl": "1 damaged line ignored"}
 	got := Text(v, 100, 0)
