@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, PngImagePlugin
 
 out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "engine/data/images/testdata/formats")
 out.mkdir(parents=True, exist_ok=True)
@@ -41,6 +41,11 @@ save("grey.jpg", grey, quality=95)
 save("rgb.jpg", img, quality=95)
 save("progressive.jpg", img, quality=95, progressive=True)
 save("cmyk.jpg", cmyk, quality=95)
+save("cmyk420.jpg", cmyk, quality=95, subsampling="4:2:0")  # factors 2x2, 1x1, 1x1, 1x1
+adobe = (out / "cmyk.jpg").read_bytes()
+at = adobe.index(b"Adobe") + 11  # Adobe's transform: 2 is YCCK
+(out / "ycck.jpg").write_bytes(adobe[:at] + b"\2" + adobe[at + 1:])
+(out / "ycck.jpg.rgb").write_bytes(Image.open(out / "ycck.jpg").convert("RGB").tobytes())
 # For 16 bits, Pillow clips grey values instead of scaling them, and it cannot write colours. The expected values are
 # therefore those of torchvision, v >> 8.
 deep = (grey_alpha.getchannel("L").convert("I").point(lambda v: v * 257))
@@ -53,3 +58,23 @@ for o in range(1, 9):
         save(name, img, exif=exif, **({"quality": 95} if name.endswith("jpg") else {}))
         turned = ImageOps.exif_transpose(Image.open(out / name))
         (out / (name + ".turned.rgb")).write_bytes(np.array([turned.width, turned.height], "<u4").tobytes() + turned.convert("RGB").tobytes())
+
+
+# Orientation 6 in the forms of ImageMagick (EXIF as hexadecimal text) and of programs that compress XMP.
+def turned(name, info):
+    save(name, img, pnginfo=info)
+    up = ImageOps.exif_transpose(Image.open(out / name))
+    (out / (name + ".turned.rgb")).write_bytes(np.array([up.width, up.height], "<u4").tobytes() + up.convert("RGB").tobytes())
+
+
+exif = Image.Exif()
+exif[0x0112] = 6
+raw = exif.tobytes()
+digits = raw.hex()
+for name, zipped in (("raw-profile.png", False), ("raw-profile-zipped.png", True)):
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Raw profile type exif", f"\nexif\n{len(raw):8d}\n" + "\n".join(digits[i:i + 72] for i in range(0, len(digits), 72)) + "\n", zip=zipped)
+    turned(name, info)
+info = PngImagePlugin.PngInfo()
+info.add_itxt("XML:com.adobe.xmp", '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>', zip=True)
+turned("xmp-zipped.png", info)

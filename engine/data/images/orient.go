@@ -2,7 +2,11 @@ package images
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -32,7 +36,10 @@ func OrientationOf(contents []byte) Orientation {
 	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
 		exif, xmp = segmentOf(contents, "Exif\x00\x00"), segmentOf(contents, "http://ns.adobe.com/xap/1.0/\x00")
 	} else {
-		exif, xmp = chunkOf(contents, "eXIf", ""), chunkOf(contents, "iTXt", "XML:com.adobe.xmp\x00\x00\x00") // not compressed
+		if exif = chunkOf(contents, "eXIf"); exif == nil {
+			exif = profileOf(textOf(contents, "Raw profile type exif", "Raw profile type APP1"))
+		}
+		xmp = textOf(contents, "XML:com.adobe.xmp")
 	}
 	o, found := orientationIn(exif)
 	if !found {
@@ -60,14 +67,64 @@ func segmentOf(b []byte, prefix string) []byte {
 	return nil
 }
 
-// chunkOf returns the contents, after a prefix, of the first chunk of a PNG image of this kind and with this prefix.
-func chunkOf(b []byte, kind, prefix string) []byte {
+// chunkOf returns the contents of the first chunk of a PNG image of this kind.
+func chunkOf(b []byte, kind string) []byte {
 	for c := range chunks(b) {
-		if rest, ok := bytes.CutPrefix(c.contents, []byte(prefix)); c.kind == kind && ok {
+		if c.kind == kind {
+			return c.contents
+		}
+	}
+	return nil
+}
+
+// mostText is the largest length of a text of a PNG image that is read, in bytes. A compressed text may be much longer.
+const mostText = 1 << 20
+
+// textOf returns the first text of a PNG image with one of these keywords.
+func textOf(b []byte, keywords ...string) []byte {
+	for c := range chunks(b) {
+		keyword, rest, ok := bytes.Cut(c.contents, []byte{0})
+		if !ok || !slices.Contains(keywords, string(keyword)) {
+			continue
+		}
+		switch {
+		case c.kind == "tEXt":
+			return rest
+		case c.kind == "zTXt" && len(rest) > 1:
+			return inflate(rest[1:]) // behind the method of compression
+		case c.kind == "iTXt" && len(rest) > 2:
+			packed := rest[0] == 1
+			_, rest, _ = bytes.Cut(rest[2:], []byte{0})        // language
+			if _, rest, ok = bytes.Cut(rest, []byte{0}); !ok { // translated keyword
+				continue
+			}
+			if packed {
+				return inflate(rest)
+			}
 			return rest
 		}
 	}
 	return nil
+}
+
+// inflate returns the first mostText bytes of a compressed text, or the part before its first fault.
+func inflate(b []byte) []byte {
+	r, err := zlib.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(r, mostText))
+	return text
+}
+
+// profileOf returns the bytes of a profile that ImageMagick has written as text: name, length, and hexadecimal digits.
+func profileOf(text []byte) []byte {
+	lines := bytes.SplitN(bytes.TrimSpace(text), []byte("\n"), 3)
+	if len(lines) < 3 {
+		return nil
+	}
+	b, _ := hex.DecodeString(string(bytes.Join(bytes.Fields(lines[2]), nil))) // up to the first fault
+	return b
 }
 
 // orientationIn reads the tag from the first directory of a TIFF structure. found is true if there is one, even if its

@@ -14,13 +14,13 @@
 extern "C" {
 #endif
 
-#define HETERO_JPEG_VERSION 2
+#define HETERO_JPEG_VERSION 3
 
 typedef struct hetero_jpeg_decoder hetero_jpeg_decoder;
 
 typedef struct hetero_jpeg_header {
   int32_t width, height; /* pixels */
-  int32_t cmyk;          /* 1: four inks; decode refuses such images */
+  int32_t inks;          /* 1: the image has four inks (CMYK, YCCK), which decode converts to RGB */
 } hetero_jpeg_header;
 
 /* Weights of one axis. Output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided by

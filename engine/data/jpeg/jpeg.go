@@ -67,7 +67,7 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 
 // size reads the size with the library that will decode the image.
 func (d *Decoder) size(data []byte, f frame) (Header, error) {
-	if d.native != nil && f.channels != 4 {
+	if d.native != nil {
 		if h, err := d.native.header(data); err == nil {
 			return h, nil
 		}

@@ -154,16 +154,11 @@ func (n *native) close() {
 
 func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0])) }
 
-var errFourInks = errors.New("jpeg: CMYK image")
-
 func (n *native) header(data []byte) (Header, error) {
 	info := &n.info
 	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info, &n.text[0], errorBytes)
 	if status != 0 {
 		return Header{}, n.err()
-	}
-	if info.cmyk != 0 {
-		return Header{}, errFourInks
 	}
 	return Header{Width: int(info.width), Height: int(info.height)}, nil
 }

@@ -13,6 +13,7 @@
 
 struct hetero_jpeg_decoder {
   tjhandle handle;
+  std::vector<uint8_t> inks; // of the image that is being decoded
 };
 
 namespace {
@@ -37,10 +38,28 @@ bool ends_with_marker(const uint8_t *data, size_t bytes) {
   return bytes >= 2 && data[bytes - 2] == 0xFF && data[bytes - 1] == 0xD9;
 }
 
+// Pixels in memory: three bytes for RGB, four for inks.
+struct surface {
+  uint8_t *pixels;
+  int width, height, format; // a TJPF
+  int pitch() const { return width * tjPixelSize[format]; }
+};
+
+// Converts inks to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as inverted: 255 is no ink.
+void rgb_of_inks(uint8_t *rgb, const uint8_t *inks, size_t pixels) {
+  for (size_t i = 0; i < pixels; i++, rgb += 3, inks += 4) {
+    int light = inks[3];
+    for (int c = 0; c < 3; c++) {
+      int product = (255 - inks[c]) * light + 128;
+      rgb[c] = static_cast<uint8_t>(light - (((product >> 8) + product) >> 8)); // a quotient by 255, rounded
+    }
+  }
+}
+
 // Decodes an image that lacks its end marker. libjpeg stores the text of only the first warning of an image, and the
 // missing marker is one. With a marker at the end, every other warning means that pixels may be missing.
-int32_t decode_without_end(tjhandle handle, const uint8_t *data, size_t bytes, uint8_t *pixels, int width, int height,
-                           char *error, size_t error_bytes) {
+int32_t decode_without_end(tjhandle handle, const uint8_t *data, size_t bytes, const surface &to, char *error,
+                           size_t error_bytes) {
   std::vector<uint8_t> whole;
   try {
     whole.reserve(bytes + 2);
@@ -49,7 +68,7 @@ int32_t decode_without_end(tjhandle handle, const uint8_t *data, size_t bytes, u
   } catch (const std::bad_alloc &) {
     return fail(error, error_bytes, "out of memory");
   }
-  if (tjDecompress2(handle, whole.data(), whole.size(), pixels, width, 3 * width, height, TJPF_RGB,
+  if (tjDecompress2(handle, whole.data(), whole.size(), to.pixels, to.width, to.pitch(), to.height, to.format,
                     TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING) == 0) {
     return 0;
   }
@@ -69,7 +88,7 @@ int32_t create(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes) {
   if (handle == nullptr) {
     return fail(error, error_bytes, tjGetErrorStr2(nullptr));
   }
-  *decoder = new (std::nothrow) hetero_jpeg_decoder{handle};
+  *decoder = new (std::nothrow) hetero_jpeg_decoder{handle, {}};
   if (*decoder == nullptr) {
     tjDestroy(handle);
     return fail(error, error_bytes, "out of memory");
@@ -98,8 +117,24 @@ int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, h
   }
   header->width = width;
   header->height = height;
-  header->cmyk = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK ? 1 : 0;
+  header->inks = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK ? 1 : 0;
   return 0;
+}
+
+int32_t decode_to(tjhandle handle, const uint8_t *data, size_t data_bytes, const surface &to, char *error,
+                  size_t error_bytes) {
+  if (tjDecompress2(handle, data, data_bytes, to.pixels, to.width, to.pitch(), to.height, to.format,
+                    TJFLAG_ACCURATEDCT) == 0) {
+    return 0;
+  }
+  const char *text = tjGetErrorStr2(handle);
+  if (tjGetErrorCode(handle) == TJERR_FATAL) {
+    return fail(error, error_bytes, text);
+  }
+  if (!ends_with_marker(data, data_bytes)) {
+    return decode_without_end(handle, data, data_bytes, to, error, error_bytes);
+  }
+  return harmless(text) ? 0 : fail(error, error_bytes, text);
 }
 
 int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, int32_t denominator, uint8_t *pixels,
@@ -108,28 +143,29 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
   if (int32_t status = header(d, data, data_bytes, &h, error, error_bytes)) {
     return status;
   }
-  if (h.cmyk != 0) {
-    return fail(error, error_bytes, "CMYK image");
-  }
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     return fail(error, error_bytes, "denominator: want 1, 2, 4 or 8");
   }
   tjscalingfactor factor{1, denominator};
   int width = TJSCALED(h.width, factor), height = TJSCALED(h.height, factor);
-  if (pixel_bytes != 3 * static_cast<size_t>(width) * static_cast<size_t>(height)) {
+  size_t area = static_cast<size_t>(width) * static_cast<size_t>(height);
+  if (pixel_bytes != 3 * area) {
     return fail(error, error_bytes, "wrong size of the pixel buffer");
   }
-  if (tjDecompress2(d->handle, data, data_bytes, pixels, width, 3 * width, height, TJPF_RGB, TJFLAG_ACCURATEDCT) == 0) {
-    return 0;
+  if (h.inks == 0) {
+    return decode_to(d->handle, data, data_bytes, {pixels, width, height, TJPF_RGB}, error, error_bytes);
   }
-  const char *text = tjGetErrorStr2(d->handle);
-  if (tjGetErrorCode(d->handle) == TJERR_FATAL) {
-    return fail(error, error_bytes, text);
+  try {
+    d->inks.resize(4 * area);
+  } catch (const std::bad_alloc &) {
+    return fail(error, error_bytes, "out of memory");
   }
-  if (!ends_with_marker(data, data_bytes)) {
-    return decode_without_end(d->handle, data, data_bytes, pixels, width, height, error, error_bytes);
+  surface to{d->inks.data(), width, height, TJPF_CMYK};
+  int32_t status = decode_to(d->handle, data, data_bytes, to, error, error_bytes);
+  if (status == 0) {
+    rgb_of_inks(pixels, d->inks.data(), area);
   }
-  return harmless(text) ? 0 : fail(error, error_bytes, text);
+  return status;
 }
 
 } // namespace
