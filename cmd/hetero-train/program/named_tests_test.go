@@ -58,7 +58,7 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 		}
 	}
 	if commands < 80 {
-		t.Errorf("got %d commands in all pages, want at least the 80 of docs/reliability.md", commands)
+		t.Errorf("got %d commands in all pages, want at least 80", commands)
 	}
 }
 
