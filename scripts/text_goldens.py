@@ -10,7 +10,7 @@ library transformers, computed in f64. Every number comes from the generator of 
 with the seed of the file and the name of a stream. Element i of a tensor, in row-major order, has index i:
 
   parameters  The stream is named as the parameter (names of transformers). Values are normal with deviation `spread`,
-              computed in f64 and rounded to f32; the mean is 1 for weights of LayerNorm, else 0. Weights of linear layers
+              computed in f64 and rounded to f32; the mean is 1 for weights of LayerNorm and RMSNorm, else 0. Weights of linear layers
               are (outputs, inputs), even where transformers stores them transposed (Conv1D).
   batch of step t = 0, 1, 2 …; N samples, T positions
       tokens (N, T)    Bits(i) mod vocabulary, of "golden.tokens.<t>"
@@ -36,6 +36,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 import torch
 import transformers
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.pytorch_utils import Conv1D
 
 import golden_file
@@ -46,11 +47,13 @@ COLUMNS = 64
 
 ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.1}
 GPT2 = {"model": "gpt2", "target": "causal", "padded": False}
+LLAMA = {"model": "llama", "target": "causal", "padded": False}
 BERT = {"model": "bert", "segments": 2, "padded": True}
 TINY = {"seed": 3, "spread": 0.1, "steps": 20, "optimizer": ADAMW, "batch_size": 4, "channels": 48, "heads": 4, "layers": 3}
 CASES = {
     "gpt2-tiny": {**GPT2, **TINY, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
     "gpt2-tiny-padded": {**GPT2, **TINY, "padded": True, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 22, 23]},
+    "llama-tiny": {**LLAMA, **TINY, "kv_heads": 2, "inner": 112, "norm_eps": 1e-5, "theta": 10000.0, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
     "bert-tiny": {**BERT, **TINY, "target": "masked", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-pairs": {**BERT, **TINY, "target": "pairs", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-classifier": {**BERT, **TINY, "target": "classes", "classes": 3, "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 2, 3]},
@@ -75,6 +78,11 @@ def network(c):
                                          n_inner=c.get("inner"), activation_function=c.get("activation", "gelu_new"), layer_norm_epsilon=c.get("norm_eps", 1e-5),
                                          embd_pdrop=0, attn_pdrop=0, resid_pdrop=0, attn_implementation="eager")
         return transformers.GPT2LMHeadModel(config)
+    if c["model"] == "llama":
+        config = transformers.LlamaConfig(vocab_size=c["vocabulary"], max_position_embeddings=c["positions"], hidden_size=c["channels"], num_hidden_layers=c["layers"],
+                                          num_attention_heads=c["heads"], num_key_value_heads=c["kv_heads"], intermediate_size=c["inner"], rms_norm_eps=c["norm_eps"],
+                                          rope_parameters={"rope_type": "default", "rope_theta": c["theta"]}, tie_word_embeddings=False, attention_dropout=0, attn_implementation="eager")
+        return transformers.LlamaForCausalLM(config)
     config = transformers.BertConfig(vocab_size=c["vocabulary"], max_position_embeddings=c["positions"], type_vocab_size=c["segments"],
                                      hidden_size=c["channels"], num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
                                      intermediate_size=c.get("inner", 4 * c["channels"]), hidden_act=c.get("activation", "gelu"), layer_norm_eps=c.get("norm_eps", 1e-12), hidden_dropout_prob=0, attention_probs_dropout_prob=0,
@@ -86,7 +94,7 @@ def network(c):
 def build(c):
     model = network(c).double()
     transposed = {name + ".weight" for name, m in model.named_modules() if isinstance(m, Conv1D)}
-    norms = {name + ".weight" for name, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)}
+    norms = {name + ".weight" for name, m in model.named_modules() if isinstance(m, (torch.nn.LayerNorm, LlamaRMSNorm))}
     with torch.no_grad():
         for name, p in model.named_parameters():
             shape = tuple(reversed(p.shape)) if name in transposed else tuple(p.shape)
@@ -118,7 +126,7 @@ def make_batch(c, step):
 def forward(c, model, batch):
     tokens, lengths, segments, labels, *pairs = (torch.from_numpy(x) for x in batch)
     mask = (torch.arange(c["length"])[None, :] < lengths[:, None]).long()
-    extra = {"use_cache": False} if c["model"] == "gpt2" else {"token_type_ids": segments}
+    extra = {"use_cache": False} if c["target"] == "causal" else {"token_type_ids": segments}
     positions = torch.arange(c["length"])[None, :]
     out, next_logits = model(input_ids=tokens, attention_mask=mask, position_ids=positions, **extra), None
     logits = out.prediction_logits if pairs else out.logits

@@ -5,8 +5,8 @@
 //   forward   a block has R queries of a head and goes through tiles of R keys: scores, then an online softmax (Milakov
 //             and Gimelshein: Online normalizer calculation for softmax, 2018), then the product with values
 //   backward  computes scores again from lse, in two kernels. A block of diff_keys has R keys and goes through the
-//             queries. A block of diff_queries has R queries and goes through the keys. One block writes each gradient,
-//             so the bits of a gradient do not depend on the order of blocks.
+//             queries of all heads that read them. A block of diff_queries has R queries and goes through the keys. One
+//             block writes each gradient, so the bits of a gradient do not depend on the order of blocks.
 //
 // All arithmetic is f32, in shared memory and registers. Tensor cores are not used; attention_tensor.cu uses them for
 // 16-bit types. The 128 threads of a block divide an (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and
@@ -74,7 +74,7 @@ __global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, floa
   __shared__ uint8_t kept[R][R / 4];
   const TileOrigin p(a, R);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
-  const int64_t at = p.at(a, a.stride);
+  const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
   float largest[Rows], sum[Rows], out[Rows][Channels];
   for (int r = 0; r < Rows; r++) {
     largest[r] = -INFINITY;
@@ -85,7 +85,7 @@ __global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, floa
   const int64_t keys = p.first < p.length ? p.keys(a, p.first + R - 1) : 0;
   for (int64_t from = 0; from < keys; from += R) {
     __syncthreads();
-    take<R, D>(k + at, a.stride, from, p.length, a.d, others);
+    take<R, D>(k + of_kv, a.kv_stride, from, p.length, a.d, others);
     draw<R>(a, p, p.first, from, kept);
     __syncthreads();
     for (int r = 0; r < Rows; r++) {
@@ -109,7 +109,7 @@ __global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, floa
       for (int c = 0; c < Channels; c++) out[r][c] *= shrink;
     }
     __syncthreads();
-    take<R, D>(v + at, a.stride, from, p.length, a.d, others);
+    take<R, D>(v + of_kv, a.kv_stride, from, p.length, a.d, others);
     __syncthreads();
     for (int j = 0; j < R; j++)
       for (int r = 0; r < Rows; r++)
@@ -176,34 +176,35 @@ __global__ void diff_keys(Heads a, const T *diff, const float *lse, const float 
                           const T *v, T *diff_k, T *diff_v) {
   constexpr int Rows = R / kDown, Channels = D / kAcross;
   __shared__ Pairs<R, D> x;
-  const TileOrigin p(a, R, true);
+  TileOrigin p(a, R, true);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
-  const int64_t at = p.at(a, a.stride);
+  const int64_t of_kv = p.of_kv(a);
   float dk[Rows][Channels] = {}, dv[Rows][Channels] = {};
-  take<R, D>(k + at, a.stride, p.first, p.length, a.d, x.k);
-  take<R, D>(v + at, a.stride, p.first, p.length, a.d, x.v);
+  take<R, D>(k + of_kv, a.kv_stride, p.first, p.length, a.d, x.k);
+  take<R, D>(v + of_kv, a.kv_stride, p.first, p.length, a.d, x.v);
   const int64_t queries = p.first < p.length ? p.length : 0;
-  for (int64_t from = a.causal ? p.first : 0; from < queries; from += R) {
-    __syncthreads();
-    take<R, D>(q + at, a.stride, from, p.length, a.d, x.q);
-    take<R, D>(diff + p.at(a, a.c), a.c, from, p.length, a.d, x.diff);
-    draw<R>(a, p, from, p.first, x.kept);
-    __syncthreads();
-    differentiate<R, D>(a, p, from, p.first, lse, inner, x);
-    __syncthreads();
-    for (int i = 0; i < R; i++)
-      for (int r = 0; r < Rows; r++)
-        for (int c = 0; c < Channels; c++) {
-          dk[r][c] = fmaf(x.scores[i][down + r], x.q[i][across + c * kAcross], dk[r][c]);
-          dv[r][c] = fmaf(x.weights[i][down + r], x.diff[i][across + c * kAcross], dv[r][c]);
-        }
-  }
+  for (int head = 0; head < a.group; head++, p.h++)
+    for (int64_t from = a.causal ? p.first : 0; from < queries; from += R) {
+      __syncthreads();
+      take<R, D>(q + p.at(a, a.stride), a.stride, from, p.length, a.d, x.q);
+      take<R, D>(diff + p.at(a, a.c), a.c, from, p.length, a.d, x.diff);
+      draw<R>(a, p, from, p.first, x.kept);
+      __syncthreads();
+      differentiate<R, D>(a, p, from, p.first, lse, inner, x);
+      __syncthreads();
+      for (int i = 0; i < R; i++)
+        for (int r = 0; r < Rows; r++)
+          for (int c = 0; c < Channels; c++) {
+            dk[r][c] = fmaf(x.scores[i][down + r], x.q[i][across + c * kAcross], dk[r][c]);
+            dv[r][c] = fmaf(x.weights[i][down + r], x.diff[i][across + c * kAcross], dv[r][c]);
+          }
+    }
   for (int r = 0; r < Rows; r++)
     for (int c = 0; c < Channels; c++) {
       const int64_t j = p.first + down + r, channel = across + c * kAcross;
       if (j >= a.t || channel >= a.d) continue;
-      store(diff_k + at + j * a.stride + channel, dk[r][c]);
-      store(diff_v + at + j * a.stride + channel, dv[r][c]);
+      store(diff_k + of_kv + j * a.kv_stride + channel, dk[r][c]);
+      store(diff_v + of_kv + j * a.kv_stride + channel, dv[r][c]);
     }
 }
 
@@ -214,15 +215,15 @@ __global__ void diff_queries(Heads a, const T *diff, const float *lse, const flo
   __shared__ Pairs<R, D> x;
   const TileOrigin p(a, R);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
-  const int64_t at = p.at(a, a.stride);
+  const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
   float dq[Rows][Channels] = {};
   take<R, D>(q + at, a.stride, p.first, p.length, a.d, x.q);
   take<R, D>(diff + p.at(a, a.c), a.c, p.first, p.length, a.d, x.diff);
   const int64_t keys = p.first < p.length ? p.keys(a, p.first + R - 1) : 0;
   for (int64_t from = 0; from < keys; from += R) {
     __syncthreads();
-    take<R, D>(k + at, a.stride, from, p.length, a.d, x.k);
-    take<R, D>(v + at, a.stride, from, p.length, a.d, x.v);
+    take<R, D>(k + of_kv, a.kv_stride, from, p.length, a.d, x.k);
+    take<R, D>(v + of_kv, a.kv_stride, from, p.length, a.d, x.v);
     draw<R>(a, p, p.first, from, x.kept);
     __syncthreads();
     differentiate<R, D>(a, p, p.first, from, lse, inner, x);
@@ -288,8 +289,8 @@ std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
         const auto *q = s.part<const T>(x.in + s.first, 0), *k = s.part<const T>(x.in + s.first, 1),
                    *v = s.part<const T>(x.in + s.first, 2);
         launch_inner_products(a, diff, dst, inner, x.queue);
-        launch(diff_keys<R, D, T>, s.grid(R, kBlock), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 1),
-               s.part<T>(x.out, 2));
+        launch(diff_keys<R, D, T>, s.grid(R, kBlock, 0, true), x.queue, a, diff, lse, inner, q, k, v,
+               s.part<T>(x.out, 1), s.part<T>(x.out, 2));
         launch(diff_queries<R, D, T>, s.grid(R, kBlock), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 0));
       });
     });

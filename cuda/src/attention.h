@@ -11,8 +11,8 @@ namespace hetero {
 constexpr int kMostChannels = 128; // channels of a head; more do not fit into shared memory
 
 struct Heads {
-  int64_t n, t, c, d, stride; // stride: elements from one row of q, k or v to the next
-  int heads;
+  int64_t n, t, c, d, stride, kv_stride; // elements from one row of q, of k or v, to the next
+  int heads, shared, group;              // heads of q, of k and v; heads of q for each head of k and v
   bool causal;
   uint32_t stream;
   float scale, factor;
@@ -22,7 +22,8 @@ struct Heads {
   const uint32_t *key;
 };
 
-// The tile of a block: a head of a sample, and its first row.
+// The tile of a block: a head of a sample, and its first row. h is a head of q. A tile of keys begins with the first head
+// of q that reads them.
 struct TileOrigin {
   int64_t n, h, first, length;
 
@@ -31,15 +32,17 @@ struct TileOrigin {
   __device__ TileOrigin(const Heads &a, int rows, bool of_keys = false) {
     const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
     first = (of_keys ? b % tiles : tiles - 1 - b % tiles) * rows;
-    h = b / tiles % a.heads;
-    n = b / tiles / a.heads;
+    const int64_t heads = of_keys ? a.shared : a.heads;
+    h = b / tiles % heads * (of_keys ? a.group : 1);
+    n = b / tiles / heads;
     length = a.t;
     if (!a.lengths) return;
     length = a.lengths[n] < 0 ? 0 : a.lengths[n] < a.t ? a.lengths[n] : a.t;
   }
   __device__ int64_t keys(const Heads &a, int64_t i) const { return a.causal && i + 1 < length ? i + 1 : length; }
-  // Offset of this head in the sample's first row.
+  // Offset of this head in the sample's first row; of_kv: of its head of k and v.
   __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
+  __device__ int64_t of_kv(const Heads &a) const { return n * a.t * a.kv_stride + h / a.group * a.d; }
   __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; } // of lse
 };
 
@@ -64,7 +67,13 @@ struct AttentionShape {
     a.stride = q.dims[2];
     a.c = packed ? a.stride / 3 : a.stride;
     a.heads = p.heads;
+    a.shared = p.kv_heads;
+    if (a.heads < 1 || a.shared < 1 || a.heads % a.shared != 0 || (packed && a.heads != a.shared))
+      throw Invalid("heads of k and v: got " + std::to_string(a.shared) + " for " + std::to_string(a.heads) +
+                    " heads of q");
+    a.group = a.heads / a.shared;
     a.d = a.c / a.heads;
+    a.kv_stride = packed ? a.stride : a.shared * a.d;
     if (a.d > kMostChannels)
       throw Unsupported("channels of a head: got " + std::to_string(a.d) + ", want at most " +
                         std::to_string(kMostChannels));
@@ -100,9 +109,9 @@ struct AttentionShape {
   template <class T> T *part(void *const *base, int which) const {
     return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
   }
-  // One block for each tile of `rows` queries or keys of a head.
-  Grid grid(int rows, int threads, int shared = 0) const {
-    return {heads.n * heads.heads * ((heads.t + rows - 1) / rows), 1, 1, threads, shared};
+  // One block for each tile of `rows` queries of a head of q, or of keys of a head of k and v.
+  Grid grid(int rows, int threads, int shared = 0, bool of_keys = false) const {
+    return {heads.n * (of_keys ? heads.shared : heads.heads) * ((heads.t + rows - 1) / rows), 1, 1, threads, shared};
   }
 };
 

@@ -18,7 +18,7 @@ constexpr int kMostHead = 1024; // channels of a head, which are in shared memor
 constexpr int kWarps = kBlock / 32;
 
 struct Cache {
-  int64_t t, c, d, heads;
+  int64_t t, c, d, heads, group, row; // group: heads of q for each head of k and v; row: channels of k and v
   float scale;
 };
 
@@ -34,14 +34,16 @@ template <class Combine> __device__ float over_block(float v, float *scratch, Co
   return v;
 }
 
-template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *past, const int32_t *lengths, T *dst) {
+template <class T>
+__global__ void attend_next(Cache a, const T *q, const T *own_k, const T *own_v, const T *past_k, const T *past_v,
+                            const int32_t *lengths, T *dst) {
   __shared__ float query[kMostHead], sums[kMostHead], weights[kKeys], scratch[kWarps];
   const int self = static_cast<int>(threadIdx.x);
   const int64_t n = blockIdx.x / a.heads, h = blockIdx.x % a.heads;
   const int64_t used = lengths[n] < 0 ? 0 : lengths[n] < a.t ? lengths[n] : a.t;
-  const T *own = qkv + n * 3 * a.c + h * a.d, *cached = past + n * a.t * 3 * a.c + h * a.d;
+  const int64_t own = n * a.row + h / a.group * a.d, cached = n * a.t * a.row + h / a.group * a.d;
   for (int64_t i = self; i < a.d; i += kBlock) {
-    query[i] = load(own + i);
+    query[i] = load(q + n * a.c + h * a.d + i);
     sums[i] = 0;
   }
   float largest = -INFINITY, total = 0;
@@ -50,7 +52,7 @@ template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *p
     const int64_t count = used + 1 - from < kKeys ? used + 1 - from : kKeys;
     float score = -INFINITY;
     if (self < count) {
-      const T *k = (from + self < used ? cached + (from + self) * 3 * a.c : own) + a.c;
+      const T *k = from + self < used ? past_k + cached + (from + self) * a.row : own_k + own;
       score = 0;
       for (int64_t i = 0; i < a.d; i++) score = fmaf(query[i], load(k + i), score);
       score *= a.scale;
@@ -63,7 +65,7 @@ template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *p
     for (int64_t i = self; i < a.d; i += kBlock) {
       float sum = sums[i] * before;
       for (int64_t j = 0; j < count; j++) {
-        const T *v = (from + j < used ? cached + (from + j) * 3 * a.c : own) + 2 * a.c;
+        const T *v = from + j < used ? past_v + cached + (from + j) * a.row : own_v + own;
         sum = fmaf(weights[j], load(v + i), sum);
       }
       sums[i] = sum;
@@ -77,13 +79,18 @@ template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *p
 std::unique_ptr<Kernel> make_attention_step(const Request &request) {
   Specced k;
   take_plain(k, request);
-  const auto heads = static_cast<const ht_attention_params *>(request.params)->heads;
-  if (k.in[2].dtype != HT_I32) throw Invalid("lengths: got " + describe(k.in[2]) + ", want i32");
+  const auto &p = *static_cast<const ht_attention_params *>(request.params);
+  if (k.in[5].dtype != HT_I32) throw Invalid("lengths: got " + describe(k.in[5]) + ", want i32");
+  if (p.heads < 1 || p.kv_heads < 1 || p.heads % p.kv_heads != 0)
+    throw Invalid("heads of k and v: got " + std::to_string(p.kv_heads) + " for " + std::to_string(p.heads) +
+                  " heads of q");
   Cache a{};
-  a.t = k.in[1].dims[1];
-  a.c = k.in[0].dims[2] / 3;
-  a.heads = heads;
-  a.d = a.c / heads;
+  a.t = k.in[3].dims[1];
+  a.c = k.in[0].dims[2];
+  a.heads = p.heads;
+  a.group = p.heads / p.kv_heads;
+  a.d = a.c / a.heads;
+  a.row = p.kv_heads * a.d;
   a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));
   if (a.d > kMostHead)
     throw Unsupported("channels of a head: got " + std::to_string(a.d) + ", want at most " + std::to_string(kMostHead));
@@ -93,8 +100,9 @@ std::unique_ptr<Kernel> make_attention_step(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [=](const Args &x) {
-      launch(attend_next<T>, Grid{blocks, 1, 1, kBlock}, x.queue, a, static_cast<const T *>(x.in[0]),
-             static_cast<const T *>(x.in[1]), static_cast<const int32_t *>(x.in[2]), static_cast<T *>(x.out[0]));
+      const auto of = [&](int i) { return static_cast<const T *>(x.in[i]); };
+      launch(attend_next<T>, Grid{blocks, 1, 1, kBlock}, x.queue, a, of(0), of(1), of(2), of(3), of(4),
+             static_cast<const int32_t *>(x.in[5]), static_cast<T *>(x.out[0]));
     });
   });
 }

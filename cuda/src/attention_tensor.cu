@@ -6,8 +6,8 @@
 //
 //   attend        a warp has 16 or 32 queries. For each tile of keys it computes scores S = Q·Kᵀ, the online softmax, and
 //                 adds P·V. P never leaves its registers.
-//   diff_keys     a warp has 16 keys. For each 16 queries it computes Sᵀ = K·Qᵀ and K's side of the gradient:
-//                 diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ, dS = P·(dP - inner)
+//   diff_keys     a warp has 16 keys. For each 16 queries of a head that reads them, it computes Sᵀ = K·Qᵀ and K's side of
+//                 the gradient: diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ, dS = P·(dP - inner)
 //   diff_queries  a warp has 16 queries. For each 16 keys: diff_q += dS·K
 //
 // The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kBlock)
   const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
   const int total = first < length ? seen(first + S::queries - 1) : 0;
   const int most_seen = first + row < length ? seen(first + row + 16 * M - 1) : 0, least_seen = seen(first + row);
-  const int64_t at = p.at(a, a.stride);
+  const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
   const float scale = a.scale * kLog2E; // exp(x·a.scale) = 2^(x·scale)
   uint32_t query[M][D / 16][4];
   float out[M][D / 8][4] = {}, largest[M][2], sum[M][2] = {};
@@ -158,15 +158,15 @@ __global__ void __launch_bounds__(kBlock)
   for (int m = 0; m < M; m++) largest[m][0] = largest[m][1] = -INFINITY;
   if (total > 0) {
     begin_copy<S::queries, D>(queries, q + at, a.stride, first, length, d, packs);
-    begin_copy<N, D>(keys, k + at, a.stride, 0, length, d, packs);
-    begin_copy<N, D>(values, v + at, a.stride, 0, length, d, packs);
+    begin_copy<N, D>(keys, k + of_kv, a.kv_stride, 0, length, d, packs);
+    begin_copy<N, D>(values, v + of_kv, a.kv_stride, 0, length, d, packs);
     end_copies();
   }
   for (int from = 0; from < total; from += N) {
     const int now = from / N % 2 * kTile, next = kTile - now;
     if (from + N < total) {
-      begin_copy<N, D>(keys + next, k + at, a.stride, from + N, length, d, packs);
-      begin_copy<N, D>(values + next, v + at, a.stride, from + N, length, d, packs);
+      begin_copy<N, D>(keys + next, k + of_kv, a.kv_stride, from + N, length, d, packs);
+      begin_copy<N, D>(values + next, v + of_kv, a.kv_stride, from + N, length, d, packs);
     }
     end_copies();
     await_copies<1>();
@@ -286,81 +286,83 @@ __global__ void __launch_bounds__(kBlock)
   T *const keys = reinterpret_cast<T *>(dynamic_shared()), *const values = keys + S::own * kStride,
            *const queries = values + S::own * kStride, *const diffs = queries + 2 * kTile;
   float *const lses = reinterpret_cast<float *>(diffs + 2 * kTile), *const inners = lses + 2 * N;
-  const TileOrigin p(a, S::own, true);
-  const Draw draw(a, p);
+  TileOrigin p(a, S::own, true);
   const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row; // the warp's first key
   const int begin = a.causal ? first : 0, end = first < length ? length : 0;
-  const int64_t at = p.at(a, a.stride), diff_at = p.at(a, a.c), head = p.row(a, 0);
+  const int64_t of_kv = p.of_kv(a);
   const float scale = a.scale * kLog2E, factor = a.ids ? a.factor : 1;
   constexpr bool kHeld = D <= 64; // registers suffice for the warp's keys and values; otherwise each use loads them
   uint32_t key[kHeld ? D / 16 : 1][4], value[kHeld ? D / 16 : 1][4];
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   const auto copy = [&](int from, int to) {
-    begin_copy<N, D>(queries + to * kTile, q + at, a.stride, from, length, d, packs);
-    begin_copy<N, D>(diffs + to * kTile, diff + diff_at, a.c, from, length, d, packs);
-    begin_copy_statistics<N>(lses + to * N, inners + to * N, lse + head, inner + head, from, length);
+    begin_copy<N, D>(queries + to * kTile, q + p.at(a, a.stride), a.stride, from, length, d, packs);
+    begin_copy<N, D>(diffs + to * kTile, diff + p.at(a, a.c), a.c, from, length, d, packs);
+    begin_copy_statistics<N>(lses + to * N, inners + to * N, lse + p.row(a, 0), inner + p.row(a, 0), from, length);
   };
   if (begin < end) {
-    begin_copy<S::own, D>(keys, k + at, a.stride, first, length, d, packs);
-    begin_copy<S::own, D>(values, v + at, a.stride, first, length, d, packs);
+    begin_copy<S::own, D>(keys, k + of_kv, a.kv_stride, first, length, d, packs);
+    begin_copy<S::own, D>(values, v + of_kv, a.kv_stride, first, length, d, packs);
+  }
+  for (int of_group = 0; begin < end && of_group < a.group; of_group++, p.h++) {
+    const Draw draw(a, p);
     copy(begin, 0);
     end_copies();
-  }
-  for (int from = begin, now = 0; from < end; from += N, now = 1 - now) {
-    if (from + N < end) copy(from + N, 1 - now);
-    end_copies();
-    await_copies<1>();
-    __syncthreads();
-    if (kHeld && from == begin)
+    for (int from = begin, now = 0; from < end; from += N, now = 1 - now) {
+      if (from + N < end) copy(from + N, 1 - now);
+      end_copies();
+      await_copies<1>();
+      __syncthreads();
+      if (kHeld && from == begin)
 #pragma unroll
-      for (int c = 0; c < D / 16; c++) {
-        load_a(key[kHeld ? c : 0], keys, kStride, row, 16 * c);
-        load_a(value[kHeld ? c : 0], values, kStride, row, 16 * c);
-      }
-    const T *const query_tile = queries + now * kTile, *const diff_tile = diffs + now * kTile;
-    for (int n = 0; n < N && from + n < length; n += 16) {
-      if (own >= length || (a.causal && from + n + 15 < own)) continue; // no query sees any key of the warp
-      const bool all = from + n + 16 <= length && (!a.causal || from + n >= own + 15);
-      float s[2][4] = {}, ds[2][4] = {};
-      uint32_t b[4], left[4];
+        for (int c = 0; c < D / 16; c++) {
+          load_a(key[kHeld ? c : 0], keys, kStride, row, 16 * c);
+          load_a(value[kHeld ? c : 0], values, kStride, row, 16 * c);
+        }
+      const T *const query_tile = queries + now * kTile, *const diff_tile = diffs + now * kTile;
+      for (int n = 0; n < N && from + n < length; n += 16) {
+        if (own >= length || (a.causal && from + n + 15 < own)) continue; // no query sees any key of the warp
+        const bool all = from + n + 16 <= length && (!a.causal || from + n >= own + 15);
+        float s[2][4] = {}, ds[2][4] = {};
+        uint32_t b[4], left[4];
 #pragma unroll
-      for (int c = 0; c < D / 16; c++) {
-        const int held = kHeld ? c : 0;
-        if (!kHeld) load_a(key[held], keys, kStride, row, 16 * c);
-        load_b_of_rows(b, query_tile, kStride, n, 16 * c);
-        multiply_pair<T>(s[0], s[1], key[held], b);
-        if (!kHeld) load_a(value[held], values, kStride, row, 16 * c);
-        load_b_of_rows(b, diff_tile, kStride, n, 16 * c);
-        multiply_pair<T>(ds[0], ds[1], value[held], b);
-      }
-      const unsigned kept = a.ids ? draw.of_keys(from + n, own) : 0xffu;
+        for (int c = 0; c < D / 16; c++) {
+          const int held = kHeld ? c : 0;
+          if (!kHeld) load_a(key[held], keys, kStride, row, 16 * c);
+          load_b_of_rows(b, query_tile, kStride, n, 16 * c);
+          multiply_pair<T>(s[0], s[1], key[held], b);
+          if (!kHeld) load_a(value[held], values, kStride, row, 16 * c);
+          load_b_of_rows(b, diff_tile, kStride, n, 16 * c);
+          multiply_pair<T>(ds[0], ds[1], value[held], b);
+        }
+        const unsigned kept = a.ids ? draw.of_keys(from + n, own) : 0xffu;
 #pragma unroll
-      for (int e = 0; e < 8; e++) {
-        const int column = n + e / 4 * 8 + lane_column() + e % 2, i = from + column,
-                  j = own + lane_row() + e / 2 % 2 * 8;
-        differentiate(s[e / 4][e % 4], ds[e / 4][e % 4], scale, lses[now * N + column] * kLog2E,
-                      inners[now * N + column], all || (i < length && (!a.causal || j <= i)), kept >> e & 1, factor);
-      }
-      as_a<T>(left, s[0], s[1]);
+        for (int e = 0; e < 8; e++) {
+          const int column = n + e / 4 * 8 + lane_column() + e % 2, i = from + column,
+                    j = own + lane_row() + e / 2 % 2 * 8;
+          differentiate(s[e / 4][e % 4], ds[e / 4][e % 4], scale, lses[now * N + column] * kLog2E,
+                        inners[now * N + column], all || (i < length && (!a.causal || j <= i)), kept >> e & 1, factor);
+        }
+        as_a<T>(left, s[0], s[1]);
 #pragma unroll
-      for (int c = 0; c < D / 16; c++) {
-        load_b(b, diff_tile, kStride, n, 16 * c);
-        multiply_pair<T>(dv[2 * c], dv[2 * c + 1], left, b);
-      }
-      as_a<T>(left, ds[0], ds[1]);
+        for (int c = 0; c < D / 16; c++) {
+          load_b(b, diff_tile, kStride, n, 16 * c);
+          multiply_pair<T>(dv[2 * c], dv[2 * c + 1], left, b);
+        }
+        as_a<T>(left, ds[0], ds[1]);
 #pragma unroll
-      for (int c = 0; c < D / 16; c++) {
-        load_b(b, query_tile, kStride, n, 16 * c);
-        multiply_pair<T>(dk[2 * c], dk[2 * c + 1], left, b);
+        for (int c = 0; c < D / 16; c++) {
+          load_b(b, query_tile, kStride, n, 16 * c);
+          multiply_pair<T>(dk[2 * c], dk[2 * c + 1], left, b);
+        }
       }
+      __syncthreads(); // the next copies overwrite these tiles
     }
-    __syncthreads(); // the next copies overwrite these tiles
   }
   const float by_scale[2] = {a.scale, a.scale}, by_one[2] = {1, 1};
   const int t = static_cast<int>(a.t);
-  write<D>(dk, by_scale, keys + row * kStride, diff_k + at, a.stride, own, length, t, d, packs);
-  write<D>(dv, by_one, values + row * kStride, diff_v + at, a.stride, own, length, t, d, packs);
+  write<D>(dk, by_scale, keys + row * kStride, diff_k + of_kv, a.kv_stride, own, length, t, d, packs);
+  write<D>(dv, by_one, values + row * kStride, diff_v + of_kv, a.kv_stride, own, length, t, d, packs);
 }
 
 template <int D, class T>
@@ -378,7 +380,7 @@ __global__ void __launch_bounds__(kBlock)
   const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
   const int end = first < length ? seen(first + S::own - 1) : 0;
   const int most_seen = own < length ? seen(own + 15) : 0, least_seen = seen(own);
-  const int64_t at = p.at(a, a.stride);
+  const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
   const float scale = a.scale * kLog2E, factor = a.ids ? a.factor : 1;
   uint32_t query[D / 16][4], diff_row[D / 16][4];
   float dq[D / 8][4] = {}, lses[2] = {}, inners[2] = {};
@@ -389,8 +391,8 @@ __global__ void __launch_bounds__(kBlock)
     inners[half] = inner[p.row(a, i)];
   }
   const auto copy = [&](int from, int to) {
-    begin_copy<N, D>(keys + to * kTile, k + at, a.stride, from, length, d, packs);
-    begin_copy<N, D>(values + to * kTile, v + at, a.stride, from, length, d, packs);
+    begin_copy<N, D>(keys + to * kTile, k + of_kv, a.kv_stride, from, length, d, packs);
+    begin_copy<N, D>(values + to * kTile, v + of_kv, a.kv_stride, from, length, d, packs);
   };
   if (end > 0) {
     begin_copy<S::own, D>(queries, q + at, a.stride, first, length, d, packs);
@@ -489,10 +491,11 @@ std::unique_ptr<Kernel> make_tensor_attention_diff(const AttentionShape &s) {
                  *v = s.part<const T>(x.in + s.first, 2);
       auto *diff_q = s.part<T>(x.out, 0), *diff_k = s.part<T>(x.out, 1), *diff_v = s.part<T>(x.out, 2);
       const bool packs = a.d % 8 == 0 && aligned({diff, q, k, v, diff_q, diff_k, diff_v});
-      const Grid grid = s.grid(Sizes<D>::own, kBlock, Sizes<D>::backward_bytes);
+      constexpr int kRows = Sizes<D>::own, kBytes = Sizes<D>::backward_bytes;
       launch_inner_products(a, diff, dst, inner, x.queue);
-      launch(diff_keys<D, T>, grid, x.queue, a, packs, diff, lse, inner, q, k, v, diff_k, diff_v);
-      launch(diff_queries<D, T>, grid, x.queue, a, packs, diff, lse, inner, q, k, v, diff_q);
+      launch(diff_keys<D, T>, s.grid(kRows, kBlock, kBytes, true), x.queue, a, packs, diff, lse, inner, q, k, v, diff_k,
+             diff_v);
+      launch(diff_queries<D, T>, s.grid(kRows, kBlock, kBytes), x.queue, a, packs, diff, lse, inner, q, k, v, diff_q);
     });
   });
 }

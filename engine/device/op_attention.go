@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -17,11 +18,15 @@ const MaxAttention = 1 << 16
 // Query i sees keys j <= i if Causal, else all keys. With Lengths it sees only keys j < lengths[n], and rows of dst
 // from lengths[n] on are zero. m[i, j] is the dropout factor: 0 or 1/(1-P), and 1 if P is 0.
 //
+// With KVHeads below Heads, attention is grouped: k and v have KVHeads heads, and head h of q reads their head
+// h·KVHeads/Heads. With one head, all heads of q read the same keys and values.
+//
 // Dropout zeroes probabilities like the op Dropout does. The choice depends only on (key, stream, sample id, i, j): the
 // stream of head h is Stream+h, and the position of pair (i, j) is i·65536 + j. The choice does not depend on T, so a
 // sample that is padded to another length has the same mask.
 //
-//	in   Packed: qkv (N, T, 3C), with q, k and v in this order in each row; else q; k; v, each (N, T, C)
+//	in   Packed: qkv (N, T, 3C), with q, k and v in this order in each row;
+//	     else q (N, T, C); k; v, each (N, T, C·KVHeads/Heads)
 //	     [lengths (N), i32, 0 to T, if Lengths]; [ids (N), i64; key (2), u32, if P > 0]
 //	out  dst (N, T, C)
 //	     lse (N, Heads, T), f32: log sum_j exp(s[i, j]), 0 for rows from lengths[n] on
@@ -29,6 +34,7 @@ const MaxAttention = 1 << 16
 // No device stores the scores s; AttentionDiff computes them again.
 type Attention struct {
 	Heads   int
+	KVHeads int // heads of k and v, a divisor of Heads; 0: as many as Heads
 	Packed  bool
 	Causal  bool
 	Lengths bool
@@ -39,7 +45,7 @@ type Attention struct {
 // AttentionDiff computes the gradients of Attention. Rows from lengths[n] on are zero.
 //
 //	in   diff_dst (N, T, C); dst (N, T, C); lse (N, Heads, T), f32; then the inputs of Attention
-//	out  Packed: diff_qkv (N, T, 3C); else diff_q; diff_k; diff_v, each (N, T, C)
+//	out  Packed: diff_qkv (N, T, 3C); else diff_q; diff_k; diff_v, with the shapes of q, k and v
 type AttentionDiff struct{ Attention }
 
 // Kind implements Op.
@@ -55,6 +61,9 @@ func (op Attention) Sources() int {
 	}
 	return 3
 }
+
+// SharedHeads returns the number of heads of k and v.
+func (op Attention) SharedHeads() int { return cmp.Or(op.KVHeads, op.Heads) }
 
 // inputs returns the number of inputs of the forward op.
 func (op Attention) inputs() int {
@@ -74,6 +83,9 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	if !(op.P >= 0 && op.P < 1) {
 		return nil, fmt.Errorf("%s: probability: got %g, want 0 <= p < 1", of.Kind(), op.P)
 	}
+	if err := wantGroups(of, op.Heads, op.KVHeads); err != nil {
+		return nil, err
+	}
 	src := in[0]
 	if err := firstError(wantDims(of, "q", src, 3), wantRows(of, "q", src)); err != nil {
 		return nil, err
@@ -84,11 +96,18 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 			return nil, fmt.Errorf("%s: qkv: got rows of %d channels, want a multiple of 3", of.Kind(), c)
 		}
 		c /= 3
-	} else if err := firstError(sameAs(of, "k", in[1], src), sameAs(of, "v", in[2], src)); err != nil {
-		return nil, err
+		if op.SharedHeads() != op.Heads {
+			return nil, fmt.Errorf("%s: heads of k and v: got %d for a packed operand, want those of q, %d", of.Kind(), op.KVHeads, op.Heads)
+		}
 	}
-	if op.Heads < 1 || c%op.Heads != 0 {
+	if c%op.Heads != 0 {
 		return nil, fmt.Errorf("%s: heads: got %d, want a divisor of the %d channels", of.Kind(), op.Heads, c)
+	}
+	if !op.Packed {
+		kv := Spec(src.DType, n, t, c/op.Heads*op.SharedHeads())
+		if err := firstError(sameAs(of, "k", in[1], kv), sameAs(of, "v", in[2], kv)); err != nil {
+			return nil, err
+		}
 	}
 	if t > MaxAttention {
 		return nil, fmt.Errorf("%s: got %d positions, want at most %d", of.Kind(), t, MaxAttention)
@@ -108,6 +127,17 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 		}
 	}
 	return tensor.Shape{n, t, c}, nil
+}
+
+// wantGroups checks the heads of q, and those of k and v, of which 0 means as many.
+func wantGroups(of Op, heads, kvHeads int) error {
+	if heads < 1 {
+		return fmt.Errorf("%s: heads: got %d, want at least 1", of.Kind(), heads)
+	}
+	if kvHeads < 0 || kvHeads > 0 && heads%kvHeads != 0 {
+		return fmt.Errorf("%s: heads of k and v: got %d, want a divisor of the %d heads of q", of.Kind(), kvHeads, heads)
+	}
+	return nil
 }
 
 // Infer implements Op.
@@ -136,8 +166,8 @@ func (op AttentionDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		wantShape(op, "dst", in[1], s...), wantType(op, "dst", in[1], src.DType),
 		wantShape(op, "lse", in[2], s[0], op.Heads, s[1]), wantType(op, "lse", in[2], weightType(src.DType)))
 	var out []TensorSpec
-	for range op.Sources() {
-		out = append(out, Spec(src.DType, src.Shape...))
+	for _, source := range in[3 : 3+op.Sources()] {
+		out = append(out, Spec(source.DType, source.Shape...))
 	}
 	return out, err
 }

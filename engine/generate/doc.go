@@ -13,12 +13,13 @@
 // If a text is longer than Positions, Next reads only its last Positions tokens. Each further token then shifts all
 // positions, so the cache cannot be used.
 //
-// With Options.Uncached, Next reads the whole text for each token. This needs nothing of a model except that it is
-// causal, which Next checks.
+// Options.Own is for models that are not built in. Next checks that such a model is causal. The cache is used if the model
+// reads models.Tokens.Positions and has an nn.Attention, and if the first cached tokens have the logits of a pass over
+// the whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each token.
 //
 // # Errors
 //
-//	ErrNotCausal               Next without a cache: the model reads tokens after the one that it predicts from (exit code 2)
+//	ErrNotCausal               Next: an own model reads tokens after the one that it predicts from (exit code 2)
 //	*checkpoint.MismatchError  Load: the weights belong to another model (exit code 2)
 //	device errors              the device has too little memory, or lacks an op
 package generate

@@ -22,9 +22,10 @@ type Options struct {
 	Vocabulary int          // number of tokens in the vocabulary
 	Positions  int          // largest number of tokens that the model reads
 	Compute    tensor.DType // type of activations: F32, BF16, F16
-	// Uncached makes Next read the whole text for each token instead of keeping keys and values. Any causal model then
-	// works, also one that ignores models.Tokens.Positions or computes attention from separate q, k and v.
-	Uncached bool
+	// Own means that the model is not a built-in one. Next then checks that it is causal, and that the key-value cache
+	// does not change its logits.
+	Own  bool
+	Warn func(reason string) // Next reads the whole text for each token from now on; called at most once; nil: no call
 }
 
 // Model is a language model with its weights on one device. Only one goroutine at a time may use it.
@@ -36,7 +37,9 @@ type Model struct {
 	stream device.Stream
 	passes map[int]*pass // passes by number of positions; key next: the pass for one token
 	cached []int32       // tokens whose keys and values are in the key-value cache
-	causal bool          // whether a pass has shown that padding does not influence the logits, without a cache
+	whole  bool          // whether Next reads the whole text for each token, without a cache
+	causal bool          // whether a pass of an own model has shown that padding does not influence the logits
+	proved int           // number of tokens for which the cache of an own model has given the logits of the whole text
 	closer []func() error
 }
 
@@ -49,7 +52,7 @@ type pass struct {
 	plan               *plan.Plan
 	stale              bool // the weights have changed since the plan last made its working copies
 	tokens, at, logits device.Region
-	rows, past         []device.Region // nn.CacheRows and nn.CachePast of each attention layer
+	rows, past         []device.Region // nn.CacheRows and nn.CachePast of each cached value
 	rowBytes           []int64         // bytes of one position in these regions
 	host               device.Buffer   // host twins of tokens, at and logits, in this order
 }
@@ -57,9 +60,9 @@ type pass struct {
 // shortest is the number of positions of the smallest plan.
 const shortest = 32
 
-// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens unless o.Uncached. It
-// fails if the device lacks an op of the model or device.AttentionStep, which reads the cache: device.ErrUnsupported is
-// then in the chain of the error.
+// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. Next works without a
+// cache, and o.Warn says so, if the device lacks device.AttentionStep, or if an own model cannot use a cache. Open fails
+// if the device lacks another op of the model: device.ErrUnsupported is then in the chain of the error.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -72,29 +75,57 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	m.closer = append(m.closer, m.stream.Close)
-	if o.Uncached {
-		_, err = m.passOf(m.lengthOf(1))
-		return m, err
-	}
-	if _, err = m.passOf(next); errors.Is(err, device.ErrUnsupported) {
-		err = fmt.Errorf("generate: device %s cannot compute a token from the key-value cache; use a device of another kind, such as cpu: %w", dev.Info().Name, err)
-	}
-	return m, err
+	return m, m.open()
 }
 
+// open makes the first pass, and the one that reads the cache.
+func (m *Model) open() error {
+	if m.o.Own {
+		if reason := m.o.uncacheable(); reason != "" {
+			m.withoutCache(reason)
+		}
+		// The parameters of the model are those of a text: a wrong pass of one token may lack some.
+		if _, err := m.passOf(m.lengthOf(1)); err != nil || m.whole {
+			return err
+		}
+	}
+	_, err := m.passOf(next)
+	switch {
+	case errors.Is(err, device.ErrUnsupported):
+		m.withoutCache(fmt.Sprintf("device %s cannot compute a token from the keys and values of earlier tokens", m.dev.Info().Name))
+	case err != nil && m.o.Own:
+		m.withoutCache("the pass of one token fails: " + err.Error())
+	case err != nil:
+		return err
+	}
+	_, err = m.passOf(m.lengthOf(1))
+	return err
+}
+
+// withoutCache makes Next read the whole text for each token.
+func (m *Model) withoutCache(reason string) {
+	m.whole, m.cached = true, nil
+	if m.o.Warn != nil {
+		m.o.Warn(reason)
+	}
+}
+
+// lengthsNode is the node with the number of cached tokens.
+const lengthsNode = "lengths of the cache"
+
 // graph returns the forward pass of a text of length positions, or of one token that follows the cached tokens. It
-// also returns the number of attention layers.
-func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
+// also returns the number of cached values.
+func (o Options) graph(length int, cached bool) (g *graph.Graph, values int, err error) {
 	cache := nn.Cache{Positions: o.Positions}
 	g, err = graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Compute: o.Compute}
-		if !o.Uncached {
+		if cached {
 			net.Cache = &cache
 		}
 		at := g.Input("at", tensor.I32, 1, 1)
 		in := models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, max(length, 1))}
 		if length == next {
-			in.Positions, cache.Lengths = at, g.Reshape("lengths", at, 1)
+			in.Positions, cache.Lengths = at, g.Reshape(lengthsNode, at, 1)
 		}
 		made := o.Model(net, in)
 		rows := made.Rows
@@ -103,7 +134,7 @@ func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
 		}
 		g.Output("logits", g.Linear("logits", rows, made.Weight, made.Bias, g.ParamType()))
 	})
-	return g, cache.Layers, err
+	return g, cache.Values, err
 }
 
 // row returns one row (1, C) of rows (T, C). The value at (1, 1) is the index of this row.
@@ -129,7 +160,7 @@ func (m *Model) passOf(length int) (*pass, error) {
 	if p := m.passes[length]; p != nil {
 		return p, nil
 	}
-	g, layers, err := m.o.graph(length)
+	g, values, err := m.o.graph(length, !m.whole)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +189,7 @@ func (m *Model) passOf(length int) (*pass, error) {
 	if err := p.plan.Bind(device.Whole(arena), m.state); err != nil {
 		return nil, err
 	}
-	if err := p.find(layers, length == next); err != nil {
+	if err := p.find(values, length == next); err != nil {
 		return nil, err
 	}
 	if p.host, err = m.dev.AllocHost(p.tokens.Bytes + p.at.Bytes + p.logits.Bytes); err != nil {
@@ -170,7 +201,7 @@ func (m *Model) passOf(length int) (*pass, error) {
 }
 
 // find sets the regions of the pass. step means that the pass reads the key-value cache.
-func (p *pass) find(layers int, step bool) error {
+func (p *pass) find(values int, step bool) error {
 	var errs []error
 	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region, device.TensorSpec) {
 		r, spec, err := of(name)
@@ -180,7 +211,7 @@ func (p *pass) find(layers int, step bool) error {
 	p.tokens, _ = region(p.plan.Input, "tokens")
 	p.at, _ = region(p.plan.Input, "at")
 	p.logits, _ = region(p.plan.Output, "logits")
-	for i := range layers {
+	for i := range values {
 		rows, spec := region(p.plan.Output, nn.CacheRows(i))
 		p.rows = append(p.rows, rows)
 		p.rowBytes = append(p.rowBytes, spec.Size()/int64(max(spec.Shape[1], 1)))
@@ -198,7 +229,7 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	for _, p := range m.passes {
 		p.stale = true
 	}
-	m.cached, m.causal = nil, false
+	m.cached, m.causal, m.proved = nil, false, 0
 	return f.Load(m.state, read)
 }
 
@@ -215,21 +246,21 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 		}
 	}
 	tokens = tokens[max(0, len(tokens)-m.o.Positions):]
-	last := len(tokens) - 1
-	from, length := 0, m.lengthOf(len(tokens))
-	if last > 0 && slices.Equal(m.cached, tokens[:last]) {
-		from, length = last, next
+	if last := len(tokens) - 1; last > 0 && slices.Equal(m.cached, tokens[:last]) {
+		return m.step(tokens)
 	}
-	p, err := m.passOf(length)
-	if err != nil {
-		return nil, err
-	}
-	if m.o.Uncached {
-		return m.whole(p, tokens)
+	return m.text(tokens, true)
+}
+
+// read runs a pass on the tokens from `from` on, which is 0 in the pass of a text. It puts their keys and values into the
+// cache, and returns the logits for the last token.
+func (m *Model) read(p *pass, tokens []int32, from int) ([]float32, error) {
+	if m.whole {
+		return m.run(p, tokens, 0, len(tokens)-1, nil)
 	}
 	step := m.passes[next]
 	m.cached = nil // the contents are unknown until the pass has ended
-	logits, err := m.run(p, tokens[from:], 0, last, func() error {
+	logits, err := m.run(p, tokens[from:], 0, len(tokens)-1, func() error {
 		for i, rows := range p.rows {
 			size := p.rowBytes[i]
 			rows.Bytes = size * int64(len(tokens)-from)
@@ -245,36 +276,6 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 	}
 	return logits, err
 }
-
-// whole returns the logits of the token that follows a whole text. The first pass with padding runs twice, with another
-// padding, to find out whether the model is causal.
-func (m *Model) whole(p *pass, tokens []int32) ([]float32, error) {
-	last, none := len(tokens)-1, func() error { return nil }
-	logits, err := m.run(p, tokens, 0, last, none)
-	if err != nil || m.causal || int64(4*len(tokens)) == p.tokens.Bytes {
-		return logits, err
-	}
-	other, err := m.run(p, tokens, int32(m.o.Vocabulary-1), last, none)
-	if err != nil {
-		return nil, err
-	}
-	var largest, differ float64
-	for i, v := range logits {
-		largest, differ = max(largest, math.Abs(float64(v))), max(differ, math.Abs(float64(v-other[i])))
-	}
-	if differ > rounding*largest {
-		return nil, fmt.Errorf("%w: other tokens after the text change a score by %.3g; the largest score is %.3g", ErrNotCausal, differ, largest)
-	}
-	m.causal = true
-	return logits, nil
-}
-
-// rounding is the largest influence of padding on a causal model, relative to the largest logit. Masked positions have
-// no influence in exact numbers; a mask that adds a large negative number may leave rounding errors.
-const rounding = 1e-3
-
-// ErrNotCausal reports that the logits of a token depend on the tokens after it.
-var ErrNotCausal = errors.New("generate: the model is not causal")
 
 // run runs a pass on tokens, followed by padding, and calls after. It returns the logits for the position at.
 func (m *Model) run(p *pass, tokens []int32, padding int32, at int, after func() error) ([]float32, error) {
@@ -293,6 +294,9 @@ func (m *Model) run(p *pass, tokens []int32, padding int32, at int, after func()
 			return nil, fmt.Errorf("generate: prepare: %w", err)
 		}
 		p.stale = false
+	}
+	if after == nil {
+		after = func() error { return nil }
 	}
 	for _, step := range []func() error{
 		func() error { return m.stream.Copy(p.tokens, device.Region{Buffer: p.host, Bytes: p.tokens.Bytes}) },

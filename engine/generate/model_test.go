@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -17,10 +16,17 @@ import (
 
 var size = gpt2.Size{Vocabulary: 50, Positions: 40, Layers: 3, Heads: 2, Channels: 32}
 
-// open returns a model with large random weights, so that each token affects the logits.
-func open(t *testing.T, dev device.Device, compute tensor.DType, uncached bool) *Model {
+// open returns GPT-2 with large random weights, so that each token affects the logits.
+func open(t *testing.T, dev device.Device, compute tensor.DType) *Model {
 	t.Helper()
-	m, err := Open(dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: compute, Uncached: uncached})
+	return fill(t, dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: compute})
+}
+
+// fill opens a model with large random weights.
+func fill(t *testing.T, dev device.Device, o Options) *Model {
+	t.Helper()
+	o.Vocabulary, o.Positions = size.Vocabulary, size.Positions
+	m, err := Open(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +35,15 @@ func open(t *testing.T, dev device.Device, compute tensor.DType, uncached bool) 
 			t.Error(err)
 		}
 	})
+	constants := map[string]*[]float64{}
+	for _, c := range m.state.Params.States {
+		constants[c.Name] = c.Init.Values
+	}
 	err = m.state.Fill(func(name string, dst []byte) error {
+		if c := constants[name]; c != nil {
+			copy(dst, reference.Encode(tensor.F32, *c))
+			return nil
+		}
 		values := random.New(7, name)
 		for i := range len(dst) / 4 {
 			bits := math.Float32bits(float32(values.Normal(uint64(i)) * 0.3))
@@ -65,7 +79,7 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 		{"cpu bf16", cpus, tensor.BF16, 1}, // each activation is rounded to 8 bits
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, whole := open(t, c.dev, c.compute, false), open(t, c.dev, c.compute, false)
+			m, whole := open(t, c.dev, c.compute), open(t, c.dev, c.compute)
 			var texts [][]int32
 			for n := 1; n <= size.Positions+3; n++ {
 				texts = append(texts, make([]int32, n))
@@ -94,10 +108,19 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutTheCacheAreThoseOfTheCache generates more tokens than the model has positions, on a device that lacks
-// the op of the cache.
+// TestTokensWithoutTheCacheAreThoseOfTheCache generates with GPT-2 on a device that lacks the op of the cache.
 func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
-	cached, whole := open(t, reference.New(), tensor.F32, false), open(t, lacking{reference.New()}, tensor.F32, true)
+	var warned []string
+	whole := fill(t, lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: tensor.F32, Warn: func(reason string) { warned = append(warned, reason) }})
+	sameTokens(t, open(t, reference.New(), tensor.F32), whole)
+	if len(warned) != 1 || !strings.Contains(warned[0], "cannot compute a token from the keys and values") {
+		t.Errorf("got warnings %q", warned)
+	}
+}
+
+// sameTokens generates more tokens than the models have positions.
+func sameTokens(t *testing.T, one, other *Model) {
+	t.Helper()
 	sampler, err := NewSampler(SamplerOptions{Temperature: 1.5, TopP: 1, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +131,7 @@ func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 	}
 	text, kinds := []int32{7}, map[int32]bool{}
 	for range size.Positions + 5 {
-		logits, err := cached.Next(text)
+		logits, err := one.Next(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +139,7 @@ func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if logits, err = whole.Next(text); err != nil {
+		if logits, err = other.Next(text); err != nil {
 			t.Fatal(err)
 		}
 		got, err := again.Choose(logits)
@@ -125,8 +148,8 @@ func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 		}
 		text, kinds[got] = append(text, got), true
 	}
-	if len(kinds) < 5 || len(whole.passes) != 2 || !whole.causal {
-		t.Errorf("got %d different tokens, %d passes, causal %t; want at least 5 tokens, passes for 32 and 40 positions, and a causal model", len(kinds), len(whole.passes), whole.causal)
+	if len(kinds) < 5 {
+		t.Errorf("got %d different tokens, want at least 5", len(kinds))
 	}
 }
 
@@ -138,16 +161,4 @@ func (d lacking) Compile(op device.Op, in, out []device.TensorSpec) (device.Kern
 		return nil, device.ErrUnsupported
 	}
 	return d.Device.Compile(op, in, out)
-}
-
-func TestADeviceWithoutTheCacheIsRefused(t *testing.T) {
-	_, err := Open(lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: tensor.F32})
-	if !errors.Is(err, device.ErrUnsupported) {
-		t.Fatalf("got %v, want an error that wraps ErrUnsupported", err)
-	}
-	for _, want := range []string{"cannot compute a token from the key-value cache", "attention_step", "use a device of another kind"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("got %q, want %q", err, want)
-		}
-	}
 }

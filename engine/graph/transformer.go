@@ -16,8 +16,11 @@ const (
 // UnaryFunc names an element-wise function.
 type UnaryFunc = device.UnaryFunc
 
-// AttentionOp holds the settings of an attention layer.
-type AttentionOp = device.Attention
+// Settings of an attention layer, and of one with a cache.
+type (
+	AttentionOp     = device.Attention
+	AttentionStepOp = device.AttentionStep
+)
 
 // Tables holds the tables of an embedding, with V token ids, P positions and S kinds of segments. Positions may be nil.
 // Segments and Kinds are both set or both nil.
@@ -74,11 +77,11 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 	return g.one(name, op, in...)
 }
 
-// AttentionStep returns the attention (N, 1, C) of one more position of each sample. qkv (N, 1, 3C) holds the query,
-// key and value of this position. past (N, T, 3C) holds the earlier positions, of which lengths (N) i32 are valid.
+// AttentionStep returns the attention (N, 1, C) of one more position of each sample. qkv holds q (N, 1, C) and k and v
+// (N, 1, E) of this position. past holds k and v (N, T, E) of the earlier positions, of which lengths (N) i32 are valid.
 // AttentionStep has no gradient.
-func (g *Graph) AttentionStep(name string, heads int, qkv, past, lengths *Value) *Value {
-	return g.one(name, device.AttentionStep{Heads: heads}, qkv, past, lengths)
+func (g *Graph) AttentionStep(name string, op AttentionStepOp, qkv [3]*Value, past [2]*Value, lengths *Value) *Value {
+	return g.one(name, op, qkv[0], qkv[1], qkv[2], past[0], past[1], lengths)
 }
 
 // LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.

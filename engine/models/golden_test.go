@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/models/modelstest"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/nn"
@@ -38,6 +39,8 @@ type golden struct {
 		BatchSize                           int `json:"batch_size"`
 		Channels, Heads, Layers, Vocabulary int
 		Positions, Segments, Inner          int
+		KVHeads                             int `json:"kv_heads"`
+		Theta                               float64
 		Activation                          string  // "": that of the published model
 		NormEps                             float64 `json:"norm_eps"`
 		Rows                                []int
@@ -94,6 +97,10 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 			if c.Model == "gpt2" {
 				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels,
 					Inner: c.Inner, Activation: c.Activation, Eps: c.NormEps}, gpt2.Options{})
+			}
+			if c.Model == "llama" {
+				model = modelstest.Llama{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, Channels: c.Channels,
+					Inner: c.Inner, Theta: c.Theta, Eps: c.NormEps}.Build
 			}
 			p := model(net, in)
 			logits = b.Linear("logits", p.Rows, p.Weight, p.Bias, tensor.F32)
@@ -205,6 +212,9 @@ func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *ru
 			values[i] = s.Gaussian(uint64(i), mean, g.Config.Spread)
 		}
 		check(r.state.Write(r.state.Values, p, reference.Encode(tensor.F32, values)))
+	}
+	for _, constant := range r.state.Params.States {
+		check(r.state.Write(r.state.States, constant, reference.Encode(tensor.F32, *constant.Init.Values)))
 	}
 	return r
 }

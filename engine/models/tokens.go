@@ -12,8 +12,24 @@ type Tokens struct {
 	Lengths  *graph.Value // (N) i32: number of positions of each sample without padding; nil: all positions
 
 	// Positions (N, T) i32 is the position of each token in its text; nil: 0 to T-1. It is set together with Net.Cache,
-	// for causal models only.
+	// for causal models only. A model that reads it can use a key-value cache.
 	Positions *graph.Value
+}
+
+// At returns the rows of a table (P, …) that belong to the positions of the tokens: (1, T, …), or (N, T, …) with
+// Positions. The table is a parameter or a constant, such as the cosines of a rotary embedding.
+func (in Tokens) At(net *nn.Net, name string, table *graph.Value) *graph.Value {
+	g, row := net.Graph, table.Shape[1:]
+	if in.Positions == nil {
+		t := in.Tokens.Shape[1]
+		return g.Reshape(name, g.Slice(name, table, 0, 0, t), append([]int{1, t}, row...)...)
+	}
+	wide := table
+	if wide.DType != g.ParamType() { // Embedding reads tables of this type only
+		wide = g.Cast(name, table, g.ParamType())
+	}
+	rows := g.Embedding(name, in.Positions, graph.Tables{Weight: g.Reshape(name, wide, table.Shape[0], int(row.Elements()))}, table.DType)
+	return g.Reshape(name, rows, append(in.Positions.Shape.Clone(), row...)...)
 }
 
 // Language builds the forward pass of a language model, from tokens to the operands of the loss.

@@ -71,46 +71,63 @@ func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, 
 // Attention describes an attention layer.
 type Attention struct {
 	Heads   int
+	KVHeads int // heads of k and v, a divisor of Heads, if q, k and v are separate values; 0: as many as Heads
 	Causal  bool
 	Lengths *graph.Value // (N) i32: number of positions of each sample without padding; nil: all positions
 	Dropout float64      // dropout probability of the attention probabilities in training
 }
 
-// Cache is the key-value cache of a causal model: for each attention layer, the rows qkv of the positions that the model
-// has read. The host copies the output CacheRows of each layer to its input CachePast of the next pass.
+// Cache is the key-value cache of a causal model: for each attention layer, k and v of the positions that the model has
+// read. The host copies each output CacheRows to the input CachePast of the next pass.
 type Cache struct {
 	Positions int          // capacity
 	Lengths   *graph.Value // (N) i32: positions in the cache; nil: the pass reads a text from its start, without a cache
-	Layers    int          // number of attention layers; Attention sets it
+	Values    int          // number of cached values, two for each attention layer; Attention sets it
 }
 
-// CachePast is the input (N, Positions, 3C) of an attention layer with the rows of earlier positions.
-func CachePast(layer int) string { return fmt.Sprintf("cache.%d.past", layer) }
+// CachePast is the input (N, Positions, E) with the rows of earlier positions of a cached value.
+func CachePast(value int) string { return fmt.Sprintf("cache.%d.past", value) }
 
-// CacheRows is the output (N, T, 3C) of an attention layer with the rows of the pass.
-func CacheRows(layer int) string { return fmt.Sprintf("cache.%d.rows", layer) }
+// CacheRows is the output (N, T, E) with the rows of the pass of a cached value.
+func CacheRows(value int) string { return fmt.Sprintf("cache.%d.rows", value) }
 
 // attend is Attention with a cache.
-func (n *Net) attend(name string, a Attention, qkv []*graph.Value) *graph.Value {
-	if len(qkv) != 1 || !a.Causal || a.Lengths != nil {
-		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("cache: got an attention layer of another kind, want a causal one with q, k and v in one value and without lengths")})
+func (n *Net) attend(name string, op graph.AttentionOp, qkv []*graph.Value) *graph.Value {
+	if !op.Causal || op.Lengths {
+		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("cache: got an attention layer of another kind, want a causal one without lengths")})
 	}
-	rows, layer := qkv[0], n.Cache.Layers
-	n.Cache.Layers++
-	n.Graph.Output(CacheRows(layer), rows)
+	parts := [3]*graph.Value{}
+	for i := range parts {
+		if op.Packed {
+			c := qkv[0].Shape[2] / 3
+			parts[i] = n.Graph.Slice(fmt.Sprintf("%s.%c", name, "qkv"[i]), qkv[0], 2, i*c, c)
+		} else {
+			parts[i] = qkv[i]
+		}
+	}
+	var past [2]*graph.Value
+	for i, rows := range parts[1:] {
+		n.Graph.Output(CacheRows(n.Cache.Values), rows)
+		if n.Cache.Lengths != nil {
+			past[i] = n.Graph.Input(CachePast(n.Cache.Values), rows.DType, rows.Shape[0], n.Cache.Positions, rows.Shape[2])
+		}
+		n.Cache.Values++
+	}
 	if n.Cache.Lengths == nil {
-		return n.Graph.Attention(name, graph.AttentionOp{Heads: a.Heads, Packed: true, Causal: true}, qkv, nil, nil, nil)
+		return n.Graph.Attention(name, op, qkv, nil, nil, nil)
 	}
-	past := n.Graph.Input(CachePast(layer), rows.DType, rows.Shape[0], n.Cache.Positions, rows.Shape[2])
-	return n.Graph.AttentionStep(name, a.Heads, rows, past, n.Cache.Lengths)
+	return n.Graph.AttentionStep(name, graph.AttentionStepOp{Heads: op.Heads, KVHeads: op.KVHeads}, parts, past, n.Cache.Lengths)
 }
 
-// Attention returns (N, T, C). qkv is one value (N, T, 3C), or three values q, k and v, each (N, T, C).
+// Attention returns (N, T, C). qkv is one value (N, T, 3C), or three: q (N, T, C), and k and v (N, T, C·KVHeads/Heads).
 func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
-	if n.Cache != nil {
-		return n.attend(name, a, qkv)
+	if len(qkv) != 1 && len(qkv) != 3 {
+		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("attention: got %d values, want q, k and v in one value or in three", len(qkv))})
 	}
-	op := graph.AttentionOp{Heads: a.Heads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
+	op := graph.AttentionOp{Heads: a.Heads, KVHeads: a.KVHeads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
+	if n.Cache != nil {
+		return n.attend(name, op, qkv)
+	}
 	if n.Training && a.Dropout > 0 {
 		op.P, op.Stream = a.Dropout, n.dropouts+1
 		n.dropouts += uint32(a.Heads) // one stream per head

@@ -26,7 +26,8 @@ func (l *leaves) attention(op graph.AttentionOp, n, t, c int) *graph.Value {
 	}
 	qkv := []*graph.Value{l.param(n, t, 3*c)}
 	if !op.Packed {
-		qkv = []*graph.Value{l.param(n, t, c), l.param(n, t, c), l.param(n, t, c)}
+		shared := c / op.Heads * op.SharedHeads()
+		qkv = []*graph.Value{l.param(n, t, c), l.param(n, t, shared), l.param(n, t, shared)}
 	}
 	return l.Attention("y", op, qkv, lengths, ids, key)
 }
@@ -95,6 +96,7 @@ func transformerRules() []ruleCase {
 	for _, op := range []graph.AttentionOp{
 		{Heads: 2, Packed: true, Causal: true}, {Heads: 1}, {Heads: 3, Lengths: true}, {Heads: 2, Packed: true, Causal: true, Lengths: true},
 		{Heads: 2, Packed: true, Causal: true, P: 0.3, Stream: 5}, {Heads: 2, Lengths: true, P: 0.3},
+		{Heads: 6, KVHeads: 2, Causal: true}, {Heads: 3, KVHeads: 1, Lengths: true, P: 0.3}, {Heads: 2, KVHeads: 1, Causal: true, Lengths: true},
 	} {
 		cases = append(cases, ruleCase{fmt.Sprintf("attention %+v", op), func(l *leaves) *graph.Value { return l.attention(op, 3, 4, 6) }})
 	}

@@ -103,6 +103,7 @@ var layers = []layer{
 	{"engine/models", imports("engine/graph", "engine/nn")},
 	{"engine/generate", imports("engine/checkpoint", "engine/device", "engine/graph", "engine/models", "engine/nn", "engine/plan", "engine/tensor")},
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
+	{"engine/models/modelstest", imports("engine/device", "engine/tensor", "engine/graph", "engine/nn", "engine/models")},
 	{"engine/task", imports("engine/graph", "engine/nn")},
 	{"engine/task/...", imports("engine/tensor", "engine/graph", "engine/nn", "engine/models", "engine/task")},
 	{"engine/train", imports("engine/task", "profiler/telemetry", "engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",

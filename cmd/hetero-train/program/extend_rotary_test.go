@@ -16,11 +16,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rotary is a language model with rotary position embedding and separate q, k and v. ahead makes each position also
-// read the next one.
+// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. ahead makes each
+// position also read the next one. resting ignores the positions of tokens that follow cached ones.
 type rotary struct {
 	NoKeys
-	ahead bool
+	ahead, resting bool
 }
 
 const (
@@ -46,17 +46,21 @@ func (o rotary) BuildLanguage(vocabulary, length int) (models.Language, error) {
 		const c = rotaryChannels
 		g, table := net.Graph, net.Table("table", vocabulary, c, 0.5)
 		cosines, sines := angles(length)
+		if o.resting {
+			in.Positions = nil
+		}
 		n, t := in.Tokens.Shape[0], in.Tokens.Shape[1]
-		cos := g.Slice("cos", net.Constant("rotary.cos", cosines, length, 1, 2, rotaryHalf), 0, 0, t)
-		sin := g.Slice("sin", net.Constant("rotary.sin", sines, length, 1, 2, rotaryHalf), 0, 0, t)
-		turned := func(name string, x *graph.Value) *graph.Value {
-			x = g.Reshape(name, net.Projection(name, x, c, 0.2), n, t, rotaryHeads, 2, rotaryHalf)
+		cos := in.At(net, "cos", net.Constant("rotary.cos", cosines, length, 1, 2, rotaryHalf))
+		sin := in.At(net, "sin", net.Constant("rotary.sin", sines, length, 1, 2, rotaryHalf))
+		turned := func(name string, x *graph.Value, heads int) *graph.Value {
+			x = g.Reshape(name, net.Projection(name, x, heads*c/rotaryHeads, 0.2), n, t, heads, 2, rotaryHalf)
 			swapped := g.Concat(name, 3, g.Slice(name, x, 3, 1, 1), g.Slice(name, x, 3, 0, 1))
 			x = g.Binary(name, graph.Add, g.Binary(name, graph.Mul, x, cos), g.Binary(name, graph.Mul, swapped, sin))
-			return g.Reshape(name, x, n, t, c)
+			return g.Reshape(name, x, n, t, heads*c/rotaryHeads)
 		}
 		x := g.Embedding("embedding", in.Tokens, graph.Tables{Weight: table}, net.Compute) // (N, T, C)
-		a := net.Attention("attention", nn.Attention{Heads: rotaryHeads, Causal: !o.ahead}, turned("q", x), turned("k", x), net.Projection("v", x, c, 0.2))
+		a := net.Attention("attention", nn.Attention{Heads: rotaryHeads, KVHeads: 1, Causal: !o.ahead},
+			turned("q", x, rotaryHeads), turned("k", x, 1), net.Projection("v", x, c/rotaryHeads, 0.2))
 		h, _ := net.LayerNorm("norm", net.Projection("out", a, c, 0.2), x, 1e-5)
 		return models.Prediction{Rows: net.Rows(h), Weight: table}
 	}, nil
@@ -82,13 +86,13 @@ func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 	return filepath.Join(dir, "run")
 }
 
-func rotaryParts(ahead bool) []Part {
-	return []Part{LanguageModel{Name: "rotary", Doc: "rotary position embedding", New: func() LanguageOptions { return rotary{ahead: ahead} }}}
+func rotaryParts(o rotary) []Part {
+	return []Part{LanguageModel{Name: "rotary", Doc: "rotary position embedding", New: func() LanguageOptions { return o }}}
 }
 
 // Weight decay and averages of weights leave constants as they are, and a saved model contains them.
 func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
-	run := trainRotary(t, rotaryParts(false), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5", "ema.decay=0.9")
+	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5", "ema.decay=0.9")
 	saved, err := filepath.Glob(filepath.Join(run, "checkpoints", "*", "model.safetensors"))
 	if err != nil || len(saved) == 0 {
 		t.Fatalf("got %v, %v", saved, err)
@@ -114,26 +118,28 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if code, out, messages := extended(rotaryParts(false), "eval", run, "--ema"); code != exit.Done || !strings.Contains(out, "perplexity") {
+	if code, out, messages := extended(rotaryParts(rotary{}), "eval", run, "--ema"); code != exit.Done || !strings.Contains(out, "perplexity") {
 		t.Errorf("got exit code %d: %s\n%s", code, messages, out)
 	}
 }
 
-// A model without a key-value cache continues texts, also beyond its positions, and says that it is slower.
+// A model continues texts, also beyond its positions. Without a key-value cache, it says that it is slower.
 func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
-	run := trainRotary(t, rotaryParts(false), "rotary", "train.epochs=12", "optimizer.lr=0.03")
-	code, out, messages := extended(rotaryParts(false), "generate", run, "--prompt", "cde", "--tokens", "30", "--temperature", "0")
-	if code != exit.Done || out != "cdefghabcdefghabcdefghabcdefghabc\n" || strings.Count(messages, "a pass over the whole text") != 1 {
-		t.Errorf("got exit code %d, %q and %q", code, out, messages)
+	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=12", "optimizer.lr=0.03")
+	for warnings, model := range []rotary{{}, {resting: true}} {
+		code, out, messages := extended(rotaryParts(model), "generate", run, "--prompt", "cde", "--tokens", "30", "--temperature", "0")
+		if code != exit.Done || out != "cdefghabcdefghabcdefghabcdefghabc\n" || strings.Count(messages, "a pass over the whole text") != warnings {
+			t.Errorf("%+v: got exit code %d, %q and %q", model, code, out, messages)
+		}
 	}
 	lines := writeText(t, t.TempDir(), "lines.txt", "cde\nefghab\n")
-	if code, out, messages := extended(rotaryParts(false), "predict", run, lines, "--top", "1"); code != exit.Done || !strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
+	if code, out, messages := extended(rotaryParts(rotary{}), "predict", run, lines, "--top", "1"); code != exit.Done || !strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
 		t.Errorf("predict: got exit code %d, %q and %q", code, out, messages)
 	}
-	if code, _, messages := extended(rotaryParts(true), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after the text change a score by") {
+	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after the text change a score by") {
 		t.Errorf("a model that reads ahead: got exit code %d: %s", code, messages)
 	}
-	if code, _, messages := extended(rotaryParts(false), "generate", run, "--prompt", "abcdefghabcdefgh"); code != exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
+	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt", "abcdefghabcdefgh"); code != exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
 		t.Errorf("a long prompt: got exit code %d: %s", code, messages)
 	}
 }

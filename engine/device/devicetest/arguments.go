@@ -77,9 +77,18 @@ var badCompiles = []badCompile{
 	{"heads that do not divide", device.Attention{Heads: 4, Packed: true}, specs(f32(1, 2, 18)), specs(f32(1, 2, 6), f32(1, 4, 2)), []string{"attention", "heads", "got 4", "6"}},
 	{"attention without q, k and v in its rows", device.Attention{Heads: 1, Packed: true}, specs(f32(1, 2, 8)), specs(f32(1, 2, 8), f32(1, 1, 2)),
 		[]string{"attention", "8", "multiple of 3"}},
-	{"attention step with heads that do not divide", device.AttentionStep{Heads: 4}, specs(f32(1, 1, 18), f32(1, 2, 18), device.Spec(tensor.I32, 1)), specs(f32(1, 1, 6)), []string{"attention_step", "heads", "got 4", "6"}},
-	{"attention step of two positions", device.AttentionStep{Heads: 1}, specs(f32(1, 2, 6), f32(1, 2, 6), device.Spec(tensor.I32, 1)), specs(f32(1, 2, 2)), []string{"attention_step", "qkv"}},
-	{"attention step with a past of other channels", device.AttentionStep{Heads: 1}, specs(f32(1, 1, 6), f32(1, 2, 3), device.Spec(tensor.I32, 1)), specs(f32(1, 1, 2)), []string{"attention_step", "past"}},
+	{"heads of k and v that do not divide", device.Attention{Heads: 3, KVHeads: 2}, specs(f32(1, 2, 6), f32(1, 2, 4), f32(1, 2, 4)), specs(f32(1, 2, 6), f32(1, 3, 2)),
+		[]string{"attention", "heads of k and v", "got 2", "divisor of the 3"}},
+	{"more heads of k and v than of q", device.Attention{Heads: 2, KVHeads: 4}, specs(f32(1, 2, 6), f32(1, 2, 12), f32(1, 2, 12)), specs(f32(1, 2, 6), f32(1, 2, 2)),
+		[]string{"attention", "heads of k and v", "got 4"}},
+	{"k of other channels", device.Attention{Heads: 4, KVHeads: 2}, specs(f32(1, 2, 8), f32(1, 2, 8), f32(1, 2, 4)), specs(f32(1, 2, 8), f32(1, 4, 2)),
+		[]string{"attention", "k", "(1, 2, 8)", "(1, 2, 4)"}},
+	{"shared heads of a packed operand", device.Attention{Heads: 2, KVHeads: 1, Packed: true}, specs(f32(1, 2, 12)), specs(f32(1, 2, 4), f32(1, 2, 2)),
+		[]string{"attention", "packed", "got 1", "2"}},
+	{"attention step with heads that do not divide", device.AttentionStep{Heads: 4}, step(1, 6, 6), specs(f32(1, 1, 6)), []string{"attention_step", "heads", "got 4", "6"}},
+	{"attention step with heads of k and v that do not divide", device.AttentionStep{Heads: 3, KVHeads: 2}, step(1, 6, 4), specs(f32(1, 1, 6)), []string{"attention_step", "heads of k and v", "got 2"}},
+	{"attention step of two positions", device.AttentionStep{Heads: 1}, step(2, 6, 6), specs(f32(1, 2, 2)), []string{"attention_step", "q"}},
+	{"attention step with a past of other channels", device.AttentionStep{Heads: 2, KVHeads: 1}, step(1, 6, 6), specs(f32(1, 1, 2)), []string{"attention_step", "k", "(1, 1, 3)"}},
 	{"attention without lengths", device.Attention{Heads: 1, Packed: true, Lengths: true}, specs(f32(1, 2, 6)), specs(f32(1, 2, 2), f32(1, 1, 2)),
 		[]string{"attention", "got 1", "want [2]"}},
 	{"vocabulary of other channels", device.LinearCrossEntropy{}, specs(f32(2, 3), f32(9, 4), device.Spec(tensor.I32, 2)), specs(f32(2), device.Spec(tensor.I32, 2), f32(2)),
@@ -267,4 +276,9 @@ func badCalls(t conformance.T, dev device.Device) {
 		t.Run(c.name, func(t conformance.T) { refused(t, c.call, c.says...) })
 	}
 	must(t, p.Close())
+}
+
+// step returns the operands of an AttentionStep of t positions with two positions of the past.
+func step(t, channels, shared int) []device.TensorSpec {
+	return specs(f32(1, t, channels), f32(1, t, shared), f32(1, t, shared), f32(1, 2, shared), f32(1, 2, shared), device.Spec(tensor.I32, 1))
 }

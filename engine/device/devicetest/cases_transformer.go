@@ -104,11 +104,46 @@ func plusBias(x, bias []float64) []float64 {
 
 func attentionCases() []valueCase {
 	var cases []valueCase
-	for _, s := range []struct {
+	type size struct {
 		n, t, heads, d          int
 		packed, causal, lengths bool
 		p                       float64
-	}{
+	}
+	add := func(s size, kv int) {
+		name, shared := fmt.Sprintf(" %+v", s), s.heads
+		if kv > 0 {
+			name, shared = fmt.Sprintf(" of %d shared heads%s", kv, name), kv
+		}
+		op := device.Attention{Heads: s.heads, KVHeads: kv, Packed: s.packed, Causal: s.causal, Lengths: s.lengths, P: s.p, Stream: 7}
+		c := s.heads * s.d
+		var inputs []input
+		if s.packed {
+			inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, 3*c))
+		} else {
+			for _, heads := range []int{s.heads, shared, shared} {
+				inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, heads*s.d))
+			}
+		}
+		if s.lengths { // the first sample has the full length; another sample may have length 0
+			inputs = append(inputs, fixedType(tensor.I32, func(seed, i uint64) float64 {
+				return map[bool]float64{true: float64(s.t), false: Integers(0, s.t)(seed, i)}[i == 0]
+			}, s.n))
+		}
+		if s.p > 0 {
+			inputs = append(inputs, fixedType(tensor.I64, Uniform(0, 1<<40), s.n), fixedType(tensor.U32, Uniform(0, 1<<32), 2))
+		}
+		large := s.t > 128
+		cases = append(cases,
+			valueCase{name: "attention" + name, inputs: inputs, run: one(op), tolerance: probabilities, large: large},
+			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)), tolerance: scores, chain: true, large: large,
+				terms: singleKeyTerms(op, s.t, s.d),
+				run: func(r *Runner, in []Operand) []Operand {
+					last := len(in) - 1
+					saved := r.Do(op, in[:last]...)
+					return r.Do(device.AttentionDiff{Attention: op}, append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
+				}})
+	}
+	for _, s := range []size{
 		{1, 1, 1, 1, true, true, false, 0},
 		{2, 1, 2, 8, false, false, true, 0},
 		{2, 7, 2, 8, true, true, false, 0},
@@ -123,34 +158,22 @@ func attentionCases() []valueCase {
 		{1, 261, 1, 64, true, true, false, 0.1},
 		{2, 203, 1, 16, false, false, true, 0},
 	} {
-		op := device.Attention{Heads: s.heads, Packed: s.packed, Causal: s.causal, Lengths: s.lengths, P: s.p, Stream: 7}
-		c := s.heads * s.d
-		var inputs []input
-		if s.packed {
-			inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, 3*c))
-		} else {
-			for range 3 {
-				inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, c))
-			}
-		}
-		if s.lengths { // the first sample has the full length; another sample may have length 0
-			inputs = append(inputs, fixedType(tensor.I32, func(seed, i uint64) float64 {
-				return map[bool]float64{true: float64(s.t), false: Integers(0, s.t)(seed, i)}[i == 0]
-			}, s.n))
-		}
-		if s.p > 0 {
-			inputs = append(inputs, fixedType(tensor.I64, Uniform(0, 1<<40), s.n), fixedType(tensor.U32, Uniform(0, 1<<32), 2))
-		}
-		name, large := fmt.Sprintf(" %+v", s), s.t > 128
-		cases = append(cases,
-			valueCase{name: "attention" + name, inputs: inputs, run: one(op), tolerance: probabilities, large: large},
-			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)), tolerance: scores, chain: true, large: large,
-				terms: singleKeyTerms(op, s.t, s.d),
-				run: func(r *Runner, in []Operand) []Operand {
-					last := len(in) - 1
-					saved := r.Do(op, in[:last]...)
-					return r.Do(device.AttentionDiff{Attention: op}, append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
-				}})
+		add(s, 0)
+	}
+	for _, s := range []struct {
+		size
+		kv int
+	}{
+		{size{2, 7, 4, 8, false, true, false, 0}, 2},
+		{size{2, 9, 6, 5, false, false, true, 0}, 3},
+		{size{3, 17, 6, 12, false, true, true, 0.3}, 2},
+		{size{2, 70, 4, 64, false, true, false, 0.1}, 1},
+		{size{2, 33, 2, 128, false, false, true, 0.1}, 1},
+		{size{1, 67, 3, 80, false, false, false, 0}, 1},
+		{size{1, 33, 2, 16, false, true, false, 0}, 2},
+		{size{1, 261, 4, 32, false, true, true, 0}, 2},
+	} {
+		add(s.size, s.kv)
 	}
 	return cases
 }
@@ -182,16 +205,15 @@ func singleKeyTerms(op device.Attention, t, d int) func(in []Tensor, i int) floa
 
 func attentionStepCases() []valueCase {
 	var cases []valueCase
-	for _, s := range []struct{ n, t, heads, d int }{{1, 1, 1, 1}, {2, 7, 3, 5}, {3, 33, 2, 16}, {2, 300, 2, 64}, {1, 130, 1, 80}} {
-		row := 3 * s.heads * s.d
+	for _, s := range []struct{ n, t, heads, kv, d int }{{1, 1, 1, 1, 1}, {2, 7, 3, 3, 5}, {3, 33, 2, 1, 16}, {2, 300, 2, 2, 64}, {1, 130, 6, 2, 80}} {
+		own, row := floats(Uniform(-2, 2), s.n, 1, s.kv*s.d), floats(Uniform(-2, 2), s.n, s.t, s.kv*s.d)
 		for _, past := range []struct {
 			name        string
 			least, most int
 		}{{"", 0, s.t}, {" without a past", 0, 0}, {" of a full cache", s.t, s.t}} {
 			cases = append(cases, valueCase{name: fmt.Sprintf("attention_step%s %+v", past.name, s),
-				inputs: []input{floats(Uniform(-2, 2), s.n, 1, row), floats(Uniform(-2, 2), s.n, s.t, row),
-					fixedType(tensor.I32, Integers(past.least, past.most), s.n)},
-				run: one(device.AttentionStep{Heads: s.heads}), tolerance: scores})
+				inputs: []input{floats(Uniform(-2, 2), s.n, 1, s.heads*s.d), own, own, row, row, fixedType(tensor.I32, Integers(past.least, past.most), s.n)},
+				run:    one(device.AttentionStep{Heads: s.heads, KVHeads: s.kv}), tolerance: scores})
 		}
 	}
 	return cases
@@ -237,6 +259,7 @@ func linearLossCases() []valueCase {
 // transformerThreads returns the cases of runThreads.
 func transformerThreads() []valueCase {
 	op := device.Attention{Heads: 3, Packed: true, Causal: true}
+	grouped := device.Attention{Heads: 4, KVHeads: 2, Causal: true}
 	qkv, c := floats(symmetric, 2, 70, 3*24), 72
 	return []valueCase{
 		{name: "embedding_diff", inputs: []input{floats(symmetric, 5, 100, 40), fixedType(tensor.I32, Integers(0, 3), 5, 100)}, run: one(device.EmbeddingDiff{Rows: 9})},
@@ -248,6 +271,11 @@ func transformerThreads() []valueCase {
 			saved := r.Do(op, in[0])
 			return append(saved, r.Do(device.AttentionDiff{Attention: op}, in[1], saved[0], saved[1], in[0])...)
 		}},
+		{name: "attention_diff of shared heads", inputs: []input{floats(symmetric, 2, 70, 96), floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 96)},
+			run: func(r *Runner, in []Operand) []Operand {
+				saved := r.Do(grouped, in[:3]...)
+				return append(saved, r.Do(device.AttentionDiff{Attention: grouped}, in[3], saved[0], saved[1], in[0], in[1], in[2])...)
+			}},
 	}
 }
 

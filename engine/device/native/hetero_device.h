@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 5
+#define HT_ABI_VERSION 6
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
 
@@ -255,11 +255,12 @@ typedef struct ht_layer_norm_params {
   int32_t add, plus;
 } ht_layer_norm_params;
 
-/* HT_ATTENTION, _DIFF, and _STEP, which uses heads only */
+/* HT_ATTENTION, _DIFF, and _STEP, which uses heads and kv_heads only */
 typedef struct ht_attention_params {
   double p; /* probability of dropout */
   uint32_t stream;
   int32_t heads, packed, causal, lengths;
+  int32_t kv_heads; /* heads of k and v, a divisor of heads */
 } ht_attention_params;
 
 /* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF, HT_MOVING_AVERAGE, HT_EMBEDDING,

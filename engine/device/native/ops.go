@@ -145,7 +145,7 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 	case device.AttentionDiff:
 		return with(a, C.HT_ATTENTION_DIFF, attention(op.Attention))
 	case device.AttentionStep:
-		return with(a, C.HT_ATTENTION_STEP, C.ht_attention_params{heads: C.int32_t(op.Heads)})
+		return with(a, C.HT_ATTENTION_STEP, C.ht_attention_params{heads: C.int32_t(op.Heads), kv_heads: C.int32_t(op.SharedHeads())})
 	case device.LinearCrossEntropy:
 		return without(C.HT_LINEAR_CROSS_ENTROPY)
 	case device.LinearCrossEntropyDiff:
@@ -187,7 +187,7 @@ func pool(w device.Window, kernel [2]int, train, countPadding bool) C.ht_pool2d_
 
 func attention(op device.Attention) C.ht_attention_params {
 	return C.ht_attention_params{
-		p: C.double(op.P), stream: C.uint32_t(op.Stream), heads: C.int32_t(op.Heads),
+		p: C.double(op.P), stream: C.uint32_t(op.Stream), heads: C.int32_t(op.Heads), kv_heads: C.int32_t(op.SharedHeads()),
 		packed: flag(op.Packed), causal: flag(op.Causal), lengths: flag(op.Lengths),
 	}
 }

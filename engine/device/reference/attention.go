@@ -10,8 +10,10 @@ import (
 // attentionInputs holds the operands of Attention, one value per element.
 type attentionInputs[T real] struct {
 	op         device.Attention
-	q, k, v    []T // row r of each starts at element r·stride
+	q, k, v    []T // row r of q starts at element r·stride, those of k and v at r·shared
 	stride     int
+	shared     int
+	group      int // heads of q that read one head of k and v
 	n, t, c, d int // samples, positions, channels, channels of a head
 	lengths    []int32
 	ids        []int64
@@ -23,13 +25,14 @@ type attentionInputs[T real] struct {
 
 func loadAttention[T real](op device.Attention, in []operand) *attentionInputs[T] {
 	s := in[0].shape()
-	a := &attentionInputs[T]{op: op, n: s[0], t: s[1], c: s[2], stride: s[2]}
+	a := &attentionInputs[T]{op: op, n: s[0], t: s[1], c: s[2], stride: s[2], shared: s[2], group: op.Heads / op.SharedHeads()}
 	if op.Packed {
 		a.c = s[2] / 3
 		all := load[T](in[0])
 		a.q, a.k, a.v = all, all[a.c:], all[2*a.c:]
 	} else {
 		a.q, a.k, a.v = load[T](in[0]), load[T](in[1]), load[T](in[2])
+		a.shared = in[1].shape()[2]
 	}
 	a.d = a.c / op.Heads
 	a.scale = 1 / squareRoot(T(a.d))
@@ -75,8 +78,11 @@ func (a *attentionInputs[T]) mask(n, h, i, j int) T {
 	return 0
 }
 
-// at returns the offset of head h in row i of sample n of q, k and v.
+// at returns the offset of head h in row i of sample n of q.
 func (a *attentionInputs[T]) at(n, h, i int) int { return (n*a.t+i)*a.stride + h*a.d }
+
+// of returns the offset in row i of k and v of the head that head h of q reads.
+func (a *attentionInputs[T]) of(n, h, i int) int { return (n*a.t+i)*a.shared + h/a.group*a.d }
 
 // query returns row i of q.
 func (a *attentionInputs[T]) query(n, h, i int) []T { return a.q[a.at(n, h, i):][:a.d] }
@@ -84,7 +90,7 @@ func (a *attentionInputs[T]) query(n, h, i int) []T { return a.q[a.at(n, h, i):]
 // scores returns s[i, j] of each key j that query i sees.
 func (a *attentionInputs[T]) scores(n, h, i int) []T {
 	scores := make([]T, a.keys(n, i))
-	dots(scores, a.query(n, h, i), a.k[a.at(n, h, 0):], a.stride)
+	dots(scores, a.query(n, h, i), a.k[a.of(n, h, 0):], a.shared)
 	for j := range scores {
 		scores[j] = T(scores[j] * a.scale)
 	}
@@ -111,7 +117,7 @@ func attention[T real](op device.Attention, in, out []operand) {
 		lse[(n*op.Heads+h)*a.t+i] = l
 		row := dst[(n*a.t+i)*a.c+h*a.d:][:a.d]
 		for j, s := range scores {
-			addProduct(row, a.mask(n, h, i, j)*exp(s-l), a.v[a.at(n, h, j):])
+			addProduct(row, a.mask(n, h, i, j)*exp(s-l), a.v[a.of(n, h, j):])
 		}
 	})
 	store(out[0], dst)
@@ -123,10 +129,12 @@ func attention[T real](op device.Attention, in, out []operand) {
 func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 	diff, dst, lse := load[T](in[0]), load[T](in[1]), load[T](in[2])
 	a := loadAttention[T](op.Attention, in[3:])
-	all := make([]T, 3*a.n*a.t*a.c)
-	dq, dk, dv := all, all[a.c:], all[2*a.c:] // the three parts of the packed gradient
-	if !op.Packed {
-		dk, dv = all[a.n*a.t*a.c:], all[2*a.n*a.t*a.c:]
+	all := make([]T, a.n*a.t*a.stride)
+	dq, dk, dv := all, all, all
+	if op.Packed { // the three parts of the packed gradient
+		dk, dv = all[a.c:], all[2*a.c:]
+	} else {
+		dk, dv = make([]T, a.n*a.t*a.shared), make([]T, a.n*a.t*a.shared)
 	}
 	a.each(func(n, h, i int) {
 		at := (n*a.t+i)*a.c + h*a.d
@@ -134,9 +142,9 @@ func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 		inner := dot(row, dst[at:])
 		scores := a.scores(n, h, i)
 		dp := make([]T, len(scores)) // diff_dst[i]·v[j]
-		dots(dp, row, a.v[a.at(n, h, 0):], a.stride)
+		dots(dp, row, a.v[a.of(n, h, 0):], a.shared)
 		for j, s := range scores {
-			k := a.at(n, h, j)
+			k := a.of(n, h, j)
 			p, m := exp(s-l), a.mask(n, h, i, j)
 			ds := p * (T(m*dp[j]) - inner) * a.scale
 			addProduct(dv[k:][:a.d], T(m*p), row)
@@ -144,36 +152,34 @@ func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 			addProduct(dk[k:][:a.d], ds, a.query(n, h, i))
 		}
 	})
-	if op.Packed {
-		store(out[0], all)
-		return
-	}
-	for i := range out {
-		store(out[i], all[i*a.n*a.t*a.c:(i+1)*a.n*a.t*a.c])
+	for i, part := range [][]T{dq, dk, dv}[:op.Sources()] {
+		store(out[i], part)
 	}
 }
 
 func attentionStep[T real](op device.AttentionStep, in, out []operand) {
-	qkv, past, lengths := load[T](in[0]), load[T](in[1]), loadI32(in[2])
-	n, t, row := in[0].shape()[0], in[1].shape()[1], in[0].shape()[2]
-	c, d := row/3, row/3/op.Heads
+	q, lengths := load[T](in[0]), loadI32(in[5])
+	own, past := [2][]T{load[T](in[1]), load[T](in[2])}, [2][]T{load[T](in[3]), load[T](in[4])}
+	n, t, c, row := in[0].shape()[0], in[3].shape()[1], in[0].shape()[2], in[3].shape()[2]
+	d, group := c/op.Heads, op.Heads/op.SharedHeads()
 	scale := 1 / squareRoot(T(d))
 	dst := make([]T, n*c)
 	for s := range n {
-		rows := make([][]T, 0, t+1) // rows of the keys that the query sees
-		for j := range min(max(int(lengths[s]), 0), t) {
-			rows = append(rows, past[(s*t+j)*row:][:row])
+		var rows [2][][]T // keys and values that the query sees
+		for i := range rows {
+			for j := range min(max(int(lengths[s]), 0), t) {
+				rows[i] = append(rows[i], past[i][(s*t+j)*row:][:row])
+			}
+			rows[i] = append(rows[i], own[i][s*row:][:row])
 		}
-		own := qkv[s*row:][:row]
-		rows = append(rows, own)
 		for h := range op.Heads {
-			scores := make([]T, len(rows))
-			for j, r := range rows {
-				scores[j] = dot(own[h*d:(h+1)*d], r[c+h*d:]) * scale
+			scores, at := make([]T, len(rows[0])), h/group*d
+			for j, k := range rows[0] {
+				scores[j] = dot(q[s*c+h*d:][:d], k[at:]) * scale
 			}
 			l := logSumExp(scores)
-			for j, r := range rows {
-				addProduct(dst[s*c+h*d:][:d], exp(scores[j]-l), r[2*c+h*d:])
+			for j, v := range rows[1] {
+				addProduct(dst[s*c+h*d:][:d], exp(scores[j]-l), v[at:])
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (o *resnetOptions) timm() (int, error) {
 func TimmFiles(cfg *config.Config, trained Trained, outputs int) (map[string][]byte, error) {
 	model, ok := cfg.Model.Options.(timmModel)
 	if !ok {
-		return nil, exit.Usagef("checkpoint export: --format hf: neither transformers nor timm has a model %s; export it without --format", cfg.Model.Name)
+		return nil, exit.Usagef("checkpoint export: --format hf: neither transformers nor timm has a model %s; export it without --format, and load the file by the names of its tensors (safetensors.torch.load_file)", cfg.Model.Name)
 	}
 	features, err := model.timm()
 	if err != nil {

@@ -4,9 +4,10 @@
 //
 //   forward   A task is one head of one sample, and up to kQueries queries. A task transposes the keys once, to panels of
 //             32 keys. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
-//   backward  A task is one head of one sample. For each block of kKeys keys, blocks of 16 queries compute the scores
-//             again. The gradients of the block's keys and values stay in the cache; the gradients of queries are summed
-//             in f32.
+//   backward  A task is one head of k and v of one sample, and the heads of q that read it, one after another. For each
+//             block of kKeys keys, blocks of 16 queries compute the scores again. The gradients of the block's keys and
+//             values stay in the cache; the gradients of queries are summed in f32. With several heads of q, the
+//             gradients of all keys and values are summed in f32, too.
 //
 // One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types;
 // pair_attention.cc has kernels with products of bf16.
@@ -95,9 +96,9 @@ struct Attention final : RowKernel {
     float *panels = memory, *k = panels + tp * d, *v = k + tp * dp, *scores = v + tp * dp, *q = scores + 8 * tp;
     float *y = q + 8 * dp;
     auto *mask = reinterpret_cast<uint8_t *>(y + 8 * dp);
-    take(count ? source(a, 1, s, h, 0) : nullptr, stride * size, count, 1, k);
+    take(count ? source(a, 1, s, h, 0) : nullptr, kv_stride * size, count, 1, k);
     transpose(k, count, panels);
-    take(count ? source(a, 2, s, h, 0) : nullptr, stride * size, count, 1, v);
+    take(count ? source(a, 2, s, h, 0) : nullptr, kv_stride * size, count, 1, v);
     auto *lse = static_cast<float *>(a.out[1]) + (s * heads + h) * t;
     char *dst = static_cast<char *>(a.out[0]) + (s * t * c + h * d) * size;
     for (int64_t i = from; i < end; i += 8) {
@@ -125,22 +126,20 @@ struct Attention final : RowKernel {
 };
 
 struct AttentionDiff final : RowKernel {
-  int64_t floats;
+  int64_t sums, floats; // keys whose gradients a task holds; scratch of a part, floats
 
   explicit AttentionDiff(const Request &request) : RowKernel(request, 3, request.threads) {
     want_f32(in[2]);
-    floats = up(t, 64) * (3 * dp + 1) + kKeys * (2 * d + 4 * dp) + 2 * kRows * kKeys + kKeys;
+    sums = group == 1 ? kKeys : up(t, kKeys);
+    floats = up(t, 64) * (3 * dp + 1) + kKeys * (2 * d + 2 * dp) + 2 * sums * dp + 2 * kRows * kKeys + kKeys;
     workspace = parts * floats * int64_t(sizeof(float));
   }
 
   void run(const Args &a) override {
-    each(a, n * heads, floats * int64_t(sizeof(float)),
-         [&](int64_t task, char *memory) { head(a, task / heads, task % heads, reinterpret_cast<float *>(memory)); });
-  }
-
-  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
-    void *base = p.packed ? a.out[0] : a.out[which];
-    return static_cast<char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
+    each(a, n * shared, floats * int64_t(sizeof(float)), [&](int64_t task, char *memory) {
+      for (int64_t h = task % shared * group; h < (task % shared + 1) * group; h++)
+        head(a, task / shared, h, reinterpret_cast<float *>(memory));
+    });
   }
 
   void give(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, const float *rows,
@@ -154,7 +153,8 @@ struct AttentionDiff final : RowKernel {
     const int64_t len = length(a, s), tp = up(t, 64);
     float *q = memory, *dy = q + tp * dp, *dq = dy + tp * dp, *inner = dq + tp * dp;
     float *k_panels = inner + tp, *v_panels = k_panels + kKeys * d, *k = v_panels + kKeys * d, *v = k + kKeys * dp;
-    float *dk = v + kKeys * dp, *dv = dk + kKeys * dp, *scores = dv + kKeys * dp, *diff = scores + kRows * kKeys;
+    float *all_dk = v + kKeys * dp, *all_dv = all_dk + sums * dp, *scores = all_dv + sums * dp;
+    float *diff = scores + kRows * kKeys;
     auto *mask = reinterpret_cast<uint8_t *>(diff + kRows * kKeys);
     const auto *lse = static_cast<const float *>(a.in[2]) + (s * heads + h) * t;
     const int64_t at = (s * t * c + h * d) * size;
@@ -168,12 +168,15 @@ struct AttentionDiff final : RowKernel {
     std::fill(dq, dq + len * dp, 0.0f);
     for (int64_t from = 0; from < len; from += kKeys) {
       const int64_t count = std::min(kKeys, len - from);
-      take(source(a, 1, s, h, from), stride * size, count, 1, k);
-      take(source(a, 2, s, h, from), stride * size, count, 1, v);
+      float *dk = all_dk + (group == 1 ? 0 : from * dp), *dv = all_dv + (group == 1 ? 0 : from * dp);
+      take(source(a, 1, s, h, from), kv_stride * size, count, 1, k);
+      take(source(a, 2, s, h, from), kv_stride * size, count, 1, v);
       transpose(k, count, k_panels);
       transpose(v, count, v_panels);
-      std::fill(dk, dk + count * dp, 0.0f);
-      std::fill(dv, dv + count * dp, 0.0f);
+      if (h % group == 0) {
+        std::fill(dk, dk + count * dp, 0.0f);
+        std::fill(dv, dv + count * dp, 0.0f);
+      }
       for (int64_t i = p.causal ? from : 0; i < len; i += kRows) {
         const int64_t rows = std::min(kRows, len - i), seen = std::min(count, keys(len, i + rows - 1) - from);
         score(rows, q + i * dp, k_panels, up(seen, 32), scores, kKeys);
@@ -188,12 +191,12 @@ struct AttentionDiff final : RowKernel {
         multiply(seen, rows, scores, 1, kKeys, dy + i * dp, dv, true);
         multiply(seen, rows, diff, 1, kKeys, q + i * dp, dk, true);
       }
+      if (h % group + 1 < group) continue;
       give(a, 1, s, h, from, count, dk, 1);
       give(a, 2, s, h, from, count, dv, 1);
     }
     give(a, 0, s, h, 0, len, dq, scale);
-    for (int which = 0; which < 3; which++)
-      for (int64_t i = len; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
+    clear(a, s, h, len);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "images.h"
 #include "kernel.h"
@@ -18,8 +19,9 @@ std::unique_ptr<Kernel> make_pair_attention_diff(const Request &request);
 struct AttentionKernel : Kernel {
   ht_attention_params p;
   bool bf16;
-  int64_t n, t, c, d, dp, heads, stride, size, sources, parts;
-  size_t first; // index of q among the inputs
+  int64_t n, t, c, d, dp, heads, size, sources, parts;
+  int64_t shared, group, stride, kv_stride; // heads of k and v; heads of q for each of them; elements of a row
+  size_t first;                             // index of q among the inputs
   float scale, factor = 1;
   uint64_t threshold = 0;
 
@@ -34,7 +36,13 @@ struct AttentionKernel : Kernel {
     sources = p.packed ? 1 : 3;
     c = p.packed ? stride / 3 : stride;
     heads = p.heads;
+    shared = p.kv_heads;
+    if (heads < 1 || shared < 1 || heads % shared != 0 || (p.packed && heads != shared))
+      throw Invalid("heads of k and v: got " + std::to_string(shared) + " for " + std::to_string(heads) +
+                    " heads of q");
+    group = heads / shared;
     d = c / heads;
+    kv_stride = p.packed ? stride : shared * d;
     dp = (d + 31) / 32 * 32;
     size = dtype_size(q.dtype);
     scale = float(1 / std::sqrt(double(d)));
@@ -50,10 +58,25 @@ struct AttentionKernel : Kernel {
     }
   }
 
-  // Returns row i of q (0), k (1) or v (2) of head h of sample s.
+  // Elements from one row of q (0), k (1) or v (2) to the next.
+  int64_t step(int which) const { return which == 0 ? stride : kv_stride; }
+
+  // The offset in bytes of row i of q, k or v of sample s, for head h of q.
+  int64_t offset(int which, int64_t s, int64_t h, int64_t i) const {
+    return ((s * t + i) * step(which) + (p.packed ? which * c : 0) + (which == 0 ? h : h / group) * d) * size;
+  }
   const char *source(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
     const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
-    return static_cast<const char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
+    return static_cast<const char *>(base) + offset(which, s, h, i);
+  }
+  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const { // of a gradient
+    return static_cast<char *>(p.packed ? a.out[0] : a.out[which]) + offset(which, s, h, i);
+  }
+
+  // Clears the gradients from row `from` on of q of head h, and of k and v if h is the first head of its group.
+  void clear(const Args &a, int64_t s, int64_t h, int64_t from) const {
+    for (int which = 0; which < (h % group == 0 ? 3 : 1); which++)
+      for (int64_t i = from; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
   }
 
   int64_t length(const Args &a, int64_t s) const {

@@ -84,8 +84,9 @@ Sample sample_of(const Request &r) {
   case HT_ATTENTION_DIFF: {
     const auto &p = *static_cast<const ht_attention_params *>(r.params);
     const size_t first = first_source(r.op), sources = p.packed ? 1 : 3;
-    // Tasks are heads of samples. More samples than the threads need take longer at the same speed.
-    const int64_t n = std::min(in[first].dims[0], (2 * int64_t(r.threads) + p.heads - 1) / p.heads);
+    // Tasks are heads of samples; of a gradient, those of k and v. More samples than the threads need take longer at the same speed.
+    const int64_t heads = r.op == HT_ATTENTION ? p.heads : std::max(1, p.kv_heads);
+    const int64_t n = std::min(in[first].dims[0], (2 * int64_t(r.threads) + heads - 1) / heads);
     const int64_t t = std::min(power(in[first].dims[1]), kMostPositions);
     for (size_t i = 0; i < in.size(); i++) {
       const bool lse = r.op == HT_ATTENTION_DIFF && i == 2, key = p.p > 0 && i + 1 == in.size();
@@ -141,6 +142,7 @@ std::string describe(const Sample &sample) {
   if (is_attention(r.op)) {
     const auto &p = *static_cast<const ht_attention_params *>(r.params);
     text += ", " + std::to_string(p.heads) + " heads";
+    if (p.kv_heads != p.heads) text += ", " + std::to_string(p.kv_heads) + " of keys";
     if (p.causal) text += ", causal";
     if (p.packed) text += ", packed";
     if (p.lengths) text += ", lengths";

@@ -45,7 +45,7 @@ struct PairKernel : AttentionKernel {
   // Panels of pairs of channels: rows from … from+count-1 of k (1) or v (2) of a head.
   void transpose(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, uint32_t *to) const {
     for (int64_t j = 0; j < count; j += kPanel)
-      pairs.transpose(source(a, which, s, h, from + j), stride / 2, std::min(kPanel, count - j), d / 2,
+      pairs.transpose(source(a, which, s, h, from + j), step(which) / 2, std::min(kPanel, count - j), d / 2,
                       to + j * (d / 2));
   }
 
@@ -109,7 +109,7 @@ struct PairAttention final : PairKernel {
     const auto narrow = transformer().narrow[1];
     if (count > 0) {
       transpose(a, 1, s, h, 0, count, w.panels);
-      pairs.pair_rows(source(a, 2, s, h, 0), stride, count, d, dp, w.v);
+      pairs.pair_rows(source(a, 2, s, h, 0), kv_stride, count, d, dp, w.v);
     }
     auto *lse = static_cast<float *>(a.out[1]) + (s * heads + h) * t;
     char *dst = static_cast<char *>(a.out[0]) + (s * t * c + h * d) * size;
@@ -135,8 +135,11 @@ struct PairAttention final : PairKernel {
 };
 
 struct PairAttentionDiff final : PairKernel {
+  int64_t sums; // keys whose gradients a task holds
+
   explicit PairAttentionDiff(const Request &request) : PairKernel(request, 3, request.threads) {
     want_f32(in[2]);
+    sums = group == 1 ? kKeys : up(t, kKeys);
     Memory sizes;
     parts_of(sizes);
     bytes = sizes.bytes;
@@ -147,7 +150,7 @@ struct PairAttentionDiff final : PairKernel {
     float *dq, *inner;                   // of all queries
     uint32_t *q, *dy;                    // of all queries, pairs of rows
     uint32_t *k_panels, *v_panels, *k;   // of a block's keys
-    float *dk, *dv;                      // of a block's keys
+    float *dk, *dv;                      // of a block's keys; with several heads of q, of all keys
     float *scores, *diff;                // (queries, keys) of a block
     uint32_t *probabilities, *gradients; // the same, pairs of queries
     uint16_t *gradient_rows;             // the same
@@ -163,8 +166,8 @@ struct PairAttentionDiff final : PairKernel {
     w.k_panels = m.take<uint32_t>(kKeys * d / 2);
     w.v_panels = m.take<uint32_t>(kKeys * d / 2);
     w.k = m.take<uint32_t>(kKeys * dp / 2);
-    w.dk = m.take<float>(kKeys * dp);
-    w.dv = m.take<float>(kKeys * dp);
+    w.dk = m.take<float>(sums * dp);
+    w.dv = m.take<float>(sums * dp);
     w.scores = m.take<float>(kRows * kKeys);
     w.diff = m.take<float>(kRows * kKeys);
     w.probabilities = m.take<uint32_t>(kRows * kKeys / 2);
@@ -175,15 +178,11 @@ struct PairAttentionDiff final : PairKernel {
   }
 
   void run(const Args &a) override {
-    each(a, n * heads, bytes, [&](int64_t task, char *memory) {
+    each(a, n * shared, bytes, [&](int64_t task, char *memory) {
       Memory m{memory};
-      head(a, task / heads, task % heads, parts_of(m));
+      const Parts w = parts_of(m);
+      for (int64_t h = task % shared * group; h < (task % shared + 1) * group; h++) head(a, task / shared, h, w);
     });
-  }
-
-  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
-    void *base = p.packed ? a.out[0] : a.out[which];
-    return static_cast<char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
   }
 
   void give(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, const float *rows,
@@ -191,7 +190,8 @@ struct PairAttentionDiff final : PairKernel {
     for (int64_t i = 0; i < count; i++) transformer().narrow[1](d, rows + i * dp, f, result(a, which, s, h, from + i));
   }
 
-  void head(const Args &a, int64_t s, int64_t h, const Parts &w) const {
+  void head(const Args &a, int64_t s, int64_t h, Parts w) const {
+    float *const all_dk = w.dk, *const all_dv = w.dv;
     const int64_t len = length(a, s), at = (s * t * c + h * d) * size;
     const char *dy = static_cast<const char *>(a.in[0]) + at, *dst = static_cast<const char *>(a.in[1]) + at;
     if (len > 0) {
@@ -202,19 +202,23 @@ struct PairAttentionDiff final : PairKernel {
     std::fill(w.dq, w.dq + len * dp, 0.0f);
     for (int64_t from = 0; from < len; from += kKeys) {
       const int64_t count = std::min(kKeys, len - from);
+      w.dk = all_dk + (group == 1 ? 0 : from * dp);
+      w.dv = all_dv + (group == 1 ? 0 : from * dp);
       transpose(a, 1, s, h, from, count, w.k_panels);
       transpose(a, 2, s, h, from, count, w.v_panels);
-      pairs.pair_rows(source(a, 1, s, h, from), stride, count, d, dp, w.k);
-      std::fill(w.dk, w.dk + count * dp, 0.0f);
-      std::fill(w.dv, w.dv + count * dp, 0.0f);
+      pairs.pair_rows(source(a, 1, s, h, from), kv_stride, count, d, dp, w.k);
+      if (h % group == 0) {
+        std::fill(w.dk, w.dk + count * dp, 0.0f);
+        std::fill(w.dv, w.dv + count * dp, 0.0f);
+      }
       for (int64_t i = p.causal ? from : 0; i < len; i += kRows)
         block(a, s, h, dy, len, from, count, i, std::min(kRows, len - i), w);
+      if (h % group + 1 < group) continue;
       give(a, 1, s, h, from, count, w.dk, scale);
       give(a, 2, s, h, from, count, w.dv, 1);
     }
     give(a, 0, s, h, 0, len, w.dq, scale);
-    for (int which = 0; which < 3; which++)
-      for (int64_t i = len; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
+    clear(a, s, h, len);
   }
 
   // The queries i … i+rows-1 and the keys from … from+count-1.

@@ -64,7 +64,7 @@ constexpr OpInfo kOps[] = {
     {HT_BIAS_GELU_DIFF, "bias_gelu_diff", sizeof(ht_elementwise_params), 3, 3, 2, 2},
     {HT_ATTENTION, "attention", sizeof(ht_attention_params), 1, 6, 2, 2},
     {HT_ATTENTION_DIFF, "attention_diff", sizeof(ht_attention_params), 4, 9, 1, 3},
-    {HT_ATTENTION_STEP, "attention_step", sizeof(ht_attention_params), 3, 3, 1, 1},
+    {HT_ATTENTION_STEP, "attention_step", sizeof(ht_attention_params), 6, 6, 1, 1},
     {HT_LINEAR_CROSS_ENTROPY, "linear_cross_entropy", 0, 3, 4, 3, 3},
     {HT_LINEAR_CROSS_ENTROPY_DIFF, "linear_cross_entropy_diff", 0, 5, 6, 2, 3},
 };

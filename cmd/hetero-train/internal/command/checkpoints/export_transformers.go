@@ -26,14 +26,14 @@ func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpo
 		delete(metadata, weights.ClassesKey) // config.json has the names
 		return f.transformersFiles(a, t, cfg, model, trained)
 	}
-	if f.tokenizer != "" || f.vocab != "" {
-		return nil, exit.Usagef("checkpoint export: --tokenizer, --vocab: model %s reads no text", cfg.Model.Name)
-	}
 	outputs := 0
 	if head, ok := model.Info("fc.weight"); ok && len(head.Shape) == 2 {
 		outputs = head.Shape[0]
 	}
 	files, err := parts.TimmFiles(cfg, trained, outputs)
+	if err == nil && (f.tokenizer != "" || f.vocab != "") {
+		err = exit.Usagef("checkpoint export: --tokenizer, --vocab: model %s reads no text", cfg.Model.Name)
+	}
 	if err == nil && !trained.Known() {
 		a.Warn(errors.New("the folder gets no preprocessor_config.json, because the weights do not state how images are prepared"))
 	}

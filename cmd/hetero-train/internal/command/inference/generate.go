@@ -238,10 +238,10 @@ func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int
 		return nil, err
 	}
 	_, builtin := m.Cfg.Model.Options.(parts.Transformer)
-	if !builtin {
-		m.Opts.Log.Warn("each token costs a pass over the whole text, because only built-in models keep the keys and values of earlier tokens", "model", m.Cfg.Model.Name)
+	warn := func(reason string) {
+		m.Opts.Log.Warn("each token costs a pass over the whole text", "model", m.Cfg.Model.Name, "reason", reason)
 	}
-	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision, Uncached: !builtin})
+	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision, Own: !builtin, Warn: warn})
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
 		if errors.Is(err, device.ErrUnsupported) {

@@ -1,0 +1,125 @@
+package generate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/models/modelstest"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positions, Layers: 2, Heads: 4, KVHeads: 2, Channels: 32, Inner: 48, Theta: 100, Eps: 1e-5, Std: 1}
+
+// A model with rotary embedding and grouped attention uses the cache, and generates the tokens that it generates without.
+func TestAnOwnModelUsesTheCache(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cpus.Close()
+	for _, dev := range []device.Device{reference.New(), cpus} {
+		t.Run(dev.Info().Kind, func(t *testing.T) {
+			o := Options{Model: llama.Build, Compute: tensor.F32, Own: true}
+			m, whole := fill(t, dev, o), fill(t, lacking{dev}, o)
+			sameTokens(t, m, whole)
+			if m.whole || !m.causal || m.proved != proofs || !whole.whole || !whole.causal {
+				t.Errorf("got whole %t, causal %t, %d proofs; without the op of the cache: whole %t, causal %t", m.whole, m.causal, m.proved, whole.whole, whole.causal)
+			}
+		})
+	}
+	t.Run("cpu bf16", func(t *testing.T) {
+		m := fill(t, cpus, Options{Model: llama.Build, Compute: tensor.BF16, Own: true})
+		for text := []int32{7}; len(text) < 9; text = append(text, int32(5*len(text))) {
+			if _, err := m.Next(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.whole || m.proved != proofs {
+			t.Errorf("got whole %t, %d proofs", m.whole, m.proved)
+		}
+	})
+}
+
+// The cache of these models would give other tokens, so they generate without it.
+func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
+	change := func(f func(net *nn.Net, in *models.Tokens)) models.Language {
+		return func(net *nn.Net, in models.Tokens) models.Prediction {
+			f(net, &in)
+			return llama.Build(net, in)
+		}
+	}
+	for name, c := range map[string]struct {
+		model models.Language
+		says  string
+	}{
+		"positions that it does not read": {change(func(_ *nn.Net, in *models.Tokens) { in.Positions = nil }), "does not read Tokens.Positions"},
+		"positions that are wrong": {change(func(net *nn.Net, in *models.Tokens) {
+			if in.Positions != nil {
+				in.Positions = net.Graph.Slice("wrong", net.Graph.Concat("zero first", 0, net.Graph.Zeros("zero", 1, 1), in.Positions), 0, 0, 1)
+			}
+		}), "keys and values of earlier tokens change a score by"},
+		"tokens that it mixes outside of attention": {func(net *nn.Net, in models.Tokens) models.Prediction {
+			p := llama.Build(net, in)
+			g, rows := net.Graph, p.Rows.Shape[0]
+			if rows > 1 { // adds the row before each row
+				before := g.Slice("before", p.Rows, 0, 0, rows-1)
+				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 1), before))
+			}
+			return p
+		}, "keys and values of earlier tokens change a score by"},
+		"a pass of one token that fails": {func(net *nn.Net, in models.Tokens) models.Prediction {
+			net.Graph.Slice("second token", in.Tokens, 1, 1, 1)
+			return llama.Build(net, in)
+		}, "the pass of one token fails"},
+		"no attention layer": {func(net *nn.Net, in models.Tokens) models.Prediction {
+			table := net.Table("table", size.Vocabulary, 8, 1)
+			return models.Prediction{Rows: net.Rows(net.Graph.Embedding("e", in.Tokens, graph.Tables{Weight: table}, net.Compute)), Weight: table}
+		}, "no layer Net.Attention"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var warned []string
+			o := Options{Model: c.model, Compute: tensor.F32, Own: true}
+			whole := fill(t, lacking{reference.New()}, o)
+			o.Warn = func(reason string) { warned = append(warned, reason) }
+			m := fill(t, reference.New(), o)
+			for text := []int32{7}; len(text) < 8; text = append(text, int32(5*len(text))) {
+				got, err := m.Next(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := whole.Next(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if differ, largest := difference(want, got); !(differ <= 1e-5*largest) {
+					t.Fatalf("%d tokens: a logit differs by %g of %g", len(text), differ, largest)
+				}
+			}
+			if len(warned) != 1 || !strings.Contains(warned[0], c.says) || !m.whole {
+				t.Errorf("got warnings %q, whole %t, want %q", warned, m.whole, c.says)
+			}
+		})
+	}
+}
+
+func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
+	m := fill(t, reference.New(), Options{Compute: tensor.F32, Own: true, Model: func(net *nn.Net, in models.Tokens) models.Prediction {
+		p := llama.Build(net, in)
+		if g, rows := net.Graph, p.Rows.Shape[0]; rows > 1 { // adds the row after each row
+			p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("after", p.Rows, 0, 1, rows-1), g.Slice("last", p.Rows, 0, rows-1, 1)))
+		}
+		return p
+	}})
+	if _, err := m.Next([]int32{1, 2, 3}); !errors.Is(err, ErrNotCausal) {
+		t.Errorf("got %v, want ErrNotCausal", err)
+	}
+}
