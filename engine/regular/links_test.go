@@ -73,6 +73,40 @@ func TestStayInTellsLinksFromOtherFaults(t *testing.T) {
 }
 
 // A file of this program is never written through a link that another user made.
+// TestReopenFollowsNoLink: neither to a file of another folder, nor to a file that would be created there.
+func TestReopenFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")
+	for _, exists := range []bool{true, false} {
+		if exists {
+			if err := os.WriteFile(victim, []byte("precious"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := errors.Join(os.Remove(victim), os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, path); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a link, then a file that is kept
+			f, err := Reopen(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt([]byte("mine"), 0)
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err := os.ReadFile(path); string(text) != "mine" || err != nil {
+			t.Errorf("got %q, %v, want the written text", text, err)
+		}
+		if text, err := os.ReadFile(victim); exists && string(text) != "precious" || !exists && err == nil {
+			t.Errorf("file at the end of the link: got %q, %v", text, err)
+		}
+	}
+}
+
 func TestCreateFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")

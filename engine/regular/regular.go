@@ -50,6 +50,40 @@ func Create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
+// Reopen opens the regular file path for reading and writing, or creates it. Like Create, it follows no link: it removes a
+// link at path.
+func Reopen(path string) (*os.File, error) {
+	for range 10 { // another process may create or remove the file between two calls
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+			if errors.Is(err, fs.ErrExist) {
+				continue
+			}
+			return f, err
+		case err != nil:
+			return nil, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			continue
+		}
+		f, opened, err := checked(os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		case os.SameFile(info, opened):
+			return f, nil
+		}
+		f.Close() // a link may have led here
+	}
+	return nil, &Error{path, "another process replaces the file all the time"}
+}
+
 // Read returns the contents of the regular file path. A file of more than most bytes is an error.
 func Read(path string, most int64) ([]byte, error) {
 	f, info, err := Open(path)

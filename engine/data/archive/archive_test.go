@@ -278,7 +278,7 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	}
 }
 
-// /dev/full simulates full disks; existing names simulate folders without permission, because root may write anywhere.
+// Existing names simulate folders without permission, because root may write anywhere.
 func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
 	for _, c := range []struct {
@@ -292,8 +292,7 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 		{"the lock is a folder", func(_, target string) error {
 			return errors.Join(os.Remove(target+".lock"), os.Mkdir(target+".lock", 0o755))
 		}, syscall.EISDIR},
-		{"the temporary file is a folder", func(_, target string) error { return os.Mkdir(target+".part", 0o755) }, syscall.EISDIR},
-		{"the disk is full", func(_, target string) error { return os.Symlink("/dev/full", target+".part") }, syscall.ENOSPC},
+		{"the temporary file is a folder", func(_, target string) error { return os.Mkdir(target+".part", 0o755) }, syscall.EEXIST},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache := filepath.Join(t.TempDir(), "cache")
@@ -311,9 +310,47 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 			}
 		})
 	}
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0) // a full disk
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.Open(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	target := filepath.Join(t.TempDir(), "set")
+	write(t, target+".part", nil)
+	var fault *CacheError
+	err = expand(t.Context(), packed, 100, full, target, Limits{}.withDefaults(), nil, func(err error) error { return &CacheError{"cache", err} })
+	if !errors.As(err, &fault) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk: got %v", err)
+	}
+	if _, err := os.Stat(target + ".part"); err == nil {
+		t.Error("a full disk: the file without its end stays")
+	}
 	damaged := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), []byte{0x1F, 0x8B, 8})
 	if _, err := Plain(t.Context(), damaged, t.TempDir(), Limits{}, nil); err == nil || errors.As(err, new(*CacheError)) {
 		t.Errorf("a damaged source: got %v, want an error that is not the cache's", err)
+	}
+}
+
+func TestPlainFollowsNoLink(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	source := write(t, filepath.Join(dir, "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
+	path, err := Plain(t.Context(), source, cache, Limits{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := write(t, filepath.Join(dir, "victim"), []byte("precious"))
+	if err := errors.Join(os.Remove(path), os.Symlink(victim, path+".part")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Plain(t.Context(), source, cache, Limits{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(victim); string(text) != "precious" || err != nil {
+		t.Errorf("got %.20q, %v, want the file as it was", text, err)
 	}
 }
 

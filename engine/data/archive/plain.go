@@ -81,8 +81,14 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 		return target, nil
 	}
 	// While this process holds the lock, no other process uses the temporary name. The remains of an interrupted run
-	// are therefore overwritten.
-	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress, inCache); err != nil {
+	// are therefore overwritten. A link there may be another user's.
+	out, err := regular.Create(target + ".part")
+	if err == nil {
+		err = expand(ctx, f, info.Size(), out, target, limits.withDefaults(), progress, inCache)
+	} else {
+		err = inCache(err)
+	}
+	if err != nil {
 		return "", fmt.Errorf("expand %s into %s: %w", source, cacheDir, err)
 	}
 	return target, nil
@@ -97,13 +103,10 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses packed, which has size bytes, to the file target. inCache wraps errors of writing this file.
-func expand(ctx context.Context, packed *os.File, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
+// expand decompresses packed, which has size bytes, to out, the empty file target.part, and renames this file to target.
+// inCache wraps errors of writing the file. expand closes out.
+func expand(ctx context.Context, packed *os.File, size int64, out *os.File, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
-	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
-	if err != nil {
-		return inCache(err)
-	}
 	defer func() {
 		out.Close() // after Sync, no data can be lost
 		if err != nil {

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // openPart opens the part file of an earlier download, or creates an empty one, and computes its hash.
 func (t *transfer) openPart() error {
-	f, err := os.OpenFile(t.target+".part", os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := regular.Reopen(t.target + ".part")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type Lock struct{ f *os.File }
 // Acquire locks the file at path exclusively, and creates the file if necessary. It waits while another process, or
 // another Lock of this process, holds the lock. If ctx ends first, Acquire returns the error of ctx.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
-	f, err := regular.Write(path, os.O_CREATE|os.O_RDWR)
+	f, err := regular.Reopen(path)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 				return nil, err
 			}
 		}
-		w.f, err = regular.Write(w.part(), os.O_RDWR|os.O_CREATE)
+		w.f, err = regular.Reopen(w.part())
 	}
 	if err != nil {
 		return nil, err
