@@ -16,6 +16,8 @@ var (
 	ErrClosed = errors.New("communicator closed")
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
+	// ErrDamaged means that data of another rank changed on its way.
+	ErrDamaged = errors.New("the network, or memory, has changed them")
 )
 
 // PeerError reports that another rank ended the communicator.

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"time"
 	"unsafe"
@@ -89,6 +90,7 @@ type reportRow struct {
 	communication, hidden, optimizer          time.Duration // of the previous step
 	samples, count, top1, top5, change        uint32
 	sampleTop1                                uint32
+	sum                                       uint32 // of all other bytes; a network may change bytes without an error
 	replaced                                  uint16
 	flags, firstLink                          uint8
 	telemetry                                 [telemetry.Count]float32 // float32, because no sensor has more digits
@@ -158,13 +160,28 @@ func (x *reports) put(s *RankStep, w wish) {
 	for i, l := range s.Links.Traffic {
 		row.links[i] = linkRow{sent: float32(l.Sent), received: float32(l.Received), sentBytes: l.SentBytes, receivedBytes: l.ReceivedBytes}
 	}
+	row.sum = row.checksum()
 }
 
+// checksum returns the checksum of all bytes but those of sum.
+func (r *reportRow) checksum() uint32 {
+	all := unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+	at := unsafe.Offsetof(r.sum)
+	return crc32.Update(crc32.Checksum(all[:at], castagnoli), castagnoli, all[at+unsafe.Sizeof(r.sum):])
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli) // CPUs have an instruction for it
+
 // read returns the reports of all ranks and their combined wish. op must be complete. The reports are valid until the
-// next exchange. If the splitters of the ranks disagree, read returns an error, because training would continue with
-// wrong shares.
+// next exchange. If a report changed on its way, or if the splitters of the ranks disagree, read returns an error, because
+// training would continue with wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
+	for rank := range x.rows {
+		if x.rows[rank].sum != x.rows[rank].checksum() {
+			return nil, wish{}, fmt.Errorf("the report of rank %d has other bytes than this rank has sent: %w", rank, collective.ErrDamaged)
+		}
+	}
 	for rank := range x.rows {
 		r := &x.rows[rank]
 		if r.change != x.rows[0].change {

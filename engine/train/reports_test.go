@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -107,8 +108,15 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry, all[0].Links) != fmt.Sprint(telemetry.Unknown(), unknownLinks()) { // compare text, because NaN is not equal to NaN
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
-	if got := unsafe.Sizeof(reportRow{}); got > 240 {
-		t.Errorf("a report has %d bytes, want at most 240", got)
+	if got := unsafe.Sizeof(reportRow{}); got > 248 {
+		t.Errorf("a report has %d bytes, want at most 248", got)
+	}
+	for i := range x.host.Host() {
+		x.host.Host()[i] ^= 4
+		if _, _, err := x.read(); !errors.Is(err, collective.ErrDamaged) || !strings.Contains(err.Error(), "the report of rank 0") {
+			t.Fatalf("byte %d changed: got %v", i, err)
+		}
+		x.host.Host()[i] ^= 4
 	}
 }
 
