@@ -244,7 +244,7 @@ func (s *BERTSettings) checkProblem(path string) error {
 }
 
 // ErrProblem means that the head of a classifier solves another problem. No setting changes this.
-var ErrProblem = errors.New("this program has no heads for regression, and none for several labels per text; select a classifier with one label per text, or a model without a head")
+var ErrProblem = errors.New("this program has no heads for regression, and none for several labels per text; select a classifier with one label per text, or a model without a head; for a new head, a copy of the folder with \"architectures\": [\"BertModel\"] in config.json works")
 
 // ErrTimm means that a config.json belongs to an image model of the library timm. It does not contain the sizes of the
 // model.

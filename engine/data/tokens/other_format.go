@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // noColumn returns the error about a first line that does not name a column. If the file has another format, the error
 // names the conversion.
 func (o ClassificationOptions) noColumn(name string, line []byte, columns []string) error {
-	if text := o.otherFormat(line); text != "" {
+	text := o.otherFormat(line)
+	if text == "" && slices.ContainsFunc(columns, func(c string) bool { return strings.Trim(c, `"`) == name }) {
+		text = converted(o.Path, "quotes", "tab-separated values without quotes", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter="\t")]`)
+	}
+	if text != "" {
 		return fmt.Errorf("there is no column %q: %s", name, text)
 	}
 	return fmt.Errorf("there is no column %q; the columns are %q", name, columns)
@@ -25,11 +30,7 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 // OtherFormat names the format of a file that has not the wanted one, and the conversion to JSON lines. It returns "" if the
 // start of the file, such as its first line, shows no other format.
 func OtherFormat(path string, line []byte, want string) string {
-	file := filepath.Base(path)
-	to := strings.TrimSuffix(file, filepath.Ext(file)) + ".jsonl"
-	convert := func(format, program string) string {
-		return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want, program, quoted(file), quoted(to), format)
-	}
+	convert := func(format, program string) string { return converted(path, format, want, program) }
 	start := bytes.TrimLeft(line, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(line, []byte("PAR1")):
@@ -37,7 +38,7 @@ func OtherFormat(path string, line []byte, want string) string {
 	case bytes.HasPrefix(start, []byte("[")):
 		return convert("a JSON array", "import json,sys; [print(json.dumps(x)) for x in json.load(sys.stdin)]")
 	case bytes.HasPrefix(start, []byte("{")):
-		return fmt.Sprintf("the file has JSON, not %s: if each line is an object, rename the file to %s, the name of JSON lines", want, to)
+		return fmt.Sprintf("the file has JSON, not %s: if each line is an object, rename the file to %s, the name of JSON lines", want, jsonLines(path))
 	case bytes.ContainsRune(line, '\t'):
 		return ""
 	case bytes.ContainsRune(line, ','):
@@ -46,6 +47,17 @@ func OtherFormat(path string, line []byte, want string) string {
 		return convert("CSV", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter=";")]`)
 	}
 	return ""
+}
+
+// converted names the format of a file, and the command that converts the file to JSON lines.
+func converted(path, format, want, program string) string {
+	return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want, program, quoted(filepath.Base(path)), quoted(jsonLines(path)), format)
+}
+
+// jsonLines returns the name of the converted file.
+func jsonLines(path string) string {
+	file := filepath.Base(path)
+	return strings.TrimSuffix(file, filepath.Ext(file)) + ".jsonl"
 }
 
 var plainWord = regexp.MustCompile(`^[\pL\pN._-]+$`)

@@ -653,6 +653,7 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 		"a hostile name":   {"a b;'$(x)'.tsv", "text,label\na,1\n", `' < 'a b;'\''$(x)'\''.tsv' > 'a b;'\''$(x)'\''.jsonl' converts CSV`},
 		"CSV, semicolons":  {"a.tsv", "text;label\na;1\n", `delimiter=";"`},
 		"CSV, other name":  {"a.csv", "text,label\na,1\n", "not tab-separated values"},
+		"quotes":           {"a.tsv", "\"text\"\t\"label\"\n\"a\"\t\"1\"\n", `delimiter="\t")]' < a.tsv > a.jsonl converts`},
 		"JSON lines":       {"a.json", `{"text": "a", "label": "1"}` + "\n", "rename the file to a.jsonl"},
 		"a JSON array":     {"a.json", "[\n{\"text\": \"a\", \"label\": \"1\"}]\n", "json.load(sys.stdin)]' < a.json > a.jsonl"},
 		"Parquet":          {"a.parquet", "PAR1\x15\x04\xff\xfe\x00\n", "the file has Parquet, not tab-separated values"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -270,11 +271,18 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 			for _, name := range names {
 				inputs = append(inputs, images.Input{Name: name})
 			}
+		case !info.Mode().IsRegular():
+			return nil, notAFile(arg, info.Mode())
 		default:
 			inputs = append(inputs, images.Input{Name: arg})
 		}
 	}
 	return inputs, nil
+}
+
+// notAFile returns the error about an argument such as a pipe.
+func notAFile(name string, mode fs.FileMode) error {
+	return exit.Usagef("predict: %s: got %s, want a regular file, or - for standard input", name, regular.Kind(mode))
 }
 
 // lenient is a data set that replaces each unreadable image by a black image and records the error.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -209,6 +210,9 @@ const (
 func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.Reader) ([]typed, error) {
 	in := stdin
 	if name != "-" {
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return nil, notAFile(name, info.Mode())
+		}
 		file, info, err := regular.Open(name)
 		if err != nil {
 			return nil, exit.Usagef("predict: %w", err)
