@@ -105,7 +105,7 @@ func (c Curve) rising() Curve {
 	}
 	// Between a fall and the point where the line reaches its old height again, the result is flat. The end of this
 	// part needs an additional point.
-	out := Curve{c[0]}
+	out := append(make(Curve, 0, len(c)+len(c)/4), c[0])
 	high := c[0].Seconds
 	for i, p := range c[1:] {
 		last := c[i]

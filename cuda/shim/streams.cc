@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -303,8 +304,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSucce
 // allocate.
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
-  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+  // Exactly n bytes, so that the address sanitizer reports an access to the byte behind them.
+  return posix_memalign(p, 256, std::max<size_t>(n, 1)) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaMalloc(void **p, size_t n) {
   const cudaDeviceProp facts = shim::facts();

@@ -240,8 +240,11 @@ func (f fault) checkSaved(t *testing.T, dir, whole string) (saved, marked int) {
 // may remain that claims to be compared.
 func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	trials := 60
-	if needtest.Hostile.On() {
+	switch {
+	case needtest.Hostile.On():
 		trials = 1000
+	case testing.Short(): // under the race detector
+		trials = 12
 	}
 	whole := map[int]string{2: wholeRun(t, 2), 3: wholeRun(t, 3), 4: wholeRun(t, 4)}
 	saved, marked, found, altered, named, lost := 0, 0, 0, 0, 0, 0

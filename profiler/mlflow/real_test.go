@@ -41,6 +41,7 @@ func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
 	cmd := exec.Command(program, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(dir, "m.db"), "--artifacts-destination", filepath.Join(dir, "files"),
 		"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--workers", "1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false") // tracking needs none of its eight processes
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
