@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -39,22 +40,35 @@ func (s *Store) retain(newest string) (removed []string, err error) {
 }
 
 // looksComplete checks a checkpoint without reading its tensors.
-func (s *Store) looksComplete(c candidate) bool {
-	m, err := readManifest(s.fsys, c.name, c.name)
+func (s *Store) looksComplete(c candidate) bool { return incomplete(s.fsys, c) == nil }
+
+// incomplete returns the reason why a checkpoint cannot be complete, from its manifest and the sizes of its files.
+func incomplete(fsys fileSystem, c candidate) error {
+	m, err := readManifest(fsys, c.name, c.name)
 	if err != nil {
-		return false
+		return err
 	}
 	for name, sum := range m.files {
-		file, size, err := openIn(s.fsys, c.name, c.name, name)
+		file, size, err := openIn(fsys, c.name, c.name, name)
 		if err != nil {
-			return false
+			return err
 		}
 		file.Close()
 		if size != sum.bytes {
-			return false
+			return corrupt(c.name+"/"+name, "it has %d bytes, want %d", size, sum.bytes)
 		}
 	}
-	return true
+	return nil
+}
+
+// Incomplete returns the reason why the newest checkpoint in a folder is not complete, or nil. It reads no tensors, so it
+// does not find changed bytes.
+func Incomplete(root *os.Root) error {
+	list, err := candidates(folder{root})
+	if err != nil || len(list) == 0 {
+		return nil
+	}
+	return incomplete(folder{root}, list[0])
 }
 
 // SetAside hides all checkpoints of steps after step from Latest. It moves them into a new folder superseded-1,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,6 +132,7 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
+		r.Warnings = append(r.Warnings, lostEnd(&result, c, skipped, damage)...)
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
@@ -139,6 +141,36 @@ func (r *Run) decide(o Options) error {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s has trained %d steps, but its checkpoints are missing: the run starts again", r.Dir, result.Steps))
 	}
 	return nil
+}
+
+// CheckEnd returns the reason why the newest checkpoint of the run in a folder is not complete, or nil. It reads no tensors;
+// see checkpoint.Incomplete.
+func CheckEnd(run *os.Root) error {
+	if info, err := run.Stat(checkpointsFolder); err != nil || !info.IsDir() {
+		return nil
+	}
+	folder, err := run.OpenRoot(checkpointsFolder)
+	if err != nil {
+		return nil // others report it
+	}
+	defer folder.Close() // read only
+	return checkpoint.Incomplete(folder)
+}
+
+// lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its newest
+// valid checkpoint.
+func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped, damage error) (texts []string) {
+	if damage != nil {
+		return []string{fmt.Sprintf("the weights of this run are lost: %v", damage)}
+	}
+	for _, s := range skipped {
+		text := fmt.Sprintf("the checkpoint %s is damaged: %v", s.Path, s.Err)
+		if c != nil {
+			text += fmt.Sprintf("; the newest valid checkpoint is that of step %d of %d", c.State.Step, result.Steps)
+		}
+		texts = append(texts, text)
+	}
+	return texts
 }
 
 // decidePath determines how the run begins if the user named a checkpoint to resume from. The checkpoint is open.

@@ -240,6 +240,23 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: the result was changed", c.name)
 		}
 	}
+	last := filepath.Join(dir, "demo", "checkpoints", checkpoint.StepName(100))
+	if err := os.Rename(filepath.Join(last, "state.json"), filepath.Join(last, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(resultPath, before, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	damaged := auto(dir)
+	damaged.Steps = 100
+	run = mustOpen(t, damaged)
+	if run.Finished == nil || len(run.Warnings) != 1 || !strings.Contains(run.Warnings[0], "step-00000100") {
+		t.Errorf("a damaged checkpoint of the end: got %+v, want a finished run with a warning", run)
+	}
+	run.Close()
+	if err := os.Rename(filepath.Join(last, "gone"), filepath.Join(last, "state.json")); err != nil {
+		t.Fatal(err)
+	}
 	byPath := auto(dir)
 	byPath.Resume = filepath.Join(dir, "demo")
 	if err := os.WriteFile(resultPath, before, 0o644); err != nil {

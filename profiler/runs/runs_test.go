@@ -763,6 +763,20 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 	}
 }
 
+func TestADamagedEndIsTold(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 1)
+	f.steps(1, 20)
+	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"ended":%q}`, time.Now().Format(time.RFC3339)))
+	if v := open(t, dir, "a").View(); v.State.Kind != Finished || v.State.Why != "" {
+		t.Errorf("without checkpoints: got %+v", v.State)
+	}
+	f.write("checkpoints/step-00000020/state.json", "{}") // without its manifest
+	if v := open(t, dir, "a").View(); v.State.Kind != Finished || !strings.Contains(v.State.Why, "the newest checkpoint is damaged: ") {
+		t.Errorf("got %+v, want a finished run that names its damaged checkpoint", v.State)
+	}
+}
+
 // TestPrecisionAndNotesOfARun: a reader knows them from the start of the run on.
 func TestPrecisionAndNotesOfARun(t *testing.T) {
 	dir := t.TempDir()

@@ -48,6 +48,7 @@ type evidence struct {
 	logsErr  error  // error of opening the folder of logs
 	lacking  string // describes the ranks without records
 	saved    bool   // there is a checkpoint
+	unloaded string // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
 
 	resultErr error // error of reading the result
 
@@ -143,6 +144,9 @@ func (e evidence) outcome() State {
 	if why == "" {
 		why = e.whyEmpty()
 	}
+	if e.unloaded != "" {
+		why = strings.TrimPrefix(why+"; "+e.unloaded, "; ")
+	}
 	return State{kind, why}
 }
 
@@ -184,6 +188,8 @@ type Summary struct {
 	Lacking string `json:"lacking,omitempty"` // describes the ranks without records, and the cure
 	// Cut names a file of records that lacks its end. Only the files of the first mostCutChecks ranks are checked.
 	Cut string `json:"cut,omitempty"`
+	// Damaged says why the newest checkpoint of a run that has ended is not complete.
+	Damaged string `json:"damaged,omitempty"`
 
 	Steps            int64             `json:"steps"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks: of the last step while the run trains, of the whole run after its end; null after a crash
@@ -220,7 +226,7 @@ func summarize(name string, root *os.Root) Summary {
 		s.BestEval, s.BestEvalMetric = r.BestEval, r.BestEvalMetric
 		s.Updated = r.Ended.UnixMilli()
 	}
-	s.State = e.judge()
+	s.State, s.Damaged = e.judge(), e.unloaded
 	if s.State.Kind == Crashed { // the last step's throughput is not that of the run, which only the result states
 		s.SamplesPerSecond = unknown
 	}
@@ -272,6 +278,11 @@ func gather(root *os.Root, settings Settings) evidence {
 	}
 	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // a pattern without faults
 	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
+	if e.saved && e.result != nil {
+		if err := experiment.CheckEnd(root); err != nil {
+			e.unloaded = fmt.Sprintf("the newest checkpoint is damaged: %v; hetero-train checkpoint verify checks all", err)
+		}
+	}
 	return e
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func sayFinished(a *assembly.Run) error {
 		fmt.Fprintf(a.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
 	}
 	fmt.Fprintln(a.Opts.Env.Stdout)
-	for _, note := range f.Notes {
+	for _, note := range append(slices.Clone(a.Folder.Warnings), f.Notes...) {
 		fmt.Fprintln(a.Opts.Env.Stdout, "NOTE", show.Indented(note))
 	}
 	if missed := observe.MissedTimeline(a, f.Steps); missed != "" {

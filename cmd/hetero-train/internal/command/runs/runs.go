@@ -194,6 +194,11 @@ func (f *flags) print(w io.Writer, list runs.Listing, rows []row) error {
 	} else if err := f.table(w, rows); err != nil {
 		return err
 	}
+	for _, r := range rows {
+		if r.Damaged != "" {
+			fmt.Fprintf(w, "%s: %s\n", r.Name, show.Foreign(r.Damaged))
+		}
+	}
 	for _, name := range list.Nested {
 		fmt.Fprintf(w, "the folder %s contains runs; list them with --input-dir %s\n", show.Foreign(name), path.Join(f.input, show.Foreign(name)))
 	}
