@@ -2,6 +2,7 @@ package generate
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -121,5 +122,50 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 	}})
 	if _, err := m.Next([]int32{1, 2, 3}); !errors.Is(err, ErrNotCausal) {
 		t.Errorf("got %v, want ErrNotCausal", err)
+	}
+}
+
+// BenchmarkOwnModel times a token after 200 others, with and without the cache.
+func BenchmarkOwnModel(b *testing.B) {
+	nativetest.Need(b, "cpu", "libhetero_cpu.so")
+	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cpus.Close()
+	model := modelstest.Llama{Vocabulary: 5000, Positions: 1024, Layers: 6, Heads: 6, KVHeads: 2, Channels: 384, Inner: 1024, Theta: 10000, Eps: 1e-5, Std: 0.02}
+	for _, dev := range []device.Device{cpus, lacking{cpus}} {
+		_, whole := dev.(lacking)
+		b.Run(fmt.Sprintf("whole text %t", whole), func(b *testing.B) {
+			m, err := Open(dev, Options{Model: model.Build, Vocabulary: model.Vocabulary, Positions: model.Positions, Compute: tensor.F32, Own: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer m.Close()
+			text := make([]int32, 200)
+			for range proofs + 1 { // a text, and the tokens that prove the cache
+				if _, err := m.Next(text); err != nil {
+					b.Fatal(err)
+				}
+				text = append(text, 1)
+			}
+			for b.Loop() {
+				if _, err := m.Next(text); err != nil {
+					b.Fatal(err)
+				}
+				if text = append(text, 1); len(text) > 250 { // the passes have one length
+					b.StopTimer()
+					text = text[:200]
+					if _, err := m.Next(text); err != nil {
+						b.Fatal(err)
+					}
+					text = append(text, 1)
+					b.StartTimer()
+				}
+			}
+			if m.whole != whole {
+				b.Errorf("whole text %t", m.whole)
+			}
+		})
 	}
 }
