@@ -356,19 +356,19 @@ func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *da
 	classify(&o, func(c *images.Classify) {
 		c.Model, c.Size = resnet.Build(resnet.Family["resnet18"], resnet.Options{}), 32
 	})
-	o.BatchSize, o.Accumulation, o.Compute = 8, 2, compute
+	o.BatchSize, o.Accumulation, o.Compute = 4, 2, compute
 	o.Optimizer.ClipNorm = 1
 	r, err := NewReplica(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 32, Classes: 3, Size: 32})
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 16, Classes: 3, Size: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: data.Cached(set.Train, 0), Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}},
-		BatchSize: 8, Accumulation: 2, Workers: 1})
+		BatchSize: 4, Accumulation: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

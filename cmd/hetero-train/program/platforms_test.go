@@ -104,11 +104,23 @@ func (read sources) file(path string, mine bool) (*ast.File, error) {
 		for _, d := range f.Decls {
 			if function, ok := d.(*ast.FuncDecl); ok {
 				function.Body = nil // frees its memory
+			} else {
+				ast.Inspect(d, withoutElements)
 			}
 		}
 	}
 	read.files[path] = f
 	return f, nil
+}
+
+// withoutElements removes the elements of composite literals, such as large tables, unless their number is part of the type.
+func withoutElements(n ast.Node) bool {
+	if literal, ok := n.(*ast.CompositeLit); ok {
+		if array, ok := literal.Type.(*ast.ArrayType); !ok || array.Len == nil {
+			literal.Elts = nil
+		}
+	}
+	return true
 }
 
 // packages are the packages that are known, by ImportPath.
