@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/null"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -105,6 +106,7 @@ func TestMemoryAsksTheDevice(t *testing.T) {
 }
 
 func TestCopiesWithinAndToADevice(t *testing.T) {
+	needtest.NotShort(t, "adds large tensors in Go, which takes ten seconds under the race detector")
 	dev := reference.New()
 	defer checkFreed(t, dev)
 	b, err := Memory(t.Context(), dev, 0)
