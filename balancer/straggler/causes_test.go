@@ -129,6 +129,11 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			o.Seconds *= 2
 			set(&o.Health, telemetry.CPUQuota, 55)
 		}, straggler.CauseQuota, []string{"a CPU quota stops the rank for 55 % of its CPU time, was 0 %"}, 2},
+		{"a neighbour on the CPU, and a quota that explains too little", cpuRank(0.4), func(o *straggler.Observation) {
+			o.Seconds *= 3
+			set(&o.Health, telemetry.CPUQuota, 6)
+			set(&o.Health, telemetry.StolenCPU, 60)
+		}, straggler.CauseStolenCPU, []string{"other programs take 60 % of the CPU time"}, 3},
 		{"a neighbour on the CPU", cpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 1.5
 			set(&o.Health, telemetry.StolenCPU, 33)

@@ -35,8 +35,9 @@ type Observation struct {
 // little known: 48 % in the first one. A window is good if the ratio exceeds the usual ratio by
 // less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
 // detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
-// If a sensor measures the slowdown itself, such as the time for which a CPU quota stops the rank, noise cannot explain it:
-// the window is then slow if the ratio is nearer to this slowdown than to the usual ratio.
+// If a sensor measures lost time itself, such as the time for which a CPU quota stops the rank, the limit is lower: a window
+// is slow if a slowdown of any size up to the measured one explains the ratio better than noise does. The rank then learns
+// nothing for 20 windows, because noise may hide a part of the slowdown.
 // For healthy ranks with lognormal windows, false verdicts begin in one of a million windows at a deviation of 5 %, in
 // three at 10 % and at 15 %, and never at 2 %.
 //
@@ -65,6 +66,7 @@ type patient struct {
 	healthy       baseline
 	learns        bool
 	sickFromStart int // windows
+	stopped       int // consecutive windows in which a sensor measured a slowdown
 
 	straggler bool
 	keepsUp   int // consecutive windows in which the rank was not marked
@@ -183,8 +185,11 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	noise := math.Hypot(p.compute.noise(assumedNoise), o.ExpectedError/o.Expected)
 	least := math.Log1p(leastSlowdown)
 	limit := max(p.compute.sigmas()*noise, least)
-	if known := p.healthy.knownSlowdown(o); known > least {
-		limit = min(limit, max(known/2, least))
+	known := p.healthy.knownSlowdown(o)
+	p.stopped = count(p.stopped, known > least && p.compute.trusted())
+	// Where noise and slowdowns of all sizes up to the known one are equally likely; from about one deviation on.
+	if equal := noise * math.Sqrt(max(1, 2*math.Log(known/(noise*math.Sqrt(2*math.Pi))))); known > max(equal, least) {
+		limit = min(limit, max(equal, least))
 	}
 	p.compute.judge(step, excess, limit)
 	return excess
@@ -296,8 +301,9 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 // learn updates the baseline of a healthy rank. It waits with the first bad window until the next window.
 func (p *patient) learn(o *Observation) {
 	wrongCurve := p.compute.troubled() && !p.compute.sick
-	p.learns = !p.compute.sick && (p.compute.bad == 0 || wrongCurve)
-	if o.comparable() {
+	stopped := p.stopped > 0 && p.stopped <= adoptWindows
+	p.learns = !p.compute.sick && (p.compute.bad == 0 || wrongCurve) && !stopped
+	if o.comparable() && !stopped {
 		p.compute.learn(math.Log(o.Seconds/o.Expected), wrongCurve)
 		if p.learns {
 			p.healthy.learn(o)

@@ -61,6 +61,9 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 			if v := verdicts[1]; v.Kind == straggler.Sick && v.Cause == straggler.CauseQuota && low {
 				found++
 			}
+			if low && measured && d.Learns(1) {
+				t.Errorf("window %d: the curve would learn while the quota stops the rank", n)
+			}
 		}
 		if measured != (found >= 7) {
 			t.Errorf("measured %v: found in %d of 10 windows", measured, found)

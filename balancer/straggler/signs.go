@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// dataFraction is the fraction of the lost time that waits for data must explain to be the cause.
-const dataFraction = 0.5
+// causedFraction is the fraction of the lost time that a measured loss, such as waits for data, must explain to be a cause.
+const causedFraction = 0.5
 
 // sign is a change on a rank that can explain why the rank is slow.
 type sign struct {
@@ -19,13 +19,16 @@ type sign struct {
 // signs returns the changes against the rank's healthy baseline, in the order of evidence: waiting for data, then the
 // signs of sensors.
 func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
-	if was := b.dataFraction() * o.Expected; o.Data-was >= dataFraction*lost {
+	if was := b.dataFraction() * o.Expected; o.Data-was >= causedFraction*lost {
 		found = append(found, sign{CauseData, fmt.Sprintf("waits %.3g s per step for data, was %.3g s", o.Data, was)})
 	}
 	healthy := b.sensors()
 	for sensor, d := range telemetry.Declared {
 		if d.Sign == nil {
 			continue
+		}
+		if d.Slowdown != nil && !(o.Seconds-o.Seconds/d.Slowdown(&o.Health, &healthy) >= causedFraction*lost) {
+			continue // a quota that stops the rank for 6 % of its time does not make it 3 times as slow
 		}
 		if text := d.Sign(&o.Health, &healthy); text != "" {
 			found = append(found, sign{firstSensorCause + Cause(sensor), text})
