@@ -38,8 +38,7 @@ type Model struct {
 	passes map[int]*pass // passes by number of positions; key next: the pass for one token
 	cached []int32       // tokens whose keys and values are in the key-value cache
 	whole  bool          // whether Next reads the whole text for each token, without a cache
-	causal bool          // whether a pass of an own model has shown that padding does not influence the logits
-	proved int           // number of tokens for which the cache of an own model has given the logits of the whole text
+	proved int           // length of the longest text for which prove has checked an own model
 	closer []func() error
 }
 
@@ -85,7 +84,7 @@ func (m *Model) open() error {
 			m.withoutCache(reason)
 		}
 		// The parameters of the model are those of a text: a wrong pass of one token may lack some.
-		if _, err := m.passOf(m.lengthOf(1)); err != nil || m.whole {
+		if _, err := m.textOf(1); err != nil || m.whole {
 			return err
 		}
 	}
@@ -98,7 +97,7 @@ func (m *Model) open() error {
 	case err != nil:
 		return err
 	}
-	_, err = m.passOf(m.lengthOf(1))
+	_, err = m.textOf(1)
 	return err
 }
 
@@ -189,7 +188,7 @@ func (m *Model) passOf(length int) (*pass, error) {
 	if err := p.plan.Bind(device.Whole(arena), m.state); err != nil {
 		return nil, err
 	}
-	if err := p.find(values, length == next); err != nil {
+	if err := p.find(values, length); err != nil {
 		return nil, err
 	}
 	if p.host, err = m.dev.AllocHost(p.tokens.Bytes + p.at.Bytes + p.logits.Bytes); err != nil {
@@ -200,8 +199,8 @@ func (m *Model) passOf(length int) (*pass, error) {
 	return p, nil
 }
 
-// find sets the regions of the pass. step means that the pass reads the key-value cache.
-func (p *pass) find(values int, step bool) error {
+// find sets the regions of a pass of length positions, or of the pass that reads the key-value cache.
+func (p *pass) find(values, length int) error {
 	var errs []error
 	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region, device.TensorSpec) {
 		r, spec, err := of(name)
@@ -213,9 +212,12 @@ func (p *pass) find(values int, step bool) error {
 	p.logits, _ = region(p.plan.Output, "logits")
 	for i := range values {
 		rows, spec := region(p.plan.Output, nn.CacheRows(i))
+		if len(spec.Shape) == 3 && (spec.Shape[0] != 1 || spec.Shape[1] != max(length, 1)) {
+			return fmt.Errorf("%w have the shape %v, want one row for each of %d tokens", errRows, spec.Shape, max(length, 1))
+		}
 		p.rows = append(p.rows, rows)
 		p.rowBytes = append(p.rowBytes, spec.Size()/int64(max(spec.Shape[1], 1)))
-		if step {
+		if length == next {
 			past, _ := region(p.plan.Input, nn.CachePast(i))
 			p.past = append(p.past, past)
 		}
@@ -229,7 +231,7 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	for _, p := range m.passes {
 		p.stale = true
 	}
-	m.cached, m.causal, m.proved = nil, false, 0
+	m.cached, m.proved = nil, 0
 	return f.Load(m.state, read)
 }
 
@@ -246,10 +248,19 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 		}
 	}
 	tokens = tokens[max(0, len(tokens)-m.o.Positions):]
-	if last := len(tokens) - 1; last > 0 && slices.Equal(m.cached, tokens[:last]) {
-		return m.step(tokens)
+	if m.o.Own && m.proved < len(tokens) {
+		if err := m.prove(len(tokens)); err != nil {
+			return nil, err
+		}
 	}
-	return m.text(tokens, true)
+	if last := len(tokens) - 1; last > 0 && slices.Equal(m.cached, tokens[:last]) {
+		return m.read(m.passes[next], tokens, last)
+	}
+	p, err := m.textOf(len(tokens))
+	if err != nil {
+		return nil, err
+	}
+	return m.read(p, tokens, 0)
 }
 
 // read runs a pass on the tokens from `from` on, which is 0 in the pass of a text. It puts their keys and values into the

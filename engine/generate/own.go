@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -27,70 +28,117 @@ func (o Options) uncacheable() string {
 	return "the model does not read Tokens.Positions"
 }
 
-// text returns the logits of the token that follows a text, of which it reads all tokens. If keep is set, it puts keys and
-// values into the cache. The first pass of an own model with padding runs twice, with another padding, to find out
-// whether the model is causal.
-func (m *Model) text(tokens []int32, keep bool) ([]float32, error) {
-	p, err := m.passOf(m.lengthOf(len(tokens)))
-	if err != nil {
-		return nil, err
+// prove checks an own model for texts of up to length tokens. It draws texts of 2, 3, 5, 9, 17, … tokens, which no block of a
+// fixed number of tokens divides, and compares the logits of the last token:
+//
+//   - with another padding after the text: a difference is ErrNotCausal;
+//   - with the keys and values of all other tokens in the cache: a difference ends the use of the cache.
+//
+// Each text is about twice as long as the one before, so all checks take about as long as six passes over the longest text.
+func (m *Model) prove(length int) error {
+	for m.proved < length {
+		n := min(max(2*m.proved-1, 2), m.o.Positions)
+		tokens, draw := make([]int32, n), rand.New(rand.NewPCG(uint64(n), 0))
+		for i := range tokens {
+			tokens[i] = draw.Int32N(int32(m.o.Vocabulary))
+		}
+		if err := m.proveOn(tokens); err != nil {
+			return err
+		}
+		m.proved = n
 	}
-	var logits []float32
-	if keep {
-		logits, err = m.read(p, tokens, 0)
-	} else {
-		logits, err = m.run(p, tokens, 0, len(tokens)-1, nil)
-	}
-	if err != nil || !m.o.Own || m.causal || int64(4*len(tokens)) == p.tokens.Bytes {
-		return logits, err
-	}
-	other, err := m.run(p, tokens, int32(m.o.Vocabulary-1), len(tokens)-1, nil)
-	if err != nil {
-		return nil, err
-	}
-	if differ, largest := difference(logits, other); differ > rounding*largest {
-		m.cached = nil
-		return nil, fmt.Errorf("%w: other tokens after the text change a score by %.3g; the largest score is %.3g", ErrNotCausal, differ, largest)
-	}
-	m.causal = true
-	return logits, nil
+	return nil
 }
 
-// proofs is the number of tokens for which Next compares the cache of an own model with a pass over the whole text.
-const proofs = 3
-
-// step returns the logits of the token that follows a text, all but the last token of which are in the cache.
-func (m *Model) step(tokens []int32) ([]float32, error) {
-	p, err := m.passOf(next)
+func (m *Model) proveOn(tokens []int32) error {
+	m.cached = nil
+	n := len(tokens)
+	p, err := m.textOf(n)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	logits, err := m.read(p, tokens, len(tokens)-1)
-	if err != nil || !m.o.Own || m.proved == proofs {
-		return logits, err
-	}
-	m.proved++
-	want, err := m.text(tokens, false)
+	want, err := m.run(p, tokens, 0, n-1, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if differ, largest := difference(want, logits); !(differ <= m.o.cacheRounding()*largest) {
-		m.withoutCache(fmt.Sprintf("the keys and values of earlier tokens change a score by %.3g; the largest score is %.3g", differ, largest))
+	for _, v := range want {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil // the sampler refuses these logits
+		}
 	}
-	return want, nil
+	if int64(4*n) < p.tokens.Bytes { // the pass has padding
+		got, err := m.run(p, tokens, int32(m.o.Vocabulary-1), n-1, nil)
+		if err != nil {
+			return err
+		}
+		if why := differ(want, got, rounding); why != "" {
+			return fmt.Errorf("%w: other tokens after a text of %d tokens %s", ErrNotCausal, n, why)
+		}
+	}
+	if m.whole || n == 1 {
+		return nil
+	}
+	if p, err = m.textOf(n - 1); err != nil {
+		return err
+	}
+	if _, err = m.read(p, tokens[:n-1], 0); err != nil || m.whole {
+		return err
+	}
+	got, err := m.read(m.passes[next], tokens, n-1)
+	m.cached = nil
+	if err != nil {
+		return err
+	}
+	if why := differ(want, got, m.o.cacheRounding()); why != "" {
+		m.withoutCache("the keys and values of earlier tokens " + why)
+	}
+	return nil
 }
 
-// difference returns the largest difference of two rows of logits, and the largest logit of the first one.
-func difference(logits, other []float32) (differ, largest float64) {
-	for i, v := range logits {
-		largest, differ = max(largest, math.Abs(float64(v))), max(differ, math.Abs(float64(v-other[i])))
+// errRows reports that the keys and values of a text are not those of its tokens, one after another.
+var errRows = errors.New("the keys and values of a text")
+
+// textOf returns the pass for a text of n tokens. If the cache cannot hold the keys and values of this pass, it ends the use
+// of the cache.
+func (m *Model) textOf(n int) (*pass, error) {
+	p, err := m.passOf(m.lengthOf(n))
+	if m.whole {
+		return p, err
 	}
-	return differ, largest
+	if errors.Is(err, errRows) {
+		m.withoutCache(err.Error())
+		return m.passOf(m.lengthOf(n))
+	}
+	if step := m.passes[next]; err == nil && step != nil && !slices.Equal(p.rowBytes, step.rowBytes) {
+		m.withoutCache(fmt.Sprintf("%v take %d bytes a token, those of one token %d bytes", errRows, p.rowBytes, step.rowBytes))
+	}
+	return p, err
 }
 
-// rounding is the largest influence of padding on a causal model, relative to the largest logit. Masked positions have
-// no influence in exact numbers; a mask that adds a large negative number may leave rounding errors.
+// differ returns how two rows of logits differ, or "" if the difference is at most the tolerance. A number that is added to all
+// logits changes no probability. The difference and its scale are therefore those of the distances from the mean.
+func differ(want, got []float32, tolerance float64) string {
+	var mean, other, most, scale, largest float64
+	for i := range want {
+		mean += float64(want[i]) / float64(len(want))
+		other += float64(got[i]) / float64(len(want))
+	}
+	for i := range want {
+		most = max(most, math.Abs(float64(want[i])-mean-float64(got[i])+other))
+		scale, largest = max(scale, math.Abs(float64(want[i])-mean)), max(largest, math.Abs(float64(want[i])))
+	}
+	if most <= tolerance*scale+lastBits*largest {
+		return ""
+	}
+	return fmt.Sprintf("change a score by %.3g; the scores differ from their mean by at most %.3g", most, scale)
+}
+
+// rounding is the largest influence of padding on a causal model, relative to the largest distance of a logit from the mean.
+// Masked positions have no influence in exact numbers; a mask that adds a large negative number may leave rounding errors.
 const rounding = 1e-3
+
+// lastBits is the rounding of an f32 logit: eight units in the last place.
+const lastBits = 8.0 / (1 << 24)
 
 // cacheRounding is the largest influence of the cache, which computes the same sums in another order. Types of 16 bits
 // round each activation.

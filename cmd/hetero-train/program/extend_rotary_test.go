@@ -136,7 +136,7 @@ func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
 	if code, out, messages := extended(rotaryParts(rotary{}), "predict", run, lines, "--top", "1"); code != exit.Done || !strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
 		t.Errorf("predict: got exit code %d, %q and %q", code, out, messages)
 	}
-	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after the text change a score by") {
+	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after a text of 2 tokens change a score by") {
 		t.Errorf("a model that reads ahead: got exit code %d: %s", code, messages)
 	}
 	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt", "abcdefghabcdefgh"); code != exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
