@@ -63,8 +63,13 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	key := fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query)
-	answer, err := s.answers.get(r.Context(), key, f.run.Version(), func(ctx context.Context) (any, error) { return f.run.Figures(ctx, query) })
+	figures := func(ctx context.Context) (any, error) { return f.run.Figures(ctx, query) }
+	if f.isVisit() { // no later request has this version, so the answer is not cached
+		answer, err := encode(f.run.Version(), func() (any, error) { return figures(r.Context()) })
+		s.send(w, r, answer, err)
+		return
+	}
+	answer, err := s.answers.get(r.Context(), fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query), f.run.Version(), figures)
 	s.send(w, r, answer, f.orGone(err))
 }
 

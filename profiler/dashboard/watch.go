@@ -142,13 +142,16 @@ func (s *Server) visit(ctx context.Context, name string) (f *follower, release f
 		<-s.visits
 		return nil, nil, err
 	}
-	for run.Update(sliceBytes) && ctx.Err() == nil {
+	for run.Update(sliceBytes) && ctx.Err() == nil && s.over.Err() == nil {
 	}
 	return &follower{run: run}, sync.OnceFunc(func() {
 		run.Close() // read only
 		<-s.visits
 	}), nil
 }
+
+// isVisit reports whether the follower is that of one request.
+func (f *follower) isVisit() bool { return f.done == nil }
 
 // room reports whether there is room for another follower. If one must end for it, room returns the run of the least
 // recently used one. A follower that is in use, or that a stream has just left, does not end, because its records would
