@@ -31,14 +31,13 @@ type Observation struct {
 // from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
 //
 // A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
-// deviations (of the rank's noise and of its curve together); by more in the first windows, because the noise is then
-// little known: 48 % in the first one. A window is good if the ratio exceeds the usual ratio by
-// less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
+// deviations (of the rank's noise and of its curve together); by more deviations of a noise that few windows measured. A
+// window is good if the ratio exceeds the usual ratio by less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
 // detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
-// If a sensor measures lost time itself, such as the time for which a CPU quota stops the rank, the limit is lower: a window
-// is slow if a slowdown of any size up to the measured one explains the ratio better than noise does. The rank then learns
-// nothing for 20 windows, because noise may hide a part of the slowdown.
-// For healthy ranks with lognormal windows, false verdicts begin in one of a million windows at a deviation of 5 %, in
+// If a sensor measures lost time itself, such as the time for which a CPU quota stops the rank, and more of it than its own
+// noise allows, the limit is lower: a window is slow if a slowdown of any size up to the measured one explains the ratio
+// better than noise does. The rank then learns nothing for 20 windows, because noise may hide a part of the slowdown.
+// For healthy ranks with lognormal windows, false verdicts begin in two of a million windows at a deviation of 5 %, in
 // three at 10 % and at 15 %, and never at 2 %.
 //
 // If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
@@ -182,9 +181,10 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	}
 	usual, _ := p.compute.center()
 	excess := math.Log(o.Seconds/o.Expected) - usual
-	noise := math.Hypot(p.compute.noise(assumedNoise), o.ExpectedError/o.Expected)
+	curve := o.ExpectedError / o.Expected
+	noise := math.Hypot(p.compute.noise(assumedNoise), curve)
 	least := math.Log1p(leastSlowdown)
-	limit := max(p.compute.sigmas()*noise, least)
+	limit := max(math.Hypot(p.compute.limit(assumedNoise), sigmas*curve), least)
 	known := p.healthy.knownSlowdown(o)
 	p.stopped = count(p.stopped, known > least && p.compute.trusted())
 	// Where noise and slowdowns of all sizes up to the known one are equally likely; from about one deviation on.
@@ -204,7 +204,7 @@ func (p *patient) judgeLink(step int64, o *Observation, excess float64) float64 
 	if math.IsNaN(excess) {
 		return excess
 	}
-	limit := max(p.link.sigmas()*p.link.noise(assumedLinkNoise), math.Log1p(leastLinkGrowth))
+	limit := max(p.link.limit(assumedLinkNoise), math.Log1p(leastLinkGrowth))
 	if usual, _ := p.link.center(); o.Link-math.Exp(usual) < leastLinkShare*o.Seconds {
 		excess = min(excess, limit) // too small to be relevant
 	}

@@ -59,13 +59,17 @@ func (h *history) noise(assumed float64) float64 {
 	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
 }
 
-// sigmas returns the deviation of an outlier in standard deviations: with few windows, the noise itself is uncertain. It is
-// the quantile of Student's t distribution for the probability of constant sigmas, by the Cornish-Fisher expansion
-// (Abramowitz and Stegun, 26.7.5).
-func (h *history) sigmas() float64 {
+// limit returns the smallest deviation of an outlier. The measured noise has a wider limit than the mixture with the assumed
+// noise, because few windows measure it badly: it is the quantile of Student's t distribution for the probability of
+// sigmas, by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+func (h *history) limit(assumed float64) float64 {
+	if len(h.sorted) == 0 {
+		return sigmas * assumed
+	}
 	const z, z2 = sigmas, sigmas * sigmas
 	n := assumedWindows + madEfficiency*float64(len(h.sorted)) // degrees of freedom
-	return z * (1 + (z2+1)/(4*n) + ((5*z2+16)*z2+3)/(96*n*n) + (((3*z2+19)*z2+17)*z2-15)/(384*n*n*n))
+	t := z * (1 + (z2+1)/(4*n) + ((5*z2+16)*z2+3)/(96*n*n) + (((3*z2+19)*z2+17)*z2-15)/(384*n*n*n))
+	return max(sigmas*h.noise(assumed), t*madToSigma*h.mad())
 }
 
 // mad returns the median of the distances from the median. The nearest values are around the middle of the sorted

@@ -38,17 +38,27 @@ func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 }
 
 // knownSlowdown returns the log of the largest slowdown against the healthy baseline that a sensor measures; 0 if no
-// sensor does.
+// sensor does. A rise within the usual spread of the sensor is none.
 func (b *baseline) knownSlowdown(o *Observation) (most float64) {
 	healthy := b.sensors()
-	for _, d := range telemetry.Declared {
-		if d.Slowdown != nil {
-			if x := math.Log(d.Slowdown(&o.Health, &healthy)); x > most && !math.IsInf(x, 1) {
-				most = x
-			}
+	for sensor, d := range telemetry.Declared {
+		if d.Slowdown == nil || !(o.Health.Value[sensor]-healthy[sensor] > sigmas*b.spread(sensor)) {
+			continue
+		}
+		if x := math.Log(d.Slowdown(&o.Health, &healthy)); x > most && !math.IsInf(x, 1) {
+			most = x
 		}
 	}
 	return most
+}
+
+// assumedSpread is the standard deviation of a sensor in percent from window to window, before it is known.
+const assumedSpread = 5.0
+
+// spread returns the standard deviation of a sensor in healthy windows, mixed with the assumed one.
+func (b *baseline) spread(sensor int) float64 {
+	n := float64(b.count[sensor])
+	return math.Sqrt((assumedWindows*assumedSpread*assumedSpread + n*b.variance[sensor]) / (assumedWindows + n))
 }
 
 // baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %. Each
@@ -56,6 +66,8 @@ func (b *baseline) knownSlowdown(o *Observation) (most float64) {
 type baseline struct {
 	mean  [telemetry.Count + 1]float64 // of the sensors, and of the waits for data in units of the expected compute time
 	count [telemetry.Count + 1]int
+
+	variance [telemetry.Count + 1]float64
 }
 
 // learn adds the window of a healthy rank.
@@ -71,7 +83,10 @@ func (b *baseline) add(i int, v float64) {
 		return
 	}
 	b.count[i] = min(b.count[i]+1, historyWindows)
-	b.mean[i] += (v - b.mean[i]) / float64(b.count[i])
+	weight := 1 / float64(b.count[i])
+	d := v - b.mean[i]
+	b.mean[i] += weight * d
+	b.variance[i] = (1 - weight) * (b.variance[i] + weight*d*d)
 }
 
 // sensors returns the healthy means, NaN for sensors without a known figure.

@@ -85,7 +85,9 @@ var Declared = [Count]Declaration{
 			return rise("a CPU quota stops the rank for %.0f %% of its CPU time, was %.0f %%", now.Value[CPUQuota], healthy[CPUQuota], signStolen)
 		},
 		Slowdown: func(now *Summary, healthy *Sample) float64 {
-			return (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
+			// If other programs take less time than before, the rank may still be faster.
+			own := (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
+			return math.Min(own, lostCPU(&now.Value)/lostCPU(healthy))
 		}},
 	PCIe: {Name: "PCIe bandwidth", Unit: percent, Window: Lowest, Cause: "PCIe link",
 		Sign: func(now *Summary, healthy *Sample) string {
@@ -191,6 +193,13 @@ func samples(s Sensor, now *Summary, was float64) string {
 		text += fmt.Sprintf(", was %.0f %%", 100*was)
 	}
 	return text
+}
+
+// lostCPU returns the time in which threads ran or waited for a CPU or for their quota, divided by the time in which they
+// ran.
+func lostCPU(s *Sample) float64 {
+	wait := func(percent float64) float64 { return percent / (100 - percent) }
+	return 1 + wait(s[CPUQuota]) + wait(orElse(s[StolenCPU], 0))
 }
 
 // powerLimit is the Sign of PowerLimit. A healthy GPU at full load often reaches its power limit. For such a GPU, the
