@@ -244,7 +244,7 @@ func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	case needtest.Hostile.On():
 		trials = 1000
 	case testing.Short(): // under the race detector
-		trials = 12
+		trials = 20
 	}
 	whole := map[int]string{2: wholeRun(t, 2), 3: wholeRun(t, 3), 4: wholeRun(t, 4)}
 	saved, marked, found, altered, named, lost := 0, 0, 0, 0, 0, 0
