@@ -52,6 +52,13 @@ func cpuRank(expected float64) fakeRank {
 	return fakeRank{expected: expected, data: 0.004, link: 0.08, health: h}
 }
 
+// busyRank shares its CPUs with many other programs.
+func busyRank(expected float64) fakeRank {
+	r := cpuRank(expected)
+	set(&r.health, telemetry.StolenCPU, 85)
+	return r
+}
+
 // laptopRank is always hot, and always at 60 % of its clock.
 func laptopRank(expected float64) fakeRank {
 	r := gpuRank(expected)
@@ -129,6 +136,11 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			o.Seconds *= 2
 			set(&o.Health, telemetry.CPUQuota, 55)
 		}, straggler.CauseQuota, []string{"a CPU quota stops the rank for 55 % of its CPU time, was 0 %"}, 2},
+		{"the CPU quota, on a machine that other programs use", busyRank(0.4), func(o *straggler.Observation) {
+			o.Seconds *= 8
+			set(&o.Health, telemetry.CPUQuota, 95)
+			set(&o.Health, telemetry.StolenCPU, 0) // the quota stops the rank before others can
+		}, straggler.CauseQuota, []string{"a CPU quota stops the rank for 95 % of its CPU time, was 0 %"}, 8},
 		{"a neighbour on the CPU, and a quota that explains too little", cpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 3
 			set(&o.Health, telemetry.CPUQuota, 6)

@@ -17,7 +17,7 @@ var (
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
 	// ErrDamaged means that data of another rank changed on its way.
-	ErrDamaged = errors.New("the network, or memory, has changed them")
+	ErrDamaged = errors.New("data changed in the network or in memory")
 )
 
 // PeerError reports that another rank ended the communicator.

@@ -132,7 +132,7 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
-		r.Warnings = append(r.Warnings, lostEnd(&result, c, skipped, damage)...)
+		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped, damage)...), damage != nil
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
@@ -154,7 +154,10 @@ func CheckEnd(run *os.Root) error {
 		return nil // others report it
 	}
 	defer folder.Close() // read only
-	return checkpoint.Incomplete(folder)
+	if err := checkpoint.Incomplete(folder); errors.As(err, new(*checkpoint.CorruptError)) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil // complete, or not readable for this user
 }
 
 // lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its newest

@@ -72,7 +72,6 @@ func TestStayInTellsLinksFromOtherFaults(t *testing.T) {
 	}
 }
 
-// A file of this program is never written through a link that another user made.
 // TestReopenFollowsNoLink: neither to a file of another folder, nor to a file that would be created there.
 func TestReopenFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
@@ -107,6 +106,7 @@ func TestReopenFollowsNoLink(t *testing.T) {
 	}
 }
 
+// A file of this program is never written through a link that another user made.
 func TestCreateFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")

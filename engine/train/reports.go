@@ -179,7 +179,7 @@ func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
 	for rank := range x.rows {
 		if x.rows[rank].sum != x.rows[rank].checksum() {
-			return nil, wish{}, fmt.Errorf("the report of rank %d has other bytes than this rank has sent: %w", rank, collective.ErrDamaged)
+			return nil, wish{}, fmt.Errorf("report of rank %d: checksum differs: %w", rank, collective.ErrDamaged)
 		}
 	}
 	for rank := range x.rows {

@@ -113,7 +113,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 	for i := range x.host.Host() {
 		x.host.Host()[i] ^= 4
-		if _, _, err := x.read(); !errors.Is(err, collective.ErrDamaged) || !strings.Contains(err.Error(), "the report of rank 0") {
+		if _, _, err := x.read(); !errors.Is(err, collective.ErrDamaged) || !strings.Contains(err.Error(), "report of rank 0") {
 			t.Fatalf("byte %d changed: got %v", i, err)
 		}
 		x.host.Host()[i] ^= 4

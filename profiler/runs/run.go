@@ -461,14 +461,18 @@ func (r *Run) View() View {
 	}
 	records, step := r.common(active)
 	v.Common, v.Totals = step, r.totals()
-	v.Speed = clusterSpeed(v.Decision, records[:min(len(records), active)])
-	batch := v.Speed.Samples
+	records = records[:min(len(records), active)]
+	window := v.Decision
+	if !windowed(window, records) {
+		window = nil
+	}
+	v.Speed = clusterSpeed(window, records)
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
 		if i >= active { // a rank of an earlier process that had more ranks
 			continue
 		}
-		rv := RankView{Rank: i, Record: records[i], RankSpeed: speedOf(v.Decision, i, batch, records[i])}
+		rv := RankView{Rank: i, Record: records[i], RankSpeed: speedOf(window, i, float64(v.Speed.Samples), records[i])}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
 		if d := v.Decision; d != nil && i < len(d.Ranks) {
 			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause

@@ -22,7 +22,7 @@ type Speed struct {
 	// Decision is the step of the decision whose window the figures of Speed and RankSpeed are means of, as on the
 	// console. 0: they are those of the single step View.Common, because there is no decision.
 	Decision         int64             `json:"decision"`
-	Samples          float64           `json:"samples"` // of the global batch
+	Samples          experiment.Number `json:"samples"` // of the global batch
 	StepSeconds      experiment.Number `json:"step_seconds"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
@@ -35,45 +35,44 @@ type RankSpeed struct {
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
 
-// windowed reports whether a decision contains the times of its window.
-func windowed(d *Decision) bool {
-	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(d.Ranks) > 0
+// windowed reports whether a decision contains the times of its window for all ranks. The global batch needs the records of
+// all ranks.
+func windowed(d *Decision, records []*runtime.Record) bool {
+	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(records) > 0 && len(d.Ranks) >= len(records) && len(d.Shares) >= len(records) &&
+		!slices.ContainsFunc(records, func(m *runtime.Record) bool { return m == nil || m.BatchSize <= 0 })
 }
 
-// clusterSpeed returns the figures of all ranks in the window of a decision, which may be nil, or in the step of the records.
+// clusterSpeed returns the figures of all ranks in the window of a decision, or without a decision in the step of the records.
 func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
-	s := Speed{StepSeconds: experiment.Number(math.NaN())}
-	rate := 0.0
+	unknown := experiment.Number(math.NaN())
+	s := Speed{StepSeconds: unknown}
 	for _, m := range records {
 		if m == nil {
-			s.Samples, rate = math.NaN(), math.NaN()
+			s.Samples, s.SamplesPerSecond = unknown, unknown
 			break
 		}
-		s.Samples += float64(m.BatchSize)
-		rate += m.Throughput()
+		s.Samples += experiment.Number(m.BatchSize)
+		s.SamplesPerSecond += experiment.Number(m.Throughput())
 	}
 	if len(records) == 0 {
-		s.Samples, rate = math.NaN(), math.NaN()
+		s.Samples, s.SamplesPerSecond = unknown, unknown
 	} else if m := records[0]; m != nil {
 		s.StepSeconds = experiment.Number(m.Took().Seconds())
 	}
-	if windowed(d) {
+	if d != nil {
 		s.Decision, s.StepSeconds = d.Step, experiment.Number(*d.Seconds)
-		rate = s.Samples / *d.Seconds
-	}
-	if s.SamplesPerSecond = experiment.Number(rate); math.IsNaN(s.Samples) {
-		s.Samples = 0
+		s.SamplesPerSecond = s.Samples / s.StepSeconds
 	}
 	return s
 }
 
-// speedOf returns the figures of a rank in the window of a decision, which may be nil, or in the step of its record. batch
+// speedOf returns the figures of a rank in the window of a decision, or without a decision in the step of its record. batch
 // is the number of samples of all ranks in a step.
 func speedOf(d *Decision, rank int, batch float64, m *runtime.Record) RankSpeed {
 	unknown := experiment.Number(math.NaN())
 	s := RankSpeed{unknown, unknown, unknown, unknown}
 	switch {
-	case windowed(d) && rank < len(d.Ranks) && rank < len(d.Shares) && batch > 0:
+	case d != nil:
 		total := 0
 		for _, n := range d.Shares { // of a micro-batch
 			total += n

@@ -45,8 +45,14 @@ func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	f.write("logs/balance.jsonl", `{"step":20,"policy":"dynamic","shares":[3,1],"next":[3,1],"step_seconds":0.5,"ranks":[{"seconds":0.1,"waited_seconds":0.3,"health":"healthy"},{"seconds":0.4,"waited_seconds":0,"health":"sick","cause":"CPU quota"}]}`+"\n")
 	v = open(t, dir, "a").View()
 	want := RankSpeed{experiment.Number(batch / 4), 0.4, 0, experiment.Number(batch / 4 / 0.4)}
-	if got := v.Ranks[1].RankSpeed; got != want || v.Speed != (Speed{20, batch, 0.5, experiment.Number(batch / 0.5)}) {
+	if got := v.Ranks[1].RankSpeed; got != want || v.Speed != (Speed{20, experiment.Number(batch), 0.5, experiment.Number(batch / 0.5)}) {
 		t.Errorf("got %+v, %+v, want %+v and %v samples/s of all ranks", got, v.Speed, want, batch/0.5)
+	}
+	if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(1))); err != nil {
+		t.Fatal(err)
+	}
+	if v = open(t, dir, "a").View(); v.Speed.Decision != 0 || !math.IsNaN(float64(v.Speed.Samples)) || v.Ranks[0].BusySeconds == 0.1 {
+		t.Errorf("without the records of rank 1: got %+v, %+v, want the figures of the record of rank 0", v.Speed, v.Ranks[0].RankSpeed)
 	}
 }
 

@@ -85,9 +85,10 @@ var Declared = [Count]Declaration{
 			return rise("a CPU quota stops the rank for %.0f %% of its CPU time, was %.0f %%", now.Value[CPUQuota], healthy[CPUQuota], signStolen)
 		},
 		Slowdown: func(now *Summary, healthy *Sample) float64 {
-			// If other programs take less time than before, the rank may still be faster.
-			own := (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
-			return math.Min(own, lostCPU(&now.Value)/lostCPU(healthy))
+			if lostCPU(&now.Value) <= lostCPU(healthy) {
+				return 1 // the quota took the place of other programs
+			}
+			return (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
 		}},
 	PCIe: {Name: "PCIe bandwidth", Unit: percent, Window: Lowest, Cause: "PCIe link",
 		Sign: func(now *Summary, healthy *Sample) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -121,5 +122,21 @@ func TestDescribe(t *testing.T) {
 		if got, err := Describe(contents); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 		}
+	}
+}
+
+// TestALongTextOfAPNGNeedsLittleMemory: only its start is read.
+func TestALongTextOfAPNGNeedsLittleMemory(t *testing.T) {
+	text := "Raw profile type exif\x00\nexif\n 9\n" + strings.Repeat("a ", 16<<20)
+	contents := append([]byte(pngStart), binary.BigEndian.AppendUint32(nil, uint32(len(text)))...)
+	contents = append(append(append(contents, "tEXt"...), text...), 0, 0, 0, 0)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if o := OrientationOf(contents); o != Upright {
+		t.Errorf("got orientation %d", o)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 4*mostText {
+		t.Errorf("got %d bytes allocated for a text of %d, want at most %d", used, len(text), 4*mostText)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"slices"
+	"unicode"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -80,7 +81,7 @@ func chunkOf(b []byte, kind string) []byte {
 // mostText is the largest length of a text of a PNG image that is read, in bytes. A compressed text may be much longer.
 const mostText = 1 << 20
 
-// textOf returns the first text of a PNG image with one of these keywords.
+// textOf returns the first mostText bytes of the first text of a PNG image with one of these keywords.
 func textOf(b []byte, keywords ...string) []byte {
 	for c := range chunks(b) {
 		keyword, rest, ok := bytes.Cut(c.contents, []byte{0})
@@ -89,7 +90,7 @@ func textOf(b []byte, keywords ...string) []byte {
 		}
 		switch {
 		case c.kind == "tEXt":
-			return rest
+			return rest[:min(len(rest), mostText)]
 		case c.kind == "zTXt" && len(rest) > 1:
 			return inflate(rest[1:]) // behind the method of compression
 		case c.kind == "iTXt" && len(rest) > 2:
@@ -101,7 +102,7 @@ func textOf(b []byte, keywords ...string) []byte {
 			if packed {
 				return inflate(rest)
 			}
-			return rest
+			return rest[:min(len(rest), mostText)]
 		}
 	}
 	return nil
@@ -123,8 +124,14 @@ func profileOf(text []byte) []byte {
 	if len(lines) < 3 {
 		return nil
 	}
-	b, _ := hex.DecodeString(string(bytes.Join(bytes.Fields(lines[2]), nil))) // up to the first fault
-	return b
+	digits := bytes.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, lines[2])
+	n, _ := hex.Decode(digits, digits) // up to the first fault
+	return digits[:n]
 }
 
 // orientationIn reads the tag from the first directory of a TIFF structure. found is true if there is one, even if its

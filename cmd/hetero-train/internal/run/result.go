@@ -107,6 +107,9 @@ func sayFinished(a *assembly.Run) error {
 // hintFinished returns the setting that ended the run, and how to continue.
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
+	if a.Folder.Lost {
+		return afresh
+	}
 	early := a.Folder.Finished.GaveUp != ""
 	longer := "a larger value continues this run"
 	saved, err := checkpoint.List(a.Folder.CheckpointDir())

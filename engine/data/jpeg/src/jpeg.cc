@@ -13,7 +13,6 @@
 
 struct hetero_jpeg_decoder {
   tjhandle handle;
-  std::vector<uint8_t> inks; // of the image that is being decoded
 };
 
 namespace {
@@ -88,7 +87,7 @@ int32_t create(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes) {
   if (handle == nullptr) {
     return fail(error, error_bytes, tjGetErrorStr2(nullptr));
   }
-  *decoder = new (std::nothrow) hetero_jpeg_decoder{handle, {}};
+  *decoder = new (std::nothrow) hetero_jpeg_decoder{handle};
   if (*decoder == nullptr) {
     tjDestroy(handle);
     return fail(error, error_bytes, "out of memory");
@@ -155,15 +154,16 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
   if (h.inks == 0) {
     return decode_to(d->handle, data, data_bytes, {pixels, width, height, TJPF_RGB}, error, error_bytes);
   }
+  std::vector<uint8_t> inks;
   try {
-    d->inks.resize(4 * area);
+    inks.resize(4 * area);
   } catch (const std::bad_alloc &) {
     return fail(error, error_bytes, "out of memory");
   }
-  surface to{d->inks.data(), width, height, TJPF_CMYK};
+  surface to{inks.data(), width, height, TJPF_CMYK};
   int32_t status = decode_to(d->handle, data, data_bytes, to, error, error_bytes);
   if (status == 0) {
-    rgb_of_inks(pixels, d->inks.data(), area);
+    rgb_of_inks(pixels, inks.data(), area);
   }
   return status;
 }
