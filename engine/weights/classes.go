@@ -45,6 +45,14 @@ func Named(names []string) bool {
 	return len(names) > 0 && !numbers
 }
 
+// Numbers reports whether all names are integers, such as the digits 0 to 9. Two lists of such names can be compared by name.
+func Numbers(names []string) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		_, err := strconv.Atoi(name)
+		return err != nil
+	})
+}
+
 // Locate returns the position in names of each wanted name. Names of other case fit if they are unambiguous. missing is
 // the first wanted name that names does not contain.
 func Locate(wanted, names []string) (at []int, missing string, ok bool) {

@@ -74,6 +74,11 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 		if o := execute([]string{"predict", run, long}); o.code != exit.Data || !strings.Contains(o.stderr, long+":2: the line has more than 16777216 bytes") {
 			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
 		}
+		for name, text := range map[string]string{"a.jsonl": `{"text": "good"}`, "b.txt": `{"text": "good"}`, "c.CSV": "good", "d.json": `["good"]`} {
+			if o := execute([]string{"predict", run, writeText(t, t.TempDir(), name, text+"\n")}); o.code != exit.Data || o.stdout != "" || !strings.Contains(o.stderr, "want a text on each line without other syntax") {
+				t.Errorf("%s: got exit code %d: %s%s", name, o.code, o.stdout, o.stderr)
+			}
+		}
 		if o := execute([]string{"predict", run, dir}); o.code != exit.Usage || !strings.Contains(o.stderr, "want a regular file") {
 			t.Errorf("%s: a folder: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
 		}

@@ -32,7 +32,8 @@ type ClassificationOptions struct {
 	// Classes are the names of the classes, for example those of the training file. nil means the sorted labels of
 	// this file.
 	Classes []string
-	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers.
+	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers. If a class has a
+	// number as its name, all labels are names: ratings from 1 to 5 are never the classes 0 to 4.
 	Numbered bool
 	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in another
 	// case. nil: labels are equal to the names of their classes.
@@ -124,6 +125,7 @@ func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classifi
 	if err := checkLength("labelled texts", o.Length, 5); err != nil {
 		return nil, err
 	}
+	o.Numbered = o.Numbered && !slices.ContainsFunc(o.Classes, isNumber)
 	c := &Classification{o: o}
 	labels, err := c.read(ctx)
 	if err == nil {
@@ -359,6 +361,11 @@ func (c *Classification) class(label string) (string, error) {
 		return "", fmt.Errorf("got label %.40q, want a class number from 0 to %d, as in earlier lines", label, len(all)-1)
 	}
 	return "", fmt.Errorf("got label %.40q, want one of %.200q", label, all)
+}
+
+func isNumber(name string) bool {
+	_, err := strconv.ParseFloat(name, 64)
+	return err == nil
 }
 
 // setClasses assigns a class number to each label. read has checked the labels if the options list the classes.

@@ -638,6 +638,34 @@ func TestNumbersOfClassesAreInOrder(t *testing.T) {
 	}
 }
 
+// Classes that are numbers are names: a label is never a position among them, in any order of the labels.
+func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		classes, labels []string
+		want            []int // nil: refused
+	}{
+		{[]string{"1", "2"}, []string{"1", "2"}, []int{0, 1}},
+		{[]string{"1", "2"}, []string{"0", "1"}, nil},
+		{[]string{"1", "2"}, []string{"1", "0"}, nil},
+		{[]string{"1.5", "bad"}, []string{"0", "1"}, nil},
+		{[]string{"no", "yes"}, []string{"1", "0"}, []int{1, 0}},
+		{[]string{"no", "yes"}, []string{"no", "1"}, nil},
+		{[]string{"no", "yes"}, []string{"1", "no"}, nil},
+	} {
+		file := "text\tlabel\na\t" + strings.Join(c.labels, "\na\t") + "\n"
+		got, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(file)), Tokenizer: wordPiece(t), Length: 8, Classes: c.classes, Numbered: true})
+		if c.want == nil {
+			if err == nil {
+				t.Errorf("classes %q, labels %q: got no error", c.classes, c.labels)
+			}
+			continue
+		}
+		if err != nil || int(got.Label(0)) != c.want[0] || int(got.Label(1)) != c.want[1] {
+			t.Errorf("classes %q, labels %q: got %v, want %v", c.classes, c.labels, err, c.want)
+		}
+	}
+}
+
 // Python writes NaN into JSON. A field that is not read does no harm.
 func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
 	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.jsonl", []byte(`{"text": "a NaN", "label": 10, "score": NaN}

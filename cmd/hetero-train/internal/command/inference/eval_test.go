@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
 // A checkpoint of an earlier version has no class names. Its settings may be missing or have an unsupported version.
@@ -91,5 +93,43 @@ func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
 	}
 	if err := r.Read(0, nil, new(data.Image)); !errors.Is(err, syscall.EMFILE) || len(set.failed) != 0 {
 		t.Errorf("got %v and %d images told as damaged, want the error", err, len(set.failed))
+	}
+}
+
+// Integers are names of classes if both sides have no others: a folder 1 is the class 1, not the first one.
+func TestClassesThatAreNumbersAreNames(t *testing.T) {
+	digits := []string{"0", "1", "2", "3"}
+	for _, c := range []struct {
+		model, data []string
+		want        []int
+		refused     bool
+	}{
+		{digits, digits, nil, false},
+		{digits, []string{"2", "3"}, []int{2, 3}, false},
+		{digits, []string{"1", "2", "3", "4"}, nil, true},
+		{[]string{"1", "2", "3", "4"}, digits, nil, true},
+		{[]string{"LABEL_0", "LABEL_1"}, []string{"cat", "dog"}, nil, false},
+	} {
+		m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{}), checkpoint: &checkpoint.Checkpoint{}, classes: len(c.model)}
+		m.Opts.Log = slog.New(slog.DiscardHandler)
+		m.trained.Classes = c.model
+		got, err := m.classNumbers(c.data)
+		if (err != nil) != c.refused || !slices.Equal(got, c.want) {
+			t.Errorf("model %q, data %q: got %v, %v", c.model, c.data, got, err)
+		}
+	}
+}
+
+// The classifier of pairs does not take a label in a third column for a part of the second text.
+func TestALineHasTheTextsOfTheClassifier(t *testing.T) {
+	for _, pairs := range []bool{false, true} {
+		r := reader{words: &tokenizer.WordPiece{}, classes: true, pairs: pairs}
+		line := "a\tb\tc"
+		if !pairs {
+			line = "a\tb"
+		}
+		if err := r.encode(&typed{}, []byte(line)); err == nil || !strings.Contains(err.Error(), " tabs, want ") {
+			t.Errorf("pairs %t: got %v", pairs, err)
+		}
 	}
 }

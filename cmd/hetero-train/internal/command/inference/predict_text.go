@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -226,7 +227,7 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 	limited := &io.LimitedReader{R: in, N: mostTextBytes + 1}
 	scanner := bufio.NewScanner(limited)
 	scanner.Buffer(nil, mostLineBytes)
-	number := 1
+	number, before := 1, len(lines)
 	for ; scanner.Scan(); number++ {
 		if limited.N == 0 {
 			return nil, exit.Usagef("predict: %s has more than %d bytes: split the text", name, mostTextBytes)
@@ -240,6 +241,11 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
+		}
+		if len(lines) == before {
+			if format := tableOf(name, line); format != "" {
+				return nil, exit.With(exit.Data, fmt.Errorf("predict: %s has %s, want a text on each line without other syntax: write the texts to a file with the suffix .txt", name, format))
+			}
 		}
 		l := typed{TextPrediction: TextPrediction{File: name, Line: number}}
 		if err := r.encode(&l, line); err != nil {
@@ -255,6 +261,24 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 	return lines, nil
 }
 
+// tableOf returns the format of a file whose name or first line is that of a table. "" means that it may be plain text.
+func tableOf(name string, line []byte) string {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".jsonl", ".ndjson":
+		return "JSON lines"
+	case ".json":
+		return "JSON"
+	case ".csv":
+		return "comma-separated values"
+	case ".parquet":
+		return "a Parquet table"
+	}
+	if line = bytes.TrimSpace(line); line[0] == '{' && json.Valid(line) {
+		return "JSON lines"
+	}
+	return ""
+}
+
 // encode sets the tokens of a line.
 func (r *reader) encode(l *typed, line []byte) error {
 	if !utf8.Valid(line) {
@@ -268,9 +292,13 @@ func (r *reader) encode(l *typed, line []byte) error {
 		return nil
 	}
 	if r.classes {
-		first, second, tab := bytes.Cut(line, []byte("\t"))
-		if r.pairs != tab {
-			return fmt.Errorf("got %d tabs, want %s", bytes.Count(line, []byte("\t")), map[bool]string{true: "two texts with a tab between them", false: "one text without tabs"}[r.pairs])
+		first, second, _ := bytes.Cut(line, []byte("\t"))
+		tabs := 0
+		if r.pairs {
+			tabs = 1
+		}
+		if got := bytes.Count(line, []byte("\t")); got != tabs {
+			return fmt.Errorf("got %d tabs, want %s", got, map[bool]string{true: "two texts with a tab between them", false: "one text without tabs"}[r.pairs])
 		}
 		l.text.Tokens, l.text.Segments = tokens.Pair(r.words, r.encoder, first, second, r.pairs, r.length)
 		return nil

@@ -387,7 +387,7 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	switch {
 	case have == nil || slices.Equal(have, want):
 		return nil, nil
-	case weights.Named(want) && weights.Named(have):
+	case weights.Named(want) && weights.Named(have), weights.Numbers(want) && weights.Numbers(have):
 		at, missing, ok := weights.Locate(have, want)
 		if !ok {
 			return nil, exit.Usagef("the model of %s has no class %q, which the data set has; the classes of the model are %s, those of the data set are %s",
