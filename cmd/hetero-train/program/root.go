@@ -47,8 +47,8 @@ Exit codes:
   5    communication error
   6    device error
   7    output cannot be written, for example the final checkpoint
-  75   stopped by SIGTERM, state saved
-  130  interrupted (Ctrl-C), state saved
+  75   stopped by SIGTERM; state saved, or no step was made yet
+  130  interrupted (Ctrl-C); state saved, or no step was made yet
   143  stopped by SIGTERM, state not saved`
 
 const rootExample = `  hetero-train -c configs/resnet50.toml                        train with the settings of the file

@@ -192,11 +192,18 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 }
 
 func TestSignalsEndARunThatIsBeginning(t *testing.T) {
-	p := buildProgram(t)
+	t.Run("one rank", func(t *testing.T) { endBeginning(t, buildProgram(t), "1") })
+	t.Run("two ranks", func(t *testing.T) { endBeginning(t, buildRanks(t), "2") })
+}
+
+// endBeginning ends a run with SIGTERM, if possible before its first step. Exit code 75 then needs a message that no step is
+// lost, because nothing is saved.
+func endBeginning(t *testing.T, p program, ranks string) {
+	t.Helper()
 	// The program catches signals immediately after its first line. On a machine with much other load it may need longer
 	// than the first pauses; the signal then kills it.
 	for _, pause := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
-		cmd := p.command(t.TempDir(), "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
+		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
 		messages, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -220,6 +227,9 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 		}
 		if code := exitOf(t, err); code != exit.Terminated {
 			t.Errorf("got exit code %d, want %d\n%s", code, exit.Terminated, rest)
+		}
+		if said := string(rest); !strings.Contains(said, "stopped by SIGTERM before its first step: no step is lost") && !strings.Contains(said, "saved; the run continues from step") {
+			t.Errorf("got\n%s\nwant a message that the run is saved, or that it loses no step", rest)
 		}
 		return
 	}

@@ -47,7 +47,7 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(co
 	if assigned.Launch && assigned.LocalWorldSize > 1 {
 		return process.StartRanks(ctx, opts)
 	}
-	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil)
+	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil, nil)
 	defer done()
 	k := NewRank(cfg, opts)
 	defer k.CloseAll()

@@ -35,7 +35,7 @@ const (
 	Communication = 5   // a rank or the communication was lost
 	Device        = 6   // device failure
 	IO            = 7   // the final save failed
-	Terminated    = 75  // SIGTERM; the run was saved
+	Terminated    = 75  // SIGTERM; the run was saved, or had no step to save
 	Interrupted   = 130 // SIGINT; the run was saved unless the error states otherwise
 	Killed        = 143 // SIGTERM; the save failed
 )
@@ -136,7 +136,7 @@ func stopOfAnother(err error) (Stopped, bool) {
 		return Stopped{}, false
 	}
 	for _, s := range []Stopped{{syscall.SIGTERM}, {syscall.SIGINT}, {syscall.SIGHUP}} {
-		if lost.Cause == s.Error() {
+		if strings.HasPrefix(lost.Cause, s.Error()) {
 			return s, true
 		}
 	}

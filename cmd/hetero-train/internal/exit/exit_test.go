@@ -15,7 +15,8 @@ func TestExitCodesOfAStart(t *testing.T) {
 		want int
 	}{
 		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGTERM"}, Terminated},
-		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGINT"}, Interrupted},
+		{&rendezvous.LostError{Rank: 1, Cause: Stopped{syscall.SIGTERM}.BeforeSteps().Error()}, Terminated},
+		{&rendezvous.LostError{Rank: 1, Cause: Stopped{syscall.SIGINT}.BeforeSteps().Error()}, Interrupted},
 		{&rendezvous.LostError{Rank: 1, Cause: "its connection ended"}, Communication},
 		{fmt.Errorf("connect: %w", context.DeadlineExceeded), Communication},
 		{fmt.Errorf("open a port: %w", syscall.EMFILE), Usage},

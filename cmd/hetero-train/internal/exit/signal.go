@@ -1,6 +1,7 @@
 package exit
 
 import (
+	"fmt"
 	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
@@ -23,6 +24,12 @@ func (s Stopped) Saved() int {
 		return Interrupted
 	}
 	return Terminated
+}
+
+// BeforeSteps returns the error of a training that the signal ended before its first step. The exit code is that of a
+// saved run: a scheduler that starts such runs again loses no step.
+func (s Stopped) BeforeSteps() error {
+	return With(s.Saved(), fmt.Errorf("%w before its first step: no step is lost", s))
 }
 
 // Unsaved returns the exit code of a run that could not be saved after the signal.

@@ -30,6 +30,10 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 	assigned := opts.Assignment
 	err := StartRanks(ctx, opts, platform.SaveSignals...)
 	var failed *supervisor.RankError
+	var stopped exit.Stopped
+	if errors.As(err, &stopped) && exit.Code(err) == stopped.Saved() { // a rank that was loading
+		err = stopped.BeforeSteps()
+	}
 	if code := exit.Code(err); assigned.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
 		err = exit.With(code, fmt.Errorf("%w; %s", err, opts.FromNewest(cfg, session.CheckpointsOf(cfg))))
 	}

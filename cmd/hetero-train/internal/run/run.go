@@ -83,7 +83,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		tr.lifeline.EndWithSupervisor(orphanTime)
 	}
 	tr.openDisk(ctx, opts.LogOf(logs.ComponentTrainer))
-	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
+	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.looping.Load, tr.toldToStop)
 	defer release()
 	defer tr.CloseAll()
 	if err := tr.openNotify(cfg, opts); err != nil {
@@ -127,7 +127,7 @@ const orphanTime = 2 * time.Minute
 func beforeLoop(ctx context.Context, err error) error {
 	var s exit.Stopped
 	if err != nil && errors.As(context.Cause(ctx), &s) {
-		return exit.With(s.Saved(), s)
+		return s.BeforeSteps()
 	}
 	return err
 }

@@ -45,8 +45,9 @@ func ending() []os.Signal {
 
 // Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
 // called with the number of the signal: 1 before the context is canceled, then for each later signal except SIGINT. A
-// second SIGINT ends the process at once. SIGUSR1 increments saves, which may be nil.
-func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func(exit.Stopped, int)) (context.Context, func()) {
+// second SIGINT ends the process at once. SIGUSR1 increments saves, which may be nil. steps
+// reports whether training has begun its steps; nil means that the command trains nothing.
+func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, steps func() bool, stop func(exit.Stopped, int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil && len(platform.SaveSignals) > 0 { // without names, Notify would catch all signals
 		signal.Notify(signals, platform.SaveSignals...)
@@ -82,11 +83,14 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				}
 				first = time.Now()
 				latest, count = first, 1
-				more := ""
+				next, more := ": the run ends before its first step", ""
+				if steps != nil && steps() {
+					next = ": the run finishes the step, saves and ends"
+				}
 				if sig == syscall.SIGINT {
 					more = " (press Ctrl-C again to exit at once, without saving)"
 				}
-				log.Info(platform.SignalName(sig) + ": the run finishes the step, saves and ends" + more)
+				log.Info(platform.SignalName(sig) + next + more)
 				if stop != nil {
 					stop(exit.Stopped{Signal: sig}, count)
 				}
