@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -36,7 +37,8 @@ type Run struct {
 	Pauses  int      // number of pauses between recorded steps: see runtime.StepSpan
 	Partial int      // number of steps left out because some rank has no record of them
 
-	segment runtime.Segment // Steps and Decisions are those of this segment
+	segment runtime.Segment // Steps, Decisions and judged are those of this segment
+	judged  judged
 }
 
 // Skipped is a folder that is not used, and the reason.
@@ -228,6 +230,7 @@ type Decision struct {
 // readDecisions reads logs/balance.jsonl. The file is optional.
 func (r *Run) readDecisions(path string) error {
 	damaged := 0
+	r.judged = judged{previous: r.segment.After}
 	err := regular.EachLine(path, func(text []byte) error {
 		var line struct {
 			Step          *int64              `json:"step"`
@@ -237,6 +240,7 @@ func (r *Run) readDecisions(path string) error {
 			High          *float64            `json:"share_of_oracle_high"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
 			Equal         *float64            `json:"equal_step_seconds"`
+			Ranks         []runs.DecisionRank `json:"ranks"`
 		}
 		if json.Unmarshal(text, &line) != nil || line.Step == nil || *line.Step < 0 || *line.Step > runtime.MostStep {
 			damaged++
@@ -257,6 +261,7 @@ func (r *Run) readDecisions(path string) error {
 			}
 		}
 		r.Decisions = append(r.Decisions, d)
+		r.judged.add(d.Step, line.Ranks)
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {

@@ -128,6 +128,8 @@ type RankSummary struct {
 	Temperature       Number         `json:"temperature_celsius"` // highest temperature
 	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // most frequent shares of the rank, sorted by size
 
+	RankVerdicts
+
 	stepTimes, allReduces []float32 // in s, for the histogram
 }
 
@@ -214,6 +216,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, err
 	}
 	s.addDecisions(run.Decisions)
+	s.addVerdicts(&run.judged)
 	if s.Bottleneck, err = bottleneck(logs, found, segment, run.Decisions); err != nil {
 		return nil, err
 	}

@@ -173,6 +173,9 @@ func SummaryRows(s *analysis.Summary) []Row {
 			rows = append(rows, Row{"gain", fmt.Sprintf("%.2f times faster than equal shares, on the measured step-time curves", gain)})
 		}
 	}
+	if text := slowRanks(s); text != "" {
+		rows = append(rows, Row{"slow ranks", text})
+	}
 	if !math.IsNaN(float64(s.MemoryUtilization)) {
 		rows = append(rows, Row{"memory", show.Figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
 	}
@@ -231,6 +234,7 @@ var rankColumns = []struct {
 	{"step p99 ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepTime.P99) }},
 	{"use %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.Utilization) }},
 	{"memory %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.MemoryUtilization) }},
+	{"verdict", func(r *analysis.RankSummary) string { return newestVerdict(&r.RankVerdicts) }},
 }
 
 // mostRows is the maximum number of ranks in the table. summary.json contains all ranks.

@@ -287,15 +287,12 @@ func throughput(v runs.View) string {
 	return fmt.Sprintf("Cluster Throughput: %s samples/s (%s)\n", analysis.Digits(value), of)
 }
 
-// verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.
+// verdict describes the balancer's verdict on a rank.
 func verdict(k runs.RankView) string {
 	if k.Missing {
 		return "no records"
 	}
-	if k.Health == "sick" {
-		return fmt.Sprintf("slower than usual, cause: %s", k.Cause)
-	}
-	return k.Health
+	return show.Verdict(k.Health, k.Cause)
 }
 
 // change describes a decision: "95/33 to 96/32: …", or "shares stay 95/33: …".
