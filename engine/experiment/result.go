@@ -23,7 +23,7 @@ const (
 type Result struct {
 	Steps          int64  `json:"steps"`            // number of optimizer steps over all processes of the run
 	Epochs         int64  `json:"epochs"`           // number of complete epochs
-	FinalTrainLoss Number `json:"final_train_loss"` // mean loss of the last step over the global batch
+	FinalTrainLoss Number `json:"final_train_loss"` // mean loss of the last step over the global batch; null if this is unknown, as before the first step
 	BestEval       Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
 	BestEvalMetric string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
 	BestEvalStep   int64  `json:"best_eval_step"`

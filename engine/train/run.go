@@ -117,7 +117,7 @@ type Result struct {
 	Survived    bool    // another rank or the data failed; rank 0 saved the last complete step
 	OutOfTime   bool    // MaxDuration was reached; the run is saved and can be resumed
 	GaveUp      string  // reason of EarlyStop; "" if early stopping did not end the run
-	LastLoss    float64 // mean loss over the global batch of the last step
+	LastLoss    float64 // mean loss over the global batch of the last step; NaN before the first step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
 	SamplesSeen int64         // number of samples over the whole run
@@ -190,7 +190,7 @@ type run struct {
 func Run(ctx context.Context, o Options) (Result, error) {
 	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
-	r := &run{Options: o, start: time.Now(), savedStep: -1}
+	r := &run{Options: o, start: time.Now(), savedStep: -1, result: Result{LastLoss: math.NaN()}}
 	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, 1
 	if p := r.peers(); p != nil {
 		r.lineage.Ranks = p.Grads.Size()

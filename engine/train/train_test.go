@@ -335,6 +335,19 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 	}
 }
 
+// A run that ends before its first step has no loss, also after it was saved and resumed.
+func TestARunWithoutAStepHasNoLoss(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	dir := t.TempDir()
+	for _, which := range []string{"new", "resumed"} {
+		s := start(ctx, t, openReference(t), dir, testOptions(), &recorder{}, nil)
+		if s.err != nil || !s.result.Interrupted || s.result.Steps != 0 || !math.IsNaN(s.result.LastLoss) {
+			t.Errorf("%s run: got %v and %+v, want an interrupted run of 0 steps whose loss is NaN", which, s.err, s.result)
+		}
+	}
+}
+
 // A skipped step changes no weights, so a run that a signal ends needs no roll-back.
 func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
@@ -156,4 +158,44 @@ func TestConfigDocsOfAKey(t *testing.T) {
 	if o := execute([]string{"config", "docs", "optimizer.l"}); o.code != exit.Usage || !strings.Contains(o.stderr, "nearest: optimizer.lr") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
+}
+
+// A run without a step must not look like the best run of a sweep.
+func TestARunWithoutAStepHasNoLoss(t *testing.T) {
+	p := buildProgram(t)
+	for range 20 {
+		root := t.TempDir()
+		cmd := p.command(root, "train.steps=100000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(root, "run", "logs")); err == nil {
+				break
+			}
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+		if code := exitOf(t, cmd.Wait()); code != exit.Terminated {
+			t.Fatalf("got exit code %d, want %d", code, exit.Terminated)
+		}
+		var result map[string]any
+		if text, err := os.ReadFile(filepath.Join(root, "run", "results", "result.json")); err != nil || json.Unmarshal(text, &result) != nil {
+			t.Fatalf("read the result: %v", err)
+		}
+		if result["steps"] != 0.0 {
+			continue // the signal came too late
+		}
+		for _, key := range []string{"final_train_loss", "samples_per_second"} {
+			if value, has := result[key]; !has || value != nil {
+				t.Errorf("%s: got %v, want null", key, value)
+			}
+		}
+		var listed map[string]any
+		o := execute([]string{"runs", "--input-dir", root, "--json"})
+		if err := json.Unmarshal([]byte(o.stdout), &listed); err != nil || listed["steps"] != 0.0 || listed["loss"] != nil || listed["samples_per_second"] != nil {
+			t.Errorf("got %v and\n%s\nwant 0 steps, and null as loss and throughput", err, o.stdout)
+		}
+		return
+	}
+	t.Fatal("all 20 runs had made a step before the signal")
 }

@@ -255,7 +255,7 @@ func (c *Console) End(r train.Result, err error) {
 	if r.GaveUp != "" {
 		how, message = "finished early ("+r.GaveUp+"): saved", "finished early"
 	}
-	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.run.Data.Name, r.LastLoss)
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %s", how, r.Steps, r.Epochs, c.run.Data.Name, show.Figure("%.4f", r.LastLoss))
 	attrs := []any{"state", string(state), "steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
 	report := c.run.Report()
 	best := report.Best()

@@ -103,7 +103,7 @@ func (c *Console) results(r train.Result) []Row {
 	if c.run.Data.Note != "" {
 		trainedOn += " instead of " + c.run.Cfg.Data.Dataset
 	}
-	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
+	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%s after %d steps, %.2f epochs", show.Figure("%.4f", r.LastLoss), r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
 		return fmt.Sprintf("%s, loss %.4f at step %d", strings.Join(report.Texts(e.Score(), 2), ", "), e.Loss, e.Step)
 	}

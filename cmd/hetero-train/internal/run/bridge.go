@@ -145,7 +145,7 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	if err != nil {
 		return err
 	}
-	b.result = train.Result{Steps: start.Step}
+	b.result = train.Result{Steps: start.Step, LastLoss: math.NaN()}
 	return b.conn.Send(bridge.Started{Type: "started", Shares: shares, Interval: b.Cfg.Balance.Interval, Opening: opening, Folder: folder,
 		Cached: b.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(), Notes: b.Notes()})
 }

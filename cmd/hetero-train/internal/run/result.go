@@ -28,10 +28,16 @@ func (tr *training) writeResult(r train.Result, err error) error {
 	defer tr.disk.watch.Begin(filepath.Join(a.Folder.Dir, "results", "result.json"))()
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
-		SamplesPerSecond: experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time)), Program: version.Text(), Model: a.Cfg.Model.Name,
+		SamplesPerSecond: experiment.Number(show.NaN), Program: version.Text(), Model: a.Cfg.Model.Name,
 		Dataset: a.Data.Name, Device: a.Device.Info().Name, Precision: compute.TypesText(a.Types), BatchSize: int64(a.Cfg.Data.BatchSize), Ranks: max(a.Opts.Assignment.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Started).Seconds()),
 		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Cfg.Checkpoint.BestMetric).Key,
+	}
+	if r.Steps == 0 { // checkpoints of step 0 of earlier versions contain a loss of 0
+		out.FinalTrainLoss = experiment.Number(show.NaN)
+	}
+	if r.Trained.Time > 0 {
+		out.SamplesPerSecond = experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time))
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
@@ -65,7 +71,7 @@ func (tr *training) settleResult(err error) {
 	if err == nil || tr.Folder == nil || !tr.Folder.Owes() {
 		return
 	}
-	var result train.Result
+	result := train.Result{LastLoss: show.NaN}
 	if c := tr.Folder.Checkpoint; c != nil {
 		result.Steps, result.SamplesSeen, result.Best = c.State.Step, c.State.SamplesSeen, c.State.Best
 	}
@@ -89,7 +95,7 @@ func sayFinished(a *assembly.Run) error {
 		return nil
 	}
 	f := a.Folder.Finished
-	fmt.Fprintf(a.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %.4f", a.Folder.Dir, f.Steps, float64(f.FinalTrainLoss))
+	fmt.Fprintf(a.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps, show.Figure("%.4f", f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
 		fmt.Fprintf(a.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
 	}
