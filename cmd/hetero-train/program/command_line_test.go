@@ -113,6 +113,9 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"train", "--epoch", "3"}, "unknown flag: --epoch; nearest: --epochs"},
 		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "it is a flag of a subcommand: hetero-train train -c FILE --load-balance-policy"},
 		{[]string{"--epochs", "3"}, "hetero-train train -c FILE --epochs"},
+		{[]string{"-c", file, "--precision", "f32"}, "hetero-train train -c FILE --precision"}, // eval has this flag, too
+		{[]string{"-c", file, "--batch-size", "8"}, "hetero-train train -c FILE --batch-size"},
+		{[]string{"--device", "cpu"}, "hetero-train train -c FILE --device"},
 		{[]string{"--experiment-name", "x"}, "hetero-train train -c FILE --experiment-name"},
 		{[]string{"train", "-c", "a.toml", "-c", "b.toml"}, `-c: got ["a.toml" "b.toml"], want one file`},
 		{[]string{"config", "show", "--config", "a.toml", "-c", "a.toml"}, "want one file"},

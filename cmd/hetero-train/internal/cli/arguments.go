@@ -188,14 +188,19 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// ownerOf returns the first subcommand that has a flag, or nil.
-func ownerOf(cmd *cobra.Command, flag string) *cobra.Command {
+// ownerOf returns the subcommand that has a flag, or nil. Of several subcommands of the root command, which also trains,
+// it returns train, otherwise the first.
+func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		if f := sub.LocalFlags().Lookup(flag); f != nil && !f.Hidden && !sub.Hidden {
-			return sub
+		f := sub.LocalFlags().Lookup(flag)
+		if f == nil || f.Hidden || sub.Hidden {
+			continue
+		}
+		if owner == nil || !cmd.HasParent() && sub.Name() == "train" {
+			owner = sub
 		}
 	}
-	return nil
+	return owner
 }
 
 // FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the error
