@@ -301,3 +301,24 @@ func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 		before = now
 	}
 }
+
+// The checkpoint of a run whose folder was moved is in the moved folder, so the same command alone does not find it.
+func TestARunWhoseFolderWasMovedSaysSo(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	at, away := filepath.Join(dir, "run"), filepath.Join(dir, "away")
+	cmd := p.command(dir, "train.steps=1000000", "train.log_interval=1")
+	e := finishAfterStep(t, cmd, func() {
+		if err := os.Rename(at, away); err != nil {
+			t.Error(err)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+	})
+	e.check(t, exit.Terminated, "saved, but the folder of the run was moved: move it back to "+at+", and the run continues from step")
+	if err := os.Rename(away, at); err != nil {
+		t.Fatal(err)
+	}
+	again := p.command(dir, "train.steps=1000000", "train.log_interval=1")
+	if e := finish(t, again, syscall.SIGTERM); e.code != exit.Terminated || strings.Contains(e.stdout+e.stderr, "step 1/") {
+		t.Errorf("got exit code %d and\n%s%s\nwant %d, and a run that continues", e.code, e.stdout, e.stderr, exit.Terminated)
+	}
+}

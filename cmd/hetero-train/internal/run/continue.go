@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -53,7 +55,23 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 			s = exit.Stopped{}
 		}
 	}
+	if dir := tr.movedFrom(); dir != "" {
+		return exit.With(s.Saved(), fmt.Errorf("%w: saved, but the folder of the run was moved: move it back to %s, and the run %s", s, dir, tr.WayOn(step)))
+	}
 	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.WayOn(step)))
+}
+
+// movedFrom returns the path of the run's folder if the folder is no longer there, otherwise "". Saves still reach a folder
+// that was moved.
+func (tr *training) movedFrom() string {
+	if tr.Folder == nil { // only rank 0 has the folder
+		return ""
+	}
+	defer tr.disk.watch.Begin(tr.Folder.Dir)()
+	if _, err := os.Stat(tr.Folder.Dir); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return tr.Folder.Dir
 }
 
 // unsaved describes the newest checkpoint of a run whose final save failed.
