@@ -210,6 +210,9 @@ func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (te
 			if name != "" && !slices.Contains(*columns, name) {
 				return nil, nil, "", c.o.noColumn(name, line, *columns)
 			}
+			if at := slices.Index(*columns, name); at >= 0 && slices.Contains((*columns)[at+1:], name) {
+				return nil, nil, "", fmt.Errorf("two columns have the name %q, want one", name)
+			}
 		}
 		return nil, nil, "", nil
 	default:

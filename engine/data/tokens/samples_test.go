@@ -686,6 +686,7 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 		"a JSON array":     {"a.json", "[\n{\"text\": \"a\", \"label\": \"1\"}]\n", "json.load(sys.stdin)]' < a.json > a.jsonl"},
 		"Parquet":          {"a.parquet", "PAR1\x15\x04\xff\xfe\x00\n", "the file has Parquet, not tab-separated values"},
 		"no column":        {"a.tsv", "sentence\tlabel\na\t1\n", `line 1: there is no column "text"; the columns are ["sentence" "label"]`},
+		"a name twice":     {"a.tsv", "label\ttext\tlabel\n1\ta\t2\n", `line 1: two columns have the name "label", want one`},
 		"too few columns":  {"a.tsv", "text\tlabel\na\t1\na\n", `line 3: got 1 columns, want 2`},
 		"no label":         {"a.tsv", "text\tlabel\na\t \n", `line 2: "label" is empty`},
 		"one class":        {"a.tsv", "text\tlabel\na\t1\n", `all labels are ["1"]`},
