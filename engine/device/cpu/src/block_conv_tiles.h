@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "block_conv.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -38,7 +39,7 @@ template <int Rows, int Outs> void gather(const GatherTile &t) {
       for (int64_t i = 0; i < kBlock / Lane::group; i++) {
         Lane::Vector wv[Outs];
         for (int o = 0; o < Outs; o++) wv[o] = Lane::load(w + o * t.weight_out + i * Lane::group * kBlock);
-#pragma GCC unroll 12
+        HT_UNROLL(12)
         for (int r = 0; r < Rows; r++) {
           Lane::Vector xv = Lane::spread(x + r * t.in_row + Lane::group * i);
           for (int o = 0; o < Outs; o++) sum[r][o] = Lane::add_product(sum[r][o], xv, wv[o]);
@@ -68,7 +69,7 @@ template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
       for (int64_t k = 0; k < length; k++) {
         Lane::Vector bv[Outs];
         for (int o = 0; o < Outs; o++) bv[o] = Lane::load(b[o] + k * vector);
-#pragma GCC unroll 8
+        HT_UNROLL(8)
         for (int c = 0; c < 8; c++) {
           Lane::Vector av = Lane::spread(a + k * vector + c * Lane::group);
           for (int o = 0; o < Outs; o++) sum[c][o] = Lane::add_product(sum[c][o], av, bv[o]);

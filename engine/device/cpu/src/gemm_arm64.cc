@@ -7,16 +7,18 @@
 #include <cstring>
 
 #include "layout.h"
+#include "unroll.h"
 
 namespace hetero {
 
 void tile_f32(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row, Start start) {
   const auto *a = static_cast<const float *>(a_), *b = static_cast<const float *>(b_);
   float32x4_t s[kTileRows][3];
-#pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; r++)
-#pragma GCC unroll 3
+  HT_UNROLL(8)
+  for (int r = 0; r < kTileRows; r++) {
+    HT_UNROLL(3)
     for (int j = 0; j < 3; j++) s[r][j] = start == Start::continued ? vld1q_f32(c + r * c_row + 4 * j) : vdupq_n_f32(0);
+  }
   for (; k > 0; k--, a += kTileRows, b += kTileColumns) {
     const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8);
     const float32x4_t low = vld1q_f32(a), high = vld1q_f32(a + 4);
@@ -34,13 +36,14 @@ void tile_f32(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row
     TILE_ROW(7, high, 3)
 #undef TILE_ROW
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; r++)
-#pragma GCC unroll 3
+  HT_UNROLL(8)
+  for (int r = 0; r < kTileRows; r++) {
+    HT_UNROLL(3)
     for (int j = 0; j < 3; j++) {
       float *to = c + r * c_row + 4 * j;
       vst1q_f32(to, start == Start::added ? vaddq_f32(vld1q_f32(to), s[r][j]) : s[r][j]);
     }
+  }
 }
 
 // Divides n into equal blocks of at most `most` and of a multiple of `unit`.

@@ -2,6 +2,7 @@
 #include <arm_neon.h>
 
 #include "gemm_arm64.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -9,13 +10,14 @@ namespace hetero {
 void tile_bf16(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row, Start start) {
   const auto *a = static_cast<const bfloat16_t *>(a_), *b = static_cast<const bfloat16_t *>(b_);
   float32x4_t s[4][6];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++)
-#pragma GCC unroll 6
+  HT_UNROLL(4)
+  for (int i = 0; i < 4; i++) {
+    HT_UNROLL(6)
     for (int j = 0; j < 6; j++) s[i][j] = vdupq_n_f32(0);
+  }
   for (; k > 0; k -= 4, a += 4 * kTileRows, b += 4 * kTileColumns) {
     const bfloat16x8_t a0 = vld1q_bf16(a), a1 = vld1q_bf16(a + 8), a2 = vld1q_bf16(a + 16), a3 = vld1q_bf16(a + 24);
-#pragma GCC unroll 6
+    HT_UNROLL(6)
     for (int j = 0; j < 6; j++) {
       const bfloat16x8_t y = vld1q_bf16(b + 8 * j);
       s[0][j] = vbfmmlaq_f32(s[0][j], a0, y);
@@ -24,9 +26,9 @@ void tile_bf16(int64_t k, const void *a_, const void *b_, float *c, int64_t c_ro
       s[3][j] = vbfmmlaq_f32(s[3][j], a3, y);
     }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++)
-#pragma GCC unroll 3
+  HT_UNROLL(4)
+  for (int i = 0; i < 4; i++) {
+    HT_UNROLL(3)
     for (int j = 0; j < 3; j++) {
       const float64x2_t left = vreinterpretq_f64_f32(s[i][2 * j]), right = vreinterpretq_f64_f32(s[i][2 * j + 1]);
       float32x4_t even = vreinterpretq_f32_f64(vzip1q_f64(left, right));
@@ -39,6 +41,7 @@ void tile_bf16(int64_t k, const void *a_, const void *b_, float *c, int64_t c_ro
       vst1q_f32(to, even);
       vst1q_f32(to + c_row, odd);
     }
+  }
 }
 
 } // namespace hetero

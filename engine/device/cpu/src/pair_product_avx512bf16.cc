@@ -3,6 +3,7 @@
 
 #include "elementwise_simd.h"
 #include "panel_simd.h"
+#include "unroll.h"
 #include "vmath.h"
 
 namespace hetero {
@@ -18,7 +19,7 @@ SIMD_INLINE F32 fast_exp(F32 x_) {
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
   const float series[] = {1.0f, 1.0f, 1.0f / 2, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
   __m512 y = _mm512_set1_ps(series[7]);
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int i = 6; i >= 0; i--) y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(series[i]));
   return {{(PartF)_mm512_scalef_ps(y, n)}};
 }
@@ -71,7 +72,7 @@ template <bool whole> SIMD_INLINE void stats_of(const LogitTile &t, int64_t r, c
   const __m512i label = _mm512_loadu_si512(t.labels + r), first = _mm512_set1_epi32(t.first);
   const F32 before = load(s->largest + r);
   F32 x[kTileRows], most = before;
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int64_t c = 0; c < classes; c++) {
     x[c] = load(t.sums + c * kPanel + r);
     if (t.bias) x[c] = x[c] + all(t.bias[c]);
@@ -79,7 +80,7 @@ template <bool whole> SIMD_INLINE void stats_of(const LogitTile &t, int64_t r, c
   }
   __m512i higher = _mm512_loadu_si512(s->higher + r);
   const __m512i one = _mm512_set1_epi32(1);
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int64_t c = 0; c < classes; c++) {
     const __m512i id = _mm512_add_epi32(first, _mm512_set1_epi32((int32_t)c));
     const __mmask16 equal =
@@ -91,7 +92,7 @@ template <bool whole> SIMD_INLINE void stats_of(const LogitTile &t, int64_t r, c
   _mm512_storeu_si512(s->higher + r, higher);
   store(s->largest + r, most);
   F32 sum[2] = {zero(), zero()};
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int64_t c = 0; c < classes; c++) sum[c % 2] = sum[c % 2] + fast_exp(x[c] - most);
   const __m512 added = (__m512)(sum[0] + sum[1]).p[0], shrink = (__m512)fast_exp(before - most).p[0];
   for (int half = 0; half < 2; half++) {
@@ -236,7 +237,7 @@ template <bool tanh> SIMD_INLINE Gelu gelu_of(F32 x) {
                      0.03110657741f, 0.04698656896f, -0.1694702135f, 0.1130018332f, -0.02426289299f};
   const F32 gauss = fast_exp(square * all(-0.5f)), t = one / fma(abs(x), all(0.28284271f), one);
   F32 y = all(q[10]);
-#pragma GCC unroll 10
+  HT_UNROLL(10)
   for (int i = 9; i >= 0; i--) y = fma(y, t, all(q[i]));
   const F32 tail = all(0.5f) * t * y * gauss;
   return {select(x > zero(), one - tail, tail), gauss * all(0.39894228f)};

@@ -4,33 +4,36 @@
 #include "panel_product.h"
 #include "simd.h"
 #include "transpose_simd.h"
+#include "unroll.h"
 
 namespace hetero {
 namespace {
 
 template <class Unit, int rows, int vectors> void tile(const PanelTile &t) {
   __m512 sum[rows][vectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 3
+  HT_UNROLL(8)
+  for (int r = 0; r < rows; r++) {
+    HT_UNROLL(3)
     for (int v = 0; v < vectors; v++)
       sum[r][v] = t.add ? _mm512_loadu_ps(t.out + r * t.out_row + v * kLanes) : _mm512_setzero_ps();
+  }
   const uint32_t *a = (const uint32_t *)t.a, *panel = (const uint32_t *)t.panel;
   for (int64_t k = 0; k < t.units; k++, a += t.a_step, panel += t.panel_row) {
     typename Unit::Vector b[vectors];
-#pragma GCC unroll 3
+    HT_UNROLL(3)
     for (int v = 0; v < vectors; v++) b[v] = Unit::load(panel + v * kLanes);
-#pragma GCC unroll 8
+    HT_UNROLL(8)
     for (int r = 0; r < rows; r++) {
       const typename Unit::Vector f = Unit::spread(a[r * t.a_row]);
-#pragma GCC unroll 3
+      HT_UNROLL(3)
       for (int v = 0; v < vectors; v++) sum[r][v] = Unit::add_product(sum[r][v], f, b[v]);
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 3
+  HT_UNROLL(8)
+  for (int r = 0; r < rows; r++) {
+    HT_UNROLL(3)
     for (int v = 0; v < vectors; v++) _mm512_storeu_ps(t.out + r * t.out_row + v * kLanes, sum[r][v]);
+  }
 }
 
 SIMD_INLINE __mmask16 lanes_of(int64_t n) { return n >= kLanes ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1); }

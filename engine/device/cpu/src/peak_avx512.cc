@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "peak.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -13,9 +14,10 @@ constexpr int kChains = 16;
 int64_t f32(int64_t turns, void *sink) {
   __m512 sum[kChains], a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
   for (int i = 0; i < kChains; i++) sum[i] = _mm512_set1_ps(static_cast<float>(i));
-  for (int64_t t = 0; t < turns; t++)
-#pragma GCC unroll 16
+  for (int64_t t = 0; t < turns; t++) {
+    HT_UNROLL(16)
     for (int i = 0; i < kChains; i++) sum[i] = _mm512_fmadd_ps(sum[i], a, b);
+  }
   for (int i = 1; i < kChains; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
   _mm512_storeu_ps(sink, sum[0]);
   return turns * kChains * 16 * 2;
@@ -23,9 +25,10 @@ int64_t f32(int64_t turns, void *sink) {
 
 void read(const char *p, size_t n, void *sink) {
   __m512i sum[4] = {};
-  for (size_t i = 0; i < n; i += 256)
-#pragma GCC unroll 4
+  for (size_t i = 0; i < n; i += 256) {
+    HT_UNROLL(4)
     for (int l = 0; l < 4; l++) sum[l] = _mm512_xor_si512(sum[l], _mm512_load_si512(p + i + 64 * l));
+  }
   _mm512_storeu_si512(sink, _mm512_xor_si512(_mm512_xor_si512(sum[0], sum[1]), _mm512_xor_si512(sum[2], sum[3])));
 }
 

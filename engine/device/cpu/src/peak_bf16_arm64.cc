@@ -2,6 +2,7 @@
 #include <arm_neon.h>
 
 #include "peak.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -10,9 +11,10 @@ int64_t bfmmla_peak(int64_t turns, void *sink) {
   float32x4_t sum[chains];
   for (int i = 0; i < chains; i++) sum[i] = vdupq_n_f32(static_cast<float>(i));
   const bfloat16x8_t a = vreinterpretq_bf16_u16(vdupq_n_u16(0x3a83)), b = a; // 0.001
-  for (int64_t t = 0; t < turns; t++)
-#pragma GCC unroll 24
+  for (int64_t t = 0; t < turns; t++) {
+    HT_UNROLL(24)
     for (int i = 0; i < chains; i++) sum[i] = vbfmmlaq_f32(sum[i], a, b);
+  }
   for (int i = 1; i < chains; i++) sum[0] = vaddq_f32(sum[0], sum[i]);
   vst1q_f32(static_cast<float *>(sink), sum[0]);
   return turns * chains * 16 * 2;

@@ -3,6 +3,7 @@
 
 #include "tile_product.h"
 #include "transpose_simd.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -134,13 +135,13 @@ void pack_right(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *
 // Stores the pairs of 16 rows as the rows of a left operand.
 inline __attribute__((always_inline)) void store_transposed(__m512i v[16], uint16_t *dst) {
   transpose_16x16(v);
-#pragma GCC unroll 16
+  HT_UNROLL(16)
   for (int c = 0; c < 16; c++) _mm512_storeu_si512(dst + c * kTileSum, v[c]);
 }
 
 void pack_left(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *const dst[2]) {
   __m512i low[16], high[16];
-#pragma GCC unroll 16
+  HT_UNROLL(16)
   for (int i = 0; i < 16; i++) {
     const Pairs p = pairs_of(src, stride, samples, 2 * i);
     low[i] = p.low;

@@ -6,6 +6,7 @@
 
 #include "bf16.h"
 #include "transformer_table.h"
+#include "unroll.h"
 
 namespace hetero {
 
@@ -17,14 +18,15 @@ constexpr int kRows = 4; // rows of a tile: 4 x 16 sums fill 16 registers, enoug
 template <int rows> void tile(const SmallProduct &p, int row, int column) {
   float *out = p.out + row * p.out_row + column;
   float32x4_t sum[rows][4];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
+  HT_UNROLL(4)
+  for (int r = 0; r < rows; r++) {
+    HT_UNROLL(4)
     for (int j = 0; j < 4; j++) sum[r][j] = p.add ? vld1q_f32(out + r * p.out_row + 4 * j) : vdupq_n_f32(0);
+  }
   const float *x = p.x + column, *c = p.coefficients + row * p.row;
   for (int64_t i = 0; i < p.k; i++, x += p.x_row, c += p.step) {
     const float32x4_t x0 = vld1q_f32(x), x1 = vld1q_f32(x + 4), x2 = vld1q_f32(x + 8), x3 = vld1q_f32(x + 12);
-#pragma GCC unroll 4
+    HT_UNROLL(4)
     for (int r = 0; r < rows; r++) {
       const float32x4_t f = vld1q_dup_f32(c + r * p.row);
       sum[r][0] = vfmaq_f32(sum[r][0], f, x0);
@@ -33,10 +35,11 @@ template <int rows> void tile(const SmallProduct &p, int row, int column) {
       sum[r][3] = vfmaq_f32(sum[r][3], f, x3);
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
+  HT_UNROLL(4)
+  for (int r = 0; r < rows; r++) {
+    HT_UNROLL(4)
     for (int j = 0; j < 4; j++) vst1q_f32(out + r * p.out_row + 4 * j, sum[r][j]);
+  }
 }
 
 void product(const SmallProduct &p) {

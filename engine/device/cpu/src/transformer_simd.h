@@ -3,6 +3,7 @@
 
 #include "elementwise_simd.h"
 #include "transformer_table.h"
+#include "unroll.h"
 
 namespace hetero {
 namespace {
@@ -23,7 +24,7 @@ SIMD_INLINE F32 fused(F32 a, F32 b, F32 c) {
 
 template <int rows> SIMD_INLINE void product_rows(const SmallProduct &p) {
   F32 left[rows], right[rows];
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int r = 0; r < rows; r++) {
     left[r] = p.add ? load(p.out + r * p.out_row) : zero();
     right[r] = p.add ? load(p.out + r * p.out_row + kLanes) : zero();
@@ -31,14 +32,14 @@ template <int rows> SIMD_INLINE void product_rows(const SmallProduct &p) {
   const float *x = p.x, *c = p.coefficients;
   for (int64_t i = 0; i < p.k; i++, x += p.x_row, c += p.step) {
     const F32 a = load(x), b = load(x + kLanes);
-#pragma GCC unroll 8
+    HT_UNROLL(8)
     for (int r = 0; r < rows; r++) {
       const F32 f = all(c[r * p.row]);
       left[r] = fused(f, a, left[r]);
       right[r] = fused(f, b, right[r]);
     }
   }
-#pragma GCC unroll 8
+  HT_UNROLL(8)
   for (int r = 0; r < rows; r++) {
     store(p.out + r * p.out_row, left[r]);
     store(p.out + r * p.out_row + kLanes, right[r]);
