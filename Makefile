@@ -63,8 +63,7 @@ endif
 BUILT    := $(if $(filter /%,$(BUILD)),,$(CURDIR)/)$(BUILD)
 LIBS     := $(BUILT)/lib
 FETCHED  := $(shell [ -w third_party ] && echo '$(CURDIR)/third_party' || echo '$(BUILT)/third_party')
-# A folder of sources inside another repository is not that repository. The offline archive has the version in a file.
-VERSION  := $(shell if [ -e .git ]; then git describe --tags --always --dirty 2>/dev/null; else cat .version 2>/dev/null; fi)
+VERSION  := $(shell third_party/version.sh)
 CORES    := $(shell nproc 2>/dev/null || echo 2)
 # The scripts of third_party need these folders.
 PLACES   := HETERO_FETCHED='$(FETCHED)' HETERO_BUILD='$(BUILT)'
@@ -82,12 +81,12 @@ export CC := cc
 endif
 endif
 
-# The Makefile sets the version, because git refuses to describe a clone that belongs to another user (a container's
-# bind mount) when Go calls it.
+# The Makefile sets the version, because Go asks git, which refuses a clone that belongs to another user (a container's
+# bind mount).
 # -z lazy: go-nvml does not link NVIDIA's library; its functions are resolved at their first call. If the C compiler by
 # default resolves all symbols at the start (-z now), the program would not start without this library.
 LAZY     := -extldflags=-Wl,-z,lazy
-GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION))'
+GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) -X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION)'
 # go-nvml binds every function of NVIDIA's library, including deprecated ones.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
@@ -128,7 +127,7 @@ NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h'
 
 build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
 	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o '$(PROGRAM)' ./cmd/hetero-train
-	@echo "$(PROGRAM): $(or $(VERSION),built outside git)"
+	@echo "$(PROGRAM): $(VERSION)"
 
 configure:
 	@mkdir -p '$(BUILD)' || { echo "make: the folder $(BUILD) cannot be written; to build elsewhere: make BUILD=FOLDER" >&2; exit 2; }

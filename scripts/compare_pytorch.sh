@@ -180,5 +180,5 @@ done
 
 mkdir -p "$(dirname "$output")"
 "$PYTHON" scripts/peers/summary.py "$records" --threads "$threads" --load "$load" --output "$output" \
-	--version "$(git describe --tags --always --dirty 2>/dev/null || echo unversioned)"
+	--version "$(third_party/version.sh)"
 echo "written: $output" >&2

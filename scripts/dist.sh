@@ -24,7 +24,7 @@ umask 022
 fail() { echo "dist: $*" >&2; exit 1; }
 . scripts/roots.sh
 release=bullseye
-version=${1:-$(git describe --tags --always --dirty)}
+version=${1:-$(third_party/version.sh)}
 root=$PWD/build/dist/root-$release
 cross=()
 cuda=off

@@ -29,7 +29,7 @@ fail() { echo "machines: $*" >&2; exit 1; }
 . scripts/roots.sh
 place=$PWD/build/machines
 results=$place/results.tsv
-version=$(git describe --tags --always --dirty)
+version=$(third_party/version.sh)
 release=''
 write='' any=''
 while :; do

@@ -4,8 +4,9 @@
     scripts/wheel.py TREE VERSION PLATFORM FOLDER     PLATFORM: manylinux_2_28_x86_64
 
 TREE has bin/, lib/ and share/. pip installs these folders below the prefix of the environment, where the program finds
-its libraries in ../lib/hetero-train. The wheel also has the Python package hetero_train of deploy/pytorch, which needs torch. VERSION is the output of git describe. Two calls with the same files give the same
-bytes; SOURCE_DATE_EPOCH sets the time of all entries.
+its libraries in ../lib/hetero-train. The wheel also has the Python package hetero_train of deploy/pytorch, which needs torch.
+VERSION is the output of third_party/version.sh. Two calls with the same files give the same bytes; SOURCE_DATE_EPOCH sets
+the time of all entries.
 """
 import base64
 import hashlib
@@ -22,19 +23,10 @@ GPU_LIBRARIES = ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_cupti", "nvi
 PACKAGE = os.path.join(HERE, "..", "deploy", "pytorch", NAME)  # for PyTorch scripts
 
 
-def python_version(described):
-    """Turns the output of git describe into a version of PEP 440: v1.2.0-3-gabc1234-dirty is 1.2.0.post3+gabc1234.dirty."""
-    tag = re.fullmatch(r"v?(\d+(?:\.\d+)+)(?:-?(a|b|rc)\.?(\d+))?(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?", described)
-    commit = re.fullmatch(r"([0-9a-f]{7,40})(-dirty)?", described)
-    if tag:
-        number, phase, phase_number, after, commit_name, dirty = tag.groups()
-        version = number + (phase + phase_number if phase else "") + (".post" + after if after else "")
-    elif commit:
-        version, commit_name, dirty = "0.0.0", "g" + commit.group(1), commit.group(2)
-    else:
-        sys.exit(f"wheel: VERSION: got {described!r}, want the output of git describe: v1.2.0, v1.2.0-3-gabc1234 or a commit")
-    local = ".".join(part for part in (commit_name, "dirty" if dirty else "") if part)
-    return version + ("+" + local if local else "")
+def check_version(version):
+    """Ends the program unless a wheel can have this version."""
+    if not re.fullmatch(r"\d+(\.\d+)*(\+[a-z0-9]+(\.[a-z0-9]+)*)?", version):
+        sys.exit(f"wheel: VERSION: got {version!r}, want the output of third_party/version.sh: 0.1.0 or 0.1.0+g1234567")
 
 
 def read_file(path):
@@ -97,8 +89,8 @@ def record(files, info):
     return "".join(lines) + f"{info}/RECORD,,\n"
 
 
-def main(tree, described, platform, folder):
-    version = python_version(described)
+def main(tree, version, platform, folder):
+    check_version(version)
     info = f"{NAME}-{version}.dist-info"
     files = contents(tree, info, version, platform)
     if not any(path.endswith(".data/scripts/hetero-train") and executable for path, executable, _ in files):

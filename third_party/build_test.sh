@@ -10,7 +10,7 @@ chmod 755 "$room"
 # tree PATH copies the files that these tests need.
 tree() {
 	mkdir -p "$1/third_party/onednn" "$1/scripts"
-	cp "$sources"/{Makefile,CMakeLists.txt,go.mod,LICENSE} "$sources"/*.md "$1/"
+	cp "$sources"/{Makefile,CMakeLists.txt,go.mod,LICENSE,VERSION} "$sources"/*.md "$1/"
 	cp -r "$sources"/{configs,docs} "$1/"
 	cp -r "$sources"/scripts/{lab.sh,weather} "$1/scripts/"
 	cp "$sources"/third_party/*.{sh,py,sha256,md} "$1/third_party/"
@@ -88,9 +88,9 @@ expect 0 "configure: build has no record of its configuration" "a build of an ea
 git -C "$room" init -q 2>/dev/null
 git -C "$room" -c safe.directory="*" -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && git -C "$room" -c safe.directory="*" tag v99
 own "$room/.git"
-expect 0 "hetero-train: built outside git" "sources inside another repository" build "$room/moved"
-echo v1.2.3 >"$room/moved/.version"
-expect 0 "hetero-train: v1.2.3" "sources of an archive" build "$room/moved"
+expect 0 "hetero-train: $(cat ../VERSION)" "sources inside another repository" build "$room/moved"
+echo 1.2.3+g1234567 >"$room/moved/VERSION"
+expect 0 "hetero-train: 1.2.3+g1234567" "sources of an archive" build "$room/moved"
 
 # Installation.
 mkdir -p "$room/usr/share/fish" "$room/stage"

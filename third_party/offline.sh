@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
-name=hetero-train-${2:-source}
+name=hetero-train-$2
 archive=$name-offline-$(uname -m).tar.gz
 fetched=${HETERO_FETCHED:-$PWD/third_party}
 
@@ -24,7 +24,7 @@ else
 	tar --exclude=./build --exclude=./hetero-train --exclude=./experiments --exclude=./vendor --exclude='./third_party/.*' \
 		--exclude=./third_party/onednn --exclude=__pycache__ -cf - . | tar -C "$tree" -xf -
 fi
-[ -z "$2" ] || echo "$2" >"$tree/.version"
+echo "$2" >"$tree/VERSION"
 
 python3 third_party/tools.py go
 python3 third_party/tools.py cmake

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
-// number is the version of the release. The build sets it with the linker flag -X
-// github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=….
-var number = "0.1.0-dev"
+// number is the release that the file VERSION names. make replaces it by the output of third_party/version.sh, with the
+// linker flag -X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=….
+var number = "0.1.0"
 
-// Text formats release, commit, compiler and platform on one line.
+// Text formats version, compiler and platform on one line.
 func Text() string {
 	b := Build()
 	return fmt.Sprintf("%s %s/%s", Source(), b.OS, b.Arch)
@@ -19,20 +20,13 @@ func Text() string {
 // Source is Text without the platform. Ranks that train together have equal sources, but may have unlike processors.
 func Source() string {
 	b := Build()
-	commit := ""
-	if b.Commit != "" {
-		commit = ", commit " + b.Commit[:min(12, len(b.Commit))]
-		if b.Modified {
-			commit += " with changes"
-		}
-	}
-	return fmt.Sprintf("hetero-train %s%s, %s", b.Version, commit, b.Go)
+	return fmt.Sprintf("hetero-train %s, %s", b.Version, b.Go)
 }
 
 // Facts contains the properties of the build of this program.
 type Facts struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" if the program was not built from a checkout
+	Version  string `json:"version"` // 0.1.0, or 0.1.0+g1234567 for a commit that is not the release
+	Commit   string `json:"commit"`  // "" if the program is a release, or was not built from a checkout
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	OS       string `json:"os"`
@@ -42,18 +36,39 @@ type Facts struct {
 
 // Build returns the properties of the build of this program.
 func Build() Facts {
-	b := Facts{Version: number, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				b.Commit = s.Value
-			case s.Key == "vcs.modified":
-				b.Modified = s.Value == "true"
-			case s.Key == "CGO_ENABLED":
-				b.Cgo = s.Value == "1"
-			}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	b := Facts{Version: complete(number, info), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	_, b.Commit, _ = strings.Cut(b.Version, "+g")
+	b.Commit, b.Modified = strings.CutSuffix(b.Commit, dirty)
+	b.Cgo = setting(info, "CGO_ENABLED") == "1"
+	return b
+}
+
+const dirty = ".dirty"
+
+// complete adds the commit to the release if go build recorded one and if this is not the commit of the release. A version
+// of third_party/version.sh needs no addition.
+func complete(version string, info *debug.BuildInfo) string {
+	commit := setting(info, "vcs.revision")
+	if commit == "" || strings.Contains(version, "+") || info.Main.Version == "v"+version {
+		return version
+	}
+	version += "+g" + commit[:min(7, len(commit))]
+	if setting(info, "vcs.modified") == "true" {
+		version += dirty
+	}
+	return version
+}
+
+// setting returns a setting of the build, or "".
+func setting(info *debug.BuildInfo, key string) string {
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
 		}
 	}
-	return b
+	return ""
 }

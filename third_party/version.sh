@@ -1,0 +1,17 @@
+#!/bin/sh
+# Prints the version of these sources. It is the release in the file VERSION, followed by the commit if this commit is not
+# the tag of the release or if files differ from it: 0.1.0, 0.1.0+g1234567, 0.1.0+g1234567.dirty.
+set -eu
+cd "$(dirname "$0")/.."
+release=$(cat VERSION)
+# Sources without .git are those of an archive, even if a folder above them is a repository.
+[ -e .git ] || { echo "$release"; exit; }
+# Another user may own the clone, for example outside a container's bind mount.
+described() { git -c safe.directory='*' describe "$@" 2>/dev/null; }
+if [ "$(described --tags --exact-match --dirty --match "v$release" || :)" = "v$release" ]; then
+	echo "$release"
+elif commit=$(described --always --exclude='*' --abbrev=7 --dirty=.dirty); then
+	echo "$release+g$commit"
+else
+	echo "$release+unknown" # no git, or no commit
+fi
