@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests what dist.sh and dist_check.sh use and what needs no root: wheel.py, and the check of symbols. .ci/run runs it.
+# Tests what dist.sh, dist_check.sh and machines.sh use and what needs no root: wheel.py, the check of symbols, and
+# machines_table.py. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)
@@ -121,4 +122,30 @@ expect 1 "libb.so needs libother.so.1, which is neither" "a library that is not 
 tree "$room/one"
 echo 'int h() { return 2; }' | ${CXX:-c++} -shared -fPIC -nodefaultlibs -x c++ -o "$room/one/lib/hetero-train/libc.so" -
 expect 1 "does not search its own folder" "a library without a run path" ./dist_check.sh --elf "$room/one"
+
+# machines_table.py keeps the rows of the page that this checkout has not run, and replaces the others.
+result() { printf '%s\t' "$1" 61 1500 15 "$2" abc1234 2026-11-29 2 && echo 240; }
+head='| System | User | From | Compiler | Installation, s | CPU time of it, s | Installation, MB | Training, s | Loss | Commit | Day | Cores |
+|---|---|---|---|---|---|---|---|---|---|---|---|'
+old='| Debian 12 | ordinary user | source | gcc | 1 | 2 | 3 | 4 | 5.000000 | old | 2026-11-28 | 8 |'
+page() { printf 'before\n<!-- machines -->\n%s\n<!-- end of machines -->\nafter\n' "$1"; }
+page "$head
+$old
+| Debian 11 | root | release |  | 9 | 9 | 9 | 9 | 9.000000 | old | 2026-11-28 | 8 |" >"$room/page.md"
+{ result sid/root/source/clang 3.96417133 && result bullseye/root/release/none 3.96417133; } >"$room/results.tsv"
+cp "$room/page.md" "$room/unchanged.md"
+new='61 | 240 | 1500 | 15 | 3.964171 | abc1234 | 2026-11-29 | 2 |'
+expect 0 "| Debian sid | root | source | clang | $new" "a table" ./machines_table.py "$room/results.tsv" "$room/page.md"
+cmp -s "$room/page.md" "$room/unchanged.md" || { echo "a table without --write: the page was changed" >&2; failed=1; }
+expect 0 "" "a table for a page" ./machines_table.py "$room/results.tsv" "$room/page.md" --write
+page "$head
+| Debian 11 | root | release |  | $new
+$old
+| Debian sid | root | source | clang | $new" | diff - "$room/page.md" >&2 || { echo "a table for a page: got the difference above" >&2; failed=1; }
+page "$head
+| Debian 12 | root | release |  | 1 | 2 | 3 |" >"$room/page.md"
+expect 1 "got 7 columns, want 12" "another table" ./machines_table.py "$room/results.tsv" "$room/page.md" --write
+echo "sid/root/source/clang 1" >"$room/short.tsv"
+expect 1 "got 1 fields, want 9" "a short result" ./machines_table.py "$room/short.tsv" "$room/unchanged.md"
+expect 1 "want one line <!-- machines -->" "a page without a table" ./machines_table.py "$room/results.tsv" "$room/results.tsv"
 exit $failed

@@ -19,8 +19,8 @@
 # of this commit; with --any-release, it takes the release that dist/ has.
 #
 # Results are in build/machines/results.tsv; a row replaces its earlier result. The script fails if a row fails, or if the
-# losses of two rows differ. --write writes the table into docs/install.md, between <!-- machines --> and
-# <!-- end of machines -->.
+# losses of two rows differ. It ends with the table of all rows that this checkout has run, and of those that
+# docs/install.md has from other checkouts; --write writes this table into docs/install.md (scripts/machines_table.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -34,7 +34,7 @@ release=''
 write='' any=''
 while :; do
 	case ${1:-} in
-	--write) write=yes ;;
+	--write) write=--write ;;
 	--any-release) any=yes ;;
 	-*) fail "got $1, want --write, --any-release, or a row" ;;
 	*) break ;;
@@ -67,23 +67,6 @@ before() {
 	source/clang/root) echo git make ca-certificates clang libomp-dev ;;
 	source/clang/user) echo git make ca-certificates clang libomp-dev python3-venv ;;
 	esac
-}
-
-# layer SYSTEM PACKAGE… installs packages on top of the root of a system, and sets lower.
-layer() {
-	local system=$1 at
-	shift
-	lower=$place/root-$system
-	[ $# -gt 0 ] || return 0
-	at=$place/layer-$system-$(echo "$*" | sha256sum | cut -c1-12)
-	if [ ! -e "$at/ready" ]; then
-		rm -rf "$at" && mkdir -p "$at"
-		inside "$at/root" sh -ec 'export DEBIAN_FRONTEND=noninteractive
-			apt-get update && apt-get install -y --no-install-recommends "$@" && apt-get clean && rm -rf /var/lib/apt/lists/*' sh "$@" >"$at/log" 2>&1 ||
-			{ tail -n 5 "$at/log" >&2; fail "Debian $system: cannot install $*; the output is in $at/log"; }
-		touch "$at/ready"
-	fi
-	lower=$at/root.upper:$lower
 }
 
 # steps is the script of a row: it installs the program, trains, and writes the seconds and the loss to /result. $1: way
@@ -165,19 +148,6 @@ try() {
 	echo "machines: $1: $(tail -n 1 "$results" | awk -F '\t' '{ printf "installed in %s s (CPU time %s s), %s MB; trained in %s s, loss %s", $2, $9, $3, $4, $5 }')"
 }
 
-# table prints the results as Markdown.
-table() {
-	cat <<-'TEXT'
-		| System | User | From | Compiler | Installation, s | CPU time of it, s | Installation, MB | Training, s | Loss |
-		|---|---|---|---|---|---|---|---|---|
-	TEXT
-	sed 's/^bullseye/1&/; s/^bookworm/2&/; s/^trixie/3&/; s/^sid/4&/' "$results" | sort | sed 's/^[1-4]//' | awk -F '\t' '
-		BEGIN { name["bullseye"] = "Debian 11"; name["bookworm"] = "Debian 12"; name["trixie"] = "Debian 13"; name["sid"] = "Debian sid"
-			who["root"] = "root"; who["user"] = "ordinary user" }
-		{ split($1, is, "/"); print "| " name[is[1]] " | " who[is[2]] " | " is[3] " | " (is[4] == "none" ? "" : is[4]) " | " $2 " | " $9 " | " $3 " | " $4 " | " sprintf("%.6f", $5) " |" }'
-	awk -F '\t' '{ of[$6 " on " $7 " with " $8 " cores"] } END { printf "\nMeasured by `scripts/machines.sh`: "; n = 0; for (one in of) printf "%s%s", (n++ ? ", " : ""), one; print "." }' "$results"
-}
-
 need_roots
 need_space "$place" 4000 "this table"
 case " ${rows[*]}" in *source*)
@@ -200,12 +170,6 @@ for row in "${rows[@]}"; do
 	try "$row" || failed+=("$row")
 done
 [ -e "$results" ] || fail "all rows failed: ${failed[*]}"
-table | tee "$place/table.md"
-if [ -n "$write" ]; then
-	awk -v table="$place/table.md" '/<!-- end of machines -->/ { skip = 0 } !skip { print }
-		/<!-- machines -->/ { skip = 1; while ((getline line <table) > 0) print line }' docs/install.md >"$place/install.md"
-	grep -q '<!-- machines -->' docs/install.md || fail "docs/install.md has no line <!-- machines -->"
-	cp "$place/install.md" docs/install.md
-fi
+scripts/machines_table.py "$results" docs/install.md $write
 [ ${#failed[@]} = 0 ] || fail "these rows failed: ${failed[*]}"
 [ "$(cut -f5 "$results" | sort -u | wc -l)" = 1 ] || fail "the losses of the rows differ, want equal losses on one machine"

@@ -1,5 +1,5 @@
-# Functions for root file systems of Debian, which debootstrap makes. dist.sh, dist_check.sh and machines.sh source
-# this file. They define fail, which prints a message and ends the script.
+# Functions for root file systems of Debian, which debootstrap makes. dist.sh, dist_check.sh, machines.sh and compilers.sh
+# source this file. They define fail, which prints a message and ends the script.
 #
 #   HETERO_DEBIAN_MIRROR   address of the Debian archive; empty: the default of debootstrap
 
@@ -67,4 +67,21 @@ inside() {
 		shift
 		exec chroot "$root" "$@"' bash "$root" ${mounts[@]+"${mounts[@]}"} -- \
 		env -i PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
+}
+
+# layer SYSTEM PACKAGE… installs packages on top of the root of a system, $place/root-SYSTEM, and sets lower.
+layer() {
+	local system=$1 at
+	shift
+	lower=$place/root-$system
+	[ $# -gt 0 ] || return 0
+	at=$place/layer-$system-$(echo "$*" | sha256sum | cut -c1-12)
+	if [ ! -e "$at/ready" ]; then
+		rm -rf "$at" && mkdir -p "$at"
+		inside "$at/root" sh -ec 'export DEBIAN_FRONTEND=noninteractive
+			apt-get update && apt-get install -y --no-install-recommends "$@" && apt-get clean && rm -rf /var/lib/apt/lists/*' sh "$@" >"$at/log" 2>&1 ||
+			{ tail -n 5 "$at/log" >&2; fail "Debian $system: cannot install $*; the output is in $at/log"; }
+		touch "$at/ready"
+	fi
+	lower=$at/root.upper:$lower
 }
