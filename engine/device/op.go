@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -57,6 +58,21 @@ func MovedBytes(in, out []TensorSpec) int64 {
 	}
 	return n
 }
+
+// Parametric is implemented by ops whose parameters differ from their fields. Parameters returns a struct with the
+// parameters. The fields of the struct have the names of the parameter struct in engine/device/native/hetero_device.h.
+type Parametric interface{ Parameters() any }
+
+// Parameters returns the parameters of op, a struct. For most ops, it is the op.
+func Parameters(op Op) any {
+	if p, ok := op.(Parametric); ok {
+		return p.Parameters()
+	}
+	return op
+}
+
+// Builtin reports whether op is an op of this package. Devices have kernels for such ops.
+func Builtin(op Op) bool { return reflect.TypeOf(op).PkgPath() == reflect.TypeFor[Op]().PkgPath() }
 
 // Computer is implemented by ops from outside this package that have a kernel in Go. The reference device runs it.
 // Other devices have no kernel for such an op and use its decomposition (graph.Decomposable).

@@ -140,6 +140,12 @@ func wantGroups(of Op, heads, kvHeads int) error {
 	return nil
 }
 
+// Parameters implements Parametric.
+func (op Attention) Parameters() any {
+	op.KVHeads = op.SharedHeads()
+	return op
+}
+
 // Infer implements Op.
 func (op Attention) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, op.inputs()); err != nil {

@@ -31,6 +31,12 @@ func (AttentionStep) Kind() string { return "attention_step" }
 // SharedHeads returns the number of heads of k and v.
 func (op AttentionStep) SharedHeads() int { return cmp.Or(op.KVHeads, op.Heads) }
 
+// Parameters implements Parametric.
+func (op AttentionStep) Parameters() any {
+	op.KVHeads = op.SharedHeads()
+	return op
+}
+
 // Infer implements Op.
 func (op AttentionStep) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := firstError(operands(op, in, 6), wantGroups(op, op.Heads, op.KVHeads)); err != nil {

@@ -263,6 +263,14 @@ func (op BatchNormDiffApply) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(in[0].DType, in[0].Shape...)}, nil
 }
 
+// Parameters implements Parametric.
+func (op BatchNormRunning) Parameters() any {
+	return struct {
+		BatchNormRunning
+		Groups int
+	}{op, len(op.Counts)}
+}
+
 // Infer implements Op.
 func (op BatchNormRunning) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 4); err != nil {

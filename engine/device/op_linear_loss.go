@@ -58,6 +58,9 @@ func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
 	return err
 }
 
+// Parameters implements Parametric: kernels do not need the fraction.
+func (Counted) Parameters() any { return struct{}{} }
+
 // Infer implements Op.
 func (op LinearCrossEntropy) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 3, 4); err != nil {

@@ -99,6 +99,14 @@ func (op SoftmaxCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(in[0].DType, in[0].Shape...)}, err
 }
 
+// Parameters implements Parametric.
+func (op ImageNormalize) Parameters() any {
+	return struct {
+		ImageNormalize
+		Channels int
+	}{op, len(op.Mean)}
+}
+
 // Infer implements Op.
 func (op ImageNormalize) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 1); err != nil {

@@ -110,6 +110,24 @@ func (op Reorder) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(op.To, in[0].Shape...)}, nil
 }
 
+// along holds the parameters of an op along some dimensions.
+type along struct {
+	Axes        []int
+	Start, Size int
+}
+
+// Parameters implements Parametric.
+func (op Transpose) Parameters() any { return along{Axes: op.Perm} }
+
+// Parameters implements Parametric.
+func (op Concat) Parameters() any { return along{Axes: []int{op.Axis}} }
+
+// Parameters implements Parametric.
+func (op Slice) Parameters() any { return along{[]int{op.Axis}, op.Start, op.Size} }
+
+// Parameters implements Parametric.
+func (op Pad) Parameters() any { return along{[]int{op.Axis}, op.Start, op.Size} }
+
 // Infer implements Op.
 func (op Transpose) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 1); err != nil {

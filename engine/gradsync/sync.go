@@ -44,7 +44,7 @@ type Options struct {
 type Sync struct {
 	opts   Options
 	dev    device.Device
-	cache  *plan.Cache
+	ops    *plan.Sequence // the launches of all reductions
 	state  *plan.State
 	into   device.Buffer
 	size   int // number of ranks
@@ -56,7 +56,6 @@ type Sync struct {
 	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
 	statesWire device.Buffer
 	weight     device.Buffer // (1): this rank's weight in averaged states
-	workspace  int64         // size of the kernels' workspace in bytes
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // the device's copy of the weight is older than host
 
@@ -95,7 +94,7 @@ type point struct {
 // several micro-batches, of the same size. All ranks must use the same layout of parameters and the same options;
 // Compare checks this.
 func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
-	s := &Sync{opts: o, dev: cache.Device, cache: cache, state: state, into: into, size: o.Grads.Size(), modelled: cache.Device.Info().Modelled}
+	s := &Sync{opts: o, dev: cache.Device, ops: plan.NewSequence(cache), state: state, into: into, size: o.Grads.Size(), modelled: cache.Device.Info().Modelled}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("gradient sum: %w", err), s.Close())
@@ -104,6 +103,7 @@ func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_
 	if err := s.takeBuckets(); err != nil {
 		return nil, err
 	}
+	s.closer = append(s.closer, s.ops.Close)
 	if err := s.allocate(); err != nil {
 		return nil, err
 	}
@@ -116,6 +116,9 @@ func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_
 		if err := s.reduce(fmt.Sprintf("bucket %d", i), b); err != nil {
 			return nil, fmt.Errorf("bucket %d: %w", i, err)
 		}
+	}
+	if err := s.ops.Err(); err != nil {
+		return nil, err
 	}
 	return s, s.programs()
 }
@@ -187,35 +190,21 @@ func (s *Sync) event() (device.Event, error) {
 func (s *Sync) reduce(name string, b Bucket) error {
 	params := s.state.Params
 	r := &reduction{after: b.Offset + b.Bytes}
-	part := func(of device.Buffer) device.Region {
-		return device.Region{Buffer: of, Offset: b.Offset, Bytes: b.Bytes}
-	}
 	n := int(b.Bytes / params.DType.Size())
 	spec := device.Spec(params.DType, n)
-	sum := part(s.into)
+	sum := plan.At(s.into, b.Offset, spec)
 	if s.into != s.state.Grads {
-		add, err := s.launch(name+" sum", device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec}, spec, []device.Region{sum, part(s.state.Grads)}, sum)
-		if err != nil {
-			return err
-		}
-		r.before = append(r.before, add)
+		r.before = append(r.before, s.ops.Launch(name+" sum", device.Binary{Func: device.Add}, []plan.Operand{sum, plan.At(s.state.Grads, b.Offset, spec)}, sum))
 	}
 	if s.wire != nil {
 		narrow := device.Spec(s.opts.Wire, n)
 		size := narrow.DType.Size()
-		there := device.Region{Buffer: s.wire, Offset: b.Offset / params.DType.Size() * size, Bytes: narrow.Size()}
-		out, err := s.launch(name+" narrowed", device.Reorder{To: narrow.DType}, []device.TensorSpec{spec}, narrow, []device.Region{sum}, there)
-		if err != nil {
-			return err
-		}
-		back, err := s.launch(name+" widened", device.Reorder{To: spec.DType}, []device.TensorSpec{narrow}, spec, []device.Region{there}, sum)
-		if err != nil {
-			return err
-		}
-		r.before, r.behind = append(r.before, out), append(r.behind, back)
+		there := plan.At(s.wire, b.Offset/params.DType.Size()*size, narrow)
+		r.before = append(r.before, s.ops.Launch(name+" narrowed", device.Reorder{To: narrow.DType}, []plan.Operand{sum}, there))
+		r.behind = append(r.behind, s.ops.Launch(name+" widened", device.Reorder{To: spec.DType}, []plan.Operand{there}, sum))
 		sum = there
 	}
-	return s.add(r, collective.AllReduce{Name: name, Buffer: sum, DType: s.opts.Wire})
+	return s.add(r, collective.AllReduce{Name: name, Buffer: sum.At, DType: s.opts.Wire})
 }
 
 // averageStates adds the all-reduce of running statistics. Before the backward pass, each rank multiplies its
@@ -224,19 +213,11 @@ func (s *Sync) averageStates() error {
 	params := s.state.Params
 	spec := device.Spec(params.DType, int(params.MovingBytes/params.DType.Size()))
 	factor := device.Spec(params.DType, 1)
-	own := device.Region{Buffer: s.state.States, Bytes: params.MovingBytes}
-	there := device.Region{Buffer: s.statesWire, Bytes: params.MovingBytes}
-	weight := device.Region{Buffer: s.weight, Bytes: factor.Size()}
-	scale, err := s.launch("statistics weighted", device.Scale{}, []device.TensorSpec{spec, factor}, spec, []device.Region{own, weight}, there)
-	if err != nil {
-		return err
-	}
-	back, err := s.launch("statistics averaged", device.Reorder{To: spec.DType}, []device.TensorSpec{spec}, spec, []device.Region{there}, own)
-	if err != nil {
-		return err
-	}
+	own, there := plan.At(s.state.States, 0, spec), plan.At(s.statesWire, 0, spec)
+	scale := s.ops.Launch("statistics weighted", device.Scale{}, []plan.Operand{own, plan.At(s.weight, 0, factor)}, there)
+	back := s.ops.Launch("statistics averaged", device.Reorder{To: spec.DType}, []plan.Operand{there}, own)
 	return s.add(&reduction{before: []device.Step{scale}, behind: []device.Step{back}},
-		collective.AllReduce{Name: "running statistics", Buffer: there, DType: params.DType})
+		collective.AllReduce{Name: "running statistics", Buffer: there.At, DType: params.DType})
 }
 
 // add creates the events of a reduction and appends it.
@@ -256,38 +237,6 @@ func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	}
 	s.runs, s.reductions = append(s.runs, r), append(s.reductions, Reduction{})
 	return nil
-}
-
-// launch returns a step that runs one kernel with one output. If input and output are in the same memory, the kernel
-// must be able to run in place.
-func (s *Sync) launch(name string, op device.Op, in []device.TensorSpec, out device.TensorSpec, inAt []device.Region, outAt device.Region) (device.Step, error) {
-	k, err := s.cache.Compile(op, in, []device.TensorSpec{out})
-	if err != nil {
-		return device.Step{}, err
-	}
-	if outAt == inAt[0] && !canWorkInPlace(k) {
-		return device.Step{}, fmt.Errorf("%s: %s does not work in place", s.dev.Info().Name, op.Kind())
-	}
-	l := &device.Launch{Name: name, Kernel: k, In: inAt, Out: []device.Region{outAt}}
-	if bytes := k.Workspace(); bytes > 0 {
-		ws, err := s.dev.Alloc(bytes)
-		if err != nil {
-			return device.Step{}, err
-		}
-		s.closer = append(s.closer, ws.Free)
-		s.workspace += ws.Bytes()
-		l.Workspace = device.Whole(ws)
-	}
-	return device.Step{Launch: l}, nil
-}
-
-func canWorkInPlace(k device.Kernel) bool {
-	for _, a := range k.InPlace() {
-		if a == (device.Alias{Out: 0, In: 0}) {
-			return true
-		}
-	}
-	return false
 }
 
 // programs compiles the programs that run outside the passes.
@@ -319,7 +268,7 @@ func (s *Sync) Watch(f func(gradients bool, name string, begun, ended time.Time,
 
 // Bytes returns the device memory that the Sync has allocated.
 func (s *Sync) Bytes() int64 {
-	n := s.workspace
+	n := s.ops.Bytes()
 	for _, b := range []device.Buffer{s.wire, s.statesWire, s.weight} {
 		if b != nil {
 			n += b.Bytes()

@@ -8,35 +8,32 @@ import (
 )
 
 // rules maps the kind of an op to its gradient rule. An op without a rule cannot be between a parameter and the loss.
-var rules map[string]rule
+var rules = map[string]rule{}
 
-func init() { // set in init, because the rules call functions that read this map
-	rules = map[string]rule{
-		device.Conv2D{}.Kind():              convGradient,
-		device.Linear{}.Kind():              linearGradient,
-		device.BatchNormApply{}.Kind():      batchNormGradient,
-		device.MaxPool2D{}.Kind():           maxPoolGradient,
-		device.AvgPool2D{}.Kind():           avgPoolGradient,
-		device.GlobalAvgPool{}.Kind():       globalAvgPoolGradient,
-		device.Unary{}.Kind():               unaryGradient,
-		device.Binary{}.Kind():              binaryGradient,
-		device.Scale{}.Kind():               scaleGradient,
-		device.Dropout{}.Kind():             dropoutGradient,
-		device.Reorder{}.Kind():             castGradient,
-		device.Reshape{}.Kind():             reshapeGradient,
-		device.Transpose{}.Kind():           transposeGradient,
-		device.Concat{}.Kind():              concatGradient,
-		device.Slice{}.Kind():               sliceGradient,
-		device.Pad{}.Kind():                 padGradient,
-		device.Reduce{}.Kind():              reduceGradient,
-		device.Broadcast{}.Kind():           broadcastGradient,
-		device.SoftmaxCrossEntropy{}.Kind(): lossGradient,
-		device.Embedding{}.Kind():           embeddingGradient,
-		device.LayerNorm{}.Kind():           layerNormGradient,
-		device.BiasGELU{}.Kind():            biasGELUGradient,
-		device.Attention{}.Kind():           attentionGradient,
-		device.LinearCrossEntropy{}.Kind():  linearLossGradient,
-	}
+// differentiable sets the rule of an op. Each file of rules calls it in init, because rules call functions that read the
+// map.
+func differentiable(op device.Op, r rule) { rules[op.Kind()] = r }
+
+func init() {
+	differentiable(device.Conv2D{}, convGradient)
+	differentiable(device.Linear{}, linearGradient)
+	differentiable(device.BatchNormApply{}, batchNormGradient)
+	differentiable(device.MaxPool2D{}, maxPoolGradient)
+	differentiable(device.AvgPool2D{}, avgPoolGradient)
+	differentiable(device.GlobalAvgPool{}, globalAvgPoolGradient)
+	differentiable(device.Unary{}, unaryGradient)
+	differentiable(device.Binary{}, binaryGradient)
+	differentiable(device.Scale{}, scaleGradient)
+	differentiable(device.Dropout{}, dropoutGradient)
+	differentiable(device.Reorder{}, castGradient)
+	differentiable(device.Reshape{}, reshapeGradient)
+	differentiable(device.Transpose{}, transposeGradient)
+	differentiable(device.Concat{}, concatGradient)
+	differentiable(device.Slice{}, sliceGradient)
+	differentiable(device.Pad{}, padGradient)
+	differentiable(device.Reduce{}, reduceGradient)
+	differentiable(device.Broadcast{}, broadcastGradient)
+	differentiable(device.SoftmaxCrossEntropy{}, lossGradient)
 }
 
 // A rule appends the gradient of weights before the gradient of the source. The all-reduce of the weights' gradient can

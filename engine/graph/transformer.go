@@ -5,6 +5,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+func init() {
+	differentiable(device.Embedding{}, embeddingGradient)
+	differentiable(device.LayerNorm{}, layerNormGradient)
+	differentiable(device.BiasGELU{}, biasGELUGradient)
+	differentiable(device.Attention{}, attentionGradient)
+	differentiable(device.LinearCrossEntropy{}, linearLossGradient)
+}
+
 // Ops for transformers, with their gradients. Legend: N samples, T positions, C channels, V classes of a vocabulary.
 
 // Functions and types for layers.

@@ -92,32 +92,18 @@ func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Aver
 var weightSpec, controlSpec = device.Spec(tensor.F32, 1), device.Spec(tensor.F32, 3)
 
 // build compiles the program of one update.
-func (a *Average) build(cache *plan.Cache) error {
-	var steps []device.Step
+func (a *Average) build(cache *plan.Cache) (err error) {
+	a.ops = plan.NewSequence(cache)
 	dt := a.state.Params.DType
 	for _, r := range a.regions() {
 		if r.model.Bytes == 0 {
 			continue
 		}
 		flat := device.Spec(dt, int(r.model.Bytes/dt.Size()))
-		k, err := cache.Compile(device.MovingAverage{}, []device.TensorSpec{weightSpec, controlSpec, flat, flat}, []device.TensorSpec{flat})
-		if err != nil {
-			return err
-		}
-		l := &device.Launch{Name: "moving_average", Kernel: k, Out: []device.Region{r.average},
-			In: []device.Region{{Buffer: a.weight, Bytes: weightSpec.Size()}, a.control, r.average, r.model}}
-		if bytes := k.Workspace(); bytes > 0 {
-			ws, err := cache.Device.Alloc(bytes)
-			if err != nil {
-				return err
-			}
-			a.memory = append(a.memory, ws)
-			l.Workspace = device.Whole(ws)
-		}
-		steps = append(steps, device.Step{Launch: l})
+		a.ops.Launch("moving_average", device.MovingAverage{}, []plan.Operand{plan.At(a.weight, 0, weightSpec),
+			{Spec: controlSpec, At: a.control}, {Spec: flat, At: r.average}, {Spec: flat, At: r.model}}, plan.Operand{Spec: flat, At: r.average})
 	}
-	var err error
-	a.program, err = cache.Device.NewProgram(steps)
+	a.program, err = a.ops.Program()
 	return err
 }
 

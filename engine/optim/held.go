@@ -4,17 +4,22 @@ import (
 	"errors"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
 // held owns the program and the memory of an optimizer, of averages or of norms.
 type held struct {
-	program device.Program
+	ops     *plan.Sequence
+	program device.Program // of ops
 	memory  []device.Buffer
 	host    device.Buffer // host memory; also an element of memory
 }
 
 // Bytes returns the size of the device memory in bytes.
 func (h *held) Bytes() (n int64) {
+	if h.ops != nil {
+		n = h.ops.Bytes()
+	}
 	for _, b := range h.memory {
 		if b != h.host {
 			n += b.Bytes()
@@ -26,12 +31,12 @@ func (h *held) Bytes() (n int64) {
 // Close frees the program and the memory.
 func (h *held) Close() error {
 	var errs []error
-	if h.program != nil {
-		errs = append(errs, h.program.Close())
+	if h.ops != nil {
+		errs = append(errs, h.ops.Close())
 	}
 	for _, b := range h.memory {
 		errs = append(errs, b.Free())
 	}
-	h.program, h.memory = nil, nil
+	h.ops, h.program, h.memory = nil, nil, nil
 	return errors.Join(errs...)
 }

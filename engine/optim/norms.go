@@ -71,30 +71,23 @@ func (n *Norms) flat(bytes int64) (device.Buffer, error) {
 }
 
 // build compiles the program that runs after the update.
-func (n *Norms) build(cache *plan.Cache, grads device.Buffer) error {
+func (n *Norms) build(cache *plan.Cache, grads device.Buffer) (err error) {
+	n.ops = plan.NewSequence(cache)
 	params := n.state.Params
 	whole := device.Spec(params.DType, params.TrainElements())
-	at := func(b device.Buffer) device.Region { return device.Region{Buffer: b, Bytes: whole.Size()} }
-	sub, err := cache.Compile(device.Binary{Func: device.Sub}, []device.TensorSpec{whole, whole}, []device.TensorSpec{whole})
-	if err != nil {
-		return err
-	}
-	steps := []device.Step{{Launch: &device.Launch{Name: "update", Kernel: sub, In: []device.Region{at(n.before), at(n.state.Values)}, Out: []device.Region{at(n.before)}}}}
+	before := plan.At(n.before, 0, whole)
+	n.ops.Launch("update", device.Binary{Func: device.Sub}, []plan.Operand{before, plan.At(n.state.Values, 0, whole)}, before)
 	for kind, of := range []device.Buffer{grads, n.state.Values, n.before} {
 		to := int64(kind) * n.stride
 		for i, chunks := range n.chunks {
 			p := params.Params[i]
 			x, partial := device.Spec(params.DType, int(p.Spec.Size()/params.DType.Size())), device.Spec(tensor.F64, chunks)
-			k, err := cache.Compile(device.SumSquares{Chunk: normChunk}, []device.TensorSpec{x}, []device.TensorSpec{partial})
-			if err != nil {
-				return err
-			}
-			steps = append(steps, device.Step{Launch: &device.Launch{Name: "sum_squares " + p.Name, Kernel: k,
-				In: []device.Region{{Buffer: of, Offset: p.Offset, Bytes: x.Size()}}, Out: []device.Region{{Buffer: n.partials, Offset: to, Bytes: partial.Size()}}}})
+			n.ops.Launch("sum_squares "+p.Name, device.SumSquares{Chunk: normChunk},
+				[]plan.Operand{plan.At(of, p.Offset, x)}, plan.At(n.partials, to, partial))
 			to += (partial.Size() + 63) / 64 * 64
 		}
 	}
-	n.program, err = cache.Device.NewProgram(steps)
+	n.program, err = n.ops.Program()
 	return err
 }
 

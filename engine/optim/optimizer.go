@@ -149,44 +149,24 @@ func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.
 		return err
 	}
 	o.memory = append(o.memory, o.host)
-	at := func(offset int64, s device.TensorSpec) device.Region {
-		return device.Region{Buffer: o.scalars, Offset: offset, Bytes: s.Size()}
-	}
-	gradRegion := device.Region{Buffer: grads, Bytes: flat.Size()}
-	in := []device.TensorSpec{hyper, control, flat, flat}
-	inAt := []device.Region{at(hyperAt, hyper), at(controlAt, control), {Buffer: o.state.Values, Bytes: flat.Size()}, gradRegion}
-	out, outAt := []device.TensorSpec{flat}, inAt[2:3:3]
+	values, grad := plan.At(o.state.Values, 0, flat), plan.At(grads, 0, flat)
+	sums, controls := plan.At(o.scalars, partialAt, partial), plan.At(o.scalars, controlAt, control)
+	in, out := []plan.Operand{plan.At(o.scalars, hyperAt, hyper), controls, values, grad}, []plan.Operand{values}
 	for _, m := range o.moments {
-		r := device.Region{Buffer: m.Flat, Bytes: flat.Size()}
-		in, inAt, out, outAt = append(in, flat), append(inAt, r), append(out, flat), append(outAt, r)
+		in, out = append(in, plan.At(m.Flat, 0, flat)), append(out, plan.At(m.Flat, 0, flat))
 	}
-	var steps []device.Step
+	o.ops = plan.NewSequence(cache)
 	for _, l := range []struct {
-		op          device.Op
-		in, out     []device.TensorSpec
-		inAt, outAt []device.Region
+		op      device.Op
+		in, out []plan.Operand
 	}{
-		{device.SumSquares{Chunk: normChunk}, []device.TensorSpec{flat}, []device.TensorSpec{partial}, []device.Region{gradRegion}, []device.Region{at(partialAt, partial)}},
-		{device.GradControl{MaxNorm: o.opts.ClipNorm}, []device.TensorSpec{partial, unscale}, []device.TensorSpec{control},
-			[]device.Region{at(partialAt, partial), at(unscaleAt, unscale)}, []device.Region{at(controlAt, control)}},
-		{update, in, out, inAt, outAt},
+		{device.SumSquares{Chunk: normChunk}, []plan.Operand{grad}, []plan.Operand{sums}},
+		{device.GradControl{MaxNorm: o.opts.ClipNorm}, []plan.Operand{sums, plan.At(o.scalars, unscaleAt, unscale)}, []plan.Operand{controls}},
+		{update, in, out},
 	} {
-		k, err := cache.Compile(l.op, l.in, l.out)
-		if err != nil {
-			return err
-		}
-		launch := &device.Launch{Name: l.op.Kind(), Kernel: k, In: l.inAt, Out: l.outAt}
-		if bytes := k.Workspace(); bytes > 0 {
-			ws, err := dev.Alloc(bytes)
-			if err != nil {
-				return err
-			}
-			o.memory = append(o.memory, ws)
-			launch.Workspace = device.Whole(ws)
-		}
-		steps = append(steps, device.Step{Launch: launch})
+		o.ops.Launch(l.op.Kind(), l.op, l.in, l.out...)
 	}
-	o.program, err = dev.NewProgram(steps)
+	o.program, err = o.ops.Program()
 	return err
 }
 

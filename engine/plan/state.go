@@ -64,32 +64,21 @@ func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
 		return nil, err
 	}
 	op := device.Fill{DType: tensor.U8, Shape: tensor.Shape{int(bytes)}}
-	if err := s.runOnce(op, nil, []device.TensorSpec{device.Spec(tensor.U8, int(bytes))}, nil, []device.Region{device.Whole(buf)}); err != nil {
+	if err := s.runOnce(op, nil, At(buf, 0, device.Spec(tensor.U8, int(bytes)))); err != nil {
 		return nil, errors.Join(err, buf.Free())
 	}
 	return buf, nil
 }
 
 // runOnce compiles and runs a single op, and waits for it.
-func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt []device.Region) error {
-	k, err := s.cache.Compile(op, in, out)
-	if err != nil {
-		return err
+func (s *State) runOnce(op device.Op, in []Operand, out Operand) error {
+	ops := NewSequence(s.cache)
+	ops.Launch(op.Kind(), op, in, out)
+	program, err := ops.Program()
+	if err == nil {
+		err = errors.Join(s.stream.Run(program), s.stream.Sync())
 	}
-	l := &device.Launch{Name: op.Kind(), Kernel: k, In: inAt, Out: outAt}
-	if n := k.Workspace(); n > 0 {
-		ws, err := s.cache.Device.Alloc(n)
-		if err != nil {
-			return err
-		}
-		defer ws.Free()
-		l.Workspace = device.Whole(ws)
-	}
-	prog, err := s.cache.Device.NewProgram([]device.Step{{Launch: l}})
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.stream.Run(prog), s.stream.Sync(), prog.Close())
+	return errors.Join(err, ops.Close())
 }
 
 // Read copies the tensor of info from a flat buffer to dst, in plain layout. len(dst) is the size of the plain tensor
@@ -111,7 +100,7 @@ func (s *State) View(flat device.Buffer, info ParamInfo, f func(data []byte) err
 	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
 	if info.Spec.Layout != device.Plain {
 		to := device.Region{Buffer: s.plain, Bytes: plain.Size()}
-		if err := s.runOnce(device.Reorder{To: plain.DType}, []device.TensorSpec{info.Spec}, []device.TensorSpec{plain}, []device.Region{src}, []device.Region{to}); err != nil {
+		if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{info.Spec, src}}, Operand{plain, to}); err != nil {
 			return fmt.Errorf("plan: reading %s: %w", info.Name, err)
 		}
 		src = to
@@ -145,7 +134,7 @@ func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
 	if info.Spec.Layout == device.Plain {
 		return nil
 	}
-	if err := s.runOnce(device.Reorder{To: plain.DType}, []device.TensorSpec{plain}, []device.TensorSpec{info.Spec}, []device.Region{to}, []device.Region{dst}); err != nil {
+	if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{plain, to}}, Operand{info.Spec, dst}); err != nil {
 		return fmt.Errorf("plan: writing %s: %w", info.Name, err)
 	}
 	return nil

@@ -61,39 +61,12 @@ func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, 
 
 // kernel returns the time of one pass of an op. The operands have the preferred layouts of the device.
 func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
-	m := memory{dev: dev}
-	defer func() { err = errors.Join(err, m.free()) }()
-	out, err := op.Infer(in)
-	if err != nil {
+	var w work
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.open(dev, op, in...); err != nil {
 		return 0, err
 	}
-	for _, specs := range [][]device.TensorSpec{in, out} {
-		for i := range specs {
-			specs[i].Layout = device.Any
-		}
-	}
-	k, err := dev.Compile(op, in, out)
-	if err != nil {
-		return 0, err
-	}
-	defer k.Close()
-	launch := device.Launch{Name: "measure", Kernel: k}
-	for _, s := range k.In() {
-		launch.In = append(launch.In, m.filled(s.Size(), s.DType))
-	}
-	for _, s := range k.Out() {
-		launch.Out = append(launch.Out, m.region(s.Size()))
-	}
-	launch.Workspace = m.region(k.Workspace())
-	if m.err != nil {
-		return 0, m.err
-	}
-	program, err := dev.NewProgram([]device.Step{{Launch: &launch}})
-	if err != nil {
-		return 0, err
-	}
-	defer program.Close()
-	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Run(program) })
+	return w.sustained(ctx, budget, func(s device.Stream) error { return s.Run(w.program) })
 }
 
 // memory owns the allocations of one measurement and stores the first error.

@@ -15,6 +15,14 @@
 
 #include "hetero_device.h"
 
+/* The parameter structs of all ops: one field per op, with the kind of the op as its name, in the order of HT_OPS. Go
+ * finds the number and the parameters of an op by this name. */
+typedef struct ht_op_params {
+#define HT_OP(NUMBER, NAME, PARAMS, ...) PARAMS NAME;
+  HT_OPS(HT_OP)
+#undef HT_OP
+} ht_op_params;
+
 typedef struct ht_result {
   void *value;
   char *error; /* text of a failure, from malloc: the caller frees it; NULL without a text */

@@ -28,7 +28,8 @@
  *     object, unless the object's group states otherwise;
  *   - the caller frees an object only after all objects that were created from it.
  *
- * Package engine/device documents the ops and their operands. The parameter structs below have the fields of the ops.
+ * Package engine/device documents the ops and their operands. The parameter structs below have the fields of the Go types:
+ * label_smoothing is LabelSmoothing, and num_axes is the length of Axes. The engine finds the fields by these names.
  */
 #ifndef HETERO_DEVICE_H
 #define HETERO_DEVICE_H
@@ -87,58 +88,69 @@ typedef struct ht_spec {
 
 /* --- ops ----------------------------------------------------------------------------------------- */
 
+/* The list of all ops. The numbers, the factories and checks of the libraries, and the conversion of Go's ops follow from
+ * it. Its columns are: enumerator (HT_...), kind in package device, parameter struct, minimum and maximum number of
+ * inputs, minimum and maximum number of outputs. The order is part of the ABI: append at the end. */
+/* clang-format off */
+#define HT_OPS(OP) \
+  OP(CONV2D,                     conv2d,                     ht_conv2d_params,             2, 3, 1, 1) \
+  OP(CONV2D_DIFF_SRC,            conv2d_diff_src,            ht_conv2d_params,             2, 2, 1, 1) \
+  OP(CONV2D_DIFF_WEIGHTS,        conv2d_diff_weights,        ht_conv2d_params,             2, 2, 1, 2) \
+  OP(LINEAR,                     linear,                     ht_linear_params,             2, 3, 1, 1) \
+  OP(LINEAR_DIFF_SRC,            linear_diff_src,            ht_linear_params,             2, 2, 1, 1) \
+  OP(LINEAR_DIFF_WEIGHTS,        linear_diff_weights,        ht_linear_params,             2, 2, 1, 2) \
+  OP(BATCH_NORM_STATS,           batch_norm_stats,           ht_batch_norm_params,         1, 1, 2, 2) \
+  OP(BATCH_NORM_APPLY,           batch_norm_apply,           ht_batch_norm_params,         5, 6, 1, 2) \
+  OP(BATCH_NORM_DIFF_REDUCE,     batch_norm_diff_reduce,     ht_batch_norm_params,         6, 8, 2, 3) \
+  OP(BATCH_NORM_DIFF_APPLY,      batch_norm_diff_apply,      ht_batch_norm_params,         8, 8, 1, 1) \
+  OP(BATCH_NORM_RUNNING,         batch_norm_running,         ht_batch_norm_running_params, 4, 4, 2, 2) \
+  OP(MAX_POOL2D,                 max_pool2d,                 ht_pool2d_params,             1, 1, 1, 2) \
+  OP(MAX_POOL2D_DIFF,            max_pool2d_diff,            ht_pool2d_params,             2, 2, 1, 1) \
+  OP(AVG_POOL2D,                 avg_pool2d,                 ht_pool2d_params,             1, 1, 1, 1) \
+  OP(AVG_POOL2D_DIFF,            avg_pool2d_diff,            ht_pool2d_params,             1, 1, 1, 1) \
+  OP(GLOBAL_AVG_POOL,            global_avg_pool,            ht_no_params,                 1, 1, 1, 1) \
+  OP(GLOBAL_AVG_POOL_DIFF,       global_avg_pool_diff,       ht_no_params,                 1, 1, 1, 1) \
+  OP(UNARY,                      unary,                      ht_elementwise_params,        1, 1, 1, 1) \
+  OP(UNARY_DIFF,                 unary_diff,                 ht_elementwise_params,        2, 2, 1, 1) \
+  OP(BINARY,                     binary,                     ht_elementwise_params,        2, 2, 1, 1) \
+  OP(SCALE,                      scale,                      ht_no_params,                 2, 2, 1, 1) \
+  OP(FILL,                       fill,                       ht_fill_params,               0, 0, 1, 1) \
+  OP(DROPOUT,                    dropout,                    ht_dropout_params,            3, 3, 1, 1) \
+  OP(REORDER,                    reorder,                    ht_no_params,                 1, 1, 1, 1) \
+  OP(TRANSPOSE,                  transpose,                  ht_move_params,               1, 1, 1, 1) \
+  OP(RESHAPE,                    reshape,                    ht_no_params,                 1, 1, 1, 1) \
+  OP(CONCAT,                     concat,                     ht_move_params,               1, HT_MAX_OPERANDS, 1, 1) \
+  OP(SLICE,                      slice,                      ht_move_params,               1, 1, 1, 1) \
+  OP(PAD,                        pad,                        ht_move_params,               1, 1, 1, 1) \
+  OP(REDUCE,                     reduce,                     ht_move_params,               1, 1, 1, 1) \
+  OP(BROADCAST,                  broadcast,                  ht_move_params,               1, 1, 1, 1) \
+  OP(SOFTMAX_CROSS_ENTROPY,      softmax_cross_entropy,      ht_loss_params,               2, 4, 3, 3) \
+  OP(SOFTMAX_CROSS_ENTROPY_DIFF, softmax_cross_entropy_diff, ht_loss_params,               4, 6, 1, 1) \
+  OP(IMAGE_NORMALIZE,            image_normalize,            ht_image_normalize_params,    1, 1, 1, 1) \
+  OP(SUM_SQUARES,                sum_squares,                ht_optim_params,              1, 1, 1, 1) \
+  OP(GRAD_CONTROL,               grad_control,               ht_optim_params,              2, 2, 1, 1) \
+  OP(SGD,                        sgd,                        ht_optim_params,              4, 5, 1, 2) \
+  OP(ADAMW,                      adamw,                      ht_optim_params,              6, 6, 3, 3) \
+  OP(BATCH_NORM_MERGE,           batch_norm_merge,           ht_no_params,                 2, 2, 2, 2) \
+  OP(MOVING_AVERAGE,             moving_average,             ht_no_params,                 4, 4, 1, 1) \
+  OP(EMBEDDING,                  embedding,                  ht_no_params,                 2, 5, 1, 1) \
+  OP(EMBEDDING_DIFF,             embedding_diff,             ht_embedding_params,          1, 3, 1, 1) \
+  OP(LAYER_NORM,                 layer_norm,                 ht_layer_norm_params,         3, 4, 3, 4) \
+  OP(LAYER_NORM_DIFF,            layer_norm_diff,            ht_layer_norm_params,         5, 6, 3, 3) \
+  OP(BIAS_GELU,                  bias_gelu,                  ht_elementwise_params,        2, 2, 1, 1) \
+  OP(BIAS_GELU_DIFF,             bias_gelu_diff,             ht_elementwise_params,        3, 3, 2, 2) \
+  OP(ATTENTION,                  attention,                  ht_attention_params,          1, 6, 2, 2) \
+  OP(ATTENTION_DIFF,             attention_diff,             ht_attention_params,          4, 9, 1, 3) \
+  OP(ATTENTION_STEP,             attention_step,             ht_attention_params,          6, 6, 1, 1) \
+  OP(LINEAR_CROSS_ENTROPY,       linear_cross_entropy,       ht_no_params,                 3, 4, 3, 3) \
+  OP(LINEAR_CROSS_ENTROPY_DIFF,  linear_cross_entropy_diff,  ht_no_params,                 5, 6, 2, 3)
+/* clang-format on */
+
 typedef enum ht_op {
-  HT_CONV2D = 1,
-  HT_CONV2D_DIFF_SRC,
-  HT_CONV2D_DIFF_WEIGHTS,
-  HT_LINEAR,
-  HT_LINEAR_DIFF_SRC,
-  HT_LINEAR_DIFF_WEIGHTS,
-  HT_BATCH_NORM_STATS,
-  HT_BATCH_NORM_APPLY,
-  HT_BATCH_NORM_DIFF_REDUCE,
-  HT_BATCH_NORM_DIFF_APPLY,
-  HT_BATCH_NORM_RUNNING,
-  HT_MAX_POOL2D,
-  HT_MAX_POOL2D_DIFF,
-  HT_AVG_POOL2D,
-  HT_AVG_POOL2D_DIFF,
-  HT_GLOBAL_AVG_POOL,
-  HT_GLOBAL_AVG_POOL_DIFF,
-  HT_UNARY,
-  HT_UNARY_DIFF,
-  HT_BINARY,
-  HT_SCALE,
-  HT_FILL,
-  HT_DROPOUT,
-  HT_REORDER,
-  HT_TRANSPOSE,
-  HT_RESHAPE,
-  HT_CONCAT,
-  HT_SLICE,
-  HT_PAD,
-  HT_REDUCE,
-  HT_BROADCAST,
-  HT_SOFTMAX_CROSS_ENTROPY,
-  HT_SOFTMAX_CROSS_ENTROPY_DIFF,
-  HT_IMAGE_NORMALIZE,
-  HT_SUM_SQUARES,
-  HT_GRAD_CONTROL,
-  HT_SGD,
-  HT_ADAMW,
-  HT_BATCH_NORM_MERGE,
-  HT_MOVING_AVERAGE,
-  HT_EMBEDDING,
-  HT_EMBEDDING_DIFF,
-  HT_LAYER_NORM,
-  HT_LAYER_NORM_DIFF,
-  HT_BIAS_GELU,
-  HT_BIAS_GELU_DIFF,
-  HT_ATTENTION,
-  HT_ATTENTION_DIFF,
-  HT_ATTENTION_STEP,
-  HT_LINEAR_CROSS_ENTROPY,
-  HT_LINEAR_CROSS_ENTROPY_DIFF,
+  HT_OP_NONE = 0,
+#define HT_OP(NUMBER, ...) HT_##NUMBER,
+  HT_OPS(HT_OP)
+#undef HT_OP
   HT_OP_END /* one past the last */
 } ht_op;
 
@@ -174,7 +186,7 @@ typedef struct ht_pool2d_params {
   int32_t count_padding; /* average pooling only */
 } ht_pool2d_params;
 
-/* HT_UNARY, HT_UNARY_DIFF */
+/* The values of device.UnaryFunc, BinaryFunc and ReduceFunc. */
 typedef enum ht_unary_func {
   HT_RELU = 0,
   HT_SIGMOID,
@@ -188,9 +200,7 @@ typedef enum ht_unary_func {
   HT_NEG,
   HT_ABS
 } ht_unary_func;
-/* HT_BINARY */
 typedef enum ht_binary_func { HT_ADD = 0, HT_SUB, HT_MUL, HT_DIV, HT_MAX, HT_MIN } ht_binary_func;
-/* HT_REDUCE */
 typedef enum ht_reduce_func { HT_SUM = 0, HT_MEAN, HT_MAXIMUM } ht_reduce_func;
 
 /* HT_UNARY, HT_UNARY_DIFF, HT_BINARY, HT_BIAS_GELU, HT_BIAS_GELU_DIFF */
@@ -263,8 +273,10 @@ typedef struct ht_attention_params {
   int32_t kv_heads; /* heads of k and v, a divisor of heads */
 } ht_attention_params;
 
-/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF, HT_MOVING_AVERAGE, HT_EMBEDDING,
-   HT_LINEAR_CROSS_ENTROPY and HT_LINEAR_CROSS_ENTROPY_DIFF have no parameters: params is NULL. */
+/* The op has no parameters: params is NULL. */
+typedef struct ht_no_params {
+  int32_t reserved;
+} ht_no_params;
 
 /* --- objects ------------------------------------------------------------------------------------- */
 

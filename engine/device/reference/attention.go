@@ -7,6 +7,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
+func init() {
+	add(attention[float32], attention[float64])
+	add(attentionDiff[float32], attentionDiff[float64])
+	add(attentionStep[float32], attentionStep[float64])
+}
+
 // attentionInputs holds the operands of Attention, one value per element.
 type attentionInputs[T real] struct {
 	op         device.Attention

@@ -7,6 +7,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+func init() {
+	add(batchNormStats[float32], batchNormStats[float64])
+	add(batchNormMerge[float32], batchNormMerge[float64])
+	add(batchNormApply[float32], batchNormApply[float64])
+	add(batchNormDiffReduce[float32], batchNormDiffReduce[float64])
+	add(batchNormDiffApply[float32], batchNormDiffApply[float64])
+	add(batchNormRunning[float32], batchNormRunning[float64])
+}
+
 func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 
 // norm holds the operands that all BatchNorm ops have: x (N, C, H, W), gamma and beta (C), and the statistics, (G, C)
@@ -85,7 +94,7 @@ func batchNormStats[T real](op device.BatchNormStats, in, out []operand) {
 }
 
 // batchNormMerge computes in f64 for any T. The explicit conversions prevent fused multiply-adds.
-func batchNormMerge[T real](in, out []operand) {
+func batchNormMerge[T real](_ device.BatchNormMerge, in, out []operand) {
 	stats, samples, channels := load[T](in[0]), loadI32(in[1]), in[0].shape()[2]
 	mean, variance := make([]T, channels), make([]T, channels)
 	for c := range channels {

@@ -5,6 +5,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+func init() {
+	add(conv2D[float32], conv2D[float64])
+	add(conv2DDiffSrc[float32], conv2DDiffSrc[float64])
+	add(conv2DDiffWeights[float32], conv2DDiffWeights[float64])
+}
+
 // products are n products of a convolution, dst[d+i] += src[s+i·step]·weight[w] for i < n: those of one weight and one
 // row of dst.
 type products struct{ s, step, w, d, n int }

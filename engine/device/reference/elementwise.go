@@ -8,6 +8,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+func init() {
+	add(unary[float32], unary[float64])
+	add(unaryDiff[float32], unaryDiff[float64])
+	add(binaryOp[float32], binaryOp[float64])
+	add(scale[float32], scale[float64])
+	add(fill[float32], fill[float64])
+	add(dropout[float32], dropout[float64])
+	add(imageNormalize[float32], imageNormalize[float64])
+}
+
 // The tanh approximation of GELU is x/2·(1 + tanh(rootTwoOverPi·(x + geluTanhCubic·x³))).
 const (
 	geluTanhCubic  = 0.044715
@@ -146,7 +156,7 @@ func binaryOp[T real](op device.Binary, in, out []operand) {
 	store(out[0], a)
 }
 
-func scale[T real](in, out []operand) {
+func scale[T real](_ device.Scale, in, out []operand) {
 	v, factor := load[T](in[0]), load[T](in[1])[0]
 	for i := range v {
 		v[i] *= factor
@@ -154,7 +164,7 @@ func scale[T real](in, out []operand) {
 	store(out[0], v)
 }
 
-func fill[T real](op device.Fill, out []operand) {
+func fill[T real](op device.Fill, _, out []operand) {
 	n := int(op.Shape.Elements())
 	if op.DType.IsFloat() {
 		v := make([]T, n)

@@ -6,6 +6,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
+func init() {
+	addChecked(embedding[float32], embedding[float64])
+	addChecked(embeddingDiff[float32], embeddingDiff[float64])
+}
+
 // loadIDs reads the row numbers in tokens or segments. A number outside of the table is an error.
 func loadIDs(op device.Op, name string, o operand, rows int) ([]int32, error) {
 	ids := loadI32(o)

@@ -15,11 +15,7 @@ func run(s bookkeeping.Step) error {
 	if err == nil {
 		var out []operand
 		if out, err = operands("output", s.Launch.Out, s.Kernel.Out()); err == nil {
-			if computesWide(s.Kernel) {
-				err = compute[float64](s.Kernel.Op, in, out)
-			} else {
-				err = compute[float32](s.Kernel.Op, in, out)
-			}
+			err = compute(s.Kernel.Op, computesWide(s.Kernel), in, out)
 		}
 	}
 	if err != nil {
@@ -67,113 +63,46 @@ func computeOwn(op device.Computer, in, out []operand) {
 	}
 }
 
-// compute runs an op in T. It lists every op of package device; other ops implement device.Computer.
-func compute[T real](op device.Op, in, out []operand) error {
-	switch op := op.(type) {
-	case device.Conv2D:
-		conv2D[T](op, in, out)
-	case device.Conv2DDiffSrc:
-		conv2DDiffSrc[T](op, in, out)
-	case device.Conv2DDiffWeights:
-		conv2DDiffWeights[T](op, in, out)
-	case device.Linear:
-		linear[T](in, out)
-	case device.LinearDiffSrc:
-		linearDiffSrc[T](in, out)
-	case device.LinearDiffWeights:
-		linearDiffWeights[T](op, in, out)
-	case device.BatchNormStats:
-		batchNormStats[T](op, in, out)
-	case device.BatchNormMerge:
-		batchNormMerge[T](in, out)
-	case device.BatchNormApply:
-		batchNormApply[T](op, in, out)
-	case device.BatchNormDiffReduce:
-		batchNormDiffReduce[T](op, in, out)
-	case device.BatchNormDiffApply:
-		batchNormDiffApply[T](op, in, out)
-	case device.BatchNormRunning:
-		batchNormRunning[T](op, in, out)
-	case device.MaxPool2D:
-		maxPool2D[T](op, in, out)
-	case device.MaxPool2DDiff:
-		maxPool2DDiff[T](in, out)
-	case device.AvgPool2D:
-		avgPool2D[T](op, in, out)
-	case device.AvgPool2DDiff:
-		avgPool2DDiff[T](op, in, out)
-	case device.GlobalAvgPool:
-		globalAvgPool[T](in, out)
-	case device.GlobalAvgPoolDiff:
-		globalAvgPoolDiff[T](in, out)
-	case device.Unary:
-		unary[T](op, in, out)
-	case device.UnaryDiff:
-		unaryDiff[T](op, in, out)
-	case device.Binary:
-		binaryOp[T](op, in, out)
-	case device.Scale:
-		scale[T](in, out)
-	case device.Fill:
-		fill[T](op, out)
-	case device.Dropout:
-		dropout[T](op, in, out)
-	case device.Reorder:
-		reorder[T](in, out)
-	case device.Transpose:
-		transpose(op, in, out)
-	case device.Reshape:
-		copy(out[0].mem, in[0].mem)
-	case device.Concat:
-		concat(op, in, out)
-	case device.Slice:
-		slice(op, in, out)
-	case device.Pad:
-		pad(op, in, out)
-	case device.Reduce:
-		reduce[T](op, in, out)
-	case device.Broadcast:
-		broadcast(op, in, out)
-	case device.SoftmaxCrossEntropy:
-		return softmaxCrossEntropy[T](op, in, out)
-	case device.SoftmaxCrossEntropyDiff:
-		return softmaxCrossEntropyDiff[T](op, in, out)
-	case device.ImageNormalize:
-		imageNormalize[T](op, in, out)
-	case device.Embedding:
-		return embedding[T](op, in, out)
-	case device.EmbeddingDiff:
-		return embeddingDiff[T](op, in, out)
-	case device.LayerNorm:
-		layerNorm[T](op, in, out)
-	case device.LayerNormDiff:
-		layerNormDiff[T](op, in, out)
-	case device.BiasGELU:
-		biasGELU[T](op, in, out)
-	case device.BiasGELUDiff:
-		biasGELUDiff[T](op, in, out)
-	case device.Attention:
-		attention[T](op, in, out)
-	case device.AttentionDiff:
-		attentionDiff[T](op, in, out)
-	case device.AttentionStep:
-		attentionStep[T](op, in, out)
-	case device.LinearCrossEntropy:
-		return linearCrossEntropy[T](op, in, out)
-	case device.LinearCrossEntropyDiff:
-		return linearCrossEntropyDiff[T](op, in, out)
-	case device.SumSquares:
-		sumSquares(op, in, out)
-	case device.GradControl:
-		gradControl(op, in, out)
-	case device.SGD:
-		sgd[T](op, in, out)
-	case device.AdamW:
-		adamW[T](op, in, out)
-	case device.MovingAverage:
-		movingAverage[T](in, out)
-	case device.Computer:
-		computeOwn(op, in, out)
+// kernel runs an op in f32 or f64.
+type kernel struct {
+	narrow, wide func(op device.Op, in, out []operand) error
+}
+
+// kernels maps the kind of an op of package device to its kernel. The file of the kernel adds the row.
+var kernels = map[string]kernel{}
+
+// addChecked adds the kernel of an op whose operands may have wrong values.
+func addChecked[Op device.Op](narrow, wide func(op Op, in, out []operand) error) {
+	var op Op
+	of := func(f func(op Op, in, out []operand) error) func(device.Op, []operand, []operand) error {
+		return func(op device.Op, in, out []operand) error { return f(op.(Op), in, out) }
 	}
-	return nil
+	kernels[op.Kind()] = kernel{of(narrow), of(wide)}
+}
+
+// add adds the kernel of an op.
+func add[Op device.Op](narrow, wide func(op Op, in, out []operand)) {
+	of := func(f func(op Op, in, out []operand)) func(Op, []operand, []operand) error {
+		return func(op Op, in, out []operand) error {
+			f(op, in, out)
+			return nil
+		}
+	}
+	addChecked(of(narrow), of(wide))
+}
+
+// compute runs the kernel of an op. An op from outside package device has its own (device.Computer).
+func compute(op device.Op, wide bool, in, out []operand) error {
+	if own, ok := op.(device.Computer); ok {
+		computeOwn(own, in, out)
+		return nil
+	}
+	k, ok := kernels[op.Kind()]
+	if !ok {
+		return fmt.Errorf("%w: op type %T", device.ErrUnsupported, op)
+	}
+	if wide {
+		return k.wide(op, in, out)
+	}
+	return k.narrow(op, in, out)
 }

@@ -2,6 +2,13 @@ package reference
 
 import "github.com/hetero-train/hetero-train/engine/device"
 
+func init() {
+	add(layerNorm[float32], layerNorm[float64])
+	add(layerNormDiff[float32], layerNormDiff[float64])
+	add(biasGELU[float32], biasGELU[float64])
+	add(biasGELUDiff[float32], biasGELUDiff[float64])
+}
+
 // layerNorm normalises each row of src, or of src + residual.
 func layerNorm[T real](op device.LayerNorm, in, out []operand) {
 	x, gamma, beta := load[T](in[0]), load[T](in[1]), load[T](in[2])

@@ -2,8 +2,14 @@ package reference
 
 import "github.com/hetero-train/hetero-train/engine/device"
 
+func init() {
+	add(linear[float32], linear[float64])
+	add(linearDiffSrc[float32], linearDiffSrc[float64])
+	add(linearDiffWeights[float32], linearDiffWeights[float64])
+}
+
 // linear computes dst (N, O) = src (N, I) · weight (O, I)ᵀ + bias (O).
-func linear[T real](in, out []operand) {
+func linear[T real](_ device.Linear, in, out []operand) {
 	src, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
 	dst := make([]T, out[0].shape().Elements())
@@ -20,7 +26,7 @@ func linear[T real](in, out []operand) {
 }
 
 // linearDiffSrc computes diff_src (N, I) = diff_dst (N, O) · weight (O, I).
-func linearDiffSrc[T real](in, out []operand) {
+func linearDiffSrc[T real](_ device.LinearDiffSrc, in, out []operand) {
 	diffDst, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
 	diffSrc := make([]T, out[0].shape().Elements())

@@ -2,6 +2,11 @@ package reference
 
 import "github.com/hetero-train/hetero-train/engine/device"
 
+func init() {
+	addChecked(linearCrossEntropy[float32], linearCrossEntropy[float64])
+	addChecked(linearCrossEntropyDiff[float32], linearCrossEntropyDiff[float64])
+}
+
 // logitsOf computes the logits of one row of src (C) for weight (V, C) and bias (V), which may be nil.
 func logitsOf[T real](row, weight, bias, logits []T) {
 	dots(logits, row, weight, len(row))

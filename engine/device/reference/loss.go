@@ -6,6 +6,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
+func init() {
+	addChecked(softmaxCrossEntropy[float32], softmaxCrossEntropy[float64])
+	addChecked(softmaxCrossEntropyDiff[float32], softmaxCrossEntropyDiff[float64])
+}
+
 // checkLabels returns an error unless all labels are below the number of classes; negative labels mark ignored samples.
 func checkLabels(op device.Op, labels []int32, classes int) error {
 	for i, l := range labels {

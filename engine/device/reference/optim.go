@@ -6,6 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
+func init() {
+	add(sumSquares, sumSquares)
+	add(gradControl, gradControl)
+	add(sgd[float32], sgd[float64])
+	add(adamW[float32], adamW[float64])
+	add(movingAverage[float32], movingAverage[float64])
+}
+
 func sumSquares(op device.SumSquares, in, out []operand) {
 	x := load[float64](in[0])
 	partial := make([]float64, out[0].shape().Elements())
@@ -96,7 +104,7 @@ func adamW[T real](op device.AdamW, in, out []operand) {
 }
 
 // movingAverage rounds every operation separately, like sgd.
-func movingAverage[T real](in, out []operand) {
+func movingAverage[T real](_ device.MovingAverage, in, out []operand) {
 	weight, control := load[T](in[0])[0], load[T](in[1])
 	average, value := load[T](in[2]), load[T](in[3])
 	if control[2] == 0 {

@@ -9,6 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+func init() {
+	add(maxPool2D[float32], maxPool2D[float64])
+	add(maxPool2DDiff[float32], maxPool2DDiff[float64])
+	add(avgPool2D[float32], avgPool2D[float64])
+	add(avgPool2DDiff[float32], avgPool2DDiff[float64])
+	add(globalAvgPool[float32], globalAvgPool[float64])
+	add(globalAvgPoolDiff[float32], globalAvgPoolDiff[float64])
+}
+
 // eachWindow calls f for every window d of dst (N, C, OH, OW). taps lists the elements of src (N, C, H, W) inside the
 // window, row by row, without padding.
 func eachWindow(w device.Window, kernel [2]int, src, dst tensor.Shape, f func(d int, taps []int)) {
@@ -49,7 +58,7 @@ func maxPool2D[T real](op device.MaxPool2D, in, out []operand) {
 	store(out[0], dst)
 }
 
-func maxPool2DDiff[T real](in, out []operand) {
+func maxPool2DDiff[T real](_ device.MaxPool2DDiff, in, out []operand) {
 	diffDst := load[T](in[0])
 	diffSrc := make([]T, out[0].shape().Elements())
 	windows := in[0].shape()[2] * in[0].shape()[3]
@@ -93,7 +102,7 @@ func avgPool2DDiff[T real](op device.AvgPool2DDiff, in, out []operand) {
 	store(out[0], diffSrc)
 }
 
-func globalAvgPool[T real](in, out []operand) {
+func globalAvgPool[T real](_ device.GlobalAvgPool, in, out []operand) {
 	src := load[T](in[0])
 	dst := make([]T, out[0].shape().Elements())
 	pixels := in[0].shape()[2] * in[0].shape()[3]
@@ -106,7 +115,7 @@ func globalAvgPool[T real](in, out []operand) {
 	store(out[0], dst)
 }
 
-func globalAvgPoolDiff[T real](in, out []operand) {
+func globalAvgPoolDiff[T real](_ device.GlobalAvgPoolDiff, in, out []operand) {
 	diffDst := load[T](in[0])
 	diffSrc := make([]T, out[0].shape().Elements())
 	pixels := out[0].shape()[2] * out[0].shape()[3]

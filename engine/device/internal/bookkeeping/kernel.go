@@ -121,10 +121,6 @@ func (k *Kernel) sizeOpaque() error {
 func supported(op device.Op, in, out []device.TensorSpec) error {
 	var fixed []int // positions of inputs that are not real numbers
 	switch op := op.(type) {
-	case device.Transpose, device.Reshape, device.Concat, device.Slice, device.Pad, device.Broadcast, device.Fill:
-		return notOpaque(in, out)
-	case device.Reorder:
-		return notOpaque(in, out)
 	case device.ImageNormalize:
 		fixed = []int{0}
 	case device.SoftmaxCrossEntropy:
@@ -151,11 +147,11 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffApply, device.BatchNormRunning,
 		device.MaxPool2D, device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff,
 		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares, device.GradControl:
-	case device.Embedding, device.EmbeddingDiff, device.LayerNorm, device.LayerNormDiff, device.BiasGELU, device.BiasGELUDiff,
-		device.Attention, device.AttentionDiff, device.AttentionStep, device.LinearCrossEntropy, device.LinearCrossEntropyDiff, device.Computer:
-		return notOpaque(in, out)
 	default:
-		return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)
+		if _, ok := op.(device.Computer); !ok && !device.Builtin(op) {
+			return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)
+		}
+		return notOpaque(in, out)
 	}
 	for i, s := range in {
 		if !s.DType.IsFloat() && !contains(fixed, i) {

@@ -50,7 +50,7 @@ struct Request {
 
 using Factory = std::unique_ptr<Kernel> (*)(const Request &);
 
-// Returns the factory of an op. ops.cc has one line per op.
+// Returns the factory of an op.
 Factory factory_of(ht_op op);
 
 } // namespace hetero

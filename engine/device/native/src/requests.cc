@@ -1,74 +1,29 @@
-// requests.cc: one line per op, and the checks of all ops.
+// requests.cc: the table of all ops, and the checks of their requests.
 #include "requests.h"
 
+#include "ops.h"
 #include "specs.h"
 
 namespace hetero {
 
 namespace {
 
-// Requirements on every request of an op.
+// The factory of an op, and the requirements on every request.
 struct OpInfo {
-  ht_op op;
   const char *name;
+  Factory make;
   size_t params_bytes;
   int min_in, max_in, min_out, max_out;
 };
 
+template <class Params> constexpr size_t kBytes = sizeof(Params);
+template <> constexpr size_t kBytes<ht_no_params> = 0;
+
 constexpr OpInfo kOps[] = {
-    {HT_CONV2D, "conv2d", sizeof(ht_conv2d_params), 2, 3, 1, 1},
-    {HT_CONV2D_DIFF_SRC, "conv2d_diff_src", sizeof(ht_conv2d_params), 2, 2, 1, 1},
-    {HT_CONV2D_DIFF_WEIGHTS, "conv2d_diff_weights", sizeof(ht_conv2d_params), 2, 2, 1, 2},
-    {HT_LINEAR, "linear", sizeof(ht_linear_params), 2, 3, 1, 1},
-    {HT_LINEAR_DIFF_SRC, "linear_diff_src", sizeof(ht_linear_params), 2, 2, 1, 1},
-    {HT_LINEAR_DIFF_WEIGHTS, "linear_diff_weights", sizeof(ht_linear_params), 2, 2, 1, 2},
-    {HT_BATCH_NORM_STATS, "batch_norm_stats", sizeof(ht_batch_norm_params), 1, 1, 2, 2},
-    {HT_BATCH_NORM_APPLY, "batch_norm_apply", sizeof(ht_batch_norm_params), 5, 6, 1, 2},
-    {HT_BATCH_NORM_DIFF_REDUCE, "batch_norm_diff_reduce", sizeof(ht_batch_norm_params), 6, 8, 2, 3},
-    {HT_BATCH_NORM_DIFF_APPLY, "batch_norm_diff_apply", sizeof(ht_batch_norm_params), 8, 8, 1, 1},
-    {HT_BATCH_NORM_RUNNING, "batch_norm_running", sizeof(ht_batch_norm_running_params), 4, 4, 2, 2},
-    {HT_MAX_POOL2D, "max_pool2d", sizeof(ht_pool2d_params), 1, 1, 1, 2},
-    {HT_MAX_POOL2D_DIFF, "max_pool2d_diff", sizeof(ht_pool2d_params), 2, 2, 1, 1},
-    {HT_AVG_POOL2D, "avg_pool2d", sizeof(ht_pool2d_params), 1, 1, 1, 1},
-    {HT_AVG_POOL2D_DIFF, "avg_pool2d_diff", sizeof(ht_pool2d_params), 1, 1, 1, 1},
-    {HT_GLOBAL_AVG_POOL, "global_avg_pool", 0, 1, 1, 1, 1},
-    {HT_GLOBAL_AVG_POOL_DIFF, "global_avg_pool_diff", 0, 1, 1, 1, 1},
-    {HT_UNARY, "unary", sizeof(ht_elementwise_params), 1, 1, 1, 1},
-    {HT_UNARY_DIFF, "unary_diff", sizeof(ht_elementwise_params), 2, 2, 1, 1},
-    {HT_BINARY, "binary", sizeof(ht_elementwise_params), 2, 2, 1, 1},
-    {HT_SCALE, "scale", 0, 2, 2, 1, 1},
-    {HT_FILL, "fill", sizeof(ht_fill_params), 0, 0, 1, 1},
-    {HT_DROPOUT, "dropout", sizeof(ht_dropout_params), 3, 3, 1, 1},
-    {HT_REORDER, "reorder", 0, 1, 1, 1, 1},
-    {HT_TRANSPOSE, "transpose", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_RESHAPE, "reshape", 0, 1, 1, 1, 1},
-    {HT_CONCAT, "concat", sizeof(ht_move_params), 1, HT_MAX_OPERANDS, 1, 1},
-    {HT_SLICE, "slice", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_PAD, "pad", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_REDUCE, "reduce", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_BROADCAST, "broadcast", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_SOFTMAX_CROSS_ENTROPY, "softmax_cross_entropy", sizeof(ht_loss_params), 2, 4, 3, 3},
-    {HT_SOFTMAX_CROSS_ENTROPY_DIFF, "softmax_cross_entropy_diff", sizeof(ht_loss_params), 4, 6, 1, 1},
-    {HT_IMAGE_NORMALIZE, "image_normalize", sizeof(ht_image_normalize_params), 1, 1, 1, 1},
-    {HT_SUM_SQUARES, "sum_squares", sizeof(ht_optim_params), 1, 1, 1, 1},
-    {HT_GRAD_CONTROL, "grad_control", sizeof(ht_optim_params), 2, 2, 1, 1},
-    {HT_SGD, "sgd", sizeof(ht_optim_params), 4, 5, 1, 2},
-    {HT_ADAMW, "adamw", sizeof(ht_optim_params), 6, 6, 3, 3},
-    {HT_BATCH_NORM_MERGE, "batch_norm_merge", 0, 2, 2, 2, 2},
-    {HT_MOVING_AVERAGE, "moving_average", 0, 4, 4, 1, 1},
-    {HT_EMBEDDING, "embedding", 0, 2, 5, 1, 1},
-    {HT_EMBEDDING_DIFF, "embedding_diff", sizeof(ht_embedding_params), 1, 3, 1, 1},
-    {HT_LAYER_NORM, "layer_norm", sizeof(ht_layer_norm_params), 3, 4, 3, 4},
-    {HT_LAYER_NORM_DIFF, "layer_norm_diff", sizeof(ht_layer_norm_params), 5, 6, 3, 3},
-    {HT_BIAS_GELU, "bias_gelu", sizeof(ht_elementwise_params), 2, 2, 1, 1},
-    {HT_BIAS_GELU_DIFF, "bias_gelu_diff", sizeof(ht_elementwise_params), 3, 3, 2, 2},
-    {HT_ATTENTION, "attention", sizeof(ht_attention_params), 1, 6, 2, 2},
-    {HT_ATTENTION_DIFF, "attention_diff", sizeof(ht_attention_params), 4, 9, 1, 3},
-    {HT_ATTENTION_STEP, "attention_step", sizeof(ht_attention_params), 6, 6, 1, 1},
-    {HT_LINEAR_CROSS_ENTROPY, "linear_cross_entropy", 0, 3, 4, 3, 3},
-    {HT_LINEAR_CROSS_ENTROPY_DIFF, "linear_cross_entropy_diff", 0, 5, 6, 2, 3},
+#define HT_OP(NUMBER, NAME, PARAMS, ...) {#NAME, make_##NAME, kBytes<PARAMS>, __VA_ARGS__},
+    HT_OPS(HT_OP)
+#undef HT_OP
 };
-static_assert(sizeof(kOps) / sizeof(kOps[0]) == HT_OP_END - 1, "one line an op");
 
 const OpInfo *op_info(int32_t op) { return op >= 1 && op < HT_OP_END ? &kOps[op - 1] : nullptr; }
 
@@ -125,9 +80,11 @@ Request checked_request(int32_t op, const void *params, size_t params_bytes, con
   if (params_bytes != info->params_bytes || (params_bytes > 0 && !params))
     throw Invalid("got " + std::to_string(params_bytes) + " bytes of parameters, want " +
                   std::to_string(info->params_bytes));
-  return {info->op, params, checked_specs("input", in, num_in, info->min_in, info->max_in),
+  return {ht_op(op), params, checked_specs("input", in, num_in, info->min_in, info->max_in),
           checked_specs("output", out, num_out, info->min_out, info->max_out), threads};
 }
+
+Factory factory_of(ht_op op) { return kOps[op - 1].make; }
 
 void check_kernel(const Kernel &k, const Request &r) {
   if (k.in.size() != r.in.size() || k.out.size() != r.out.size())
