@@ -171,8 +171,6 @@ ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t para
   });
 }
 
-void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
-
 // Deletes an object of the C ABI, with the object's device selected, at quiescence, because it owns memory, code or
 // graphs.
 template <class Object> void free_on_device(Object *o) {
@@ -331,28 +329,14 @@ void cuda_activity_release(ht_device *) { free_activities(); }
 
 ht_api table() {
   ht_api a = empty_table("cuda", HETERO_CUDA_BUILD);
-  a.device.open = cuda_open;
-  a.device.close = cuda_close;
-  a.device.info = cuda_info;
-  a.device.layout_name = cuda_layout_name;
-  a.device.notes = cuda_notes;
-  a.memory.alloc = cuda_alloc;
-  a.memory.free = cuda_free;
-  a.memory.used = memory_used<ht_device>;
-  a.kernel.compile = cuda_compile;
-  a.kernel.desc = cuda_kernel_desc;
-  a.kernel.free = cuda_kernel_free;
+  a.device = {cuda_open, cuda_close, cuda_info, cuda_layout_name, cuda_notes};
+  a.memory = {cuda_alloc, cuda_free, memory_used<ht_device>};
+  a.kernel = {cuda_compile, described, cuda_kernel_free};
   a.event = event_calls(cuda_event_create, cuda_event_free);
-  a.program.create = cuda_program_create;
-  a.program.free = cuda_program_free;
-  a.stream.create = cuda_stream_create;
-  a.stream.run = cuda_stream_run;
-  a.stream.run_timed = cuda_stream_run_timed;
-  a.stream.copy = cuda_stream_copy;
-  a.stream.record = cuda_stream_record;
-  a.stream.wait = cuda_stream_wait;
-  a.stream.sync = cuda_stream_sync;
-  a.stream.free = cuda_stream_free;
+  a.program = {cuda_program_create, cuda_program_free};
+  a.stream = {cuda_stream_create, cuda_stream_run,  cuda_stream_run_timed, cuda_stream_copy,
+              cuda_stream_record, cuda_stream_wait, cuda_stream_sync,      nullptr,
+              cuda_stream_free};
   static const ht_presence_calls presence{cuda_count, cuda_describe, cuda_identity};
   a.presence = &presence;
   static const ht_peak_calls peaks{cuda_measure_peak};

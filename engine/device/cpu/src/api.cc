@@ -96,8 +96,6 @@ ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t param
   });
 }
 
-void cpu_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
-
 void cpu_kernel_free(ht_kernel *k) { delete k; }
 
 ht_status cpu_program_create(ht_device *, const ht_step *steps, int32_t count, ht_program **program, ht_error *error) {
@@ -186,29 +184,13 @@ const char *build_text() {
 
 ht_api table() {
   ht_api a = empty_table("cpu", build_text());
-  a.device.open = cpu_open;
-  a.device.close = cpu_close;
-  a.device.info = cpu_info;
-  a.device.layout_name = cpu_layout_name;
-  a.device.notes = cpu_notes;
-  a.memory.alloc = cpu_alloc;
-  a.memory.free = cpu_free;
-  a.memory.used = memory_used<ht_device>;
-  a.kernel.compile = cpu_compile;
-  a.kernel.desc = cpu_kernel_desc;
-  a.kernel.free = cpu_kernel_free;
+  a.device = {cpu_open, cpu_close, cpu_info, cpu_layout_name, cpu_notes};
+  a.memory = {cpu_alloc, cpu_free, memory_used<ht_device>};
+  a.kernel = {cpu_compile, described, cpu_kernel_free};
   a.event = event_calls(cpu_event_create, cpu_event_free);
-  a.program.create = cpu_program_create;
-  a.program.free = cpu_program_free;
-  a.stream.create = cpu_stream_create;
-  a.stream.run = cpu_stream_run;
-  a.stream.run_timed = cpu_stream_run_timed;
-  a.stream.copy = cpu_stream_copy;
-  a.stream.record = cpu_stream_record;
-  a.stream.wait = cpu_stream_wait;
-  a.stream.sync = cpu_stream_sync;
-  a.stream.waited = cpu_stream_waited;
-  a.stream.free = cpu_stream_free;
+  a.program = {cpu_program_create, cpu_program_free};
+  a.stream = {cpu_stream_create, cpu_stream_run,  cpu_stream_run_timed, cpu_stream_copy, cpu_stream_record,
+              cpu_stream_wait,   cpu_stream_sync, cpu_stream_waited,    cpu_stream_free};
   static const ht_peak_calls peaks{cpu_measure_peak};
   a.peaks = &peaks;
   static const ht_slowdown_calls slowdown{cpu_set_slowdown, cpu_get_slowdown};

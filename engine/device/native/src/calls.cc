@@ -27,10 +27,10 @@ ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const h
   }
 }
 
-ht_kernel_desc described(const ht_kernel &kernel) {
-  const Kernel &k = *kernel.impl;
-  return {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
-          k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
+void described(const ht_kernel *kernel, ht_kernel_desc *desc) {
+  const Kernel &k = *kernel->impl;
+  *desc = {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
+           k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
 }
 
 } // namespace hetero

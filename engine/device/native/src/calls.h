@@ -17,7 +17,8 @@ namespace hetero {
 ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                     const ht_spec *out, int32_t num_out, int threads, const std::function<void()> &use);
 
-ht_kernel_desc described(const ht_kernel &kernel);
+// Describes a kernel, as ht_kernel_calls.desc.
+void described(const ht_kernel *, ht_kernel_desc *);
 
 // Copies a text to room, truncated to room_bytes bytes including the final NUL.
 inline void copy_text(const std::string &text, char *room, size_t room_bytes) {
