@@ -233,7 +233,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 			t.Errorf("plans for %d samples are there: %t, want %t", n, have, want)
 		}
 	}
-	if _, err := r.Step(context.Background(), testLoader(t, testOptions(), false), 0.1); err != nil {
+	if _, err := r.Step(context.Background(), testLoader(t, testOptions(), false), StepOptions{Rate: 0.1}); err != nil {
 		t.Error(err)
 	}
 	if err := r.Close(); err != nil {
@@ -344,7 +344,7 @@ func TestARankAloneChangesItsSamples(t *testing.T) {
 				return r, o
 			}
 			step := func(r *Replica, o ReplicaOptions) StepResult {
-				out, err := r.Step(context.Background(), testLoader(t, o, false), 0)
+				out, err := r.Step(context.Background(), testLoader(t, o, false), StepOptions{Rate: 0})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 )
 
@@ -26,7 +25,7 @@ type comparison struct {
 // call it. It does nothing if it was called after this step before. If copying is set, rank 0 copies the tensors for
 // saveBeside, and the checksums are those of the copies.
 func (r *run) compare(ctx context.Context, copying bool) error {
-	if r.peers() == nil || r.compared.step == r.step {
+	if r.group() == nil || r.compared.step == r.step {
 		return nil
 	}
 	defer r.pause()()
@@ -137,19 +136,10 @@ func (r *run) inherit(s checkpoint.State) {
 // compare returns a *gradsync.ReplicaError, which names the ranks that differ, unless the parts of all ranks have the
 // same checksums.
 func (r *Replica) compare(ctx context.Context, parts []gradsync.Part) error {
-	err := gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, parts)
+	err := gradsync.Replicas(ctx, r.group.Grads, r.dev, parts)
 	if errors.As(err, new(*gradsync.ReplicaError)) {
 		// Without this barrier, a rank might see only that another rank left, and would save its own state as valid.
-		_ = r.barrier(ctx, "replicas differ") // the run ends in any case, so the barrier's error does not matter
+		_ = r.group.Barrier(ctx, "replicas differ") // the run ends in any case, so the barrier's error does not matter
 	}
 	return err
-}
-
-// barrier waits until all ranks have called it.
-func (r *Replica) barrier(ctx context.Context, name string) error {
-	comm := r.opts.Peers.Grads
-	if err := comm.Enqueue(collective.Barrier{Name: name}); err != nil {
-		return err
-	}
-	return comm.Sync(ctx)
 }

@@ -35,13 +35,13 @@ func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) (er
 	defer func() { end() }()
 	waiting := false
 	for poll := leastPolled; ; poll = min(2*poll, mostPolled) {
-		want, err := r.own(ctx, r.step)
+		want, err := r.own(r.step)
 		if err != nil {
 			return err
 		}
 		waits := r.leads() && !ready()
-		if want.saving = waits; r.peers() != nil { // saving: rank 0 waits
-			if _, want, err = r.Replica.reports.exchange(context.WithoutCancel(ctx), RankStep{}, want); err != nil {
+		if want.saving = waits; r.group() != nil { // saving: rank 0 waits
+			if _, want, err = r.reports.exchange(context.WithoutCancel(ctx), RankStep{}, want); err != nil {
 				return err
 			}
 			r.asked.stop = r.asked.stop || want.stop
@@ -71,10 +71,10 @@ func (r *run) blocks(what string) (end func()) {
 // awaitSave waits until the save in progress has ended, before the next one. All ranks call it. It reports whether a rank
 // stops the run.
 func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
-	if r.wishes(ctx).saving {
+	if r.wishes().saving {
 		err = r.awaitDisk(ctx, earlierCheckpoint, r.settled)
 	}
-	return r.wishes(ctx).stop, err
+	return r.wishes().stop, err
 }
 
 // recordsFit reports whether this rank can hold the records of further steps.

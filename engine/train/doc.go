@@ -13,12 +13,12 @@
 //
 // [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an
 // all-reduce sums the gradients. The ranks exchange their reports about a step ([RankStep]) directly after the
-// gradients. The ranks therefore synchronize only once per step.
+// gradients ([Exchange]). The ranks therefore synchronize only once per step.
 //
-// NewReplica finds the largest share that fits into the memory of each rank (Replica.Limits). Peers.Divide then
-// chooses the first shares. A [Splitter] can change the shares during training. Each rank then compiles plans for its
-// new share in the background, and all ranks switch at the same step. A cache keeps the plans of recently used
-// shares.
+// NewReplica finds the largest share that fits into the memory of each rank. Peers.Divide then chooses the first
+// shares. A [Splitter] can change the shares during training. Each rank then compiles plans for its new share in the
+// background, and all ranks switch at the same step. A cache keeps the plans of recently used shares. Package shares
+// owns the shares; Replica.Shares returns their owner.
 //
 // # Duties of the caller
 //

@@ -66,7 +66,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	started, whole := time.Now(), context.WithoutCancel(ctx)
 	one := ctx // a single rank stops at once; several ranks must stop the evaluation together
-	if r.peers() != nil {
+	if r.group() != nil {
 		one = whole
 	}
 	averaged := r.Replica.mean != nil && r.EvalAverage
@@ -83,8 +83,8 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
 	}
-	if p := r.peers(); p != nil { // the shares may have changed since the last evaluation
-		if reads := p.reads(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
+	if r.group() != nil { // the shares may have changed since the last evaluation
+		if reads := r.Replica.shares.Part(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
 			return Evaluation{}, fmt.Errorf("evaluation: got share %+v, want a share of a batch", reads)
 		}
 	}
@@ -107,7 +107,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		if err != nil {
 			return Evaluation{}, err
 		}
-		ranks, err := r.evaluated(ctx, whole, own)
+		ranks, err := r.evaluated(whole, own)
 		if err != nil {
 			return Evaluation{}, err
 		}

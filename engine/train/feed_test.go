@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -80,7 +81,7 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 				}
 				loader := testLoader(t, o, false) // starts again, so no staged batch may be used
 				for range 2 {
-					out, err := r.Step(context.Background(), loader, 0.05)
+					out, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.05})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -121,7 +122,7 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 		defer r.Close()
 		loader := testLoader(t, o, false)
 		for step := range 2 {
-			out, err := r.Step(context.Background(), loader, 0.01)
+			out, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.01})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +178,7 @@ func onGPUs(t *testing.T, c crew) crew {
 	}
 	c.openRank = func(rank int) device.Device { return lasting{devs[rank]} }
 	c.peers = func(rank int, p *Peers) {
-		p.Grads, p.Stats = through(p.Grads, devs[rank]), through(p.Stats, devs[rank])
+		p.Group = &gradsync.Group{Grads: through(p.Group.Grads, devs[rank]), Stats: through(p.Group.Stats, devs[rank])}
 	}
 	for _, dev := range devs {
 		t.Cleanup(func() {

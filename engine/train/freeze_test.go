@@ -53,7 +53,7 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 			}
 			loader := testLoader(t, o, false)
 			for range 3 {
-				if _, err := r.Step(context.Background(), loader, 0.01); err != nil {
+				if _, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.01}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -234,7 +234,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	gap := 0.0 // largest error of PyTorch's f32 runs so far; two runs that have diverged need not converge again
 	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
 	for step := range steps {
-		out, err := r.Step(context.Background(), loader, schedule.Rate(step))
+		out, err := r.Step(context.Background(), loader, StepOptions{Rate: schedule.Rate(step)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -377,7 +377,7 @@ func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *da
 		t.Fatalf("got an epoch of %d steps, want %d", got, stepsOfAnEpoch)
 	}
 	for range steps {
-		if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+		if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -395,7 +395,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		r, l := steadyReplica(t, compute, stepsOfAnEpoch+1) // all caches are filled
 		before, _ := r.dev.Memory()
 		allocs := testing.AllocsPerRun(stepsOfAnEpoch, func() {
-			if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+			if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -454,7 +454,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	defer l.Close()
 	steps := func(n int) int {
 		for range n {
-			if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+			if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -479,7 +479,7 @@ func TestSameSeedGivesBitEqualLosses(t *testing.T) {
 		var first [2]float64
 		for i := range 2 {
 			r, l := steadyReplica(t, compute, 2) // the third step depends on the gradients and moments of two
-			out, err := r.Step(context.Background(), l, 0.01)
+			out, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01})
 			if err != nil {
 				t.Fatal(err)
 			}

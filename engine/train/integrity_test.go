@@ -169,7 +169,7 @@ func (f fault) run(t *testing.T, random *rand.Rand) (crew, []session) {
 	lost := f.ranks - 1
 	c.peers = func(rank int, p *Peers) {
 		if f.lives > 0 && rank == lost {
-			p.Grads, p.Stats = mortal{p.Grads, &lives}, mortal{p.Stats, &lives}
+			p.Group = &gradsync.Group{Grads: mortal{p.Group.Grads, &lives}, Stats: mortal{p.Group.Stats, &lives}}
 		}
 	}
 	var once sync.Once

@@ -145,7 +145,7 @@ func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		out, err := r.Step(context.Background(), l, 0.01)
+		out, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		out, err := r.Step(t.Context(), l, 0.01)
+		out, err := r.Step(t.Context(), l, StepOptions{Rate: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -19,19 +18,17 @@ import (
 )
 
 // Peers connects the replicas of the ranks that train together. All fields except a rank's own resources are equal on
-// all ranks.
+// all ranks. A replica never changes them; it keeps the current shares in an owner (Replica.Shares).
 type Peers struct {
-	// Grads transfers gradients, reports and weights. Stats transfers the exchanges within passes, so an exchange
-	// never waits for a gradient bucket.
-	Grads, Stats collective.Communicator
+	Group *gradsync.Group
 
-	Shares []int // samples of a micro-batch for each rank; their sum is the micro-batch
-	// Divide computes the first Shares from the largest share of each rank. Its result must be equal on all ranks.
-	// nil keeps Shares.
+	Shares []int // first shares: samples of a micro-batch for each rank; their sum is the micro-batch
+	// Divide computes the first shares from the largest share of each rank. Its result must be equal on all ranks.
+	// nil: the first shares are Shares.
 	Divide func(limits []int) ([]int, error)
 	// MaxShare is the largest share that this rank may get; it determines the memory that the rank allocates. 0 means
-	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. NewReplica lowers MaxShare to
-	// a share that fits into memory.
+	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. A rank whose memory holds fewer
+	// samples has a lower limit.
 	MaxShare    int
 	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all memory
 
@@ -42,100 +39,29 @@ type Peers struct {
 	Sequential bool         // all-reduces start only after the backward pass
 }
 
-// share returns this rank's share of a micro-batch. A single rank has the whole micro-batch.
-func (p *Peers) share(micro int) int {
-	if p == nil {
-		return micro
-	}
-	return p.Shares[p.Grads.Rank()]
-}
-
-// shares returns the current shares of all ranks, or nil for a single rank.
-func (p *Peers) shares() []int {
-	if p == nil {
-		return nil
-	}
-	return p.Shares
-}
-
-// reads returns this rank's part of each batch for a data.Loader.
-func (p *Peers) reads() data.Share {
-	s, rank := data.Share{}, p.Grads.Rank()
-	for _, n := range p.Shares[:rank] {
-		s.Offset += n
-	}
-	s.Count = p.Shares[rank]
-	return s
-}
-
-// Reads returns the part of each batch that this rank's loaders read, and the largest number of samples they may
-// read.
-func (p *Peers) Reads() (share data.Share, most int) {
-	share = p.reads()
-	return share, max(p.MaxShare, share.Count, 1)
-}
-
-// check returns an error if the shares do not sum to a micro-batch, or if a share splits a group of batch
-// normalisation. Only the last group of a micro-batch may be incomplete.
-func (p *Peers) check(shares []int, micro, group int) error {
-	if len(shares) != p.Grads.Size() {
-		return fmt.Errorf("replica: got %d shares, want one for each of %d ranks", len(shares), p.Grads.Size())
-	}
-	sum := 0
-	for rank, n := range shares {
-		if n < 0 {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want 0 or more", rank, n)
-		}
-		if sum += n; group > 0 && !p.SyncNorm && n%group != 0 && sum != micro {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of %d (the batch-norm group size, model.ghost_group)", rank, n, group)
-		}
-	}
-	if sum != micro {
-		return fmt.Errorf("replica: shares %v hold %d samples, want the %d of a micro-batch", shares, sum, micro)
-	}
-	return nil
-}
-
 // statistics returns the exchange for batch normalisation over the samples of all ranks. It returns nil if each rank
 // uses its own samples.
 func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 	if p == nil || !p.SyncNorm {
 		return nil
 	}
-	size := p.Grads.Size()
-	return &graph.Ranks{Rank: p.Grads.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
-}
-
-// Abort ends the run on the other ranks. Their errors contain cause.
-func (p *Peers) Abort(cause error) {
-	if p != nil {
-		p.Grads.Abort(cause)
-		p.Stats.Abort(cause)
-	}
-}
-
-// Drain waits until no operation of a failed communicator accesses memory.
-func (p *Peers) Drain() {
-	if p != nil {
-		p.Grads.Sync(context.Background()) // its error is already known
-		p.Stats.Sync(context.Background())
-	}
+	size := p.Group.Size()
+	return &graph.Ranks{Rank: p.Group.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
 }
 
 // openSync prepares the sums over ranks with default buckets. tuneSync can replace the buckets after the plans exist.
 func (r *Replica) openSync(into device.Buffer) (err error) {
-	if r.opts.Peers == nil {
+	if r.group == nil {
 		return nil
 	}
 	if r.sums, err = r.newSync(into, nil); err != nil {
 		return err
 	}
 	r.closer.add(func() error { return r.sums.Close() })
-	if r.reports, err = newReports(r.dev, r.opts.Peers.Grads); err != nil {
-		return err
+	if r.counts, err = r.group.NewRows(r.dev, "counts", countBytes); err == nil {
+		r.closer.add(r.counts.Close)
 	}
-	r.closer.add(r.reports.host.Free)
-	return nil
+	return err
 }
 
 // openTally prepares the counts of predictions in evaluations, if the task has classes.
@@ -144,12 +70,8 @@ func (r *Replica) openTally() (err error) {
 	if classes == 0 {
 		return nil
 	}
-	var comm collective.Communicator
-	if p := r.opts.Peers; p != nil {
-		comm = p.Grads
-	}
-	if r.tally, err = newTally(r.dev, comm, classes); err == nil && r.tally.host != nil {
-		r.closer.add(r.tally.host.Free)
+	if r.tally, err = newTally(r.dev, r.group, classes); err == nil && r.tally.rows != nil {
+		r.closer.add(r.tally.rows.Close)
 	}
 	return err
 }
@@ -160,7 +82,7 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 	if p == nil {
 		return nil
 	}
-	if err := r.sums.SetShares(p.Shares); err != nil || p.CapBytes != 0 {
+	if err := r.sums.SetShares(r.shares.All()); err != nil || p.CapBytes != 0 {
 		return err
 	}
 	ends, err := r.chooseBuckets(r.sums)
@@ -172,14 +94,14 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 		return err
 	}
 	r.sums = sums
-	return r.sums.SetShares(p.Shares)
+	return r.sums.SetShares(r.shares.All())
 }
 
 // newSync creates a Sync that sums into a buffer. The buckets end at the offsets ends, in bytes. If ends is nil,
 // CapBytes limits them.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
-	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
+	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: r.group.Grads, Stats: r.group.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
 }
 
@@ -210,7 +132,7 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	if p.idle {
 		elapsed = nil
 	}
-	t, err := gradsync.Tune(context.Background(), r.opts.Peers.Grads, r.dev, p.plan, elapsed, r.state.Grads, r.opts.Peers.Wire)
+	t, err := gradsync.Tune(context.Background(), r.group.Grads, r.dev, p.plan, elapsed, r.state.Grads, r.opts.Peers.Wire)
 	return t.Ends, err
 }
 
@@ -239,18 +161,18 @@ func (r *Replica) agree(ctx context.Context) error {
 	if r.sums == nil {
 		return nil
 	}
-	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
+	return gradsync.Compare(ctx, r.group.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
 // spread copies the parameters, statistics, moments and averages of rank 0 to every rank. It returns rank 0's state,
 // which may be nil. All ranks use the same layouts.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
-	p := r.opts.Peers
-	if p == nil {
+	if r.group == nil {
 		return state, nil
 	}
+	grads := r.group.Grads
 	var text []byte
-	if p.Grads.Rank() == 0 && state != nil {
+	if grads.Rank() == 0 && state != nil {
 		var err error
 		if text, err = json.Marshal(state); err != nil {
 			return nil, fmt.Errorf("state for the other ranks: %w", err)
@@ -269,11 +191,11 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 		if b.Bytes == 0 {
 			continue
 		}
-		if err := p.Grads.Enqueue(collective.Broadcast{Name: "weights", Buffer: b}); err != nil {
+		if err := grads.Enqueue(collective.Broadcast{Name: "weights", Buffer: b}); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.Grads.Sync(ctx); err != nil {
+	if err := grads.Sync(ctx); err != nil {
 		return nil, err
 	}
 	if len(text) == 0 {
@@ -288,7 +210,7 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 
 // spreadBytes returns rank 0's bytes on every rank.
 func (r *Replica) spreadBytes(ctx context.Context, text []byte) ([]byte, error) {
-	comm := r.opts.Peers.Grads
+	comm := r.group.Grads
 	send := func(bytes []byte) ([]byte, error) {
 		host, err := r.dev.AllocHost(int64(len(bytes)))
 		if err != nil {

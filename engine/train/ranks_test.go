@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -94,7 +95,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	if c.types != nil {
 		o.Compute, o.LossScale = c.types[rank], slices.Contains(c.types, tensor.F16)
 	}
-	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
+	o.Peers = &Peers{Group: &gradsync.Group{Grads: grads, Stats: stats}, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
 	if c.peers != nil {
 		c.peers(rank, o.Peers)
 	}
@@ -105,7 +106,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	defer r.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Observer: s.recorder, Splitter: c.splitter,
+	opts := Options{Replica: r, Train: shareLoader(t, o, r.Shares(), false), Eval: shareLoader(t, o, r.Shares(), true), Observer: s.recorder, Splitter: c.splitter,
 		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true, KeepBest: true, CompareSteps: 1, NaNPatience: 2, NaNRollbacks: 1}
 	if rank == 0 {
 		if opts.Store, err = checkpoint.Open(c.dir, checkpoint.Options{Keep: 2}); err != nil {

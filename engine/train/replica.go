@@ -24,6 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
 // ReplicaOptions describes a task and how to train it.
@@ -116,11 +117,11 @@ type Replica struct {
 
 	copied map[string]*bytes.Buffer // copies of tensors for the last background checkpoint, by tensor name
 
-	sums    *gradsync.Sync // sums over ranks; nil without peers
-	reports *reports
-	tally   *tally // nil unless evaluations count predictions
-	limits  []int  // largest share of each rank, in samples of a micro-batch
-	most    int    // largest share of this rank
+	group  *gradsync.Group // nil for a single rank
+	sums   *gradsync.Sync  // sums over ranks; nil for a single rank
+	counts *gradsync.Rows  // targets of each rank that count; nil for a single rank
+	tally  *tally          // nil unless evaluations count predictions
+	shares *shares.Owner
 
 	// With accumulation: the buffer that sums the gradients of micro-batches, and the program that adds to it.
 	sum        device.Buffer
@@ -168,6 +169,9 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err := opts.checkPeers(); err != nil {
 		return nil, err
 	}
+	if opts.Peers != nil {
+		r.group = opts.Peers.Group
+	}
 	first, err := r.chooseLayout()
 	if err != nil {
 		return nil, err
@@ -191,8 +195,8 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 		return nil, err
 	}
 	same := true
-	if p := r.opts.Peers; p != nil {
-		same, err = gradsync.SameLayouts(context.Background(), p.Grads, r.dev, first.Params())
+	if r.group != nil {
+		same, err = gradsync.SameLayouts(context.Background(), r.group.Grads, r.dev, first.Params())
 	}
 	if err == nil && !same { // different devices have only plain layouts in common
 		if err = first.Free(); err == nil {
@@ -272,12 +276,12 @@ func (o ReplicaOptions) checkPeers() error {
 	switch {
 	case p == nil:
 		return nil
-	case p.Grads == nil || p.Stats == nil:
+	case p.Group == nil || p.Group.Grads == nil || p.Group.Stats == nil:
 		return errors.New("replica: peers need two communicators")
 	case p.Divide != nil:
 		return nil // settleShares checks the shares that Divide returns
 	}
-	return p.check(p.Shares, o.microBatch(), o.GhostGroup)
+	return o.rules().Check(p.Shares)
 }
 
 // allocate allocates all device memory that the replica will use.
@@ -340,17 +344,17 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.plans.useMemory(memory{r.arena, r.state, r.sums})
-	r.now, err = r.plans.acquire(r.now.samples)
+	r.now, err = r.plans.acquire(r.shares.Own())
 	return err
 }
 
 // allocateArena allocates memory for the activations of the largest share. On a device that uses host memory, pages
 // are committed when they are first touched.
 func (r *Replica) allocateArena() (err error) {
-	if r.now, err = r.plans.compiled(r.opts.Peers.share(r.opts.microBatch())); err != nil {
+	if r.now, err = r.plans.compiled(r.shares.Own()); err != nil {
 		return err
 	}
-	largest, err := r.plans.compiled(max(r.most, r.now.samples))
+	largest, err := r.plans.compiled(max(r.shares.Most(), r.now.samples))
 	if err != nil {
 		return err
 	}

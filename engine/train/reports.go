@@ -10,7 +10,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/train/shares"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -70,16 +71,12 @@ type wish struct {
 	saving         bool   // rank 0 is still writing an earlier checkpoint
 	full           bool   // rank 0 can hold no more records in memory
 	unready        bool   // postpone a change of shares, because this rank's plans are not ready
-	change         uint32 // hash of the new shares, 0 without a change; must be equal on all ranks, unlike the other fields
+	change         uint32 // shares.Hash of the next shares, 0 without a change; must be equal on all ranks, unlike the other fields
 }
 
 // reports exchanges the RankSteps and wishes of all ranks with one small all-gather.
 type reports struct {
-	comm collective.Communicator
-	op   collective.Op
-	rank int
-	host device.Buffer
-	rows []reportRow // one report per rank, in host
+	rows *gradsync.Rows
 	all  []RankStep
 }
 
@@ -115,37 +112,38 @@ const (
 	flagFull
 )
 
-func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
-	size, rowBytes := comm.Size(), int64(unsafe.Sizeof(reportRow{}))
-	host, err := dev.AllocHost(rowBytes * int64(size))
+func newReports(dev device.Device, group *gradsync.Group) (*reports, error) {
+	rows, err := group.NewRows(dev, "reports", int64(unsafe.Sizeof(reportRow{})))
 	if err != nil {
-		return nil, fmt.Errorf("replica: reports of %d ranks: %w", size, err)
+		return nil, err
 	}
-	counts := make([]int64, size)
-	for i := range counts {
-		counts[i] = rowBytes
-	}
-	rows := unsafe.Slice((*reportRow)(unsafe.Pointer(unsafe.SliceData(host.Host()))), size)
-	return &reports{comm: comm, host: host, rows: rows, rank: comm.Rank(), all: make([]RankStep, size),
-		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.U8, Counts: counts}}, nil
+	return &reports{rows: rows, all: make([]RankStep, group.Size())}, nil
 }
+
+// close frees the memory of the reports. No exchange may be in flight.
+func (x *reports) close() error {
+	if x == nil {
+		return nil
+	}
+	return x.rows.Close()
+}
+
+// rowOf returns the report in the bytes of a row.
+func rowOf(row []byte) *reportRow { return (*reportRow)(unsafe.Pointer(unsafe.SliceData(row))) }
 
 // exchange sends this rank's report and waits for the reports of all ranks.
 func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
 	x.put(&own, want)
-	if err := x.comm.Enqueue(x.op); err != nil {
-		return nil, wish{}, err
-	}
-	if err := x.comm.Sync(ctx); err != nil {
+	if err := x.rows.Exchange(ctx); err != nil {
 		return nil, wish{}, err
 	}
 	return x.read()
 }
 
-// put writes this rank's report to the memory that op sends.
+// put writes this rank's report to its row.
 func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
-	row := &x.rows[x.rank]
+	row := rowOf(x.rows.Own())
 	*row = reportRow{loss: s.Loss, samples: uint32(s.Samples), count: uint32(s.Count), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		sampleLoss: s.SampleLoss, sampleTop1: uint32(s.SampleTop1),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
@@ -172,20 +170,21 @@ func (r *reportRow) checksum() uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli) // CPUs have an instruction for it
 
-// read returns the reports of all ranks and their combined wish. op must be complete. The reports are valid until the
+// read returns the reports of all ranks and their combined wish. The exchange must be complete. The reports are valid until the
 // next exchange. If a report changed on its way, or if the splitters of the ranks disagree, read returns an error, because
 // training would continue with wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
-	for rank := range x.rows {
-		if x.rows[rank].sum != x.rows[rank].checksum() {
+	for rank := range x.all {
+		if row := rowOf(x.rows.Row(rank)); row.sum != row.checksum() {
 			return nil, wish{}, fmt.Errorf("report of rank %d: checksum differs: %w", rank, collective.ErrDamaged)
 		}
 	}
-	for rank := range x.rows {
-		r := &x.rows[rank]
-		if r.change != x.rows[0].change {
-			return nil, wish{}, disagreement(rank)
+	first := rowOf(x.rows.Row(0)).change
+	for rank := range x.all {
+		r := rowOf(x.rows.Row(rank))
+		if r.change != first {
+			return nil, wish{}, shares.Disagreement(rank)
 		}
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5),
 			SampleLoss: r.sampleLoss, SampleTop1: int(r.sampleTop1)}, Other: r.other,

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -81,11 +82,11 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	defer grads.Close()
 	dev := openReference(t)
 	defer dev.Close()
-	x, err := newReports(dev, grads)
+	x, err := newReports(dev, &gradsync.Group{Grads: grads})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.host.Free()
+	defer x.close()
 	var figures telemetry.Sample // each sensor gets a different value
 	for i := range figures {
 		figures[i] = 1.5 + float64(i)
@@ -111,12 +112,12 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	if got := unsafe.Sizeof(reportRow{}); got > 248 {
 		t.Errorf("a report has %d bytes, want at most 248", got)
 	}
-	for i := range x.host.Host() {
-		x.host.Host()[i] ^= 4
+	for i := range x.rows.All() {
+		x.rows.All()[i] ^= 4
 		if _, _, err := x.read(); !errors.Is(err, collective.ErrDamaged) || !strings.Contains(err.Error(), "report of rank 0") {
 			t.Fatalf("byte %d changed: got %v", i, err)
 		}
-		x.host.Host()[i] ^= 4
+		x.rows.All()[i] ^= 4
 	}
 }
 

@@ -12,6 +12,12 @@ import (
 
 // meet compares the ranks, and sends the state at which rank 0 resumes to all of them.
 func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
+	if r.group() != nil {
+		var err error
+		if r.reports, err = newReports(r.Replica.dev, r.group()); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.Replica.agree(ctx); err != nil {
 		return nil, err
 	}
@@ -82,13 +88,13 @@ func corruptState(step int64, err error) error {
 	return &checkpoint.CorruptError{Path: fmt.Sprintf("the checkpoint of step %d", step), Reason: err.Error()}
 }
 
-// settleEnd computes the step at which the run ends, and passes it to the schedule as its length.
+// settleEnd computes the step at which the run ends, which is the length of the schedule.
 func (r *run) settleEnd() {
 	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
 		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
 	}
 	if r.end > 0 {
-		r.Schedule.Total = int(r.end + r.skew)
+		r.schedule.Total = int(r.end + r.skew)
 	}
 }
 
@@ -135,7 +141,7 @@ func (r *run) rollBack(ctx, whole context.Context) error {
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
 	defer r.pause()()
-	if err := r.awaitDisk(ctx, earlierCheckpoint, r.settled); err != nil || r.wishes(ctx).stop {
+	if err := r.awaitDisk(ctx, earlierCheckpoint, r.settled); err != nil || r.wishes().stop {
 		return err
 	}
 	r.settleSave()

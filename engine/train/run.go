@@ -32,7 +32,7 @@ type Options struct {
 	Store    *checkpoint.Store
 	Observer Observer
 
-	Schedule     optim.Schedule // Run sets its Total
+	Schedule     optim.Schedule // Run computes its Total
 	Steps        int64          // number of optimizer steps of the whole run; 0: the steps of Epochs
 	Epochs       int            // number of epochs; if Epochs and Steps are 0, the run ends after MaxDuration
 	MaxDuration  time.Duration
@@ -149,6 +149,8 @@ type Trained struct {
 // run is the state of a call of Run.
 type run struct {
 	Options
+	schedule    optim.Schedule // with the length of the run
+	interrupted func() bool    // this rank got a signal
 	start       time.Time
 	step        int64
 	first       int64 // step at which this process began
@@ -168,10 +170,11 @@ type run struct {
 	evalOwed    bool // an evaluation of this step is due
 	asked       wish // wishes of all ranks after the last step, combined
 	alone       [1]RankStep
-	change      *change       // change of shares in progress; nil if none
 	changed     bool          // the next step is the first with new shares
 	noted       string        // notes of the device logged so far
 	sinceChange int           // number of steps with the current shares
+	reports     *reports      // nil for a single rank
+	latest      RankStep      // of this rank in the step in progress
 	before      StepTimes     // times of this rank's previous step
 	ended       time.Time     // end of the previous step
 	apart       time.Duration // time since ended that does not count as training; see pause
@@ -187,20 +190,18 @@ type run struct {
 
 // Run trains to the end, or until ctx is cancelled on any rank. If Run returns an error, the result is valid up to
 // the last step. A rank that fails sends its error to the other ranks.
-func Run(ctx context.Context, o Options) (Result, error) {
+func Run(ctx context.Context, o Options) (_ Result, err error) {
 	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
-	r := &run{Options: o, start: time.Now(), savedStep: -1, result: Result{LastLoss: math.NaN()}}
-	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, 1
-	if p := r.peers(); p != nil {
-		r.lineage.Ranks = p.Grads.Size()
-	}
+	r := &run{Options: o, schedule: o.Schedule, interrupted: func() bool { return ctx.Err() != nil }, start: time.Now(), savedStep: -1, result: Result{LastLoss: math.NaN()}}
+	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, r.group().Size()
 	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
 	whole := context.WithoutCancel(ctx)
 	resume, err := r.meet(whole)
+	defer func() { err = errors.Join(err, r.reports.close()) }()
 	if err != nil {
-		o.Replica.opts.Peers.Abort(err)
-		o.Replica.opts.Peers.Drain()
+		r.group().Abort(err)
+		r.group().Drain()
 		return r.result, err
 	}
 	if err = r.begin(whole, resume); err == nil {
@@ -209,8 +210,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.leaving()
 	r.settleSave()
 	if err != nil && !errors.Is(err, errUnreadable) { // all ranks have the error errUnreadable, and have left together
-		o.Replica.opts.Peers.Abort(err)
-		o.Replica.opts.Peers.Drain()
+		r.group().Abort(err)
+		r.group().Drain()
 		err = r.survive(err)
 	}
 	r.result.Steps, r.result.SamplesSeen, r.result.Trained = r.step, r.seen, r.trained
@@ -239,7 +240,7 @@ func (r *run) train(ctx context.Context) error {
 	}
 	for r.end == 0 || r.step < r.end {
 		r.pollSave()
-		want := r.wishes(ctx)
+		want := r.wishes()
 		if want.stop {
 			break
 		}
@@ -272,13 +273,13 @@ func (r *run) train(ctx context.Context) error {
 		if err := r.saveWhenDue(ctx); err != nil {
 			return err
 		}
-		if r.wishes(ctx).full {
+		if r.wishes().full {
 			if err := r.awaitDisk(ctx, "the records of steps", r.recordsFit); err != nil {
 				return err
 			}
 		}
 	}
-	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)
+	r.result.Interrupted = r.wishes().stop && (r.end == 0 || r.step < r.end || r.evalOwed)
 	return r.finish(whole)
 }
 
@@ -330,21 +331,18 @@ func (r *run) leaving() {
 // of a rank would also end rank 0.
 func (r *run) leaveWith(ctx context.Context, cause error) error {
 	err := errors.Join(cause, r.leave(ctx))
-	if r.peers() != nil {
-		err = errors.Join(err, r.Replica.barrier(ctx, "leave"))
-	}
-	return err
+	return errors.Join(err, r.group().Barrier(ctx, "leave"))
 }
 
 // oneStep trains one step. After too many consecutive steps without finite gradients, it rolls back to an earlier
 // step.
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
-	rate := r.Schedule.Rate(int(r.position()))
-	own, out, err := r.passes(ctx, whole, rate)
+	rate := r.rate()
+	out, err := r.timedStep(whole)
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.step+1, err), out)
 	}
-	ranks := r.together(own, &out)
+	ranks := r.together(&out)
 	out.Sums = total(ranks)
 	at := r.position() // position of this step, from 0
 	r.step++
@@ -361,7 +359,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 			r.nanRow++
 		}
 	}
-	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.Replica.shares.All(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.changed = false
 	if r.asked.compare {
@@ -420,37 +418,29 @@ func (r *run) unreadable(n int, of string) error {
 		Advice: "list them with hetero-train data verify, or raise data.corrupt_limit"}
 }
 
-// passes trains one step on this rank's samples, and sums the gradients over ranks.
-func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
+// timedStep trains one step, and measures its training time.
+func (r *run) timedStep(whole context.Context) (out StepResult, err error) {
 	begun := time.Now()
+	r.latest = RankStep{}
 	if !r.ended.IsZero() {
-		own.Other = max(begun.Sub(r.ended)-r.apart, 0)
+		r.latest.Other = max(begun.Sub(r.ended)-r.apart, 0)
 	}
-	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
-		return own, out, err
-	}
-	if r.peers() != nil {
-		r.describe(&own, &out)
-		if err := r.sum(ctx, whole, &own, &out); err != nil {
-			return own, out, err
-		}
-	}
-	count := out.Count
-	if r.peers() != nil {
-		count = total(r.reported).Count
-	}
-	err = r.Replica.update(whole, r.Train, rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, count, &out)
-	if r.peers() == nil {
-		r.describe(&own, &out)
-		r.reported = append(r.reported[:0], own)
+	out, err = r.Replica.Step(whole, r.Train, StepOptions{Rate: r.rate(), Norms: r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, Exchange: r})
+	if r.group() == nil {
+		r.describe(&out)
+		r.reported = append(r.reported[:0], r.latest)
 	}
 	r.ended, r.apart = time.Now(), 0
-	r.took = own.Other + r.ended.Sub(begun)
-	return own, out, err
+	r.took = r.latest.Other + r.ended.Sub(begun)
+	return out, err
 }
 
-// describe sets those fields of this rank's RankStep that are already known.
-func (r *run) describe(own *RankStep, out *StepResult) {
+// rate returns the learning rate of the next step.
+func (r *run) rate() float64 { return r.schedule.Rate(int(r.position())) }
+
+// describe sets those fields of this rank's latest RankStep that are already known.
+func (r *run) describe(out *StepResult) {
+	own := &r.latest
 	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), unknownLinks(), out.Replaced
 	own.Positions = out.Positions
 	if r.Telemetry != nil {

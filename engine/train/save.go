@@ -21,7 +21,7 @@ func (r *run) saveDue(step int64) bool {
 // fails, for example because the disk is full, the run saves again at the next interval. The error is that of the
 // comparison.
 func (r *run) saveWhenDue(ctx context.Context) error {
-	want := r.wishes(ctx)
+	want := r.wishes()
 	if !(want.due || want.save) || r.step == r.end || want.stop {
 		return nil // finalSave saves the last step and the state after an interruption
 	}
@@ -236,7 +236,7 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 // micro-batch of a step already changes the running statistics.
 func (r *run) saveUntouched(cause error, failed StepResult) error {
 	var fault *data.Fault
-	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.peers() != nil {
+	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.group() != nil {
 		return cause // other ranks may already be in the step, so the last checkpoint must suffice
 	}
 	if err := r.finalSave(); err != nil {

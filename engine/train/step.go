@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -54,58 +55,63 @@ type StepResult struct {
 	Positions float64
 }
 
-// Step runs one optimizer step at the given learning rate:
+// StepOptions are the inputs of one optimizer step, except its samples.
+type StepOptions struct {
+	Rate     float64  // learning rate
+	Norms    bool     // measure norms of single parameters; needs ReplicaOptions.Norms
+	Exchange Exchange // what several ranks exchange; nil: only the numbers of targets that count. A single rank does not use it
+}
+
+// Exchange is what the ranks exchange in a step, directly after the gradients.
+type Exchange interface {
+	// Send writes this rank's part, and returns the operation that exchanges the parts. out has the results that are
+	// known before the gradients of all ranks have arrived.
+	Send(out *StepResult) (collective.Op, error)
+	// Received reads the parts of all ranks. It returns the number of labelled targets of the global batch.
+	Received() (count int, err error)
+}
+
+// Step runs one optimizer step:
 //
 //	g = d/dw 1/M · sum of the losses of the M labelled targets of the global batch; w = update(w, g)
 //
-// The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns
-// this rank's share of each micro-batch. An all-reduce sums the gradients over all ranks, so g is equal on all ranks.
-// Step does not allocate.
-func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out StepResult, err error) {
+// The global batch consists of Accumulation micro-batches, whose gradients are summed. With several ranks, batches
+// returns this rank's share of each micro-batch. An all-reduce sums the gradients over all ranks, so g is equal on all
+// ranks. Step does not allocate.
+func (r *Replica) Step(ctx context.Context, batches Batches, o StepOptions) (out StepResult, err error) {
 	if err := r.gradient(ctx, batches, &out); err != nil {
 		return out, err
 	}
 	count := out.Count
-	if x := r.reports; x != nil {
-		x.put(&RankStep{Sums: out.Sums}, wish{})
-		if err := r.sumOverRanks(ctx, &out, x.op); err != nil {
+	if r.sums != nil {
+		if o.Exchange == nil {
+			o.Exchange = (*counting)(r)
+		}
+		if count, err = r.sumOverRanks(ctx, o.Exchange, &out); err != nil {
 			return out, err
 		}
-		ranks, _, err := x.read()
-		if err != nil {
-			return out, err
-		}
-		count = total(ranks).Count
 	}
-	return out, r.update(ctx, batches, rate, false, count, &out)
+	return out, r.update(ctx, batches, o, count, &out)
 }
 
-// Trace records the replica's work from the next step on; nil stops recording. If the device does not record its own
-// activity (timeline.NewNoted), the replica runs and times each launch separately. Trace returns an error on a device
-// that only models time. Call it only between steps.
-func (r *Replica) Trace(rec *timeline.Recorder) error {
-	if rec != nil && r.dev.Info().Modelled {
-		return fmt.Errorf("trace: device %s only models time, so its launches cannot be put on the clock of the host", r.dev.Info().Name)
+// counting is the Exchange of a replica whose caller exchanges nothing else.
+type counting Replica
+
+// countBytes is the size of a number of targets in an exchange.
+const countBytes = 8
+
+// Send implements Exchange.
+func (c *counting) Send(out *StepResult) (collective.Op, error) {
+	binary.LittleEndian.PutUint64(c.counts.Own(), uint64(out.Count))
+	return c.counts.Op(), nil
+}
+
+// Received implements Exchange.
+func (c *counting) Received() (count int, err error) {
+	for rows := c.counts.All(); len(rows) > 0; rows = rows[countBytes:] {
+		count += int(binary.LittleEndian.Uint64(rows))
 	}
-	if r.plain == nil {
-		r.plain = r.stream
-	}
-	r.recorder, r.stream = rec, r.plain
-	if rec != nil && !rec.Noted() {
-		r.stream = rec.Stream(r.plain)
-	}
-	if r.sums != nil && rec != nil {
-		r.sums.Watch(func(gradients bool, name string, begun, ended time.Time, bytes int64) {
-			track := timeline.Statistics
-			if gradients {
-				track = timeline.Gradients
-			}
-			rec.Exchange(track, name, begun, ended, bytes)
-		})
-	} else if r.sums != nil {
-		r.sums.Watch(nil)
-	}
-	return nil
+	return count, nil
 }
 
 // gradient computes the gradient of this rank's samples and starts the sum over ranks. With a single rank, the device
@@ -229,42 +235,47 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 // forget drops the prefetched batch. The caller continues at another position of the data.
 func (r *Replica) forget() error { return r.feed.discard() }
 
-// sumOverRanks waits until the gradient is the sum over all ranks. The operations passed as behind run after the
-// all-reduce of the last bucket.
-func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
-	if r.sums == nil {
-		return nil
+// sumOverRanks waits until the gradient is the sum over all ranks, and until the exchange, which follows the all-reduce
+// of the last bucket, is complete. It returns the number of labelled targets of the global batch.
+func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *StepResult) (count int, err error) {
+	op, err := exchange.Send(out)
+	if err != nil {
+		return 0, err
 	}
 	begun := time.Now()
 	if err := r.lap(&out.Times, noPart); err != nil {
-		return err
+		return 0, err
 	}
-	times, err := r.sums.Finish(ctx, r.stream, behind...)
+	times, err := r.sums.Finish(ctx, r.stream, op)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Wait, "wait for sums over ranks", begun)
 	}
 	out.Times.Hidden, out.Buckets, out.Bytes, out.Reductions = times.Hidden, times.Buckets, times.Bytes, r.sums.Reductions()
-	return r.lap(&out.Times, communicationPart)
+	if err := r.lap(&out.Times, communicationPart); err != nil {
+		return 0, err
+	}
+	return exchange.Received()
 }
 
-// update updates the parameters. At the interval of the averages, it also updates the averages of the parameters.
-// measure requests norms of single parameters. count is the number of labelled targets in the global batch. A single
-// rank also stages the first batch of the next step, from batches.
-func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, count int, out *StepResult) error {
+// update updates the parameters. At the interval of the averages, it also updates the averages of the parameters. count
+// is the number of labelled targets in the global batch. A single rank also stages the first batch of the next step, from
+// batches.
+func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
 	}
-	if measure = measure && r.norms != nil; measure {
+	measure := o.Norms && r.norms != nil
+	if measure {
 		if err := r.norms.Before(r.stream); err != nil {
 			return err
 		}
 	}
 	out.Scale = r.lossScale()
 	unscale := r.unscale(count, out.Scale)
-	if err := r.optim.Step(r.stream, rate, unscale); err != nil {
+	if err := r.optim.Step(r.stream, o.Rate, unscale); err != nil {
 		return err
 	}
 	if measure {
@@ -371,36 +382,4 @@ func (o ReplicaOptions) fraction(length int) float64 {
 		}
 	}
 	return 1
-}
-
-// PrepareEvaluation prepares the working copies of the parameters for Evaluate.
-func (r *Replica) PrepareEvaluation() error {
-	if r.now.eval == nil {
-		return nil
-	}
-	return r.now.eval.plan.Prepare(r.stream)
-}
-
-// Evaluate runs one batch with running statistics and without dropout. The batch has at most this rank's share of a
-// micro-batch.
-func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
-	if b.N == 0 {
-		return Sums{}, nil
-	}
-	eval := r.now.eval
-	if err := eval.load(r.stream, b); err != nil {
-		return Sums{}, err
-	}
-	if err := eval.plan.Forward(r.stream); err != nil {
-		return Sums{}, fmt.Errorf("evaluation: %w", err)
-	}
-	if err := errors.Join(eval.fetch(r.stream, 0), r.stream.Sync()); err != nil {
-		return Sums{}, fmt.Errorf("evaluation: %w", err)
-	}
-	sums := eval.sums(b.N, 0)
-	sums.Count = targetsOf(b)
-	if r.tally != nil {
-		eval.count(b, r.tally.Confusion)
-	}
-	return sums, nil
 }

@@ -17,7 +17,7 @@ import (
 // completes every step.
 func (r *Replica) allocateSpare() (err error) {
 	bytes := r.state.Params.MovingBytes
-	if r.opts.Peers == nil || bytes == 0 {
+	if r.group == nil || bytes == 0 {
 		return nil
 	}
 	if r.spare, err = r.state.NewFlat(bytes); err != nil {
@@ -70,7 +70,7 @@ func survivable(err error) bool {
 // survive saves the last complete step on rank 0 after a run of several ranks has failed. All ranks have the same
 // state, so rank 0 can save it without the other ranks.
 func (r *run) survive(cause error) error {
-	if r.peers() == nil || !survivable(cause) || r.unsound || r.step == 0 {
+	if r.group() == nil || !survivable(cause) || r.unsound || r.step == 0 {
 		return cause
 	}
 	if err := r.Replica.abandonStep(); err != nil {

@@ -37,7 +37,7 @@ func (m mortal) Enqueue(op collective.Op) error {
 func killed(lives *int) func(rank int, p *Peers) {
 	return func(rank int, p *Peers) {
 		if rank == 1 {
-			p.Grads, p.Stats = mortal{p.Grads, lives}, mortal{p.Stats, lives}
+			p.Group = &gradsync.Group{Grads: mortal{p.Group.Grads, lives}, Stats: mortal{p.Group.Stats, lives}}
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 			change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 				o.Eval = nil
 				if rank == victim {
-					o.Train = failingLoader(t, o.Replica.opts, rec)
+					o.Train = failingLoader(t, o.Replica, rec)
 				}
 			}}
 		ranks := c.start(t)
@@ -236,7 +236,7 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 }
 
 // failingLoader returns a loader whose data set cannot be read after step 3.
-func failingLoader(t *testing.T, o ReplicaOptions, rec *recorder) *data.Loader {
+func failingLoader(t *testing.T, r *Replica, rec *recorder) *data.Loader {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 600, Classes: 3, Size: testSize})
 	if err != nil {
@@ -244,9 +244,9 @@ func failingLoader(t *testing.T, o ReplicaOptions, rec *recorder) *data.Loader {
 	}
 	broken := new(atomic.Bool)
 	rec.after = func(step int64) { broken.Store(step >= 3) }
-	reads, most := o.Peers.Reads()
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: o.BatchSize,
-		Workers: 1, Share: &reads, MaxCount: most})
+	part := r.Shares().Part()
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: r.opts.BatchSize,
+		Workers: 1, Share: &part, MaxCount: max(r.Shares().Most(), 1)})
 	if err != nil {
 		t.Fatal(err)
 	}

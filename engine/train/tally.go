@@ -7,59 +7,47 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // tally counts the predictions of an evaluation by class (task.Report.Classes). It also sums the counts over ranks.
 type tally struct {
-	*task.Confusion // counts of this rank's samples
-	comm            collective.Communicator
-	host            device.Buffer // (ranks, 3·classes) i64; nil for a single rank
-	op              collective.Op
+	*task.Confusion                // counts of this rank's samples
+	rows            *gradsync.Rows // 3·classes i64 for each rank; nil for a single rank
 }
 
-// newTally returns a tally. If comm is not nil, it allocates memory for the exchange between ranks.
-func newTally(dev device.Device, comm collective.Communicator, classes int) (*tally, error) {
-	t := &tally{Confusion: task.NewConfusion(classes), comm: comm}
-	if comm == nil {
-		return t, nil
+// newTally returns a tally. For several ranks, it allocates memory for the exchange.
+func newTally(dev device.Device, group *gradsync.Group, classes int) (t *tally, err error) {
+	t = &tally{Confusion: task.NewConfusion(classes)}
+	if group != nil {
+		if t.rows, err = group.NewRows(dev, "predictions", int64(3*classes*8)); err != nil {
+			return nil, fmt.Errorf("replica: %d classes: %w", classes, err)
+		}
 	}
-	rowBytes := int64(3 * classes * 8)
-	var err error
-	if t.host, err = dev.AllocHost(rowBytes * int64(comm.Size())); err != nil {
-		return nil, fmt.Errorf("replica: predictions of %d classes: %w", classes, err)
-	}
-	counts := make([]int64, comm.Size())
-	for i := range counts {
-		counts[i] = rowBytes
-	}
-	t.op = collective.AllGather{Name: "predictions", Buffer: device.Whole(t.host), DType: tensor.U8, Counts: counts}
 	return t, nil
 }
 
 // sum returns the counts of all ranks. All ranks must call it together.
 func (t *tally) sum(ctx context.Context) (*task.Confusion, error) {
-	if t.comm == nil {
+	if t.rows == nil {
 		return t.Confusion, nil
 	}
-	rows := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(t.host.Host()))), t.host.Bytes()/8)
 	classes := len(t.Hits)
 	lists := func(c *task.Confusion) [3][]int64 { return [3][]int64{c.Hits, c.Labels, c.Predicted} }
+	own := numbers(t.rows.Own())
 	for i, list := range lists(t.Confusion) {
-		copy(rows[(3*t.comm.Rank()+i)*classes:], list)
+		copy(own[i*classes:], list)
 	}
-	if err := t.comm.Enqueue(t.op); err != nil {
+	if err := t.rows.Exchange(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.comm.Sync(ctx); err != nil {
-		return nil, err
-	}
+	rows := numbers(t.rows.All())
 	all := task.NewConfusion(classes)
-	for rank := range t.comm.Size() {
+	for rank := range len(rows) / (3 * classes) {
 		for i, list := range lists(all) {
 			for class := range list {
 				list[class] += rows[(3*rank+i)*classes+class]
@@ -67,6 +55,11 @@ func (t *tally) sum(ctx context.Context) (*task.Confusion, error) {
 		}
 	}
 	return all, nil
+}
+
+// numbers returns memory as i64.
+func numbers(memory []byte) []int64 {
+	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/8)
 }
 
 // count adds the targets of a batch. The results of the batch, with logits, must be in slot 0.

@@ -25,6 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
 const (
@@ -71,6 +72,12 @@ func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base:
 
 func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	t.Helper()
+	return shareLoader(t, o, nil, evaluate)
+}
+
+// shareLoader is like testLoader, but reads only the share of a rank, unless owner is nil.
+func shareLoader(t *testing.T, o ReplicaOptions, owner *shares.Owner, evaluate bool) *data.Loader {
+	t.Helper()
 	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1, GroupByLength: o.Positions > 0}
 	if evaluate {
 		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
@@ -93,9 +100,9 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	} else {
 		lo.Samples = testImages(t, o, evaluate)
 	}
-	if p := o.Peers; p != nil {
-		reads, most := p.Reads()
-		lo.Share, lo.MaxCount = &reads, most
+	if owner != nil {
+		part := owner.Part()
+		lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
 	}
 	l, err := data.NewLoader(lo)
 	if err != nil {
@@ -259,7 +266,7 @@ func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channe
 			t.Fatal(err)
 		}
 		defer r.Close()
-		res, err := r.Step(context.Background(), testLoader(t, o, false), 0.1)
+		res, err := r.Step(context.Background(), testLoader(t, o, false), StepOptions{Rate: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,9 +37,9 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 	open := func(set data.Dataset, evaluate bool) *data.Loader {
 		lo := data.Options{Seed: seed, BatchSize: testBatch, Workers: workers, Evaluate: evaluate,
 			Samples: data.Images{Dataset: data.Skip(spoilt{set}, 0, nil), Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}}
-		if p := o.Replica.opts.Peers; p != nil {
-			reads, n := p.Reads()
-			lo.Share, lo.MaxCount = &reads, n
+		if owner := o.Replica.Shares(); o.Replica.Group() != nil {
+			part := owner.Part()
+			lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
 		}
 		l, err := data.NewLoader(lo)
 		if err != nil {

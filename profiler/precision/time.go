@@ -113,7 +113,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 
 // step trains one step and returns its time in seconds, without the wait for data.
 func (t *trial) step(ctx context.Context) (float64, error) {
-	r, err := t.replica.Step(ctx, t.loader, 0.01)
+	r, err := t.replica.Step(ctx, t.loader, train.StepOptions{Rate: 0.01})
 	return (r.Times.Total() - r.Times.Data).Seconds(), err
 }
 

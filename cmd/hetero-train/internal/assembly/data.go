@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
 // OpenData opens the data set and prepares the options of the training loader. The options determine the number of
@@ -125,12 +126,8 @@ func (r *Run) Evaluating() data.Options {
 
 // NewLoader opens a loader for the share of this rank.
 func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
-	if p := r.Team.Joined(); p != nil {
-		share, most := p.Reads()
-		o.Share, o.MaxCount = &share, most
-		if o.Workers == 0 {
-			o.Workers = r.OwnCPUs()
-		}
+	if r.Team.Joined() != nil {
+		r.ReadShare(&o, r.Replica.Shares())
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {
@@ -138,6 +135,15 @@ func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	}
 	r.Later(l.Close)
 	return l, nil
+}
+
+// ReadShare makes a loader read this rank's share of each batch.
+func (r *Run) ReadShare(o *data.Options, owner *shares.Owner) {
+	part := owner.Part()
+	o.Share, o.MaxCount = &part, max(owner.Most(), part.Count, 1)
+	if o.Workers == 0 {
+		o.Workers = r.OwnCPUs()
+	}
 }
 
 // loaderError attaches an exit code to the error of a loader: Data for a fault in a file, otherwise Usage.

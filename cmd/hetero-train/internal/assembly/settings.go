@@ -7,6 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -74,7 +75,7 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		Recompute: recomputes[c.Train.Recompute],
 		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
+		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Team.Joined()),
 		Norms:        c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
 		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}
@@ -82,6 +83,18 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		o.Positions, o.Shorter = t.Length, t.Shorter
 	}
 	return o, nil
+}
+
+// Peers returns how the ranks of a group train together, without their first shares. It returns nil for a nil group.
+func Peers(c *config.Config, group *gradsync.Group) *train.Peers {
+	if group == nil {
+		return nil
+	}
+	p := &train.Peers{Group: group, SyncNorm: c.Model.BatchNorm == "sync", CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
+	if c.Parallel.WireDType == "bf16" {
+		p.Wire = tensor.BF16
+	}
+	return p
 }
 
 // recomputes maps the values of train.recompute to options of package train.

@@ -25,9 +25,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
-	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of steps
@@ -77,7 +77,8 @@ func overridden(overrides []config.Override, key string) bool {
 type Team struct {
 	Place discovery.Assignment
 	Group *rendezvous.Group
-	Peers *train.Peers
+	// Communicators connect this rank to all ranks while it trains; nil before.
+	Communicators *gradsync.Group
 	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group if
 	// another program connects the ranks (package bridge).
 	Exchange func(ctx context.Context, what string, own []byte) ([][]byte, error)
@@ -87,8 +88,8 @@ type Team struct {
 	// Finished is true if the run is complete.
 	Finished bool
 
-	address string                      // of this machine; set by Locate
-	Running atomic.Pointer[train.Peers] // peers of a running training, for other goroutines
+	address string                         // of this machine; set by Locate
+	Running atomic.Pointer[gradsync.Group] // Communicators, for other goroutines
 }
 
 // teamStart is the message that rank 0 sends to the other ranks before the first step.
@@ -101,12 +102,12 @@ type teamStart struct {
 // Leads reports whether this process owns the folder of the run.
 func (t *Team) Leads() bool { return t == nil || t.Place.Rank == 0 }
 
-// Joined returns the communicators and shares. It returns nil for a run of one rank.
-func (t *Team) Joined() *train.Peers {
+// Joined returns the communicators. It returns nil for a run of one rank.
+func (t *Team) Joined() *gradsync.Group {
 	if t == nil {
 		return nil
 	}
-	return t.Peers
+	return t.Communicators
 }
 
 // verdictTime is the time for which a rank that notices a lost connection waits for rank 0 to name the lost rank. With
@@ -119,7 +120,7 @@ func (t *Team) Abort(cause error) {
 	if t == nil || t.Group == nil {
 		return
 	}
-	t.Peers.Abort(cause)
+	t.Communicators.Abort(cause)
 	if rank := exit.PeerOf(cause); rank >= 0 && rank != t.Place.Rank && errors.Is(cause, collective.ErrDied) {
 		// Rank 0 also notices the end of the lost process and names its rank. Without this wait, this rank would end
 		// the group and would appear as the cause.
@@ -129,7 +130,7 @@ func (t *Team) Abort(cause error) {
 		}
 	}
 	t.Group.Abort(cause)
-	t.Peers.Drain()
+	t.Communicators.Drain()
 }
 
 const mostTokenBytes = 64 << 10

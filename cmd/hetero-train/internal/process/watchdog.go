@@ -45,7 +45,7 @@ func describe(p collective.Progress) string {
 // stand returns the number of operations that this rank has entered. waits is true while the rank is blocked in an
 // operation.
 func (t *Team) stand() (entered uint64, waits bool) {
-	for _, c := range []collective.Communicator{t.Peers.Grads, t.Peers.Stats} {
+	for _, c := range []collective.Communicator{t.Communicators.Grads, t.Communicators.Stats} {
 		if at, ok := c.(collective.Positioner); ok {
 			p := at.Position()
 			entered += p.Entered

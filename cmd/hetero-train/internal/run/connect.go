@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
-	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -38,16 +38,6 @@ func (tr *training) connect(ctx context.Context) error {
 		return err
 	}
 	tr.scores = tr.balancing
-	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks with unequal shares may need unequal parts of a machine's memory
-		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
-			return err
-		}
-		if t.Leads() {
-			tr.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
-		}
-	} else {
-		t.Peers.Divide, t.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
-	}
 	if lost := t.Group.Err(); lost != nil {
 		return lost
 	}
@@ -70,8 +60,8 @@ func (tr *training) openPeers(ctx context.Context) error {
 		select {
 		case <-t.Group.Broken():
 			broken(t.Group.Err())
-			if p := t.Running.Load(); p != nil {
-				p.Abort(exit.LostPeer(t.Group.Err()))
+			if g := t.Running.Load(); g != nil {
+				g.Abort(exit.LostPeer(t.Group.Err()))
 			}
 		case <-ended:
 		}
@@ -83,14 +73,29 @@ func (tr *training) openPeers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, m := tr.Cfg.Parallel, tr.Cfg.Model
-	t.Peers = &train.Peers{Grads: grads, Stats: stats, SyncNorm: m.BatchNorm == "sync",
-		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
-	if p.WireDType == "bf16" {
-		t.Peers.Wire = tensor.BF16
-	}
-	t.Running.Store(t.Peers)
+	t.Communicators = &gradsync.Group{Grads: grads, Stats: stats}
+	t.Running.Store(t.Communicators)
 	return nil
+}
+
+// replicaOptions returns the options of this rank's replica, with the first shares.
+func (tr *training) replicaOptions() (train.ReplicaOptions, error) {
+	o, err := tr.ReplicaOptions()
+	if o.Peers == nil || err != nil {
+		return o, err
+	}
+	if tr.bucketBytes != 0 {
+		o.Peers.CapBytes = tr.bucketBytes
+	}
+	if len(tr.Cfg.Balance.FixedShares) == 0 {
+		o.Peers.Divide, o.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
+		return o, nil
+	}
+	// ranks with unequal shares may need unequal parts of a machine's memory
+	if o.Peers.Shares, err = parts.Divide(tr.Cfg, tr.Team.Place.WorldSize); err == nil && tr.Team.Leads() {
+		tr.balancing.SayBatchSizes(o.Peers.Shares, "balance.fixed_shares")
+	}
+	return o, err
 }
 
 // sayTogether logs, on rank 0, how the ranks communicate.

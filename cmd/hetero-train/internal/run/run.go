@@ -34,21 +34,22 @@ import (
 // training is the state of one process that trains.
 type training struct {
 	assembly.Run
-	resume    *checkpoint.State      // state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
-	records   *observe.Records       // set on rank 0 only; nil on other ranks
-	tracing   *observe.Tracing       // nil if the configuration selects no steps
-	balancing *rebalance.Balancer    // nil in a run of one rank
-	scores    *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
-	tracking  *observe.Tracking      // nil if the run does not go to MLflow
-	exporter  *observe.Exporter      // nil if this rank serves no metrics
-	sender    *notify.Sender         // nil without a receiver of events
-	watch     *notify.Watch          // nil if sender is nil
-	folder    atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
-	lifeline  *supervisor.Lifeline   // tells the supervisor that this rank is saving
-	disk      disk                   // queue of records, and operations on the disk that have not returned
-	saves     atomic.Int64           // number of SIGUSR1 signals of this process so far
-	late      bool                   // train.max_seconds ended the run
-	looping   atomic.Bool            // true from shortly before the training loop on
+	resume      *checkpoint.State      // state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
+	records     *observe.Records       // set on rank 0 only; nil on other ranks
+	tracing     *observe.Tracing       // nil if the configuration selects no steps
+	balancing   *rebalance.Balancer    // nil in a run of one rank
+	scores      *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
+	tracking    *observe.Tracking      // nil if the run does not go to MLflow
+	exporter    *observe.Exporter      // nil if this rank serves no metrics
+	sender      *notify.Sender         // nil without a receiver of events
+	watch       *notify.Watch          // nil if sender is nil
+	folder      atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
+	bucketBytes int64                  // size limit of a gradient bucket that tune chose; 0: that of the configuration
+	lifeline    *supervisor.Lifeline   // tells the supervisor that this rank is saving
+	disk        disk                   // queue of records, and operations on the disk that have not returned
+	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
+	late        bool                   // train.max_seconds ended the run
+	looping     atomic.Bool            // true from shortly before the training loop on
 }
 
 // Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
@@ -297,7 +298,7 @@ func (tr *training) openReplica(ctx context.Context) error {
 	if err := tr.connect(ctx); err != nil {
 		return err
 	}
-	options, err := tr.ReplicaOptions()
+	options, err := tr.replicaOptions()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (tr *training) tune(ctx context.Context) error {
 		return err
 	}
 	t := &tuner{tr: tr, log: tr.Opts.LogOf(logs.ComponentDevice)}
-	if t.peers = tr.Team.Joined(); t.peers != nil {
+	if t.peers = o.Peers; t.peers != nil {
 		t.buckets = t.peers.CapBytes == 0
 	}
 	if tr.Cfg.Train.GradAccumulation == 0 {
@@ -130,7 +130,7 @@ func (t *tuner) ranks() int {
 	if t.peers == nil {
 		return 1
 	}
-	return t.peers.Grads.Size()
+	return t.peers.Group.Size()
 }
 
 // alsoTimed are the tables and keys on which times, memory or possible numbers of micro-batches depend, in addition to those
@@ -174,7 +174,7 @@ func (t *tuner) apply() {
 		t.tr.Loading.Accumulation = t.choice.MicroBatches
 	}
 	if t.buckets {
-		t.peers.CapBytes = t.choice.CapBytes
+		t.tr.bucketBytes = t.choice.CapBytes
 	}
 }
 

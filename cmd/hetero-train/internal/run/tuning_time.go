@@ -169,11 +169,7 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	defer func() { err = errors.Join(err, replica.Close()) }()
 	t.gradients = 4 * replica.ParamCount() // f32
 	if o.Peers != nil {
-		share, most := o.Peers.Reads()
-		reads.Share, reads.MaxCount = &share, most
-		if reads.Workers == 0 {
-			reads.Workers = t.tr.OwnCPUs()
-		}
+		t.tr.ReadShare(&reads, replica.Shares())
 	}
 	loader, err := data.NewLoader(reads)
 	if err != nil {
@@ -211,14 +207,14 @@ func (t *tuner) mostSamples() (int, error) {
 		return 0, err
 	}
 	unit := max(parts.BatchOf(t.tr.Cfg).Unit, 1)
-	return max((shares[t.peers.Grads.Rank()]+unit-1)/unit, 1) * unit, nil
+	return max((shares[t.peers.Group.Rank()]+unit-1)/unit, 1) * unit, nil
 }
 
 // timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. Its
 // time determines the number of timed steps, which is equal on all ranks.
 func (t *tuner) timeSteps(ctx context.Context, replica *train.Replica, loader *data.Loader) ([]float64, error) {
 	one := func() (float64, error) {
-		r, err := replica.Step(ctx, loader, 1e-6)
+		r, err := replica.Step(ctx, loader, train.StepOptions{Rate: 1e-6})
 		return (r.Times.Total() - r.Times.Data).Seconds(), err
 	}
 	first, err := one()

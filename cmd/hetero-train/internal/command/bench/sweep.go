@@ -264,7 +264,7 @@ func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err
 			begun = time.Now() // the first step includes page faults
 		}
 		from := time.Now()
-		if _, err := b.replica.Step(ctx, b.loader, b.config.Optimizer.LR); err != nil {
+		if _, err := b.replica.Step(ctx, b.loader, train.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
 			return exit.With(exit.Device, fmt.Errorf("bench sweep: batch %d: %w", p.Batch, err))
 		}
 		if ctx.Err() != nil {

@@ -279,7 +279,7 @@ func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, to
 	defer runtime.UnlockOSThread()
 	for i := range b.flags.warmup + b.flags.steps {
 		begun := time.Now()
-		r, err := b.replica.Step(ctx, b.loader, b.config.Optimizer.LR)
+		r, err := b.replica.Step(ctx, b.loader, train.StepOptions{Rate: b.config.Optimizer.LR})
 		if err != nil {
 			return first, err
 		}

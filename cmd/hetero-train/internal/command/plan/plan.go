@@ -24,8 +24,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -224,15 +224,12 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 	}
 	o.MemoryBytes, o.NoValues = p.memory, true
 	if len(p.shares) > 1 {
-		c := p.Cfg
-		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",
-			CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
+		ranks := echo{rank, len(p.shares)}
+		o.Peers = assembly.Peers(p.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
+		o.Peers.Shares = slices.Clone(p.shares)
 		if o.Peers.CapBytes == 0 {
 			// A real run measures the best bucket size at its start. The number of buckets does not change the plan.
 			o.Peers.CapBytes = gradsyncBucket
-		}
-		if c.Parallel.WireDType == "bf16" {
-			o.Peers.Wire = tensor.BF16
 		}
 	}
 	r, err := train.NewReplica(p.dry, o)

@@ -110,12 +110,12 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	if _, err := m.replica.Step(ctx, loader, 0.01); err != nil { // the first step is not measured, because it loads code
+	if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil { // the first step is not measured, because it loads code
 		return 0, err
 	}
 	began := time.Now()
 	for n := 1; ; n++ {
-		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
+		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
 			return 0, err
 		}
 		if took := time.Since(began); n >= modelSteps && took >= modelTime {
@@ -196,13 +196,13 @@ func (m *model) visit(ctx context.Context, samples int, first bool) (seconds flo
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	if first {
-		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
+		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
 			return 0, 0, err
 		}
 	}
 	began := time.Now()
 	for steps = 1; ; steps++ {
-		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
+		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
 			return 0, 0, err
 		}
 		if took := time.Since(began); took >= visitTime {

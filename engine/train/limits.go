@@ -3,60 +3,73 @@ package train
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash/fnv"
+	"slices"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
-// Limits returns the largest share of each rank that fits into its memory; nil for a single rank.
-func (r *Replica) Limits() []int { return r.limits }
+// Shares returns the owner of the shares of all ranks.
+func (r *Replica) Shares() *shares.Owner { return r.shares }
+
+// Group returns the group of the ranks that train together, or nil for a single rank.
+func (r *Replica) Group() *gradsync.Group { return r.group }
 
 // settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
 // sums over ranks are already allocated. Activations may use the remaining memory.
 func (r *Replica) settleShares() error {
 	p, micro := r.opts.Peers, r.opts.microBatch()
 	if p == nil {
-		r.most = micro
+		r.shares = shares.Alone(micro, r.opts.wholeGroup())
 		return nil
 	}
 	own, err := r.limit(p.most(micro))
 	if err != nil {
 		return err
 	}
-	if r.limits, err = r.gather(context.Background(), own); err != nil {
+	limits, err := r.gather(context.Background(), own)
+	if err != nil {
 		return fmt.Errorf("gather the limits of ranks: %w", err)
 	}
-	p.MaxShare, r.most = own, own
+	r.shares = shares.New(r.opts.rules(), limits)
+	first := p.Shares
 	if p.Divide != nil {
-		if p.Shares, err = p.Divide(append([]int(nil), r.limits...)); err != nil {
+		if first, err = p.Divide(slices.Clone(limits)); err != nil {
 			return fmt.Errorf("replica: shares of a micro-batch of %d samples: %w", micro, err)
 		}
-		decided, err := r.gather(context.Background(), int(hashOf(p.Shares)))
+		decided, err := r.gather(context.Background(), int(shares.Hash(first)))
 		if err != nil {
 			return fmt.Errorf("first shares of ranks: %w", err)
 		}
 		for rank, hash := range decided {
 			if hash != decided[0] {
-				return disagreement(rank)
+				return shares.Disagreement(rank)
 			}
 		}
 	}
-	return r.checkShares(p.Shares)
+	return r.shares.Set(first)
 }
+
+// rules returns the rules that the shares of several ranks must satisfy.
+func (o ReplicaOptions) rules() shares.Rules {
+	g := o.Peers.Group
+	return shares.Rules{Rank: g.Rank(), Ranks: g.Size(), Batch: o.microBatch(), Unit: o.wholeGroup()}
+}
+
+// first returns this rank's first share, if Divide does not compute it.
+func (p *Peers) first() int { return p.Shares[p.Group.Rank()] }
 
 // most returns the largest share that this rank may get, without regard to memory.
 func (p *Peers) most(micro int) int {
 	switch {
 	case p.MaxShare > 0 && p.Divide == nil:
-		return max(min(p.MaxShare, micro), p.share(micro))
+		return max(min(p.MaxShare, micro), p.first())
 	case p.MaxShare > 0:
 		return min(p.MaxShare, micro)
 	case p.Divide == nil:
-		return p.share(micro)
+		return p.first()
 	}
 	return micro
 }
@@ -94,7 +107,7 @@ func (r *Replica) limit(most int) (int, error) {
 	if err != nil || p.Divide != nil {
 		return fit, err
 	}
-	if share := p.share(0); share > fit {
+	if share := p.first(); share > fit {
 		return 0, &MemoryError{Samples: share, Fit: fit, NeedBytes: need * int64(share) / int64(most), FreeBytes: free, Err: device.ErrOutOfMemory}
 	}
 	return fit, nil
@@ -110,59 +123,10 @@ func (o ReplicaOptions) wholeGroup() int {
 
 // gather returns the numbers own of all ranks.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
-	comm := r.opts.Peers.Grads
-	counts := make([]int64, comm.Size())
-	for i := range counts {
-		counts[i] = 1
+	rows, err := r.group.Gather(ctx, r.dev, "limits", binary.LittleEndian.AppendUint64(nil, uint64(own)))
+	all := make([]int, len(rows))
+	for i, row := range rows {
+		all[i] = int(binary.LittleEndian.Uint64(row))
 	}
-	host, err := r.dev.AllocHost(int64(8 * len(counts)))
-	if err != nil {
-		return nil, err
-	}
-	binary.LittleEndian.PutUint64(host.Host()[8*comm.Rank():], uint64(own))
-	err = comm.Enqueue(collective.AllGather{Name: "limits", Buffer: device.Whole(host), DType: tensor.I64, Counts: counts})
-	if err == nil {
-		err = comm.Sync(ctx)
-	}
-	if err != nil {
-		comm.Abort(err)
-		_ = comm.Sync(context.Background()) // wait until no operation uses the memory; err already contains the first error
-		return nil, errors.Join(err, host.Free())
-	}
-	all := make([]int, len(counts))
-	for i := range all {
-		all[i] = int(binary.LittleEndian.Uint64(host.Host()[8*i:]))
-	}
-	return all, host.Free()
-}
-
-// checkShares returns an error for shares that the ranks cannot train with.
-func (r *Replica) checkShares(samples []int) error {
-	p := r.opts.Peers
-	if p == nil {
-		return fmt.Errorf("replica: got shares %v, want no shares, because the run has one rank", samples)
-	}
-	if err := p.check(samples, r.opts.microBatch(), r.opts.GhostGroup); err != nil {
-		return err
-	}
-	for rank, n := range samples {
-		if n > r.limits[rank] {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want at most the %d that it can hold", rank, n, r.limits[rank])
-		}
-	}
-	return nil
-}
-
-// hashOf returns a hash of shares that is never 0. Different shares rarely have equal hashes.
-func hashOf(shares []int) uint32 {
-	h := fnv.New32a()
-	for _, n := range shares {
-		fmt.Fprintf(h, "%d ", n)
-	}
-	return max(h.Sum32(), 1)
-}
-
-// disagreement returns the error for ranks whose splitters return different shares.
-func disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 computed different shares, because their CPUs or their builds of the program round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
+	return all, err
 }

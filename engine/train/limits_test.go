@@ -78,7 +78,7 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 				if got, want := o.Replica.arena.Bytes(), n.arena[max(c.want[rank], 0)]; got != max(want, 1) {
 					t.Errorf("rank %d: reserved %d bytes for activations, want the %d of %d samples", rank, got, want, c.want[rank])
 				}
-				if got := o.Replica.Limits(); !slices.Equal(got, c.want) {
+				if got := o.Replica.Shares().Limits(); !slices.Equal(got, c.want) {
 					t.Errorf("rank %d: limits are %v, want %v", rank, got, c.want)
 				}
 			}}

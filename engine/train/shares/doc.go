@@ -1,0 +1,16 @@
+// Package shares owns the division of a micro-batch among ranks. The [Owner] is the only place that holds the current
+// shares, the next shares, whether this rank is ready for them, and the hash with which ranks compare them. The loader,
+// gradsync and the plans of a replica ask the owner when the shares change, and hold no list of shares of their own.
+//
+// A change takes several steps. [Owner.Propose] begins it, and plans for this rank's next share compile in the
+// background. After each step, the ranks exchange the result of [Owner.Vote]. Once no rank is unready, all ranks call
+// [Owner.Switch] before the same step.
+//
+// # Duties of the caller
+//
+// Only one goroutine uses an Owner. All ranks propose the same shares before the same step.
+//
+// # Errors
+//
+// Shares that break the [Rules] or exceed the limit of a rank are refused, and the current shares remain.
+package shares
