@@ -12,17 +12,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // averagedOptions returns options that update the averages of the weights every interval steps.
-func averagedOptions(interval int) ReplicaOptions {
+func averagedOptions(interval int) replica.Options {
 	o := testOptions()
 	o.Average = optim.AverageOptions{Decay: 0.9, Warmup: true, Interval: interval}
 	return o
 }
 
 func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
-	run := func(o ReplicaOptions, averaged bool) session {
+	run := func(o replica.Options, averaged bool) session {
 		s := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, func(opts *Options) { opts.EvalAverage = averaged })
 		if s.err != nil {
 			t.Fatal(s.err)
@@ -43,22 +44,6 @@ func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 	}
 }
 
-// stuck is a stream whose second exchange of averages fails, so the trained weights cannot be restored.
-type stuck struct {
-	device.Stream
-	averages  device.Region
-	exchanges int
-}
-
-func (s *stuck) Copy(dst, src device.Region) error {
-	if src == s.averages {
-		if s.exchanges++; s.exchanges == 2 {
-			return errors.New("the device is lost")
-		}
-	}
-	return s.Stream.Copy(dst, src)
-}
-
 // TestAveragesAreNeverSavedAsWeights interrupts an evaluation of averaged weights. The run must save the trained
 // weights. If these weights cannot be restored, the run must save nothing.
 func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
@@ -68,7 +53,15 @@ func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
 			o.Observer.(*recorder).after = func(step int64) {
 				if step == 4 { // the epoch ends after step 4, so an evaluation follows
 					if lost {
-						o.Replica.stream = &stuck{Stream: o.Replica.stream, averages: o.Replica.mean.Values()}
+						averages, exchanges := o.Replica.Averages().Values(), 0
+						faultsOf(t, o.Replica).copied = func(_, src device.Region) (done bool, err error) {
+							if src == averages {
+								if exchanges++; exchanges == 2 {
+									err = errors.New("the device is lost")
+								}
+							}
+							return false, err
+						}
 					}
 					cancel()
 				}
@@ -100,7 +93,7 @@ func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
 		t.Fatalf("averaged %v, %d tensors, want %d", c.Averaged(), len(c.Optimizer.Tensors()), len(optimizer))
 	}
 	now := contents(t, model)
-	if err := s.replica.exchangeAverages(); err != nil {
+	if err := s.replica.ExchangeAverages(); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range contents(t, model) {
@@ -123,7 +116,7 @@ func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
 func TestAveragesComeAndGoBetweenRuns(t *testing.T) {
 	dir := t.TempDir()
 	until := func(steps int64) func(*Options) { return func(o *Options) { o.Steps, o.EvalInterval = steps, 0 } }
-	for i, o := range []ReplicaOptions{testOptions(), averagedOptions(1), testOptions()} {
+	for i, o := range []replica.Options{testOptions(), averagedOptions(1), testOptions()} {
 		s := start(context.Background(), t, openReference(t), dir, o, &recorder{}, until(int64(i+1)))
 		if s.err != nil || s.result.Steps != int64(i+1) {
 			t.Fatalf("run %d: %v after step %d", i, s.err, s.result.Steps)
@@ -135,7 +128,7 @@ func TestARankWithOtherAveragesIsFound(t *testing.T) {
 	ranks := crew{open: openReference, options: averagedOptions(1), shares: []int{3, 3}, sync: true, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
 		rec.after = func(step int64) {
 			if rank == 1 && step == 2 {
-				opts.Replica.mean.Values().Host()[0] ^= 1
+				opts.Replica.Averages().Values().Host()[0] ^= 1
 			}
 		}
 	}}.start(t)
@@ -148,11 +141,11 @@ func TestARankWithOtherAveragesIsFound(t *testing.T) {
 
 func TestAveragesAreInThePredictedBytes(t *testing.T) {
 	dev := openReference(t)
-	r, err := NewReplica(dev, averagedOptions(3))
+	r, err := replica.New(dev, averagedOptions(3))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated || r.mean.Bytes() < 2*r.mean.States().Bytes+r.mean.Values().Bytes {
+	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated || r.Averages().Bytes() < 2*r.Averages().States().Bytes+r.Averages().Values().Bytes {
 		t.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated)
 	}
 	if err := r.Close(); err != nil {

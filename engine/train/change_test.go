@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/task/images"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // gated is a device that blocks while it compiles for batches of a certain size, until the test closes open.
@@ -64,21 +65,17 @@ func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 	return o.shares
 }
 
-// cachePlans fills the plan cache for a share of n samples.
-func cachePlans(r *Replica, n int) error {
-	p, err := r.plans.acquire(n)
-	if p != nil {
-		r.plans.release(p)
-	}
-	return err
-}
-
-// awaitPlans waits until the plan cache contains plans for n samples.
-func awaitPlans(r *Replica, n int) {
+// cachePlans waits until the plan cache of a replica contains plans for n samples. It compiles them if necessary.
+func cachePlans(r *replica.Replica, n int) error {
+	plans := r.Prepare(n)
 	for {
-		if s := r.plans.acquireBound(n); s != nil {
-			r.plans.release(s)
-			return
+		ready, err := plans.Ready()
+		if err != nil {
+			return err
+		}
+		if ready {
+			plans.Release()
+			return nil
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -118,7 +115,7 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 					if rank == 1 {
 						close(devices[1].open)
 					}
-					awaitPlans(o.Replica, to[rank])
+					cachePlans(o.Replica, to[rank])
 				}
 			}
 		}}
@@ -145,7 +142,7 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 			o.Accumulation = c.accumulation
 			cr := crew{open: openReference, options: o, shares: c.shares[0], sync: true, cap: 200, dir: t.TempDir(), splitter: rotating{c.shares},
 				change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-					for n := range o.Replica.opts.microBatch() + 1 {
+					for n := range o.Replica.Options().MicroBatch() + 1 {
 						if err := cachePlans(o.Replica, n); err != nil {
 							t.Error(err)
 						}
@@ -200,51 +197,11 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 }
 
 func TestFewPlansAreKept(t *testing.T) {
-	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, cap: 200, dir: t.TempDir(),
-		splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, {2, 2, 2}}},
-		change:   func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Replica.plans.capacity = 2 }}
+	options := testOptions()
+	options.CachedPlans = 2
+	c := crew{open: openReference, options: options, shares: []int{2, 2, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, {2, 2, 2}}}}
 	follows(t, alone(t, c.options, openReference), c.start(t))
-}
-
-func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
-	dev := openReference(t)
-	r, err := NewReplica(dev, testOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.plans.capacity = 3
-	plan := func(samples ...int) (kernels int) {
-		for _, n := range samples {
-			if err := cachePlans(r, n); err != nil {
-				t.Fatal(err)
-			}
-			if allocated, _ := dev.Memory(); allocated != r.PredictedBytes() {
-				t.Errorf("share of %d: predicted %d bytes, the device gave out %d", n, r.PredictedBytes(), allocated)
-			}
-		}
-		return r.cache.Len()
-	}
-	first := plan(1, 2)
-	if again := plan(3, 4, 5, 3, 1, 2); again != first || len(r.plans.cached) != 3 {
-		t.Errorf("got %d kernels for %d shares, want the %d of three", again, len(r.plans.cached), first)
-	}
-	for n, want := range map[int]bool{testBatch: true, 1: true, 2: true, 3: false, 4: false} {
-		if have := r.plans.find(n) != nil; have != want {
-			t.Errorf("plans for %d samples are there: %t, want %t", n, have, want)
-		}
-	}
-	if _, err := r.Step(context.Background(), testLoader(t, testOptions(), false), StepOptions{Rate: 0.1}); err != nil {
-		t.Error(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
-	if left, _ := dev.Memory(); left != 0 {
-		t.Errorf("%d bytes are left after Close", left)
-	}
-	if err := cachePlans(r, 1); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("a plan for a closed replica: got %v", err)
-	}
 }
 
 func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
@@ -332,19 +289,19 @@ func TestARankAloneChangesItsSamples(t *testing.T) {
 		"behind the caller": openBehind,
 	} {
 		t.Run(name, func(t *testing.T) {
-			with := func(samples int) (*Replica, ReplicaOptions) {
+			with := func(samples int) (*replica.Replica, replica.Options) {
 				o := testOptions()
 				o.BatchSize = samples
 				classify(&o, func(c *images.Classify) { c.Model = simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}}) }) // dropout differs from step to step
-				r, err := NewReplica(open(t), o)
+				r, err := replica.New(open(t), o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { r.Close() })
 				return r, o
 			}
-			step := func(r *Replica, o ReplicaOptions) StepResult {
-				out, err := r.Step(context.Background(), testLoader(t, o, false), StepOptions{Rate: 0})
+			step := func(r *replica.Replica, o replica.Options) replica.StepResult {
+				out, err := r.Step(context.Background(), testLoader(t, o, false), replica.StepOptions{Rate: 0})
 				if err != nil {
 					t.Fatal(err)
 				}

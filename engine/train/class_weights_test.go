@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 func TestUnequalSharesOfWeightedClassesTrainAsOneRank(t *testing.T) {
-	weighted := func(dropout float64) ReplicaOptions {
+	weighted := func(dropout float64) replica.Options {
 		o := twoOrThreeClasses(dropout)
 		o.ClassWeights = []float64{0.25, 3, 1.5}
 		return o
@@ -29,7 +30,7 @@ func firstStep(t *testing.T, weights []float64) (loss float64, change []float64)
 	t.Helper()
 	o := classifyOptions(2, 0)
 	o.Optimizer, o.ClassWeights = optim.Options{Name: "sgd"}, weights
-	before, err := NewReplica(openReference(t), o)
+	before, err := replica.New(openReference(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func firstStep(t *testing.T, weights []float64) (loss float64, change []float64)
 	return s.losses[0], change
 }
 
-func parameters(t *testing.T, r *Replica) (values []float64) {
+func parameters(t *testing.T, r *replica.Replica) (values []float64) {
 	t.Helper()
 	model, _ := r.Tensors()
 	for _, x := range model {
@@ -104,7 +105,7 @@ func TestTheBestEvaluationFollowsTheChosenMetric(t *testing.T) {
 		if s.err != nil {
 			t.Fatal(s.err)
 		}
-		metric := s.replica.opts.Task.Report().Named(key)
+		metric := s.replica.Options().Task.Report().Named(key)
 		if want := map[string]string{"": "top1", "auto": "top1"}[key]; want == "" && metric.Key != key || want != "" && metric.Key != want {
 			t.Fatalf("%q: got metric %s", key, metric.Key)
 		}

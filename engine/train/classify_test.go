@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // sentences provides n labelled samples of different lengths, padded to phraseLength.
@@ -56,9 +57,9 @@ func (s sentences) Read(span *data.Span, errs []error) {
 	}
 }
 
-func classifyOptions(classes int, dropout float64) ReplicaOptions {
+func classifyOptions(classes int, dropout float64) replica.Options {
 	size := bert.Size{Vocabulary: phraseWords, Positions: phraseLength, Segments: 2, Layers: 2, Heads: 2, Channels: 8}
-	return ReplicaOptions{
+	return replica.Options{
 		Task:    language.Classify{Model: bert.BuildClassifier(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout}), Classes: classes, Length: phraseLength},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
@@ -66,7 +67,7 @@ func classifyOptions(classes int, dropout float64) ReplicaOptions {
 }
 
 // twoOrThreeClasses has three classes if it has dropout.
-func twoOrThreeClasses(dropout float64) ReplicaOptions {
+func twoOrThreeClasses(dropout float64) replica.Options {
 	if dropout > 0 {
 		return classifyOptions(3, dropout)
 	}
@@ -92,7 +93,7 @@ func TestF1OfAnEvaluationCountsThePredictedClasses(t *testing.T) {
 			t.Fatal(s.err)
 		}
 		samples, want := sentences{8, classes}, task.NewConfusion(classes)
-		p, err := NewPredictor(openReference(t), classifyOptions(classes, 0))
+		p, err := replica.NewPredictor(openReference(t), classifyOptions(classes, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

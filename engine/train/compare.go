@@ -35,7 +35,7 @@ func (r *run) compare(ctx context.Context, copying bool) error {
 	if err != nil {
 		return fmt.Errorf("comparing replicas after step %d: %w", r.step, err)
 	}
-	if err := r.Replica.compare(ctx, parts); err != nil {
+	if err := r.compareParts(ctx, parts); err != nil {
 		if errors.As(err, new(*gradsync.ReplicaError)) {
 			return r.quarantine(err)
 		}
@@ -50,16 +50,16 @@ func (r *run) compare(ctx context.Context, copying bool) error {
 }
 
 // copies reports whether this rank writes checkpoints in the background.
-func (r *run) copies() bool { return r.Beside && r.leads() && r.Replica.canCopy() }
+func (r *run) copies() bool { return r.Beside && r.leads() && r.Replica.CanCopy() }
 
 // sumUp sets the tensors of c and their checksums, and returns all parts to compare.
 func (r *run) sumUp(c *comparison) (parts []gradsync.Part, err error) {
-	if err := r.Replica.stream.Sync(); err != nil {
+	if err := r.Replica.Sync(); err != nil {
 		return nil, err
 	}
 	if c.copied {
 		r.settleSave() // it uses the memory of the copies
-		c.model, c.optimizer, err = r.Replica.copies()
+		c.model, c.optimizer, err = r.Replica.Copies()
 	} else {
 		c.model, c.optimizer = r.Replica.Tensors()
 	}
@@ -82,7 +82,7 @@ func (r *run) sumUp(c *comparison) (parts []gradsync.Part, err error) {
 
 // counters returns the values of a checkpoint's state that influence training and must be equal on all ranks.
 func (r *run) counters() string {
-	return fmt.Sprint(r.step, r.position(), r.seen, r.nanRow, r.replaced, r.result.Skipped, r.result.RollBacks, r.result.Replaced, r.Replica.optim.Steps(), r.Replica.lossScale())
+	return fmt.Sprint(r.step, r.position(), r.seen, r.nanRow, r.replaced, r.result.Skipped, r.result.RollBacks, r.result.Replaced, r.Replica.Optimizer().Steps(), r.Replica.Scale())
 }
 
 // compareDue reports whether rank 0 requests a comparison after the given step. The comparisons between saves take at
@@ -133,13 +133,13 @@ func (r *run) inherit(s checkpoint.State) {
 	}
 }
 
-// compare returns a *gradsync.ReplicaError, which names the ranks that differ, unless the parts of all ranks have the
+// compareParts returns a *gradsync.ReplicaError, which names the ranks that differ, unless the parts of all ranks have the
 // same checksums.
-func (r *Replica) compare(ctx context.Context, parts []gradsync.Part) error {
-	err := gradsync.Replicas(ctx, r.group.Grads, r.dev, parts)
+func (r *run) compareParts(ctx context.Context, parts []gradsync.Part) error {
+	err := gradsync.Replicas(ctx, r.group().Grads, r.Replica.Device(), parts)
 	if errors.As(err, new(*gradsync.ReplicaError)) {
 		// Without this barrier, a rank might see only that another rank left, and would save its own state as valid.
-		_ = r.group.Barrier(ctx, "replicas differ") // the run ends in any case, so the barrier's error does not matter
+		_ = r.group().Barrier(ctx, "replicas differ") // the run ends in any case, so the barrier's error does not matter
 	}
 	return err
 }

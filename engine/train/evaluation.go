@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // evaluationDue reports whether an evaluation follows this step: at the end of the run and of every EvalInterval-th
@@ -40,7 +41,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	r.evalOwed = false
 	r.stopping.note(r.EarlyStop, e)
 	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
-	metric := r.Replica.opts.Task.Report().Named(r.BestMetric)
+	metric := r.Replica.Options().Task.Report().Named(r.BestMetric)
 	value := metric.Of(e.Score())
 	if best := r.result.Best; sound && (best == nil || best.Metric != metric.Key || metric.Better(value, float64(best.Value))) {
 		e.Best = true
@@ -69,13 +70,13 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	if r.group() != nil {
 		one = whole
 	}
-	averaged := r.Replica.mean != nil && r.EvalAverage
+	averaged := r.Replica.Averages() != nil && r.EvalAverage
 	if averaged {
-		if err := r.Replica.exchangeAverages(); err != nil {
+		if err := r.Replica.ExchangeAverages(); err != nil {
 			return Evaluation{}, err
 		}
 		defer func() {
-			if back := r.Replica.exchangeAverages(); back != nil { // comes first: a save would store averages
+			if back := r.Replica.ExchangeAverages(); back != nil { // comes first: a save would store averages
 				err = fmt.Errorf("restore the trained weights after the evaluation of the averaged weights: %w (the evaluation itself failed with: %v)", back, err)
 			}
 		}()
@@ -84,15 +85,13 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		return Evaluation{}, err
 	}
 	if r.group() != nil { // the shares may have changed since the last evaluation
-		if reads := r.Replica.shares.Part(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
+		if reads := r.Replica.Shares().Part(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
 			return Evaluation{}, fmt.Errorf("evaluation: got share %+v, want a share of a batch", reads)
 		}
 	}
-	var all Sums
+	var all replica.Sums
 	replaced := 0
-	if r.Replica.tally != nil {
-		r.Replica.tally.Reset()
-	}
+	r.Replica.ResetCounts()
 	for {
 		b, err := r.Eval.Next(one)
 		if errors.Is(err, io.EOF) {
@@ -124,11 +123,11 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	}
 	score := all.Score()
 	var never []int
-	if t := r.Replica.tally; t != nil {
-		confusion, err := t.sum(whole)
-		if err != nil {
-			return Evaluation{}, err
-		}
+	confusion, err := r.Replica.Counts(whole)
+	if err != nil {
+		return Evaluation{}, err
+	}
+	if confusion != nil {
 		score.F1, score.MacroF1, never = confusion.F1(), confusion.MacroF1(), confusion.Never()
 	}
 	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,

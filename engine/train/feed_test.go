@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"math"
 	"strconv"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // openBehind opens a device with asynchronous streams: the GPU kernels, compiled for the host.
@@ -39,72 +39,6 @@ func gpus(t *testing.T, n int) (devs []device.Device) {
 	return devs
 }
 
-// inStep is a stream whose calls return only after the work is done.
-type inStep struct{ device.Stream }
-
-func (s inStep) Run(p device.Program) error { return errors.Join(s.Stream.Run(p), s.Sync()) }
-func (s inStep) Copy(dst, src device.Region) error {
-	return errors.Join(s.Stream.Copy(dst, src), s.Sync())
-}
-
-// TestBatchesStagedAheadAreTheSame compares batches that are staged while the device computes with batches that are
-// loaded when the step needs them.
-func TestBatchesStagedAheadAreTheSame(t *testing.T) {
-	for _, accumulation := range []int{1, 2} {
-		o := testOptions()
-		if o.Accumulation = accumulation; accumulation == 1 {
-			mix(&o)
-		}
-		var want []StepResult
-		for _, staged := range []bool{false, true} {
-			r, err := NewReplica(openBehind(t), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			if !staged {
-				feed, stream := r.feed, r.stream
-				r.feed, r.stream = nil, inStep{stream}
-				defer func() { r.feed, r.stream = feed, stream }()
-			}
-			if allocated, _ := r.dev.Memory(); allocated != r.PredictedBytes() {
-				t.Errorf("the device gave out %d bytes, predicted were %d", allocated, r.PredictedBytes())
-			}
-			for step := range 3 {
-				if step == 2 {
-					if err := r.forget(); err != nil {
-						t.Fatal(err)
-					}
-					if staged && r.feed.staged {
-						t.Error("the batch that was read ahead was not forgotten")
-					}
-				}
-				loader := testLoader(t, o, false) // starts again, so no staged batch may be used
-				for range 2 {
-					out, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.05})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if r.feed != nil && !r.feed.staged {
-						t.Error("the next batch has not been read")
-					}
-					if out.Times.Data <= 0 || out.Times.Forward <= 0 || out.Times.Backward <= 0 || out.Times.Optimizer <= 0 || out.Times.Total() > patience {
-						t.Errorf("step %d took %+v", step, out.Times)
-					}
-					out.Times = StepTimes{}
-					if !staged {
-						want = append(want, out)
-					} else if next := want[0]; next.Sums != out.Sums || next.GradNorm != out.GradNorm {
-						t.Errorf("%d micro-batches, step %d: got %+v, want %+v", accumulation, step, out, next)
-					} else {
-						want = want[1:]
-					}
-				}
-			}
-		}
-	}
-}
-
 // TestResNetOnTheGPUsKernels compares two steps of a residual network with the CPU device. The devices sum
 // convolutions in different orders, and batch normalisation over few values amplifies the difference. Losses
 // therefore agree only to 1e-4. A single wrong gradient would change them by 1e-2 or more.
@@ -113,16 +47,16 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 	o := testOptions()
 	use(&o, resnet.Build(resnet.Family["resnet18"], resnet.Options{CIFARStem: true}))
 	o.BatchSize = 4
-	var want []StepResult
+	var want []replica.StepResult
 	for _, dev := range []device.Device{openCPU(t), openBehind(t)} {
-		r, err := NewReplica(dev, o)
+		r, err := replica.New(dev, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
 		loader := testLoader(t, o, false)
 		for step := range 2 {
-			out, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.01})
+			out, err := r.Step(context.Background(), loader, replica.StepOptions{Rate: 0.01})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +111,7 @@ func onGPUs(t *testing.T, c crew) crew {
 		return s
 	}
 	c.openRank = func(rank int) device.Device { return lasting{devs[rank]} }
-	c.peers = func(rank int, p *Peers) {
+	c.peers = func(rank int, p *replica.Peers) {
 		p.Group = &gradsync.Group{Grads: through(p.Group.Grads, devs[rank]), Stats: through(p.Group.Stats, devs[rank])}
 	}
 	for _, dev := range devs {
@@ -195,14 +129,14 @@ func onGPUs(t *testing.T, c crew) crew {
 func TestSharesChangeOnGPUs(t *testing.T) {
 	o := testOptions()
 	one := alone(t, o, openBehind)
+	o.CachedPlans = 1
 	c := onGPUs(t, crew{options: o, shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			to := []int{1, 5}
 			o.Splitter = once{1, to}
-			o.Replica.plans.capacity = 1
 			rec.after = func(step int64) {
 				if step == 6 {
-					awaitPlans(o.Replica, to[rank])
+					cachePlans(o.Replica, to[rank])
 				}
 			}
 		}})

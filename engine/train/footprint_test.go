@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // The footprint of a dry device must equal the memory that the real device allocates, to the byte.
@@ -21,28 +22,28 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 		t.Run(dev.Info().Kind, func(t *testing.T) {
 			for _, c := range []struct {
 				name   string
-				change func(*ReplicaOptions)
+				change func(*replica.Options)
 			}{
-				{"sgd", func(*ReplicaOptions) {}},
-				{"adamw in two micro-batches", func(o *ReplicaOptions) {
+				{"sgd", func(*replica.Options) {}},
+				{"adamw in two micro-batches", func(o *replica.Options) {
 					o.Optimizer, o.Accumulation = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, 2
 				}},
-				{"averages and norms", func(o *ReplicaOptions) { o.Average, o.Norms = averagedOptions(1).Average, true }},
-				{"groups of batch normalisation", func(o *ReplicaOptions) { o.GhostGroup = 2 }},
+				{"averages and norms", func(o *replica.Options) { o.Average, o.Norms = averagedOptions(1).Average, true }},
+				{"groups of batch normalisation", func(o *replica.Options) { o.GhostGroup = 2 }},
 			} {
 				o := testOptions()
 				c.change(&o)
 				planner := dry.New(dev, 0)
-				planned, err := NewReplica(planner, o)
+				planned, err := replica.New(planner, o)
 				if err != nil {
 					t.Fatalf("%s: %v", c.name, err)
 				}
-				f, err := planned.Footprint(o.microBatch())
+				f, err := planned.Footprint(o.MicroBatch())
 				if err != nil {
 					t.Fatal(err)
 				}
 				before, _ := dev.Memory()
-				actual, err := NewReplica(dev, o)
+				actual, err := replica.New(dev, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +86,7 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", cache)
 		t.Setenv("HETERO_CPU_TIMES", times)
 		planner := dry.New(dev, 0)
-		planned, err := NewReplica(planner, o)
+		planned, err := replica.New(planner, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 			t.Errorf("%s: the plan stored %q, %v, want one file of choices", times, files, err)
 		}
 		before, _ := dev.Memory()
-		actual, err := NewReplica(dev, o)
+		actual, err := replica.New(dev, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 		o := testOptions()
 		o.GhostGroup = group
 		planner := dry.New(dev, 0)
-		r, err := NewReplica(planner, o)
+		r, err := replica.New(planner, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 		o.BatchSize = n
 		if group == 0 {
 			large := dry.New(dev, limit+f.Other)
-			holds, err := NewReplica(large, o)
+			holds, err := replica.New(large, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,8 +151,8 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 			}
 			o.BatchSize = 2 * n
 			small := dry.New(dev, limit)
-			var tooLarge *MemoryError
-			if _, err := NewReplica(small, o); !errors.As(err, &tooLarge) {
+			var tooLarge *replica.MemoryError
+			if _, err := replica.New(small, o); !errors.As(err, &tooLarge) {
 				t.Errorf("got %v, want too large", err)
 			}
 			if err := small.Close(); err != nil {

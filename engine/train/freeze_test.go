@@ -10,10 +10,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // frozenOptions trains the second block and the classifier of the test network, each with its own learning rate.
-func frozenOptions() ReplicaOptions {
+func frozenOptions() replica.Options {
 	o := testOptions()
 	o.Freeze = nn.Freeze{Patterns: []string{"block0"}}
 	o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, LayerDecay: 0.5}
@@ -41,7 +42,7 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 		t.Run(name, func(t *testing.T) {
 			o, dev := frozenOptions(), open(t)
-			r, err := NewReplica(dev, o)
+			r, err := replica.New(dev, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +54,7 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 			}
 			loader := testLoader(t, o, false)
 			for range 3 {
-				if _, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.01}); err != nil {
+				if _, err := r.Step(context.Background(), loader, replica.StepOptions{Rate: 0.01}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -80,9 +81,9 @@ func TestRanksKeepFrozenStatistics(t *testing.T) {
 	ranks := crew{open: openReference, options: o, shares: []int{3, 2, 1}, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
 		if rank == 0 {
 			model, _ := opts.Replica.Tensors()
-			for _, s := range opts.Replica.state.Params.States { // values that differ from a sum of thirds
+			for _, s := range opts.Replica.State().Params.States { // values that differ from a sum of thirds
 				raw := []byte{1, 0xab, 0xaa, 0x3e, 3, 0, 0x80, 0x3f, 7, 0xab, 0xaa, 0x3f, 9, 0x77, 0x12, 0x3f}[:s.Spec.Size()]
-				if err := opts.Replica.state.Write(opts.Replica.state.States, s, raw); err != nil {
+				if err := opts.Replica.State().Write(opts.Replica.State().States, s, raw); err != nil {
 					t.Error(err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +18,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
-	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
@@ -26,8 +26,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // golden is a PyTorch run, made by scripts/goldens.py. The script also defines the batches and parameters.
@@ -115,13 +117,13 @@ func (g *golden) model() models.Classifier {
 	return resnet.Build(resnet.Family[g.Config.Model], resnet.Options{})
 }
 
-func (g *golden) options(compute tensor.DType) ReplicaOptions {
+func (g *golden) options(compute tensor.DType) replica.Options {
 	c := g.Config
 	task := images.Classify{Model: g.model(), Classes: c.Classes, Size: c.ImageSize, LabelSmoothing: c.LabelSmoothing}
 	for i := range 3 {
 		task.Mean[i], task.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
 	}
-	o := ReplicaOptions{Task: task, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
+	o := replica.Options{Task: task, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
 		Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2, Eps: c.Optimizer.Eps}}
 	if f := c.Finetune; f != nil {
@@ -223,18 +225,18 @@ func (g *golden) batch(t *testing.T, index int) *data.Batch {
 
 // followGolden repeats the first steps of a golden run.
 func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DType, steps int) {
-	r, err := NewReplica(dev, g.options(compute))
+	r, err := replica.New(dev, g.options(compute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	checkFirstBatch(t, g)
 	loader := g.loader(t)
-	r.setResidualWeights(t, g.Config.ResidualWeight)
+	setResidualWeights(t, r, g.Config.ResidualWeight)
 	gap := 0.0 // largest error of PyTorch's f32 runs so far; two runs that have diverged need not converge again
 	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
 	for step := range steps {
-		out, err := r.Step(context.Background(), loader, StepOptions{Rate: schedule.Rate(step)})
+		out, err := r.Step(context.Background(), loader, replica.StepOptions{Rate: schedule.Rate(step)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,8 +253,8 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	}
 	batch := g.batch(t, steps) // a new batch, because the loader may already have staged its batch on the device
 	defer batch.Release()
-	if r.mean != nil {
-		if err := r.exchangeAverages(); err != nil {
+	if r.Averages() != nil {
+		if err := r.ExchangeAverages(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,17 +282,28 @@ func checkLoss(t *testing.T, what string, got, want, gap float64) {
 }
 
 // setResidualWeights sets the initial weight of the last BatchNorm of each bottleneck to w.
-func (r *Replica) setResidualWeights(t *testing.T, w float64) {
+func setResidualWeights(t *testing.T, r *replica.Replica, w float64) {
 	t.Helper()
-	for _, p := range r.state.Params.Params {
+	for _, p := range r.State().Params.Params {
 		if !strings.HasSuffix(p.Name, "bn3.weight") {
 			continue
 		}
-		p.Init = graph.Const(w)
-		if err := r.state.Write(r.state.Values, p, initialValues(p, 0)); err != nil {
+		if err := r.State().Write(r.State().Values, p, repeated(p.Spec.DType, w, p.Spec.Shape.Elements())); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// repeated returns n elements of value v.
+func repeated(dt tensor.DType, v float64, n int64) (b []byte) {
+	for range n {
+		if dt == tensor.F64 {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		} else {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+		}
+	}
+	return b
 }
 
 func checkFirstBatch(t *testing.T, g *golden) {
@@ -314,18 +327,19 @@ func checkFirstBatch(t *testing.T, g *golden) {
 
 // checkGradientNorms compares the gradients of the last step. It permits three times the largest error of PyTorch's own
 // f32 run, because an activation near 0 can be on the other side of a ReLU.
-func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
+func checkGradientNorms(t *testing.T, r *replica.Replica, g *golden) {
 	t.Helper()
-	if len(g.GradNormF64) != len(r.trained()) {
-		t.Fatalf("got %d trained parameters, want %d", len(r.trained()), len(g.GradNormF64))
+	trained := slices.DeleteFunc(slices.Clone(r.State().Params.Params), func(p plan.ParamInfo) bool { return p.Frozen })
+	if len(g.GradNormF64) != len(trained) {
+		t.Fatalf("got %d trained parameters, want %d", len(trained), len(g.GradNormF64))
 	}
 	tolerance := normTolerance
 	for name, want := range g.GradNormF64 {
 		tolerance = max(tolerance, 3*math.Abs(g.GradNormF32[name]-want)/want)
 	}
-	for _, p := range r.trained() {
+	for _, p := range trained {
 		b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
-		if err := r.state.Read(r.state.Grads, p, b); err != nil {
+		if err := r.State().Read(r.State().Grads, p, b); err != nil {
 			t.Fatal(err)
 		}
 		sum := 0.0
@@ -349,7 +363,7 @@ func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 const stepsOfAnEpoch = 4
 
 // steadyReplica returns a ResNet on the CPU after some steps, and its loader.
-func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *data.Loader) {
+func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*replica.Replica, *data.Loader) {
 	t.Helper()
 	dev := openCPU(t)
 	o := testOptions()
@@ -358,7 +372,7 @@ func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *da
 	})
 	o.BatchSize, o.Accumulation, o.Compute = 4, 2, compute
 	o.Optimizer.ClipNorm = 1
-	r, err := NewReplica(dev, o)
+	r, err := replica.New(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +391,7 @@ func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*Replica, *da
 		t.Fatalf("got an epoch of %d steps, want %d", got, stepsOfAnEpoch)
 	}
 	for range steps {
-		if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
+		if _, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -393,16 +407,16 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		r, l := steadyReplica(t, compute, stepsOfAnEpoch+1) // all caches are filled
-		before, _ := r.dev.Memory()
+		before, _ := r.Device().Memory()
 		allocs := testing.AllocsPerRun(stepsOfAnEpoch, func() {
-			if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
+			if _, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01}); err != nil {
 				t.Fatal(err)
 			}
 		})
 		if allocs != 0 {
 			t.Errorf("%v: got %.1f heap allocations a step, want none", compute, allocs)
 		}
-		if after, _ := r.dev.Memory(); after != before {
+		if after, _ := r.Device().Memory(); after != before {
 			t.Errorf("%v: device memory went from %d to %d bytes", compute, before, after)
 		}
 		if got := r.PredictedBytes(); got != before {
@@ -438,7 +452,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		c.Model, c.Size = resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 224
 	})
 	o.BatchSize = 2
-	r, err := NewReplica(openCPU(t), o)
+	r, err := replica.New(openCPU(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +468,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	defer l.Close()
 	steps := func(n int) int {
 		for range n {
-			if _, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01}); err != nil {
+			if _, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -479,7 +493,7 @@ func TestSameSeedGivesBitEqualLosses(t *testing.T) {
 		var first [2]float64
 		for i := range 2 {
 			r, l := steadyReplica(t, compute, 2) // the third step depends on the gradients and moments of two
-			out, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01})
+			out, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // noisy is a communicator that flips a bit of what this rank receives in one of its operations, as a network or a
@@ -62,24 +63,24 @@ func flipIn(r device.Region, random *rand.Rand) {
 }
 
 // memories are the kinds of memory in which a bit flips. Padding is excluded, because no checkpoint contains it.
-var memories = map[string]func(r *Replica) device.Region{
-	"parameters": func(r *Replica) device.Region { return dense(r, r.state.Values) },
-	"moments":    func(r *Replica) device.Region { return dense(r, r.optim.Moments()[0].Flat) },
-	"averages":   func(r *Replica) device.Region { return dense(r, r.mean.Values().Buffer) },
-	"averaged statistics": func(r *Replica) device.Region {
-		p := r.state.Params.States[0]
-		return device.Region{Buffer: r.mean.States().Buffer, Offset: p.Offset, Bytes: p.Spec.Size()}
+var memories = map[string]func(r *replica.Replica) device.Region{
+	"parameters": func(r *replica.Replica) device.Region { return dense(r, r.State().Values) },
+	"moments":    func(r *replica.Replica) device.Region { return dense(r, r.Optimizer().Moments()[0].Flat) },
+	"averages":   func(r *replica.Replica) device.Region { return dense(r, r.Averages().Values().Buffer) },
+	"averaged statistics": func(r *replica.Replica) device.Region {
+		p := r.State().Params.States[0]
+		return device.Region{Buffer: r.Averages().States().Buffer, Offset: p.Offset, Bytes: p.Spec.Size()}
 	},
-	"running statistics": func(r *Replica) device.Region {
-		p := r.state.Params.States[0]
-		return device.Region{Buffer: r.state.States, Offset: p.Offset, Bytes: p.Spec.Size()}
+	"running statistics": func(r *replica.Replica) device.Region {
+		p := r.State().Params.States[0]
+		return device.Region{Buffer: r.State().States, Offset: p.Offset, Bytes: p.Spec.Size()}
 	},
-	"gradients": func(r *Replica) device.Region { return dense(r, r.state.Grads) },
+	"gradients": func(r *replica.Replica) device.Region { return dense(r, r.State().Grads) },
 }
 
 // dense returns the first parameter's part of a flat buffer.
-func dense(r *Replica, flat device.Buffer) device.Region {
-	p := r.state.Params.Params[0]
+func dense(r *replica.Replica, flat device.Buffer) device.Region {
+	p := r.State().Params.Params[0]
 	return device.Region{Buffer: flat, Offset: p.Offset, Bytes: p.Spec.Size()}
 }
 
@@ -167,7 +168,7 @@ func (f fault) run(t *testing.T, random *rand.Rand) (crew, []session) {
 	}
 	lives := f.lives
 	lost := f.ranks - 1
-	c.peers = func(rank int, p *Peers) {
+	c.peers = func(rank int, p *replica.Peers) {
 		if f.lives > 0 && rank == lost {
 			p.Group = &gradsync.Group{Grads: mortal{p.Group.Grads, &lives}, Stats: mortal{p.Group.Stats, &lives}}
 		}
@@ -357,7 +358,7 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 
 // Comparisons between saves take at most the given fraction of the time.
 func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
-	r := &run{Options: Options{Replica: &Replica{}, CompareSteps: 10, CompareShare: 0.01}, compared: comparison{step: 100, took: time.Second}}
+	r := &run{Options: Options{Replica: &replica.Replica{}, CompareSteps: 10, CompareShare: 0.01}, compared: comparison{step: 100, took: time.Second}}
 	for _, c := range []struct {
 		step int64
 		ago  time.Duration
@@ -379,7 +380,7 @@ func BenchmarkComparison(b *testing.B) {
 	defer dev.Close()
 	o := averagedOptions(1)
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{256, 512, 512}}))
-	replica, err := NewReplica(dev, o)
+	replica, err := replica.New(dev, o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const (
@@ -60,9 +61,9 @@ func (p phrases) countOf(index int) (n int) {
 	return n
 }
 
-func languageOptions(dropout float64) ReplicaOptions {
+func languageOptions(dropout float64) replica.Options {
 	size := gpt2.Size{Vocabulary: phraseWords, Positions: phraseLength, Layers: 2, Heads: 2, Channels: 8}
-	return ReplicaOptions{
+	return replica.Options{
 		Task:    language.Predict{Model: gpt2.Build(size, gpt2.Options{EmbeddingDropout: dropout, AttentionDropout: dropout, ResidualDropout: dropout}), Length: phraseLength},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
@@ -89,7 +90,7 @@ func TestMeansDivideByTheTargetsThatCount(t *testing.T) {
 	if err := r.PrepareEvaluation(); err != nil {
 		t.Fatal(err)
 	}
-	var all Sums
+	var all replica.Sums
 	for range loader.BatchesPerEpoch() {
 		b, err := loader.Next(t.Context())
 		if err != nil {
@@ -132,10 +133,10 @@ func (s silenced) Read(span *data.Span, errs []error) {
 // The gradient is that of the mean over the targets that count. A batch whose second half has no such targets
 // therefore gives the same step as its first half alone.
 func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
-	step := func(batch int, samples data.Samples) StepResult {
+	step := func(batch int, samples data.Samples) replica.StepResult {
 		o := languageOptions(0)
 		o.BatchSize = batch
-		r, err := NewReplica(openReference(t), o)
+		r, err := replica.New(openReference(t), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +146,7 @@ func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		out, err := r.Step(context.Background(), l, StepOptions{Rate: 0.01})
+		out, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

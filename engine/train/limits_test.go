@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // needs is the memory of a rank's replica: the fixed part in bytes, and the activations in bytes for each number of
@@ -19,33 +20,44 @@ type needs struct {
 }
 
 // measure returns the needs of a rank that has enough memory.
-func measure(t *testing.T, o ReplicaOptions, shares []int, sync bool) (n needs) {
+func measure(t *testing.T, o replica.Options, shares []int, sync bool) (n needs) {
 	t.Helper()
 	crew{open: openReference, options: o, shares: shares, sync: sync, cap: 200, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 		r := o.Replica
 		if rank > 0 {
 			return
 		}
-		n.fixed = r.PredictedBytes() - r.arena.Bytes()
-		for samples := range r.opts.microBatch() + 1 {
-			if err := r.plans.inspect(samples, func(p *plans) { n.arena = append(n.arena, p.arenaBytes()) }); err != nil {
+		for samples := range r.Options().MicroBatch() + 1 {
+			f, err := r.Footprint(samples)
+			if err != nil {
 				t.Error(err)
 				return
 			}
+			n.fixed, n.arena = f.Fixed(), append(n.arena, f.Arena)
 		}
 	}}.start(t)
 	return n
 }
 
+// fixedBytes returns the memory of a replica that does not depend on its share.
+func fixedBytes(t *testing.T, r *replica.Replica) int64 {
+	t.Helper()
+	f, err := r.Footprint(1)
+	if err != nil {
+		t.Error(err)
+	}
+	return f.Fixed()
+}
+
 func TestLimitsAreTheMostThatFits(t *testing.T) {
 	options := testOptions()
-	options.Recompute = RecomputeNever // recomputation would make more samples fit
+	options.Recompute = replica.RecomputeNever // recomputation would make more samples fit
 	plain, ghost, accumulated := options, options, options
 	ghost.GhostGroup = 2
 	plain.BatchSize, accumulated.BatchSize, accumulated.Accumulation = 13, 14, 2
 	for _, c := range []struct {
 		name    string
-		options ReplicaOptions
+		options replica.Options
 		sync    bool
 		fit     int   // number of samples that fit into the memory of rank 1
 		spare   int64 // additional bytes
@@ -62,10 +74,10 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 		{"groups, and all of them", ghost, false, 6, 0, []int{6, 6}, []int{6, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			micro := c.options.microBatch()
+			micro := c.options.MicroBatch()
 			n := measure(t, c.options, []int{micro, 0}, c.sync)
 			var told [2][]int
-			cr := crew{open: openReference, options: c.options, shares: make([]int, 2), sync: c.sync, cap: 200, dir: t.TempDir(), peers: func(rank int, p *Peers) {
+			cr := crew{open: openReference, options: c.options, shares: make([]int, 2), sync: c.sync, cap: 200, dir: t.TempDir(), peers: func(rank int, p *replica.Peers) {
 				p.MaxShare, p.Shares = 0, nil
 				if rank == 1 {
 					p.MemoryBytes = n.fixed + n.arena[c.fit] + c.spare
@@ -75,7 +87,7 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 					return c.shares, nil
 				}
 			}, change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-				if got, want := o.Replica.arena.Bytes(), n.arena[max(c.want[rank], 0)]; got != max(want, 1) {
+				if got, want := o.Replica.PredictedBytes()-fixedBytes(t, o.Replica), n.arena[max(c.want[rank], 0)]; got != max(want, 1) {
 					t.Errorf("rank %d: reserved %d bytes for activations, want the %d of %d samples", rank, got, want, c.want[rank])
 				}
 				if got := o.Replica.Shares().Limits(); !slices.Equal(got, c.want) {
@@ -95,7 +107,7 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 	o := testOptions()
 	n := measure(t, o, []int{testBatch, 0}, true)
 	base := crew{open: openReference, options: o, shares: []int{2, 4}, sync: true, cap: 200}
-	short := func(rank int, p *Peers) {
+	short := func(rank int, p *replica.Peers) {
 		if rank == 1 {
 			p.MemoryBytes = n.fixed + n.arena[3]
 		}
@@ -104,9 +116,9 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 		c := base
 		c.dir, c.peers = t.TempDir(), short
 		ranks := c.start(t)
-		var memory *MemoryError
+		var memory *replica.MemoryError
 		if err := ranks[1].err; !errors.As(err, &memory) || memory.Samples != 4 || memory.Fit != 3 || memory.FreeBytes != n.arena[3] || !errors.Is(err, device.ErrOutOfMemory) {
-			t.Errorf("rank 1: got %v, want a *MemoryError of 4 samples where 3 fit", err)
+			t.Errorf("rank 1: got %v, want a *replica.MemoryError of 4 samples where 3 fit", err)
 		}
 		if err := ranks[0].err; err == nil || !strings.Contains(err.Error(), "about 3 samples fit") {
 			t.Errorf("rank 0: got %v, want the cause of rank 1", err)
@@ -114,7 +126,7 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 	})
 	t.Run("more than all can hold", func(t *testing.T) {
 		c := base
-		c.dir, c.peers = t.TempDir(), func(rank int, p *Peers) {
+		c.dir, c.peers = t.TempDir(), func(rank int, p *replica.Peers) {
 			short(rank, p)
 			p.MaxShare = 2
 			p.Divide = func(limits []int) ([]int, error) { return nil, fmt.Errorf("%v hold too little", limits) }

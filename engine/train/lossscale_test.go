@@ -9,9 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-func halfOptions() ReplicaOptions {
+func halfOptions() replica.Options {
 	o := testOptions()
 	o.Compute, o.Norms = tensor.F16, true
 	return o
@@ -66,10 +67,10 @@ func TestAScaleThatIsTooLargeIsLoweredAndTheStepChangesNothing(t *testing.T) {
 	rec := &recorder{}
 	var values [][]byte
 	s := start(context.Background(), t, openReference(t), t.TempDir(), halfOptions(), rec, func(opts *Options) {
-		if err := opts.Replica.scale.Set(float64(first), 0); err != nil {
+		if err := opts.Replica.LossScale().Set(float64(first), 0); err != nil {
 			t.Fatal(err)
 		}
-		keep := func() { values = append(values, bytes.Clone(opts.Replica.state.Values.(device.Buffer).Host())) }
+		keep := func() { values = append(values, bytes.Clone(opts.Replica.State().Values.(device.Buffer).Host())) }
 		keep()
 		rec.after = func(int64) { keep() }
 		opts.Schedule = optim.Schedule{Name: "constant", Base: 0.01}
@@ -97,7 +98,7 @@ func TestAScaleThatIsTooLargeIsLoweredAndTheStepChangesNothing(t *testing.T) {
 func TestTheLossScaleComesBackWithACheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	first := start(context.Background(), t, openReference(t), dir, halfOptions(), &recorder{}, func(opts *Options) {
-		if err := opts.Replica.scale.Set(1<<12, 100); err != nil {
+		if err := opts.Replica.LossScale().Set(1<<12, 100); err != nil {
 			t.Fatal(err)
 		}
 		opts.Steps = 5
@@ -107,7 +108,7 @@ func TestTheLossScaleComesBackWithACheckpoint(t *testing.T) {
 	}
 	rec := &recorder{}
 	if next := start(context.Background(), t, openReference(t), dir, halfOptions(), rec, nil); next.err != nil || rec.steps[0].Scale != 1<<12 ||
-		next.replica.scale.GoodSteps != 100+testSteps {
-		t.Errorf("got %v, scale %v, then %+v, want to go on at 4096 after 105 good steps", next.err, rec.steps[0].Scale, *next.replica.scale)
+		next.replica.LossScale().GoodSteps != 100+testSteps {
+		t.Errorf("got %v, scale %v, then %+v, want to go on at 4096 after 105 good steps", next.err, rec.steps[0].Scale, *next.replica.LossScale())
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // Observer receives the events of a run. Its methods run on the training goroutine, so a slow method slows the run
@@ -27,7 +28,7 @@ type Observer interface {
 
 // StepRecord describes one optimizer step. Losses and counts are totals over all ranks. Times are those of this rank.
 type StepRecord struct {
-	StepResult
+	replica.StepResult
 	Took       time.Duration // training time of the step on this rank, see Trained; Times has the measured parts of it
 	Trained    Trained       // the steps of the run up to this one
 	Ranks      []RankStep    // report of each rank; the entry of this rank has its measured times of this step

@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // pairs provides n samples with masked tokens and a label for the next sentence. Sample i+period equals sample i, but
@@ -67,9 +68,9 @@ func (p pairs) CountLabels(_, index int) (n int, err error) {
 	return n, nil
 }
 
-func pairOptions(dropout float64) ReplicaOptions {
+func pairOptions(dropout float64) replica.Options {
 	size := bert.Size{Vocabulary: phraseWords, Positions: phraseLength, Segments: 2, Layers: 2, Heads: 2, Channels: 8}
-	return ReplicaOptions{
+	return replica.Options{
 		Task: language.Predict{Model: bert.Build(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout, NextSentence: true}),
 			Length: phraseLength, Padded: true, Masked: true, NextSentence: true},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
@@ -97,10 +98,10 @@ func TestMicroBatchesOfPairsTrainAsOneBatch(t *testing.T) {
 // The loss is the mean over the masked tokens plus the mean over the pairs. The second half of the large batch repeats
 // the pairs of the first half, but has no masked tokens. Both means, and therefore the steps, must be equal.
 func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
-	step := func(batch int) StepResult {
+	step := func(batch int) replica.StepResult {
 		o := pairOptions(0)
 		o.BatchSize = batch
-		r, err := NewReplica(openReference(t), o)
+		r, err := replica.New(openReference(t), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		out, err := r.Step(t.Context(), l, StepOptions{Rate: 0.01})
+		out, err := r.Step(t.Context(), l, replica.StepOptions{Rate: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // A predictor with a checkpoint's weights must give the same scores as the run, to the bit. Its batch is larger than
@@ -31,7 +32,7 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 			}
 			defer c.Close()
 			before, _ := dev.Memory()
-			p, err := NewPredictor(dev, o)
+			p, err := replica.NewPredictor(dev, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,10 +55,10 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 }
 
 // score evaluates the held-out samples. It checks that the probabilities sum to 1 and agree with the top-1 count.
-func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
+func score(t *testing.T, p *replica.Predictor, o replica.Options) replica.Sums {
 	t.Helper()
 	l := testLoader(t, o, true)
-	var all Sums
+	var all replica.Sums
 	right := 0
 	for {
 		b, err := l.Next(context.Background())
@@ -105,7 +106,7 @@ func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 
 func TestPredictorNeedsNeitherGradientsNorMoments(t *testing.T) {
 	dev, o := openReference(t), testOptions()
-	p, err := NewPredictor(dev, o)
+	p, err := replica.NewPredictor(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +114,13 @@ func TestPredictorNeedsNeitherGradientsNorMoments(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewReplica(dev, o)
+	r, err := replica.New(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if training := r.PredictedBytes(); predicting >= training-2*r.state.Params.Bytes {
-		t.Errorf("got %d bytes, want fewer than the %d of training by gradients and moments, %d each", predicting, training, r.state.Params.Bytes)
+	if training := r.PredictedBytes(); predicting >= training-2*r.State().Params.Bytes {
+		t.Errorf("got %d bytes, want fewer than the %d of training by gradients and moments, %d each", predicting, training, r.State().Params.Bytes)
 	}
 }
 
@@ -136,7 +137,7 @@ func TestPredictorRefusesAnotherModel(t *testing.T) {
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}}))
 	o.Compute = tensor.F32
-	p, err := NewPredictor(dev, o)
+	p, err := replica.NewPredictor(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // crew describes a run of several ranks in this process.
 type crew struct {
 	open     func(*testing.T) device.Device
 	openRank func(rank int) device.Device // replaces open if not nil
-	options  ReplicaOptions
+	options  replica.Options
 	types    []tensor.DType // compute type of each rank; nil: options.Compute on all ranks
 	shares   []int
 	sync     bool
@@ -38,7 +39,7 @@ type crew struct {
 
 	sequential bool
 	listen     func(rank int, grads collective.Communicator) collective.Communicator // replaces grads; may be nil
-	peers      func(rank int, p *Peers)                                              // changes Peers; may be nil
+	peers      func(rank int, p *replica.Peers)                                      // changes Peers; may be nil
 	change     func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
@@ -95,11 +96,11 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	if c.types != nil {
 		o.Compute, o.LossScale = c.types[rank], slices.Contains(c.types, tensor.F16)
 	}
-	o.Peers = &Peers{Group: &gradsync.Group{Grads: grads, Stats: stats}, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
+	o.Peers = &replica.Peers{Group: &gradsync.Group{Grads: grads, Stats: stats}, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.MicroBatch(), CapBytes: c.cap, Sequential: c.sequential}
 	if c.peers != nil {
 		c.peers(rank, o.Peers)
 	}
-	r, err := NewReplica(dev, o)
+	r, err := replica.New(dev, o)
 	if err != nil {
 		return fail(err)
 	}
@@ -145,7 +146,7 @@ func (r rotating) Split(step int64, _ []RankStep, _ bool) []int {
 	return r.shares[int(step)%len(r.shares)]
 }
 
-func alone(t *testing.T, o ReplicaOptions, open func(*testing.T) device.Device) session {
+func alone(t *testing.T, o replica.Options, open func(*testing.T) device.Device) session {
 	t.Helper()
 	s := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, nil)
 	if s.err != nil {
@@ -189,7 +190,7 @@ func follows(t *testing.T, one session, ranks []session) {
 
 // trainsAsOneRank trains a task with unequal shares on the reference device and on the CPU, and compares the ranks with
 // a single one. options returns the options of the task with a dropout. check compares figures that follows does not.
-func trainsAsOneRank(t *testing.T, options func(dropout float64) ReplicaOptions, check func(t *testing.T, one session, ranks []session)) {
+func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options, check func(t *testing.T, one session, ranks []session)) {
 	accumulated := options(0)
 	accumulated.Accumulation = 2
 	for _, c := range []struct {

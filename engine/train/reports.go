@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -21,8 +22,8 @@ import (
 // its first step. All other values are of this step. In a StepRecord, the entry of the observing rank itself contains
 // only values of this step.
 type RankStep struct {
-	Sums
-	Times   StepTimes
+	replica.Sums
+	Times   replica.StepTimes
 	Other   time.Duration // time between the last step and this step, without evaluation and saving; not included in Times
 	Buckets int
 	Bytes   int64 // bytes of gradients that were summed over ranks
@@ -32,7 +33,7 @@ type RankStep struct {
 
 	Replaced int // number of samples that could not be read, see data.Skip
 
-	// Positions is StepResult.Positions, which is equal on all ranks. Reports do not contain it.
+	// Positions is replica.StepResult.Positions, which is equal on all ranks. Reports do not contain it.
 	Positions float64
 }
 
@@ -186,9 +187,9 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		if r.change != first {
 			return nil, wish{}, shares.Disagreement(rank)
 		}
-		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5),
+		x.all[rank] = RankStep{Sums: replica.Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5),
 			SampleLoss: r.sampleLoss, SampleTop1: int(r.sampleTop1)}, Other: r.other,
-			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
+			Times: replica.StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
 			Replaced: int(r.replaced)}
 		for i, v := range r.telemetry {

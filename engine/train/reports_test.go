@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -42,7 +43,7 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 		if s.err != nil {
 			t.Fatalf("rank %d: %v", rank, s.err)
 		}
-		before := StepTimes{}
+		before := replica.StepTimes{}
 		for i, step := range s.steps {
 			own, there := step.Ranks[rank], ranks[1-rank].steps[i].Ranks[rank]
 			if own.Times != step.Times || own.Times.Total() <= 0 || own.Buckets != step.Buckets || own.Bytes != step.Bytes {
@@ -71,7 +72,7 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 }
 
 func TestComputeIsTheRanksOwnTime(t *testing.T) {
-	s := RankStep{Other: 1, Times: StepTimes{Data: 20, Forward: 300, Backward: 4000, Exchanges: 500, Optimizer: 60000, Communication: 1e6, Hidden: 1e7}}
+	s := RankStep{Other: 1, Times: replica.StepTimes{Data: 20, Forward: 300, Backward: 4000, Exchanges: 500, Optimizer: 60000, Communication: 1e6, Hidden: 1e7}}
 	if got, want := s.Compute(), time.Duration(1+20+300+4000-500+60000); got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}
@@ -93,8 +94,8 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 	figures[telemetry.ECCErrors] = 1 << 20
 	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
-		own := RankStep{Sums: Sums{Samples: 1 << 20, Count: 1 << 30, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8), SampleLoss: math.Nextafter(2, 3), SampleTop1: 1 << 19}, Other: 9,
-			Times:     StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
+		own := RankStep{Sums: replica.Sums{Samples: 1 << 20, Count: 1 << 30, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8), SampleLoss: math.Nextafter(2, 3), SampleTop1: 1 << 19}, Other: 9,
+			Times:     replica.StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
 			Telemetry: figures, Links: LinkReport{First: 7, Traffic: [LinksPerStep]telemetry.Traffic{{Sent: 1.5, Received: 2.5, SentBytes: 1<<40 + 1, ReceivedBytes: 1<<41 + 1}, {Sent: 3, Received: 4, SentBytes: 5, ReceivedBytes: 6}}}}
 		all, asked, err := x.exchange(context.Background(), own, want)
 		if err != nil {
@@ -104,7 +105,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 			t.Errorf("got %+v, %+v; want %+v, %+v", all[0], asked, own, want)
 		}
 	}
-	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown(), Links: unknownLinks()}
+	own := RankStep{Sums: replica.Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown(), Links: unknownLinks()}
 	all, _, err := x.exchange(context.Background(), own, wish{})
 	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry, all[0].Links) != fmt.Sprint(telemetry.Unknown(), unknownLinks()) { // compare text, because NaN is not equal to NaN
 		t.Errorf("got %+v, %v; want nothing known", all, err)

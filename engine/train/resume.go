@@ -14,14 +14,14 @@ import (
 func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	if r.group() != nil {
 		var err error
-		if r.reports, err = newReports(r.Replica.dev, r.group()); err != nil {
+		if r.reports, err = newReports(r.Replica.Device(), r.group()); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.Replica.agree(ctx); err != nil {
+	if err := r.Replica.Agree(ctx); err != nil {
 		return nil, err
 	}
-	return r.Replica.spread(ctx, r.Options.Resume)
+	return r.Replica.Spread(ctx, r.Options.Resume)
 }
 
 // begin starts at step 0, or at the step of the given checkpoint state. The ranks compare what they received from
@@ -51,7 +51,7 @@ func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 // this epoch.
 func (r *run) restore(s checkpoint.State) error {
 	r.step = s.Step
-	batch := int64(r.Replica.opts.BatchSize)
+	batch := int64(r.Replica.Options().BatchSize)
 	position := s.Epoch*r.epochSteps + min((s.EpochSample+batch-1)/batch, r.epochSteps)
 	r.skew, r.seen = position-s.Step, s.SamplesSeen
 	r.result.Best = s.Best
@@ -60,8 +60,8 @@ func (r *run) restore(s checkpoint.State) error {
 	r.nanRow = int(s.Counters["nan_row"])
 	r.replaced, r.result.Replaced = int(s.Counters["epoch_replaced"]), s.Counters["replaced"]
 	r.savedStep = s.Step
-	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
-	if to, from := r.Replica.scale, s.LossScale; to != nil && from != nil {
+	r.Replica.Optimizer().SetSteps(int(s.Optimizer.Scalars["steps"]))
+	if to, from := r.Replica.LossScale(), s.LossScale; to != nil && from != nil {
 		if err := to.Set(float64(from.Scale), from.GoodSteps); err != nil {
 			return corruptState(s.Step, err)
 		}
@@ -153,7 +153,7 @@ func (r *run) rollBack(ctx, whole context.Context) error {
 			return err
 		}
 	}
-	state, err := r.Replica.spread(whole, state)
+	state, err := r.Replica.Spread(whole, state)
 	if err != nil {
 		return err
 	}

@@ -12,102 +12,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 var (
 	// ErrDiverged ends a run whose gradients remain NaN or infinite, or whose last evaluation is NaN or infinite.
-	ErrDiverged = errors.New("training diverged")
+	ErrDiverged = replica.ErrDiverged
 	// ErrFinalSave ends a run whose final save failed.
 	ErrFinalSave = errors.New("the final save failed")
 
 	errUnreadable = errors.New("cannot be read")
 )
-
-// Options configures a run. If an interval is 0, its action is off.
-type Options struct {
-	Replica  *Replica
-	Train    *data.Loader // training batches; Run moves the loader to the first batch of the run
-	Eval     *data.Loader // held-out batches; nil: no evaluation
-	Store    *checkpoint.Store
-	Observer Observer
-
-	Schedule     optim.Schedule // Run computes its Total
-	Steps        int64          // number of optimizer steps of the whole run; 0: the steps of Epochs
-	Epochs       int            // number of epochs; if Epochs and Steps are 0, the run ends after MaxDuration
-	MaxDuration  time.Duration
-	EvalInterval int  // number of epochs between evaluations
-	EvalAverage  bool // evaluate the averaged weights, if there are averages
-
-	EarlyStop EarlyStop
-	// NormsInterval is the number of steps between records with norms of single parameters. It needs
-	// ReplicaOptions.Norms. 0 means never.
-	NormsInterval int64
-
-	// SaveSteps and SaveInterval are the number of steps and the time between checkpoints. Only those of rank 0 count.
-	SaveSteps    int64
-	SaveInterval time.Duration
-	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. After a request on
-	// any rank, the run saves a checkpoint. nil means no requests.
-	SaveRequests func() int64
-	// SaveAgreed is called on every rank before a requested checkpoint is saved. It may be nil.
-	SaveAgreed func()
-	Beside     bool // write checkpoints in the background, except the final one
-	KeepBest   bool
-	BestMetric string // key of the metric that determines the best evaluation; "" or "auto": task.Report.Best
-	// Disk knows how many records of the Observer wait for the disk. nil means that none ever wait.
-	Disk Disk
-
-	NaNPatience  int // number of consecutive skipped steps after which the run rolls back
-	NaNRollbacks int // number of roll-backs after which the run ends with ErrDiverged
-
-	// Splitter decides the shares of the ranks. nil means that shares are fixed.
-	Splitter Splitter
-	// BeforeStep is called before each optimizer step, on the training goroutine. Steps count from 1. The time of the
-	// call is not included in the time of the step. BeforeStep may be nil.
-	BeforeStep func(step int64)
-	// CompareSteps is the number of steps between comparisons of the ranks' replicas. 0 means that the ranks are compared
-	// only at the start and before each save. CompareShare limits the fraction of the time that the comparisons between
-	// saves may take; 0 means no limit.
-	CompareSteps int64
-	CompareShare float64
-	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
-	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without a
-	// save. If the error is a data.ErrDiffers, the checkpoints of this process are quarantined. nil means no comparison.
-	CompareData func(ctx context.Context, whole bool) error
-	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
-	Telemetry func() telemetry.Sample
-	// Links returns the traffic of this rank's links for the report of the next step, once per step. It must not block.
-	// nil means that no traffic is measured.
-	Links func() LinkReport
-
-	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all
-	// ranks. If there are more, the run saves and ends with a *data.Fault, on all ranks after the same step. A run
-	// that is resumed from this checkpoint ends at once. 0 means no limit.
-	MaxReplaced int
-
-	// Resume is the state of the checkpoint to resume from. Its weights are already loaded into the replica. nil
-	// starts a new run. With peers, all ranks use the state and weights of rank 0.
-	Resume *checkpoint.State
-	// Foreign means that Resume is a checkpoint of another run, so this run has no checkpoint of its own yet.
-	Foreign bool
-	// Leaving is called after the last step and before the final save. It may be called more than once, and may be
-	// nil.
-	Leaving func()
-	// Template contains the fields of the checkpoint state that Run does not set: program, configuration, seed.
-	Template checkpoint.State
-}
-
-// Splitter decides the shares of the ranks. Every rank has a Splitter, and all of them must return the same shares.
-type Splitter interface {
-	// Split returns the samples of a micro-batch for each rank, or nil for no change. It is called before every
-	// optimizer step. step is the number of steps done. ranks are the reports of all ranks about the last step, with
-	// equal bits on all ranks; nil before the first step. ranks is valid only during the call.
-	//
-	// settling is true while a change is in progress; the result is then ignored. During a change, each rank compiles
-	// plans for its new share in the background. All ranks switch at the same step, after all of them are ready.
-	Split(step int64, ranks []RankStep, settling bool) []int
-}
 
 // Result describes how a run ended.
 type Result struct {
@@ -170,16 +86,16 @@ type run struct {
 	evalOwed    bool // an evaluation of this step is due
 	asked       wish // wishes of all ranks after the last step, combined
 	alone       [1]RankStep
-	changed     bool          // the next step is the first with new shares
-	noted       string        // notes of the device logged so far
-	sinceChange int           // number of steps with the current shares
-	reports     *reports      // nil for a single rank
-	latest      RankStep      // of this rank in the step in progress
-	before      StepTimes     // times of this rank's previous step
-	ended       time.Time     // end of the previous step
-	apart       time.Duration // time since ended that does not count as training; see pause
-	paused      bool          // between a call of pause and the end of the pause
-	took        time.Duration // training time of the last step
+	changed     bool              // the next step is the first with new shares
+	noted       string            // notes of the device logged so far
+	sinceChange int               // number of steps with the current shares
+	reports     *reports          // nil for a single rank
+	latest      RankStep          // of this rank in the step in progress
+	before      replica.StepTimes // times of this rank's previous step
+	ended       time.Time         // end of the previous step
+	apart       time.Duration     // time since ended that does not count as training; see pause
+	paused      bool              // between a call of pause and the end of the pause
+	took        time.Duration     // training time of the last step
 	trained     Trained
 	reported    []RankStep // reports of the last step; equal on all ranks
 	ranks       []RankStep // as reported, but with this rank's values of the last step
@@ -195,7 +111,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	defer runtime.UnlockOSThread()
 	r := &run{Options: o, schedule: o.Schedule, interrupted: func() bool { return ctx.Err() != nil }, start: time.Now(), savedStep: -1, result: Result{LastLoss: math.NaN()}}
 	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, r.group().Size()
-	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
+	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.Options().Accumulation)
 	whole := context.WithoutCancel(ctx)
 	resume, err := r.meet(whole)
 	defer func() { err = errors.Join(err, r.reports.close()) }()
@@ -224,7 +140,7 @@ func (r *run) position() int64 { return r.step + r.skew }
 
 // jump moves the loader to the batches of the next step.
 func (r *run) jump() error {
-	return errors.Join(r.Replica.forget(), r.Train.JumpTo(r.position()*int64(r.Replica.opts.Accumulation)))
+	return errors.Join(r.Replica.Discard(), r.Train.JumpTo(r.position()*int64(r.Replica.Options().Accumulation)))
 }
 
 func (r *run) train(ctx context.Context) error {
@@ -359,7 +275,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 			r.nanRow++
 		}
 	}
-	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.Replica.shares.All(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.Replica.Shares().All(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.changed = false
 	if r.asked.compare {
@@ -383,49 +299,24 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 // with these shares, after all programs have run.
 func (r *run) tellNotes() {
 	r.sinceChange++
-	d, ok := r.Replica.dev.(device.Noting)
+	d, ok := r.Replica.Device().(device.Noting)
 	if !ok || r.sinceChange != 2 {
 		return
 	}
 	if notes := d.Notes(); notes != r.noted {
 		r.noted = notes
-		r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.dev.Info().Name, notes))
+		r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.Device().Info().Name, notes))
 	}
-}
-
-// countReplaced adds up the unreadable samples of all ranks. The sum is equal on all ranks.
-func (r *run) countReplaced() {
-	if r.record.EpochStep == 1 {
-		r.replaced = 0
-	}
-	for _, rank := range r.reported {
-		r.replaced += rank.Replaced
-		r.result.Replaced += int64(rank.Replaced)
-	}
-	r.record.EpochReplaced = r.replaced
-}
-
-// tooManyReplaced returns an error if an epoch has more unreadable samples than MaxReplaced.
-func (r *run) tooManyReplaced() error {
-	if r.MaxReplaced == 0 || r.replaced <= r.MaxReplaced {
-		return nil
-	}
-	return r.unreadable(r.replaced, fmt.Sprintf("epoch %d up to step %d", (r.position()-1)/r.epochSteps, r.step))
-}
-
-func (r *run) unreadable(n int, of string) error {
-	return &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of %s %w, want at most %d", n, of, errUnreadable, r.MaxReplaced),
-		Advice: "list them with hetero-train data verify, or raise data.corrupt_limit"}
 }
 
 // timedStep trains one step, and measures its training time.
-func (r *run) timedStep(whole context.Context) (out StepResult, err error) {
+func (r *run) timedStep(whole context.Context) (out replica.StepResult, err error) {
 	begun := time.Now()
 	r.latest = RankStep{}
 	if !r.ended.IsZero() {
 		r.latest.Other = max(begun.Sub(r.ended)-r.apart, 0)
 	}
-	out, err = r.Replica.Step(whole, r.Train, StepOptions{Rate: r.rate(), Norms: r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, Exchange: r})
+	out, err = r.Replica.Step(whole, r.Train, replica.StepOptions{Rate: r.rate(), Norms: r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, Exchange: r})
 	if r.group() == nil {
 		r.describe(&out)
 		r.reported = append(r.reported[:0], r.latest)
@@ -439,7 +330,7 @@ func (r *run) timedStep(whole context.Context) (out StepResult, err error) {
 func (r *run) rate() float64 { return r.schedule.Rate(int(r.position())) }
 
 // describe sets those fields of this rank's latest RankStep that are already known.
-func (r *run) describe(out *StepResult) {
+func (r *run) describe(out *replica.StepResult) {
 	own := &r.latest
 	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), unknownLinks(), out.Replaced
 	own.Positions = out.Positions

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // saveDue reports whether rank 0 saves a checkpoint of the given step, by steps or by time.
@@ -138,7 +139,7 @@ func (r *run) tensorsBeside() (model, optimizer []checkpoint.Tensor, err error) 
 	if c.step == r.step && c.copied {
 		return c.model, c.optimizer, nil
 	}
-	model, optimizer, err = r.Replica.copies()
+	model, optimizer, err = r.Replica.Copies()
 	if c.step != r.step || err != nil {
 		return model, optimizer, err
 	}
@@ -207,11 +208,11 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	r.Observer.Saving()
 	state := r.Template
 	state.Step, state.Epoch = r.step, r.position()/r.epochSteps
-	state.EpochSample, state.SamplesSeen = r.position()%r.epochSteps*int64(r.Replica.opts.BatchSize), r.seen
+	state.EpochSample, state.SamplesSeen = r.position()%r.epochSteps*int64(r.Replica.Options().BatchSize), r.seen
 	state.Best = r.result.Best
-	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
-		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
-	if s := r.Replica.scale; s != nil {
+	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.Options().Optimizer.Name,
+		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.Optimizer().Steps())}}
+	if s := r.Replica.LossScale(); s != nil {
 		state.LossScale = &checkpoint.LossScale{Scale: checkpoint.Float(s.Scale), GoodSteps: s.GoodSteps}
 	}
 	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow),
@@ -234,7 +235,7 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 
 // saveUntouched saves before a data error ends the run, if the failed step has not changed any state yet. The first
 // micro-batch of a step already changes the running statistics.
-func (r *run) saveUntouched(cause error, failed StepResult) error {
+func (r *run) saveUntouched(cause error, failed replica.StepResult) error {
 	var fault *data.Fault
 	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.group() != nil {
 		return cause // other ranks may already be in the step, so the last checkpoint must suffice

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // grouped returns options in which samples of similar length are in the same step, and shorter passes for these steps.
-func grouped(o ReplicaOptions, shorter ...int) ReplicaOptions {
+func grouped(o replica.Options, shorter ...int) replica.Options {
 	o.Positions, o.Shorter = phraseLength, shorter
 	return o
 }
@@ -20,7 +21,7 @@ func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 	accumulated.BatchSize, accumulated.Accumulation = 4, 2
 	small := languageOptions(0.2) // a batch of few samples, so that some batches are short
 	small.BatchSize = 4
-	for name, o := range map[string]ReplicaOptions{"classes": classifyOptions(3, 0.2), "classes, micro-batches": accumulated, "next tokens": small} {
+	for name, o := range map[string]replica.Options{"classes": classifyOptions(3, 0.2), "classes, micro-batches": accumulated, "next tokens": small} {
 		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				padded, short := alone(t, grouped(o), open), alone(t, grouped(o, 2, 4, 5), open)
@@ -43,7 +44,7 @@ func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 }
 
 func TestUnequalSharesOfShortTextsTrainAsOneRank(t *testing.T) {
-	options := func(dropout float64) ReplicaOptions { return grouped(twoOrThreeClasses(dropout), 2, 4) }
+	options := func(dropout float64) replica.Options { return grouped(twoOrThreeClasses(dropout), 2, 4) }
 	trainsAsOneRank(t, options, func(t *testing.T, one session, ranks []session) {
 		if !slices.ContainsFunc(one.steps, func(s StepRecord) bool { return s.Positions < 1 }) {
 			t.Error("one rank: all steps computed all positions, want shorter ones")
@@ -59,13 +60,13 @@ func TestUnequalSharesOfShortTextsTrainAsOneRank(t *testing.T) {
 }
 
 func TestShorterPassesAreChecked(t *testing.T) {
-	for want, o := range map[string]ReplicaOptions{
+	for want, o := range map[string]replica.Options{
 		"want ascending numbers from 1 to 5":  grouped(classifyOptions(2, 0), 4, 6),
 		"for [0 4] positions":                 grouped(classifyOptions(2, 0), 0, 4),
 		"for [4 2] positions":                 grouped(classifyOptions(2, 0), 4, 2),
 		"images.Classify cannot be shortened": grouped(testOptions(), 2),
 	} {
-		if _, err := NewReplica(openReference(t), o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := replica.New(openReference(t), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // mortal is a communicator whose rank fails after a number of operations. From then on, it only returns errKilled.
@@ -34,8 +35,8 @@ func (m mortal) Enqueue(op collective.Op) error {
 }
 
 // killed makes rank 1 fail after *lives operations.
-func killed(lives *int) func(rank int, p *Peers) {
-	return func(rank int, p *Peers) {
+func killed(lives *int) func(rank int, p *replica.Peers) {
+	return func(rank int, p *replica.Peers) {
 		if rank == 1 {
 			p.Group = &gradsync.Group{Grads: mortal{p.Group.Grads, lives}, Stats: mortal{p.Group.Stats, lives}}
 		}
@@ -73,7 +74,7 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 	}{
 		{"statistics of all samples", crew{options: testOptions(), shares: []int{2, 3, 1}, sync: true, cap: 200}},
 		{"statistics of groups, averaged", crew{options: ghost, shares: []int{2, 4}, cap: 200}},
-		{"micro-batches and averaged weights", crew{options: func() ReplicaOptions { o := averagedOptions(1); o.Accumulation = 2; return o }(), shares: []int{2, 1}, sync: true, cap: 200}},
+		{"micro-batches and averaged weights", crew{options: func() replica.Options { o := averagedOptions(1); o.Accumulation = 2; return o }(), shares: []int{2, 1}, sync: true, cap: 200}},
 		{"after the backward pass", crew{options: accumulated, shares: []int{1, 2}, sync: true, sequential: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -202,15 +203,15 @@ func TestRanksThatDifferSaveNothing(t *testing.T) {
 }
 
 // flipBit changes one bit of the first weight.
-func flipBit(t *testing.T, r *Replica) {
+func flipBit(t *testing.T, r *replica.Replica) {
 	t.Helper()
-	p := r.state.Params.Params[0]
+	p := r.State().Params.Params[0]
 	b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
-	if err := r.state.Read(r.state.Values, p, b); err != nil {
+	if err := r.State().Read(r.State().Values, p, b); err != nil {
 		t.Fatal(err)
 	}
 	b[0] ^= 1
-	if err := r.state.Write(r.state.Values, p, b); err != nil {
+	if err := r.State().Write(r.State().Values, p, b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -236,7 +237,7 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 }
 
 // failingLoader returns a loader whose data set cannot be read after step 3.
-func failingLoader(t *testing.T, r *Replica, rec *recorder) *data.Loader {
+func failingLoader(t *testing.T, r *replica.Replica, rec *recorder) *data.Loader {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 600, Classes: 3, Size: testSize})
 	if err != nil {
@@ -245,7 +246,7 @@ func failingLoader(t *testing.T, r *Replica, rec *recorder) *data.Loader {
 	broken := new(atomic.Bool)
 	rec.after = func(step int64) { broken.Store(step >= 3) }
 	part := r.Shares().Part()
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: r.opts.BatchSize,
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: r.Options().BatchSize,
 		Workers: 1, Share: &part, MaxCount: max(r.Shares().Most(), 1)})
 	if err != nil {
 		t.Fatal(err)

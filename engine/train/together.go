@@ -6,10 +6,11 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // group returns the group of the ranks that train together, or nil for a single rank.
-func (r *run) group() *gradsync.Group { return r.Replica.group }
+func (r *run) group() *gradsync.Group { return r.Replica.Group() }
 
 // rank returns the number of this rank.
 func (r *run) rank() int { return r.group().Rank() }
@@ -22,7 +23,7 @@ func (r *run) leads() bool { return r.rank() == 0 }
 func (r *run) own(step int64) (w wish, err error) {
 	w = wish{stop: r.interrupted(), timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
 		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step), saving: !r.settled(), full: !r.recordsFit()}
-	w.unready, w.change, err = r.Replica.shares.Vote()
+	w.unready, w.change, err = r.Replica.Shares().Vote()
 	return w, err
 }
 
@@ -37,8 +38,8 @@ func (r *run) wishes() wish {
 }
 
 // Send implements Exchange: it reports this rank's part of the step, and its wishes.
-func (r *run) Send(out *StepResult) (collective.Op, error) {
-	r.describe(out)
+func (r *run) Send(out replica.StepResult) (collective.Op, error) {
+	r.describe(&out)
 	told := r.latest // values that are not known yet are replaced by those of the previous step
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
 	want, err := r.own(r.step + 1)
@@ -61,7 +62,7 @@ func (r *run) Received() (count int, err error) {
 
 // together returns the RankSteps of all ranks for a StepRecord: this rank's values as measured, those of the other
 // ranks as reported.
-func (r *run) together(out *StepResult) []RankStep {
+func (r *run) together(out *replica.StepResult) []RankStep {
 	own := r.latest
 	r.before, own.Times, own.Buckets, own.Bytes = out.Times, out.Times, out.Buckets, out.Bytes
 	r.ranks = append(r.ranks[:0], r.reported...)
@@ -87,8 +88,8 @@ func (r *run) evaluated(whole context.Context, own RankStep) ([]RankStep, error)
 	return all, err
 }
 
-// total adds up the Sums of all ranks, in the order of ranks.
-func total(ranks []RankStep) (sum Sums) {
+// total adds up the replica.Sums of all ranks, in the order of ranks.
+func total(ranks []RankStep) (sum replica.Sums) {
 	for _, rank := range ranks {
 		sum.Add(rank.Sums)
 	}

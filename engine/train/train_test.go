@@ -25,6 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
@@ -41,11 +42,11 @@ func openReference(t *testing.T) device.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dev
+	return &faulty{Device: dev}
 }
 
-func testOptions() ReplicaOptions {
-	return ReplicaOptions{
+func testOptions() replica.Options {
+	return replica.Options{
 		Task: images.Classify{Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}), Classes: testClasses, Size: testSize,
 			Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}, LabelSmoothing: 0.1},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
@@ -54,29 +55,29 @@ func testOptions() ReplicaOptions {
 }
 
 // classify changes the classification task of o.
-func classify(o *ReplicaOptions, change func(*images.Classify)) {
+func classify(o *replica.Options, change func(*images.Classify)) {
 	task := o.Task.(images.Classify)
 	change(&task)
 	o.Task = task
 }
 
 // mix gives the training samples of o a second label.
-func mix(o *ReplicaOptions) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
+func mix(o *replica.Options) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
 
 // use sets the model of o.
-func use(o *ReplicaOptions, m models.Classifier) {
+func use(o *replica.Options, m models.Classifier) {
 	classify(o, func(c *images.Classify) { c.Model = m })
 }
 
 func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3} }
 
-func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
+func testLoader(t *testing.T, o replica.Options, evaluate bool) *data.Loader {
 	t.Helper()
 	return shareLoader(t, o, nil, evaluate)
 }
 
 // shareLoader is like testLoader, but reads only the share of a rank, unless owner is nil.
-func shareLoader(t *testing.T, o ReplicaOptions, owner *shares.Owner, evaluate bool) *data.Loader {
+func shareLoader(t *testing.T, o replica.Options, owner *shares.Owner, evaluate bool) *data.Loader {
 	t.Helper()
 	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1, GroupByLength: o.Positions > 0}
 	if evaluate {
@@ -112,7 +113,7 @@ func shareLoader(t *testing.T, o ReplicaOptions, owner *shares.Owner, evaluate b
 	return l
 }
 
-func testImages(t *testing.T, o ReplicaOptions, evaluate bool) data.Samples {
+func testImages(t *testing.T, o replica.Options, evaluate bool) data.Samples {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 26, Eval: 8, Classes: 3, Size: testSize})
 	if err != nil {
@@ -159,15 +160,15 @@ func (r *recorder) Warn(err error)                        { r.warnings = append(
 // session is the part of a run that one process trains.
 type session struct {
 	*recorder
-	replica *Replica
+	replica *replica.Replica
 	result  Result
 	err     error
 }
 
 // start runs a session on dev. It resumes from the newest checkpoint in the folder dir, if there is one.
-func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o ReplicaOptions, rec *recorder, change func(*Options)) session {
+func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o replica.Options, rec *recorder, change func(*Options)) session {
 	t.Helper()
-	r, err := NewReplica(dev, o)
+	r, err := replica.New(dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 	mixed := testOptions()
 	mix(&mixed)
-	for name, o := range map[string]ReplicaOptions{"sgd with mixed samples": mixed, "adamw with accumulation": func() ReplicaOptions {
+	for name, o := range map[string]replica.Options{"sgd with mixed samples": mixed, "adamw with accumulation": func() replica.Options {
 		o := testOptions()
 		o.Accumulation = 2
 		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}
@@ -261,12 +262,12 @@ func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channe
 	o.GhostGroup = 3 // statistics over fixed groups do not depend on micro-batches
 	norm := func(accumulation int) (loss, norm float64) {
 		o.Accumulation = accumulation
-		r, err := NewReplica(open(t), o)
+		r, err := replica.New(open(t), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		res, err := r.Step(context.Background(), testLoader(t, o, false), StepOptions{Rate: 0.1})
+		res, err := r.Step(context.Background(), testLoader(t, o, false), replica.StepOptions{Rate: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +302,7 @@ func TestPredictedBytesAreWhatTheDeviceGaveOut(t *testing.T) {
 		o := testOptions()
 		o.Accumulation = accumulation
 		dev := openReference(t)
-		r, err := NewReplica(dev, o)
+		r, err := replica.New(dev, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +511,7 @@ func TestAnEvaluationThatIsNotFiniteIsNeverTheBest(t *testing.T) {
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
 		rec.after = func(step int64) {
 			if step == testSteps {
-				fillNaN(opts.Replica.state.Values.Host())
+				fillNaN(opts.Replica.State().Values.Host())
 			}
 		}
 	})
@@ -602,23 +603,6 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 	if c.State.Step != s.result.Steps || s.result.Steps < 3 {
 		t.Errorf("saved step %d of %d", c.State.Step, s.result.Steps)
 	}
-}
-
-// poison makes every later gradient NaN. It sets the loss factor to NaN and ignores later writes to the factor, until
-// heal is called.
-func poison(t *testing.T, r *Replica) (heal func()) {
-	t.Helper()
-	return poisonWith(t, r, fillNaN)
-}
-
-func poisonWith(t *testing.T, r *Replica, fill func([]byte)) (heal func()) {
-	t.Helper()
-	sound := r.now.train.inputs["scale"]
-	fill(sound.dev.Host())
-	scale := sound
-	scale.dev = scale.host
-	r.now.train.inputs["scale"] = scale
-	return func() { r.now.train.inputs["scale"] = sound }
 }
 
 func fillInf(floats []byte) {

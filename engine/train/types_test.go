@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // typesTolerance limits the relative difference between the losses of a run with bf16 and a run with f32. bf16 rounds
@@ -35,7 +36,7 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 		{"f32 leads", openReference, []tensor.DType{tensor.F32, tensor.F16}, crew{options: testOptions(), shares: []int{4, 2}, sync: true}},
 		{"each its own statistics", openReference, three, crew{options: testOptions(), shares: []int{2, 3, 1}, cap: 200}},
 		{"micro-batches", openReference, three, crew{options: accumulated, shares: []int{1, 1, 1}, sync: true}},
-		{"gradients in bf16", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, peers: func(_ int, p *Peers) { p.Wire = tensor.BF16 }}},
+		{"gradients in bf16", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, peers: func(_ int, p *replica.Peers) { p.Wire = tensor.BF16 }}},
 		{"shares that change", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, splitter: rotating{[][]int{{1, 0, 5}, {3, 3, 0}, {0, 5, 1}}}}},
 		{"a device with layouts of its own", openCPU, []tensor.DType{tensor.BF16, tensor.F32}, crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
 	} {
@@ -95,7 +96,7 @@ func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
 			if got := s.steps[0].Scale; got != 1<<16 {
 				t.Errorf("%v: got scale %v, want 65536", dt, got)
 			}
-			if !bytes.Equal(s.replica.state.Values.Host(), want.replica.state.Values.Host()) {
+			if !bytes.Equal(s.replica.State().Values.Host(), want.replica.State().Values.Host()) {
 				t.Errorf("%v: other parameters than without a scale", dt)
 			}
 			for step, norm := range s.norms {
@@ -110,7 +111,7 @@ func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
 func TestAnOverflowOfOneRankSkipsTheStepOfAll(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{3, 2, 1}, sync: true, dir: t.TempDir(), types: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16},
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
-			if err := o.Replica.scale.Set(1<<24, 0); err != nil {
+			if err := o.Replica.LossScale().Set(1<<24, 0); err != nil {
 				t.Error(err)
 			}
 		}}

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const (
@@ -92,7 +92,7 @@ func Fastest(times [][]float64) int {
 
 // trial is the network in one format.
 type trial struct {
-	replica *train.Replica
+	replica *replica.Replica
 	loader  *data.Loader
 }
 
@@ -102,7 +102,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 		return err
 	}
 	norm := set.Normalization
-	if t.replica, err = train.NewReplica(dev, train.ReplicaOptions{Task: images.Classify{Model: network, Classes: classes, Size: size, Mean: norm.Mean, Std: norm.Std}, Compute: dt,
+	if t.replica, err = replica.New(dev, replica.Options{Task: images.Classify{Model: network, Classes: classes, Size: size, Mean: norm.Mean, Std: norm.Std}, Compute: dt,
 		BatchSize: samples, Accumulation: 1, Seed: 1, Optimizer: optim.Options{Name: "sgd"}}); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 
 // step trains one step and returns its time in seconds, without the wait for data.
 func (t *trial) step(ctx context.Context) (float64, error) {
-	r, err := t.replica.Step(ctx, t.loader, train.StepOptions{Rate: 0.01})
+	r, err := t.replica.Step(ctx, t.loader, replica.StepOptions{Rate: 0.01})
 	return (r.Times.Total() - r.Times.Data).Seconds(), err
 }
 

@@ -2,7 +2,7 @@
 // much memory a plan needs, even if the real device cannot hold the plan.
 //
 //	dev := dry.New(real, 8<<30)            // as if it had 8 GiB; 0: the memory of the real device
-//	replica, err := train.NewReplica(dev, options)
+//	replica, err := replica.New(dev, options)
 //	replica.PredictedBytes()               // exact number of bytes that training on the real device would take
 //
 // The real device compiles the kernels, so their layouts and workspaces are exact. If the real device chooses between

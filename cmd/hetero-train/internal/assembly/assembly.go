@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/content"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
@@ -22,7 +22,7 @@ type Run struct {
 	compute.Rank
 	Data     *parts.Opened
 	Loading  data.Options // options of the training loader, which is opened last because it holds batches in memory
-	Replica  *train.Replica
+	Replica  *replica.Replica
 	Folder   *experiment.Run   // set on the leading rank only; nil on other ranks
 	Learnt   derived           // set on the leading rank only; nil on other ranks
 	print    parts.Fingerprint // of Data; set on the leading rank only

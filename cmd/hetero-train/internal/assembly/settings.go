@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // classes returns the number of classes of the model.
@@ -57,20 +57,20 @@ func (r *Run) Task() (task.Task, error) {
 }
 
 // ReplicaOptions returns the network and the training options that the configuration and the data set determine.
-func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
+func (r *Run) ReplicaOptions() (replica.Options, error) {
 	c := r.Cfg
 	learns, err := r.Task()
 	if err != nil {
-		return train.ReplicaOptions{}, err
+		return replica.Options{}, err
 	}
 	if err := r.weightsFit(); err != nil {
-		return train.ReplicaOptions{}, err
+		return replica.Options{}, err
 	}
 	group := 0
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
 	}
-	o := train.ReplicaOptions{
+	o := replica.Options{
 		Task:    learns,
 		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		Recompute: recomputes[c.Train.Recompute],
@@ -86,11 +86,11 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 }
 
 // Peers returns how the ranks of a group train together, without their first shares. It returns nil for a nil group.
-func Peers(c *config.Config, group *gradsync.Group) *train.Peers {
+func Peers(c *config.Config, group *gradsync.Group) *replica.Peers {
 	if group == nil {
 		return nil
 	}
-	p := &train.Peers{Group: group, SyncNorm: c.Model.BatchNorm == "sync", CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
+	p := &replica.Peers{Group: group, SyncNorm: c.Model.BatchNorm == "sync", CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
 	if c.Parallel.WireDType == "bf16" {
 		p.Wire = tensor.BF16
 	}
@@ -98,7 +98,7 @@ func Peers(c *config.Config, group *gradsync.Group) *train.Peers {
 }
 
 // recomputes maps the values of train.recompute to options of package train.
-var recomputes = map[string]train.Recompute{"auto": train.RecomputeShort, "off": train.RecomputeNever, "all": train.RecomputeAlways}
+var recomputes = map[string]replica.Recompute{"auto": replica.RecomputeShort, "off": replica.RecomputeNever, "all": replica.RecomputeAlways}
 
 // OptimizerOptions returns the options of the configured optimizer.
 func OptimizerOptions(c *config.Config) optim.Options {

@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
 	"github.com/hetero-train/hetero-train/nccl"
 )
@@ -185,7 +186,7 @@ func Classify(ctx context.Context, err error) error {
 	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged):
 		return With(Communication, err)
-	case is(new(*train.MemoryError)):
+	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)", err))
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
 		return With(Device, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -16,8 +17,8 @@ import (
 // rankStep returns the report of a step. The arguments are in ms.
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
-	return train.RankStep{Sums: train.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),
-		Times: train.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2, Exchanges: exchanges * ms, Communication: communication * ms}}
+	return train.RankStep{Sums: replica.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),
+		Times: replica.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2, Exchanges: exchanges * ms, Communication: communication * ms}}
 }
 
 func TestBottleneckIsSaidWhenItChanges(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -47,7 +48,7 @@ func TestCommunicationOfARun(t *testing.T) {
 	const ms = time.Millisecond
 	step := func(n int64) *train.StepRecord {
 		r := &train.StepRecord{Step: n, Time: begun.Add(time.Duration(n) * 500 * ms)}
-		r.Times = train.StepTimes{Data: 1 * ms, Forward: 100 * ms, Backward: 200 * ms, Exchanges: 1 * ms, Communication: 30 * ms, Optimizer: 10 * ms, Hidden: 70 * ms}
+		r.Times = replica.StepTimes{Data: 1 * ms, Forward: 100 * ms, Backward: 200 * ms, Exchanges: 1 * ms, Communication: 30 * ms, Optimizer: 10 * ms, Hidden: 70 * ms}
 		r.Reductions = []gradsync.Reduction{{Name: "bucket 0", Bytes: 4000, Busy: 60 * ms}, {Name: "bucket 1", Bytes: 1000, Busy: 40 * ms, Exposed: 30 * ms}, {Name: "unmeasured", Bytes: 8}}
 		r.Ranks = []train.RankStep{{Times: r.Times, Bytes: 5000, Links: train.LinkReport{First: 0, Traffic: [2]telemetry.Traffic{{Sent: 5, Received: math.NaN()}, {Sent: 100, Received: 200}}}}, {Times: r.Times, Bytes: 5000, Links: train.LinkReport{Traffic: [2]telemetry.Traffic{unknown, unknown}}}}
 		if n%2 == 0 { // the other links of rank 0 are in the next report

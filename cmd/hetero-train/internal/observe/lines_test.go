@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
@@ -182,7 +183,7 @@ func TestNormsOfRepeatedStepsAreRemoved(t *testing.T) {
 	}
 	n := &norms{StepLines: l, line: NormsLine{Params: map[string]normsPart{}}}
 	for step := range int64(3) {
-		n.StepDone(&train.StepRecord{StepResult: train.StepResult{Norms: []optim.ParamNorms{{Name: "w"}}}, Step: step + 1})
+		n.StepDone(&train.StepRecord{StepResult: replica.StepResult{Norms: []optim.ParamNorms{{Name: "w"}}}, Step: step + 1})
 	}
 	n.RolledBack(1)
 	if err := l.Close(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
@@ -30,7 +31,7 @@ type points struct {
 	// Sums since the last point.
 	steps, samples int64
 	took           time.Duration
-	times          train.StepTimes
+	times          replica.StepTimes
 
 	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
@@ -73,7 +74,7 @@ func newPoints(a *assembly.Run, interval int) *points {
 }
 
 // reset starts the means of the next point.
-func (o *points) reset() { o.steps, o.samples, o.took, o.times = 0, 0, 0, train.StepTimes{} }
+func (o *points) reset() { o.steps, o.samples, o.took, o.times = 0, 0, 0, replica.StepTimes{} }
 
 // evaluation returns the values of an evaluation.
 func (o *points) evaluation(e train.Evaluation) []trace.Scalar {

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -37,7 +38,7 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
 	ranks := make([]train.RankStep, 2)
 	for r := range ranks {
-		ranks[r].Samples, ranks[r].Times = 8, train.StepTimes{Data: time.Second, Forward: 2 * time.Second, Backward: 4 * time.Second, Optimizer: 3 * time.Second}
+		ranks[r].Samples, ranks[r].Times = 8, replica.StepTimes{Data: time.Second, Forward: 2 * time.Second, Backward: 4 * time.Second, Optimizer: 3 * time.Second}
 	}
 	ranks[1].Times.Backward = 6 * time.Second
 	full := newTestBalancer()

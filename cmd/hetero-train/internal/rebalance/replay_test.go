@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -52,7 +53,7 @@ func replay(t *testing.T, file, policy string, decided func(step int64, d *balan
 			t.Fatal(err)
 		}
 		micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-		k := train.RankStep{Sums: train.Sums{Samples: samples}, Other: micros(other), Telemetry: telemetry.Unknown(), Times: train.StepTimes{Data: micros(data),
+		k := train.RankStep{Sums: replica.Sums{Samples: samples}, Other: micros(other), Telemetry: telemetry.Unknown(), Times: replica.StepTimes{Data: micros(data),
 			Forward: micros(forward), Backward: micros(backward), Communication: micros(communication), Exchanges: micros(exchanges), Optimizer: micros(optimizer)}}
 		k.Telemetry[telemetry.CPUQuota], k.Telemetry[telemetry.StolenCPU] = quota, stolen
 		if ranks[rank] = k; rank == 1 {

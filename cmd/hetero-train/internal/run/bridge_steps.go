@@ -8,6 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -43,9 +44,9 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 	for rank := range b.ranks {
 		r := &b.ranks[rank]
-		*r = train.RankStep{Sums: train.Sums{Samples: s.Samples[rank], Count: int(s.Count[rank]), Loss: float64(s.Loss[rank])},
+		*r = train.RankStep{Sums: replica.Sums{Samples: s.Samples[rank], Count: int(s.Count[rank]), Loss: float64(s.Loss[rank])},
 			Other: session.Seconds(float64(s.Other[rank])), Buckets: s.Buckets[rank], Bytes: int64(s.Bytes[rank]),
-			Times: train.StepTimes{Data: session.Seconds(float64(s.Data[rank])), Forward: session.Seconds(float64(s.Forward[rank])), Backward: session.Seconds(float64(s.Backward[rank])),
+			Times: replica.StepTimes{Data: session.Seconds(float64(s.Data[rank])), Forward: session.Seconds(float64(s.Forward[rank])), Backward: session.Seconds(float64(s.Backward[rank])),
 				Communication: session.Seconds(float64(s.Exposed[rank])), Optimizer: session.Seconds(float64(s.Optimizer[rank])), Hidden: session.Seconds(float64(s.Hidden[rank]))},
 			Telemetry: telemetry.Unknown()}
 		if rank < len(sensors) && len(sensors[rank]) == len(r.Telemetry) {
@@ -64,7 +65,7 @@ func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 
 // observe counts a step and tells the observers.
 func (b *bridged) observe(step int64, s *bridge.Step) {
-	var sums train.Sums
+	var sums replica.Sums
 	shares, micro := make([]int, len(b.ranks)), b.Cfg.Train.MicroBatches()
 	for rank := range b.ranks {
 		sums.Add(b.ranks[rank].Sums)
@@ -82,7 +83,7 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 		res.Skipped++
 	}
 	own := &b.ranks[b.own]
-	record := train.StepRecord{StepResult: train.StepResult{Sums: sums, GradNorm: float64(s.GradNorm), Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
+	record := train.StepRecord{StepResult: replica.StepResult{Sums: sums, GradNorm: float64(s.GradNorm), Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
 		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil && !slices.Equal(shares, b.shares), Step: step, Total: b.Steps,
 		Epoch: s.Epoch, EpochStep: s.EpochStep, EpochSteps: s.EpochSteps, Rate: float64(s.Rate), Skipped: res.Skipped,
 		Time: time.UnixMicro(int64(s.Time * 1e6))}

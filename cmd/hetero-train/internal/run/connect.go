@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // connect opens the communicators. It ends at once if a rank is lost.
@@ -79,7 +79,7 @@ func (tr *training) openPeers(ctx context.Context) error {
 }
 
 // replicaOptions returns the options of this rank's replica, with the first shares.
-func (tr *training) replicaOptions() (train.ReplicaOptions, error) {
+func (tr *training) replicaOptions() (replica.Options, error) {
 	o, err := tr.ReplicaOptions()
 	if o.Peers == nil || err != nil {
 		return o, err

@@ -28,6 +28,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
@@ -302,7 +303,7 @@ func (tr *training) openReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if tr.Replica, err = train.NewReplica(tr.Device, options); err != nil {
+	if tr.Replica, err = replica.New(tr.Device, options); err != nil {
 		return err
 	}
 	tr.Later(tr.Replica.Close)

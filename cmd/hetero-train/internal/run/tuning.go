@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/tuning"
 )
 
@@ -61,7 +61,7 @@ func (tr *training) tune(ctx context.Context) error {
 type tuner struct {
 	tr             *training
 	log            *slog.Logger
-	peers          *train.Peers // nil in a run of one rank
+	peers          *replica.Peers // nil in a run of one rank
 	micro, buckets bool         // the settings that the program chooses
 	key            string       // of the cache
 	choice         tuning.Choice
@@ -71,7 +71,7 @@ type tuner struct {
 
 // free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a model
 // with them keeps one micro-batch.
-func (t *tuner) free(o train.ReplicaOptions) (bool, error) {
+func (t *tuner) free(o replica.Options) (bool, error) {
 	name, err := o.BatchStatistics()
 	if err != nil || name == "" {
 		return err == nil, err

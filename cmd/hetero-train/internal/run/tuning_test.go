@@ -13,10 +13,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-func tunerOf(c *config.Config, peers *train.Peers) *tuner {
+func tunerOf(c *config.Config, peers *replica.Peers) *tuner {
 	rank := compute.NewRank(c, session.Options{})
 	rank.Device = reference.New()
 	return &tuner{tr: &training{Run: assembly.Run{Rank: rank}}, peers: peers, micro: true}
@@ -28,7 +28,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	c := config.Default()
 	c.Data.BatchSize, c.Train.GradAccumulation = 32, 0
 	c.Balance.FixedShares = []int{30, 2}
-	tune := tunerOf(c, &train.Peers{})
+	tune := tunerOf(c, &replica.Peers{})
 	if got, err := tune.divide([]int{30, 2}); err != nil || !slices.Equal(got, []int{30, 2}) {
 		t.Errorf("shares that fit: got %v, %v", got, err)
 	}
@@ -36,7 +36,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	if !tune.doesNotFit(fmt.Errorf("replica: %w", err)) || !errors.Is(err, divide.ErrInfeasible) {
 		t.Errorf("a share that does not fit: got %v, want that all ranks try the next candidate", err)
 	}
-	for _, err := range []error{device.ErrOutOfMemory, &train.MemoryError{Err: device.ErrOutOfMemory}} {
+	for _, err := range []error{device.ErrOutOfMemory, &replica.MemoryError{Err: device.ErrOutOfMemory}} {
 		if tune.doesNotFit(err) {
 			t.Errorf("%v of one of several ranks ends only this rank's attempt", err)
 		}

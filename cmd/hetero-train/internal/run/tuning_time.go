@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/tuning"
 )
 
@@ -137,7 +137,7 @@ func (t *tuner) doesNotFit(err error) bool {
 	if t.peers != nil {
 		return errors.Is(err, divide.ErrInfeasible)
 	}
-	return errors.As(err, new(*train.MemoryError)) || errors.Is(err, device.ErrOutOfMemory)
+	return errors.As(err, new(*replica.MemoryError)) || errors.Is(err, device.ErrOutOfMemory)
 }
 
 // step trains a replica with n micro-batches and buckets of capBytes for some steps. It returns the time of the fastest
@@ -162,21 +162,21 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 		}
 		o.Peers = &peers
 	}
-	replica, err := train.NewReplica(t.tr.Device, o)
+	model, err := replica.New(t.tr.Device, o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, replica.Close()) }()
-	t.gradients = 4 * replica.ParamCount() // f32
+	defer func() { err = errors.Join(err, model.Close()) }()
+	t.gradients = 4 * model.ParamCount() // f32
 	if o.Peers != nil {
-		t.tr.ReadShare(&reads, replica.Shares())
+		t.tr.ReadShare(&reads, model.Shares())
 	}
 	loader, err := data.NewLoader(reads)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
-	return t.timeSteps(ctx, replica, loader)
+	return t.timeSteps(ctx, model, loader)
 }
 
 // divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not known
@@ -212,9 +212,9 @@ func (t *tuner) mostSamples() (int, error) {
 
 // timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. Its
 // time determines the number of timed steps, which is equal on all ranks.
-func (t *tuner) timeSteps(ctx context.Context, replica *train.Replica, loader *data.Loader) ([]float64, error) {
+func (t *tuner) timeSteps(ctx context.Context, model *replica.Replica, loader *data.Loader) ([]float64, error) {
 	one := func() (float64, error) {
-		r, err := replica.Step(ctx, loader, train.StepOptions{Rate: 1e-6})
+		r, err := model.Step(ctx, loader, replica.StepOptions{Rate: 1e-6})
 		return (r.Times.Total() - r.Times.Data).Seconds(), err
 	}
 	first, err := one()

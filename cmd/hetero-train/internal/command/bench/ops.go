@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // opTime is the time of one launch of a step, or of all launches of one kind of op.
@@ -73,7 +73,7 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 		}
 		// After these steps, data and parameters are in memory.
 		b.progress = stepProgress(a, f.warmup, f.steps)
-		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil {
+		if _, err := b.run(c.Context(), func(replica.StepResult, time.Duration) {}); err != nil {
 			return exit.With(exit.Device, err)
 		}
 		ops, err := b.timeOps(c.Context(), limits, opProgress(a, f.steps))

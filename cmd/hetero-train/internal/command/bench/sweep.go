@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const sweepLong = `Measure latency and throughput of training steps by batch size.
@@ -174,7 +174,7 @@ func (s *sweep) explore(ctx context.Context, c *curve) error {
 		}
 		p := &point{Batch: n}
 		err := s.measure(ctx, c, p, 0)
-		if memory := new(train.MemoryError); errors.As(err, &memory) || errors.Is(err, device.ErrOutOfMemory) {
+		if memory := new(replica.MemoryError); errors.As(err, &memory) || errors.Is(err, device.ErrOutOfMemory) {
 			c.Skipped = append(c.Skipped, n)
 			c.End = fmt.Sprintf("the device refused the memory of %d samples", n)
 			s.app.WarnOf(fmt.Sprintf("bench sweep: a batch of %d samples should fit, but the device refused the memory: %v", n, err))
@@ -264,7 +264,7 @@ func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err
 			begun = time.Now() // the first step includes page faults
 		}
 		from := time.Now()
-		if _, err := b.replica.Step(ctx, b.loader, train.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
+		if _, err := b.replica.Step(ctx, b.loader, replica.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
 			return exit.With(exit.Device, fmt.Errorf("bench sweep: batch %d: %w", p.Batch, err))
 		}
 		if ctx.Err() != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/engine/timeline"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
@@ -74,7 +74,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
-		if _, err := b.replica.Step(ctx, b.loader, train.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
+		if _, err := b.replica.Step(ctx, b.loader, replica.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
 			return exit.With(exit.Device, err)
 		}
 		each(time.Since(begun))

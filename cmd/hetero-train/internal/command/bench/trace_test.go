@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/timeline"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // fakeNoter is a device that records a given number of kernels.
@@ -27,7 +27,7 @@ func (f *fakeNoter) StopActivity() (device.Activities, error) {
 
 // someBatches counts the batches that it returns. It fails after a given number.
 type someBatches struct {
-	train.Batches
+	replica.Batches
 	count, most int
 }
 

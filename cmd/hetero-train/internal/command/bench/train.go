@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // modelFlags are the flags that select the model of a benchmark. All other settings have the defaults of a run.
@@ -76,8 +76,8 @@ type benchmark struct {
 	config    *config.Config
 	precision tensor.DType
 	device    device.Device
-	replica   *train.Replica
-	loader    train.Batches
+	replica   *replica.Replica
+	loader    replica.Batches
 	memory    int64 // memory limit of a run on this device, bytes
 	setup     time.Duration
 	progress  func(done int) // called after each step, also during the warm-up; may be nil
@@ -140,7 +140,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.replica, err = train.NewReplica(b.device, options); err != nil {
+	if b.replica, err = replica.New(b.device, options); err != nil {
 		return nil, err
 	}
 	b.close = append(b.close, b.replica.Close)
@@ -274,12 +274,12 @@ func updateText(o *config.Optimizer) string {
 
 // run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
 // of the next step. first is the time of the first step of all.
-func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
+func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, took time.Duration)) (first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range b.flags.warmup + b.flags.steps {
 		begun := time.Now()
-		r, err := b.replica.Step(ctx, b.loader, train.StepOptions{Rate: b.config.Optimizer.LR})
+		r, err := b.replica.Step(ctx, b.loader, replica.StepOptions{Rate: b.config.Optimizer.LR})
 		if err != nil {
 			return first, err
 		}
@@ -322,9 +322,9 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 				return exit.With(exit.Device, err)
 			}
 		}
-		var steps []train.StepResult
+		var steps []replica.StepResult
 		var took []time.Duration
-		each := func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) }
+		each := func(r replica.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) }
 		b.progress = stepProgress(a, f.warmup, f.steps)
 		first, err := b.run(cmd.Context(), each)
 		if err != nil {
@@ -370,9 +370,9 @@ func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error
 	return v, err
 }
 
-func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Duration, first time.Duration, peak device.Reached, traced *tracedSteps) error {
+func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.Duration, first time.Duration, peak device.Reached, traced *tracedSteps) error {
 	totals := slices.Clone(took)
-	var sum train.StepTimes
+	var sum replica.StepTimes
 	var between time.Duration
 	for i, s := range steps {
 		between += took[i] - s.Times.Total()

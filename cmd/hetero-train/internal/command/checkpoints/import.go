@@ -26,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
@@ -353,14 +353,14 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	if err != nil {
 		return err
 	}
-	options := train.ReplicaOptions{Task: learns, Compute: tensor.F32,
+	options := replica.Options{Task: learns, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
-	replica, err := train.NewReplica(dev, options)
+	target, err := replica.New(dev, options)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, replica.Close()) }()
-	if err := replica.FillWeights(fit.ReadInto); err != nil {
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if err := target.FillWeights(fit.ReadInto); err != nil {
 		return err
 	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 1})
@@ -368,7 +368,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	model, optimizer := replica.Tensors()
+	model, optimizer := target.Tensors()
 	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
 	if len(about.Classes) > 0 || about.Words != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const evalLong = `Evaluate a trained model on the samples held out of training. Images: loss, top-1 and top-5 accuracy, and images per second. Text:
@@ -187,7 +187,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
 // to the last result.
-func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all train.Sums, took time.Duration, err error) {
+func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums, took time.Duration, err error) {
 	loader, err := m.NewLoader(o)
 	if err != nil {
 		return all, 0, err

@@ -26,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/lab"
 	"github.com/hetero-train/hetero-train/engine/task/images"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
@@ -74,7 +74,7 @@ type savedModel struct {
 	imported   bool          // the checkpoint comes from "checkpoint import" and does not describe its training data
 	prepared   bool          // the user stated how images are prepared
 	noData     bool          // the user selected no data set, so the settings contain the default data set
-	predictor  *train.Predictor
+	predictor  *replica.Predictor
 }
 
 // openSaved finds the checkpoint of an image model and reads its settings. An empty path selects the checkpoint of the
@@ -336,10 +336,10 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if err != nil {
 		return err
 	}
-	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{
+	m.predictor, err = replica.NewPredictor(m.Device, replica.Options{
 		Task:    images.Classify{Model: model, Classes: m.classes, Size: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
 		Compute: m.Precision, BatchSize: n})
-	if errors.As(err, new(*train.MemoryError)) {
+	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
@@ -121,8 +121,8 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	if err != nil {
 		return err
 	}
-	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{Task: learns, Compute: m.Precision, BatchSize: n, ScoresOnly: scores})
-	if errors.As(err, new(*train.MemoryError)) {
+	m.predictor, err = replica.NewPredictor(m.Device, replica.Options{Task: learns, Compute: m.Precision, BatchSize: n, ScoresOnly: scores})
+	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {

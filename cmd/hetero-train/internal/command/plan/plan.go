@@ -26,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const planLong = `Compute what a run costs, without running it: parameters, operations per step, and device memory by purpose and micro-batch size.
@@ -89,7 +89,7 @@ type Report struct {
 	StepFLOPs     int64             `json:"step_flops"` // operations of one optimizer step, over all ranks
 	ForwardFLOPs  int64             `json:"forward_flops"`
 	BackwardFLOPs int64             `json:"backward_flops"`
-	Table         []train.Footprint `json:"table"`               // memory by number of samples of one rank
+	Table         []replica.Footprint `json:"table"`               // memory by number of samples of one rank
 	LargestFit    int               `json:"largest_micro_batch"` // largest number of samples of one rank that fits; 0: none fits
 	Ranks         []rankPlan        `json:"ranks"`
 	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
@@ -217,7 +217,7 @@ func (u unread) NewReader() (data.Reader, error) {
 }
 
 // replica returns the replica of a rank. It allocates no memory.
-func (p *planning) replica(rank int) (*train.Replica, error) {
+func (p *planning) replica(rank int) (*replica.Replica, error) {
 	o, err := p.ReplicaOptions()
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 			o.Peers.CapBytes = gradsyncBucket
 		}
 	}
-	r, err := train.NewReplica(p.dry, o)
+	r, err := replica.New(p.dry, o)
 	if err != nil {
 		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.Cfg.Model.Name, p.Cfg.Data.ImageSize, err)
 	}
@@ -248,23 +248,23 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	micro := c.Data.BatchSize / c.Train.MicroBatches()
 	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
-		MicroBatch: micro, Table: []train.Footprint{}}
+		MicroBatch: micro, Table: []replica.Footprint{}}
 	if t := p.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // rank whose memory the table contains
-	replica, err := p.replica(first)
+	model, err := p.replica(first)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, replica.Close()) }()
-	r.Parameters = replica.ParamCount()
-	known := map[int]train.Footprint{}
-	footprint := func(n int) (train.Footprint, error) {
+	defer func() { err = errors.Join(err, model.Close()) }()
+	r.Parameters = model.ParamCount()
+	known := map[int]replica.Footprint{}
+	footprint := func(n int) (replica.Footprint, error) {
 		if have, ok := known[n]; ok {
 			return have, nil
 		}
-		found, err := replica.Footprint(n)
+		found, err := model.Footprint(n)
 		known[n] = found
 		return found, err
 	}
@@ -283,7 +283,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		r.Ranks = append(r.Ranks, one)
 	}
 	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
-	if r.LargestFit, err = replica.LargestFit(p.memory, 1<<20); err != nil {
+	if r.LargestFit, err = model.LargestFit(p.memory, 1<<20); err != nil {
 		return r, err
 	}
 	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/measure"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
@@ -39,7 +39,7 @@ const (
 type model struct {
 	run     *assembly.Run
 	samples data.Samples
-	replica *train.Replica
+	replica *replica.Replica
 }
 
 // openModel opens the configured model. samples is the size of a micro-batch, accumulation the number of micro-batches
@@ -68,7 +68,7 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 	if err != nil {
 		return nil, err
 	}
-	m.replica, err = train.NewReplica(k.Device, options)
+	m.replica, err = replica.New(k.Device, options)
 	return m, err
 }
 
@@ -110,12 +110,12 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil { // the first step is not measured, because it loads code
+	if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil { // the first step is not measured, because it loads code
 		return 0, err
 	}
 	began := time.Now()
 	for n := 1; ; n++ {
-		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
+		if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil {
 			return 0, err
 		}
 		if took := time.Since(began); n >= modelSteps && took >= modelTime {
@@ -196,13 +196,13 @@ func (m *model) visit(ctx context.Context, samples int, first bool) (seconds flo
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	if first {
-		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
+		if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil {
 			return 0, 0, err
 		}
 	}
 	began := time.Now()
 	for steps = 1; ; steps++ {
-		if _, err := m.replica.Step(ctx, loader, train.StepOptions{Rate: 0.01}); err != nil {
+		if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil {
 			return 0, 0, err
 		}
 		if took := time.Since(began); took >= visitTime {

@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"context"
@@ -156,17 +156,17 @@ func (r *Replica) clearInputs(p *plan.Plan) error {
 	return nil
 }
 
-// agree returns a *gradsync.DifferenceError if the models or the buckets of the ranks differ.
-func (r *Replica) agree(ctx context.Context) error {
+// Agree returns a *gradsync.DifferenceError if the models or the buckets of the ranks differ.
+func (r *Replica) Agree(ctx context.Context) error {
 	if r.sums == nil {
 		return nil
 	}
 	return gradsync.Compare(ctx, r.group.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
-// spread copies the parameters, statistics, moments and averages of rank 0 to every rank. It returns rank 0's state,
+// Spread copies the parameters, statistics, moments and averages of rank 0 to every rank. It returns rank 0's state,
 // which may be nil. All ranks use the same layouts.
-func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
+func (r *Replica) Spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
 	if r.group == nil {
 		return state, nil
 	}

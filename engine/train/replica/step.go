@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"context"
@@ -51,14 +51,14 @@ type StepResult struct {
 	Reductions []gradsync.Reduction
 	Replaced   int // number of samples that could not be read
 	// Positions is the fraction of the positions of a sample that the step computed, at most 1; see
-	// ReplicaOptions.Positions.
+	// Options.Positions.
 	Positions float64
 }
 
 // StepOptions are the inputs of one optimizer step, except its samples.
 type StepOptions struct {
 	Rate     float64  // learning rate
-	Norms    bool     // measure norms of single parameters; needs ReplicaOptions.Norms
+	Norms    bool     // measure norms of single parameters; needs Options.Norms
 	Exchange Exchange // what several ranks exchange; nil: only the numbers of targets that count. A single rank does not use it
 }
 
@@ -66,7 +66,7 @@ type StepOptions struct {
 type Exchange interface {
 	// Send writes this rank's part, and returns the operation that exchanges the parts. out has the results that are
 	// known before the gradients of all ranks have arrived.
-	Send(out *StepResult) (collective.Op, error)
+	Send(out StepResult) (collective.Op, error)
 	// Received reads the parts of all ranks. It returns the number of labelled targets of the global batch.
 	Received() (count int, err error)
 }
@@ -101,7 +101,7 @@ type counting Replica
 const countBytes = 8
 
 // Send implements Exchange.
-func (c *counting) Send(out *StepResult) (collective.Op, error) {
+func (c *counting) Send(out StepResult) (collective.Op, error) {
 	binary.LittleEndian.PutUint64(c.counts.Own(), uint64(out.Count))
 	return c.counts.Op(), nil
 }
@@ -232,13 +232,13 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 	return r.lap(times, dataPart)
 }
 
-// forget drops the prefetched batch. The caller continues at another position of the data.
-func (r *Replica) forget() error { return r.feed.discard() }
+// Discard drops the prefetched batch. The caller continues at another position of the data.
+func (r *Replica) Discard() error { return r.feed.discard() }
 
 // sumOverRanks waits until the gradient is the sum over all ranks, and until the exchange, which follows the all-reduce
 // of the last bucket, is complete. It returns the number of labelled targets of the global batch.
 func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *StepResult) (count int, err error) {
-	op, err := exchange.Send(out)
+	op, err := exchange.Send(*out)
 	if err != nil {
 		return 0, err
 	}
@@ -273,7 +273,7 @@ func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, co
 			return err
 		}
 	}
-	out.Scale = r.lossScale()
+	out.Scale = r.Scale()
 	unscale := r.unscale(count, out.Scale)
 	if err := r.optim.Step(r.stream, o.Rate, unscale); err != nil {
 		return err
@@ -323,8 +323,8 @@ func (r *Replica) unscale(count int, scale float64) float64 {
 	return 1 / scale
 }
 
-// lossScale returns the current loss scale, which is a power of two. If the run uses no loss scale, it returns 1.
-func (r *Replica) lossScale() float64 {
+// Scale returns the current loss scale, which is a power of two. If the run uses no loss scale, it returns 1.
+func (r *Replica) Scale() float64 {
 	if r.scale == nil {
 		return 1
 	}
@@ -335,7 +335,7 @@ func (r *Replica) lossScale() float64 {
 // depends on the epoch and the sample, not on the step. first is the first micro-batch of the step.
 func (r *Replica) begin(first batchFacts) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(first.epoch))
-	scale, perSample := r.lossScale()/float64(r.opts.targets()), 0.0
+	scale, perSample := r.Scale()/float64(r.opts.targets()), 0.0
 	if r.plans.sampled {
 		if first.stepLabels == 0 {
 			return errors.New("replica: the samples have a target each, but the batch lacks the number of labels of the step: want a data.LabelCounter")
@@ -375,7 +375,7 @@ func (r *Replica) accumulate(micro int, last bool) error {
 
 // fraction returns the fraction of the positions of a full sample that a step computes whose longest sample has the given
 // length. It is equal on all ranks, also on those without samples.
-func (o ReplicaOptions) fraction(length int) float64 {
+func (o Options) fraction(length int) float64 {
 	for _, positions := range o.Shorter {
 		if length > 0 && length <= positions {
 			return float64(positions) / float64(o.Positions)

@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"encoding/binary"
@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -26,7 +25,7 @@ type pass struct {
 	predicts bool // the graph outputs logits
 	sampled  bool // the task has a further target for each sample
 
-	classWeights []float64 // of a training pass: ReplicaOptions.ClassWeights
+	classWeights []float64 // of a training pass: Options.ClassWeights
 
 	slots       int // number of micro-batches whose results the host holds at a time
 	host        device.Buffer
@@ -383,75 +382,4 @@ func (p *pass) fetch(s device.Stream, slot int) error {
 		}
 	}
 	return nil
-}
-
-// sums adds up the fetched results of the first n samples in a slot. Field Count is not set; the caller computes it
-// from the batch with targetsOf.
-func (p *pass) sums(n, slot int) Sums {
-	out := Sums{Samples: n}
-	if n == 0 {
-		return out
-	}
-	host := p.host.Host()[int64(slot)*p.resultBytes:]
-	out.Loss, out.Top1, out.Top5 = sumTargets(p.loss, p.position, host, n*p.targets)
-	if p.sampled {
-		out.SampleLoss, out.SampleTop1, _ = sumTargets(p.perSample[0], p.perSample[1], host, n)
-	}
-	return out
-}
-
-// sumTargets adds up the losses of the first n targets, and counts those whose label has one of the highest 1 or 5 scores.
-func sumTargets(losses, positions transfer, host []byte, n int) (loss float64, top1, top5 int) {
-	memory := losses.in(host)
-	at := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(positions.in(host)))), n)
-	for i := range n {
-		var l float64
-		if losses.spec.DType == tensor.F64 {
-			l = math.Float64frombits(binary.LittleEndian.Uint64(memory[8*i:]))
-		} else {
-			l = float64(math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:])))
-		}
-		loss += l
-		if at[i] < 0 || math.IsNaN(l) {
-			continue // no logit is larger than NaN, so a NaN target would count as position 0, the best position
-		}
-		if at[i] == 0 {
-			top1++
-		}
-		if at[i] < 5 {
-			top5++
-		}
-	}
-	return loss, top1, top5
-}
-
-// Sums are totals over a number of samples.
-type Sums struct {
-	Samples    int
-	Count      int // number of targets that count, with a label of 0 or more; a classified image has one target
-	Top1, Top5 int // number of targets whose label has one of the highest 1 or 5 scores
-	Loss       float64
-
-	// Of the further targets of the samples (task.Report.SampleTarget); otherwise 0.
-	SampleLoss float64
-	SampleTop1 int
-}
-
-// Score returns the means over the targets that count, and those over the samples. The means are NaN if no target counts.
-func (s Sums) Score() task.Score {
-	n, samples := float64(s.Count), float64(max(s.Samples, 1))
-	perSample := s.SampleLoss / samples
-	return task.Score{Loss: s.Loss/n + perSample, Top1: float64(s.Top1) / n, Top5: float64(s.Top5) / n,
-		SampleLoss: perSample, SampleTop1: float64(s.SampleTop1) / samples}
-}
-
-// Add adds o to s.
-func (s *Sums) Add(o Sums) {
-	s.Samples += o.Samples
-	s.Count += o.Count
-	s.Top1 += o.Top1
-	s.Top5 += o.Top5
-	s.Loss += o.Loss
-	s.SampleLoss += o.SampleLoss
-	s.SampleTop1 += o.SampleTop1
 }

@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 type plans struct {
 	samples int
 	train   *pass
-	shorter []*pass // passes of training for samples of fewer positions, in ascending order; see ReplicaOptions.Shorter
+	shorter []*pass // passes of training for samples of fewer positions, in ascending order; see Options.Shorter
 	eval    *pass   // nil if samples is 0
 	flops   int64   // FLOPs of one optimizer step on this rank
 	staging int64   // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
@@ -99,8 +99,8 @@ type planCache struct {
 	targets      int          // number of targets of a sample
 	predicts     bool         // evaluations output logits
 	sampled      bool         // the task has a further target for each sample
-	classWeights []float64    // ReplicaOptions.ClassWeights
-	shorter      []int        // ReplicaOptions.Shorter
+	classWeights []float64    // Options.ClassWeights
+	shorter      []int        // Options.Shorter
 	graph        func(training bool, samples, recomputed, positions int) (*graph.Graph, error)
 	recompute    Recompute
 

@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"bytes"
@@ -49,9 +49,9 @@ func (r *Replica) trained() []plan.ParamInfo {
 	return params
 }
 
-// canCopy reports whether there is enough host memory for two copies of a checkpoint's tensors. The second copy is a
+// CanCopy reports whether there is enough host memory for two copies of a checkpoint's tensors. The second copy is a
 // reserve.
-func (r *Replica) canCopy() bool {
+func (r *Replica) CanCopy() bool {
 	if r.state.Values.Host() == nil {
 		return true // activations are in device memory, so host memory is free
 	}
@@ -64,8 +64,8 @@ func (r *Replica) canCopy() bool {
 	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
 }
 
-// copies returns the same tensors as Tensors, copied to host memory. The next call overwrites the copies.
-func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
+// Copies returns the same tensors as Tensors, copied to host memory. The next call overwrites the copies.
+func (r *Replica) Copies() (model, optimizer []checkpoint.Tensor, err error) {
 	if r.copied == nil {
 		r.copied = map[string]*bytes.Buffer{}
 	}
@@ -165,8 +165,8 @@ func (r *Replica) resetAverages() error {
 	return r.mean.Reset(r.stream)
 }
 
-// exchangeAverages swaps the model's weights and statistics with the averages. A second call swaps them back.
-func (r *Replica) exchangeAverages() error { return r.mean.Exchange(r.stream) }
+// ExchangeAverages swaps the model's weights and statistics with the averages. A second call swaps them back.
+func (r *Replica) ExchangeAverages() error { return r.mean.Exchange(r.stream) }
 
 // LoadWeights sets parameters and statistics from a safetensors file, and resets the averages. If the file belongs to
 // another model, the error lists the differences.

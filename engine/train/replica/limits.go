@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func (r *Replica) Group() *gradsync.Group { return r.group }
 // settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
 // sums over ranks are already allocated. Activations may use the remaining memory.
 func (r *Replica) settleShares() error {
-	p, micro := r.opts.Peers, r.opts.microBatch()
+	p, micro := r.opts.Peers, r.opts.MicroBatch()
 	if p == nil {
 		r.shares = shares.Alone(micro, r.opts.wholeGroup())
 		return nil
@@ -53,9 +53,9 @@ func (r *Replica) settleShares() error {
 }
 
 // rules returns the rules that the shares of several ranks must satisfy.
-func (o ReplicaOptions) rules() shares.Rules {
+func (o Options) rules() shares.Rules {
 	g := o.Peers.Group
-	return shares.Rules{Rank: g.Rank(), Ranks: g.Size(), Batch: o.microBatch(), Unit: o.wholeGroup()}
+	return shares.Rules{Rank: g.Rank(), Ranks: g.Size(), Batch: o.MicroBatch(), Unit: o.wholeGroup()}
 }
 
 // first returns this rank's first share, if Divide does not compute it.
@@ -97,7 +97,7 @@ func (r *Replica) limit(most int) (int, error) {
 	free, known := r.memoryLeft()
 	p := r.opts.Peers
 	unit := r.opts.wholeGroup()
-	if p.Divide != nil && most < r.opts.microBatch() {
+	if p.Divide != nil && most < r.opts.MicroBatch() {
 		most -= most % unit
 	}
 	if most == 0 || !known {
@@ -114,7 +114,7 @@ func (r *Replica) limit(most int) (int, error) {
 }
 
 // wholeGroup returns the unit of shares: the number of samples of a group of batch normalisation, or 1.
-func (o ReplicaOptions) wholeGroup() int {
+func (o Options) wholeGroup() int {
 	if o.GhostGroup > 0 && (o.Peers == nil || !o.Peers.SyncNorm) {
 		return o.GhostGroup
 	}

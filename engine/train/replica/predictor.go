@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"encoding/binary"
@@ -14,10 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+// ErrDiverged reports a model or a run whose values are NaN or infinite.
+var ErrDiverged = errors.New("training diverged")
+
 // Predictor runs only forward passes of a trained model on one device. It has no gradients and no optimizer state.
 // Only one goroutine at a time may use it.
 type Predictor struct {
-	opts   ReplicaOptions
+	opts   Options
 	dev    device.Device
 	state  *plan.State
 	stream device.Stream
@@ -29,7 +32,7 @@ type Predictor struct {
 
 // NewPredictor compiles a plan for batches of up to opts.BatchSize samples and allocates all memory. It ignores
 // options that concern training only. All weights are 0 until LoadWeights or LoadAverages.
-func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
+func NewPredictor(dev device.Device, opts Options) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, !opts.ScoresOnly
 	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets(), sampled: opts.Task.Report().SampleTarget}}
 	defer func() {

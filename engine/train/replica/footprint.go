@@ -1,4 +1,4 @@
-package train
+package replica
 
 import (
 	"fmt"
@@ -41,10 +41,11 @@ func (f Footprint) Fixed() int64 {
 func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
 // Footprint computes the footprint for n samples of a micro-batch, rounded up to whole groups of batch normalisation.
-// It compiles plans, but allocates no device memory for them.
+// A rank
+// with 0 samples only takes part in exchanges. Footprint compiles plans, but allocates no device memory for them.
 func (r *Replica) Footprint(n int) (f Footprint, err error) {
-	if n < 1 {
-		return f, fmt.Errorf("replica: footprint of %d samples, want at least 1", n)
+	if n < 0 {
+		return f, fmt.Errorf("replica: footprint of %d samples, want at least 0", n)
 	}
 	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p) })
 	return f, err

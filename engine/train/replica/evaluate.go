@@ -1,10 +1,12 @@
-package train
+package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/task"
 )
 
 // PrepareEvaluation prepares the working copies of the parameters for Evaluate.
@@ -13,6 +15,22 @@ func (r *Replica) PrepareEvaluation() error {
 		return nil
 	}
 	return r.now.eval.plan.Prepare(r.stream)
+}
+
+// ResetCounts sets the counts of predictions to zero, before an evaluation.
+func (r *Replica) ResetCounts() {
+	if r.tally != nil {
+		r.tally.Reset()
+	}
+}
+
+// Counts returns the predictions of all ranks since ResetCounts, by class. It returns nil if the task has no classes to
+// count. All ranks call it together.
+func (r *Replica) Counts(ctx context.Context) (*task.Confusion, error) {
+	if r.tally == nil {
+		return nil, nil
+	}
+	return r.tally.sum(ctx)
 }
 
 // Evaluate runs one batch with running statistics and without dropout. The batch has at most this rank's share of a

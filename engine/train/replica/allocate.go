@@ -1,0 +1,162 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// allocate allocates all device memory that the replica will use.
+func (r *Replica) allocate() (err error) {
+	defer func() {
+		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
+			err = fmt.Errorf("%w: the memory is too small even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+		}
+	}()
+	if r.state, err = plan.NewState(r.cache, r.plans.params); err != nil {
+		return err
+	}
+	r.closer.add(r.state.Close)
+	if err := r.allocateSpare(); err != nil {
+		return err
+	}
+	grads := r.state.Grads
+	if r.opts.Accumulation > 1 {
+		if err := r.allocateSum(); err != nil {
+			return err
+		}
+		grads = r.sum
+	}
+	if r.optim, err = optim.New(r.cache, r.state, grads, r.opts.Optimizer); err != nil {
+		return err
+	}
+	r.closer.add(r.optim.Close)
+	if r.opts.Average.Decay != 0 {
+		if r.mean, err = optim.NewAverage(r.cache, r.optim, r.opts.Average); err != nil {
+			return err
+		}
+		r.closer.add(r.mean.Close)
+	}
+	if r.opts.Norms {
+		if r.norms, err = optim.NewNorms(r.cache, r.state, grads); err != nil {
+			return err
+		}
+		r.closer.add(r.norms.Close)
+	}
+	if err := r.openSync(grads); err != nil {
+		return err
+	}
+	if err := r.openTally(); err != nil {
+		return err
+	}
+	if free, known := r.memoryLeft(); known {
+		r.plans.free = max(free, 1)
+	}
+	if most := r.opts.MemoryBytes; most > 0 {
+		used, _ := r.dev.Memory()
+		r.plans.free = max(most-used, 1)
+	}
+	if err := r.settleShares(); err != nil {
+		return err
+	}
+	if err := r.allocateArena(); err != nil {
+		return err
+	}
+	if err := r.tuneSync(grads); err != nil {
+		return err
+	}
+	r.plans.useMemory(memory{r.arena, r.state, r.sums})
+	r.now, err = r.plans.acquire(r.shares.Own())
+	return err
+}
+
+// allocateArena allocates memory for the activations of the largest share. On a device that uses host memory, pages
+// are committed when they are first touched.
+func (r *Replica) allocateArena() (err error) {
+	if r.now, err = r.plans.compiled(r.shares.Own()); err != nil {
+		return err
+	}
+	largest, err := r.plans.compiled(max(r.shares.Most(), r.now.samples))
+	if err != nil {
+		return err
+	}
+	bytes := max(largest.arenaBytes(), r.now.arenaBytes(), 1)
+	if r.arena, err = r.dev.Alloc(bytes); err != nil {
+		return tooLarge(r.dev, largest.samples, bytes, err)
+	}
+	r.closer.add(r.arena.Free)
+	r.unread = make([]batchFacts, 0, r.opts.Accumulation)
+	if !r.dev.Info().Behind {
+		return nil
+	}
+	if r.feed, err = newFeed(r.dev, max(largest.staging, r.now.staging)); err == nil {
+		r.closer.add(r.feed.close)
+	}
+	return err
+}
+
+// MemoryError reports that the activations of a micro-batch do not fit into the memory of the device.
+type MemoryError struct {
+	Samples   int   // number of samples of the micro-batch
+	Fit       int   // estimated number of samples that fit; 0 if not even one fits
+	NeedBytes int64 // bytes of the activations
+	HeldBytes int64 // bytes of parameters, optimizer state and other allocations on the device
+	FreeBytes int64 // bytes of device memory that are free
+	Err       error // error of the device
+}
+
+func (e *MemoryError) Error() string {
+	const gib = 1 << 30
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
+		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
+}
+
+// Unwrap returns the device's error. Its chain contains device.ErrOutOfMemory.
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+// tooLarge returns the error of a failed allocation of activations, with an explanation.
+func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
+	if !errors.Is(err, device.ErrOutOfMemory) {
+		return fmt.Errorf("replica: allocate %d bytes for activations: %w", bytes, err)
+	}
+	used, _ := dev.Memory()
+	most := dev.Info().MemoryBytes
+	if free := dev.Info().FreeBytes; free > 0 {
+		most = free
+	}
+	e := &MemoryError{Samples: samples, NeedBytes: bytes, HeldBytes: used, FreeBytes: max(most-used, 0), Err: err}
+	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow linearly
+	return e
+}
+
+// allocateSum allocates the buffer that sums the gradients of micro-batches, and the program that adds to it: sum +=
+// grads.
+func (r *Replica) allocateSum() (err error) {
+	params := r.state.Params
+	if r.sum, err = r.state.NewFlat(params.TrainBytes); err != nil {
+		return fmt.Errorf("replica: allocate %d bytes for the gradient sum: %w", params.TrainBytes, err)
+	}
+	r.closer.add(r.sum.Free)
+	flat := device.Spec(params.DType, params.TrainElements())
+	k, err := r.cache.Compile(device.Binary{Func: device.Add}, []device.TensorSpec{flat, flat}, []device.TensorSpec{flat})
+	if err != nil {
+		return fmt.Errorf("replica: gradient sum: %w", err)
+	}
+	inPlace := false
+	for _, a := range k.InPlace() {
+		inPlace = inPlace || a == device.Alias{Out: 0, In: 0}
+	}
+	if !inPlace {
+		return errors.New("replica: gradient sum: the device cannot add in place")
+	}
+	whole := func(b device.Buffer) device.Region { return device.Region{Buffer: b, Bytes: flat.Size()} }
+	r.addProgram, err = r.dev.NewProgram([]device.Step{{Launch: &device.Launch{Name: "gradient sum", Kernel: k,
+		In: []device.Region{whole(r.sum), whole(r.state.Grads)}, Out: []device.Region{whole(r.sum)}}}})
+	if err == nil {
+		r.closer.add(r.addProgram.Close)
+	}
+	return err
+}

@@ -1,0 +1,29 @@
+// Package replica is one model on one device: its plans, parameters, optimizer and averages. It knows no loop, no
+// checkpoint folder and no policy.
+//
+//   - [Replica.Step] runs one optimizer step. Runs, golden tests and benchmarks use this one sequence.
+//   - [Replica.Evaluate] runs one batch of an evaluation.
+//   - [Predictor] runs forward passes of a trained model, without gradients and optimizer state.
+//
+// A [task.Task] defines what the model learns; the package does not depend on images or text.
+//
+// # Several ranks
+//
+// [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an all-reduce
+// sums the gradients. An [Exchange] rides behind the last bucket of gradients, so ranks synchronize once per step.
+//
+// New finds the largest share that fits into the memory of each rank. Peers.Divide then chooses the first shares.
+// Replica.Shares returns the owner of the shares, and Replica.Group the ranks. The replica asks both in each step, and
+// keeps plans of recently used shares in a cache.
+//
+// # Duties of the caller
+//
+// Only one goroutine at a time may use a replica, locked to its OS thread while it trains. The caller closes the replica
+// before its device. Options are values: a replica never changes them, nor does its caller after New.
+//
+// # Errors
+//
+//   - a *[MemoryError] if the activations do not fit into the memory of the device
+//   - [ErrDiverged] if a predictor computes values that are NaN or infinite
+//   - errors of the device, and of communicators (package collective)
+package replica

@@ -1,0 +1,45 @@
+package replica
+
+import (
+	"testing"
+)
+
+func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
+	const samples = 6
+	r, err := New(openReference(t), languageOptions(0.2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	bytes := func(layers int) int64 {
+		p, err := r.plans.compileWith(samples, layers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.free()
+		if want := min(layers, 3); p.recomputed != want {
+			t.Errorf("recomputed %d layers of %d, want %d: the last layer is never recomputed", p.recomputed, layers, want)
+		}
+		return p.arenaBytes()
+	}
+	var sizes []int64 // memory in bytes, by number of recomputed layers
+	for layers := range 5 {
+		sizes = append(sizes, bytes(layers))
+	}
+	for _, c := range []struct {
+		free int64
+		want int
+	}{{0, 0}, {sizes[0], 0}, {sizes[0] - 1, 2}, {sizes[2] - 1, 3}, {sizes[3], 3}, {1, 3}} {
+		r.plans.free = c.free
+		p, err := r.plans.compile(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.recomputed != c.want {
+			t.Errorf("%d bytes free: recomputed %d layers, want %d; bytes by number of layers: %d", c.free, p.recomputed, c.want, sizes)
+		}
+		if err := p.free(); err != nil {
+			t.Error(err)
+		}
+	}
+}
