@@ -29,6 +29,8 @@
 //	rule      best fit by speed and priority; waiting time raises the priority
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
 //	srpt      as srf; it also stops running jobs for a job whose remaining time is shorter
+//	las       the job with the least service first, in two queues; it stops jobs of the second queue (2D-LAS of Tiresias)
+//	allox     the assignment of jobs to types and places in their order with the least sum of completion times (AlloX)
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
 //	          finishes first

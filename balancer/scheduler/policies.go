@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +28,9 @@ var policies = []struct {
 	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
-	{"srpt", func(o Options) Policy { return &srpt{backfill: backfill{placer: placer{explain: o.Explain}}} }},
+	{"srpt", func(o Options) Policy { return &srpt{preemptor: newPreemptor(o)} }},
+	{"las", func(o Options) Policy { return &las{preemptor: newPreemptor(o)} }},
+	{"allox", func(o Options) Policy { return &allox{placer: placer{explain: o.Explain}} }},
 	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}, byType: o.TypeByType} }},
 	{"gang", func(o Options) Policy {
 		return &gang{placer: placer{explain: o.Explain}, keep: o.Keep, short: o.ShortPlan}
@@ -43,11 +46,17 @@ func Names() []string {
 	return names
 }
 
-// New returns a policy of this package by its name. Policies maxmin and srpt cannot keep running jobs (Options.Keep).
+// stops lists the policies that cannot keep running jobs (Options.Keep).
+var stops = []string{"srpt", "las", "maxmin"}
+
+// Stops reports whether a policy needs to stop running jobs, so that New refuses [Options.Keep].
+func Stops(name string) bool { return slices.Contains(stops, name) }
+
+// New returns a policy of this package by its name.
 func New(name string, o Options) (Policy, error) {
 	for _, p := range policies {
 		if p.name == name {
-			if o.Keep && (name == "maxmin" || name == "srpt") {
+			if o.Keep && Stops(name) {
 				return nil, fmt.Errorf("policy %s stops running jobs, so it does not support this setting: choose another policy", name)
 			}
 			return p.make(o), nil

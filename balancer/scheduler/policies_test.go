@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,16 @@ func (s *State) run(job int, speed float64, gpus ...int) *State {
 	for _, g := range gpus {
 		s.OnGPU[g] = append(s.OnGPU[g], job)
 		s.FreeCPUs[s.Cluster.GPUs[g].Machine] -= s.Workload.Jobs[job].CPUs
+	}
+	return s
+}
+
+// since makes a running job older: it got its GPUs at this time in s.
+func (s *State) since(job int, at float64) *State {
+	for i := range s.Running {
+		if s.Running[i].Job == job {
+			s.Running[i].Since, s.Running[i].Ready = at, at
+		}
 	}
 	return s
 }
@@ -122,6 +133,17 @@ func TestDecisions(t *testing.T) {
 		{"a longer job is stopped", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{Verb: Stop, Job: 0}, "has a shorter remaining time, 10 s, and no free GPUs"},
 		{"no job is stopped for a longer one", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{}, ""},
 
+		{"the oldest job", "las", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "the oldest job of the first queue that fits: it has had 0 GPU seconds; it starts on 1 x fast"},
+		// Jobs 0 and 1 have run for 50 s, job 2 for 2,000 s on two GPUs.
+		{"a job with much service is stopped", "las", still(Job{Work: 9e9, GPUs: 1}, Job{Work: 9e9, GPUs: 1}, Job{Work: 9e9, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 0).run(1, 2, 1).run(2, 2, 2, 3).since(2, -1900), Action{Verb: Stop, Job: 2}, `it has had 4000 GPU seconds, and job "", which has had 0, finds no free GPUs`},
+		{"jobs with little service stay", "las", still(Job{Work: 9e9, GPUs: 1}, Job{Work: 9e9, GPUs: 1}, Job{Work: 9e9, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 0).run(1, 2, 1).run(2, 2, 2, 3), Action{}, ""},
+
+		// Job 1 is slower on slow GPUs by a small factor, job 0 by 2: their sum is least if job 0 gets the fast GPU that is left.
+		{"the least sum", "allox", still(Job{Work: 9, GPUs: 1, Kind: 1}, Job{Work: 9, GPUs: 1}, Job{Work: 900, GPUs: 1}, Job{Work: 900, GPUs: 1}).run(2, 2, 0).run(3, 1, 2), Action{Verb: Start, Job: 1, GPUs: []int{1}}, "it is job 1 of 2 on its type; it starts on 1 x fast"},
+		{"a job waits for a faster type", "allox", still(Job{Work: 8, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{}, ""},
+		{"a gang that does not fit lets others pass", "allox", still(Job{Work: 4, GPUs: 1}, Job{Work: 8, GPUs: 2}, Job{Work: 9e3, GPUs: 1, Kind: 1}, Job{Work: 900, GPUs: 1}).run(0, 2, 0).run(2, 1.9, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}}, "it is job 2 of 2"},
+		{"a job for several types", "allox", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job"},
+
 		{"slow GPUs are worse than to wait", "gang", still(Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{}, ""},
 		{"slow GPUs are better than to wait", "gang", still(Job{Work: 100, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{Verb: Start, Job: 1, GPUs: []int{2, 3}}, "2 steps/s, end in 20 s"},
 		{"a mixed set is priced", "gang", still(Job{Work: 400, GPUs: 1}, Job{Work: 400, GPUs: 1}, Job{Work: 30, GPUs: 2, Kind: 2}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 2, GPUs: []int{1, 3}}, "1 x fast and 1 x slow"},
@@ -139,6 +161,72 @@ func TestDecisions(t *testing.T) {
 		got := reset(t, c.policy, Options{Explain: true}, c.state).Decide(c.state)
 		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) || got.Verb != Wait && got.Reason == "" {
 			t.Errorf("%s: %s: got %+v, want %+v with reason %q", c.policy, c.name, got, c.want, c.reason)
+		}
+	}
+}
+
+// Policy las decides again when a running job has had so much service that the waiting job may stop it.
+func TestLASWaitsForTheSecondQueue(t *testing.T) {
+	s := still(Job{Work: 9e9, GPUs: 4, Kind: 2}, Job{Work: 9, GPUs: 1}).run(0, 1, 0, 1, 2, 3)
+	p := reset(t, "las", Options{}, s)
+	want := 50 + lasService/4.0 // it has had its GPUs since 50 s
+	if a := p.Decide(s); a.Verb != Wait || a.Until != want {
+		t.Fatalf("got %+v, want a wait until %v s", a, want)
+	}
+	if a := p.Decide(s.at(want)); a.Verb != Stop || a.Job != 0 {
+		t.Errorf("at %v s: got %+v, want that job 0 stops", want, a)
+	}
+}
+
+// The assignment has the least sum of all permutations.
+func TestAssignmentIsOptimal(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	var a assignment
+	for range 500 {
+		rows := 1 + random.IntN(5)
+		columns := rows + random.IntN(3)
+		costs := make([]float64, rows*columns)
+		for i := range costs {
+			costs[i] = float64(random.IntN(20))
+			if random.IntN(6) == 0 {
+				costs[i] = math.Inf(1)
+			}
+		}
+		var most int // rows with a column
+		least := math.Inf(1)
+		used := make([]bool, columns)
+		var try func(row, assigned int, sum float64)
+		try = func(row, assigned int, sum float64) {
+			if row == rows {
+				if assigned > most || assigned == most && sum < least {
+					most, least = assigned, sum
+				}
+				return
+			}
+			for c := range columns {
+				if v := costs[row*columns+c]; !used[c] && !math.IsInf(v, 1) {
+					used[c] = true
+					try(row+1, assigned+1, sum+v)
+					used[c] = false
+				}
+			}
+			try(row+1, assigned, sum)
+		}
+		try(0, 0, 0)
+		got, assigned, taken := 0.0, 0, map[int]bool{}
+		for row, c := range a.solve(rows, columns, func(r, c int) float64 { return costs[r*columns+c] }) {
+			if c < 0 {
+				continue
+			}
+			if taken[c] {
+				t.Fatalf("column %d is assigned twice", c)
+			}
+			taken[c] = true
+			assigned++
+			got += costs[row*columns+c]
+		}
+		if assigned != most || most == rows && got != least {
+			t.Fatalf("%d x %d: got %d rows and a sum of %v, want %d and %v: %v", rows, columns, assigned, got, most, least, costs)
 		}
 	}
 }

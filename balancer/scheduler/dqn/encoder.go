@@ -80,7 +80,7 @@ func newEncoder(e Encoding, keep bool) (*encoder, error) {
 		return nil, err
 	}
 	n := &encoder{Encoding: e, rows: 1, slots: 1}
-	if e.Advice == "maxmin" || e.Advice == "srpt" {
+	if scheduler.Stops(e.Advice) {
 		return nil, fmt.Errorf("encoding: advice: got policy %s, whose decisions depend on earlier states: choose another baseline", e.Advice)
 	}
 	if e.Advice != "" {

@@ -111,7 +111,7 @@ func TestProposalsRespectTheCluster(t *testing.T) {
 		for range 300 {
 			s := randomSnapshot(random)
 			policy, err := scheduler.New(name, scheduler.Options{Explain: true, Keep: true})
-			if (name == "maxmin" || name == "srpt") && err != nil {
+			if scheduler.Stops(name) && err != nil {
 				break
 			}
 			if err != nil {

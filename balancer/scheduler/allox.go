@@ -1,0 +1,162 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// allox assigns each waiting job a type of GPU and a place in the order of this type, so that the sum of the completion times
+// is least (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, a job that is the k-th from
+// the end delays k-1 jobs by its running time, so the best order on all machines is an assignment problem.
+//
+// AlloX knows jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its running time, and
+// the first job waits for the mean remaining time of the GPUs. The assignment is made again at each decision, for the
+// [alloxDepth] shortest jobs. The first job of each type starts that fits. The policy never stops a job and shares no GPU.
+type allox struct {
+	placer
+	order  []ranked // jobs of the assignment
+	places [][]int  // by type: jobs, the first one last
+	solver assignment
+	busy   []float64 // by type: seconds
+	size   []float64 // by type: GPUs that are available
+	run    []float64 // by job of the assignment and type: seconds on the GPUs; +Inf if they are too few
+	delay  []float64 // by job of the assignment and type: seconds for a later job
+	rates  []float64 // by job and type: steps/s on GPUs of an empty cluster; 0 if it does not run there
+}
+
+// alloxDepth is the number of jobs in an assignment. The time to solve it grows with the third power.
+const alloxDepth = 32
+
+func (p *allox) Name() string { return "allox" }
+
+func (p *allox) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
+	types := len(c.Types)
+	p.places, p.busy, p.size = make([][]int, types), make([]float64, types), make([]float64, types)
+	p.rates = make([]float64, len(w.Jobs)*types)
+	var memory, host bool
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		for t := range types {
+			if n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host); n >= j.GPUs {
+				p.rates[i*types+t] = s.Alone(j.Kind, t, j.GPUs, spread)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *allox) Decide(s *State) Action {
+	if p.count(s) == 0 || len(s.Queue) == 0 {
+		return Action{}
+	}
+	p.rank(s)
+	p.assign(s)
+	for t := range p.places {
+		for i := len(p.places[t]) - 1; i >= 0; i-- {
+			job := p.places[t][i]
+			gpus, _, ok := s.Place(job, t, p.best[:0])
+			if !ok {
+				continue
+			}
+			a := Action{Verb: Start, Job: job, GPUs: gpus}
+			if p.explain {
+				a.Reason = fmt.Sprintf("in the order with the least sum of completion times, it is job %d of %d on its type; it starts on %s",
+					len(p.places[t])-i, len(p.places[t]), s.types(gpus))
+			}
+			return a
+		}
+	}
+	for _, job := range s.Queue { // jobs that need several types are not in the assignment
+		if p.mixed[job] {
+			if gpus, _, ok := p.any(s, job); ok {
+				a := Action{Verb: Start, Job: job, GPUs: gpus}
+				if p.explain {
+					a.Reason = p.why(s, job, gpus, "")
+				}
+				return a
+			}
+		}
+	}
+	return Action{}
+}
+
+// rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type.
+func (p *allox) rank(s *State) {
+	p.order = p.order[:0]
+	for _, q := range s.Queue {
+		least := math.Inf(1)
+		for t := range s.Cluster.Types {
+			least = min(least, p.seconds(s, q, t))
+		}
+		if !math.IsInf(least, 1) {
+			p.order = append(p.order, ranked{least * float64(s.Workload.Jobs[q].GPUs), q})
+		}
+	}
+	slices.SortFunc(p.order, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.job, b.job)) })
+	if len(p.order) > alloxDepth {
+		p.order = p.order[:alloxDepth]
+	}
+}
+
+// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there.
+func (p *allox) seconds(s *State, job, typ int) float64 {
+	return s.Remaining[job] / p.rates[job*len(p.places)+typ]
+}
+
+// assign fills p.places.
+func (p *allox) assign(s *State) {
+	clear(p.busy)
+	clear(p.size)
+	for g, up := range s.Up {
+		if up {
+			p.size[s.Cluster.GPUs[g].Type]++
+		}
+	}
+	for i := range s.Running {
+		r := &s.Running[i]
+		left := s.Left(r)
+		if math.IsInf(left, 1) { // only if its speed is nearly 0
+			continue
+		}
+		for _, g := range r.GPUs {
+			p.busy[s.Cluster.GPUs[g].Type] += left
+		}
+	}
+	jobs, types := len(p.order), len(p.places)
+	p.run, p.delay = zeroed(p.run, jobs*types), zeroed(p.delay, jobs*types)
+	for i, v := range p.order {
+		n := float64(s.Workload.Jobs[v.job].GPUs)
+		for t := range types {
+			run := p.seconds(s, v.job, t)
+			if n > p.size[t] {
+				run = math.Inf(1)
+			}
+			p.run[i*types+t], p.delay[i*types+t] = p.busy[t]/p.size[t]+run, run*n/p.size[t]
+		}
+	}
+	cost := func(i, column int) float64 {
+		at, later := i*types+column/jobs, column%jobs
+		if math.IsInf(p.run[at], 1) {
+			return p.run[at]
+		}
+		return p.run[at] + float64(later)*p.delay[at]
+	}
+	for t := range p.places {
+		p.places[t] = p.places[t][:0]
+	}
+	columns := p.solver.solve(jobs, jobs*types, cost)
+	type place struct{ column, job int }
+	taken := make([]place, 0, jobs)
+	for i, column := range columns {
+		if column >= 0 {
+			taken = append(taken, place{column, p.order[i].job})
+		}
+	}
+	slices.SortFunc(taken, func(a, b place) int { return a.column - b.column })
+	for _, v := range taken {
+		p.places[v.column/jobs] = append(p.places[v.column/jobs], v.job)
+	}
+}

@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+)
+
+// preemptor stops running jobs for a job of the queue. The GPUs of the stopped jobs stay free until this job starts.
+type preemptor struct {
+	backfill
+	job     int   // for which jobs were stopped; -1: none
+	gpus    []int // that this job gets
+	victims []int // jobs that are yet to be stopped
+}
+
+func newPreemptor(o Options) preemptor {
+	return preemptor{backfill: backfill{placer: placer{explain: o.Explain}}}
+}
+
+func (p *preemptor) reset(c *Cluster, w *Workload, s Speeds) {
+	p.backfill.reset(c, w, s)
+	p.job, p.victims = -1, p.victims[:0]
+}
+
+// stop returns the next job to stop; ok is false if there is none.
+func (p *preemptor) stop(s *State) (job int, ok bool) {
+	for len(p.victims) > 0 {
+		v := p.victims[len(p.victims)-1]
+		p.victims = p.victims[:len(p.victims)-1]
+		if slices.ContainsFunc(s.Running, func(r Running) bool { return r.Job == v && math.IsInf(r.Leaves, 1) }) {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+// settle returns the job that stopped others if its GPUs are free, and forgets it. Otherwise start is -1, and view is the state
+// for other jobs, without the GPUs and the other resources of this one.
+func (p *preemptor) settle(s *State) (start int, view *State) {
+	if p.job < 0 {
+		return -1, s
+	}
+	free, usable := p.held(s)
+	switch {
+	case !usable:
+		p.job = -1
+	case free:
+		start, p.job = p.job, -1
+		return start, s
+	default:
+		p.reserved = append(p.reserved[:0], p.gpus...)
+		p.copyOf(s)
+		p.leave(s, p.job)
+		return -1, &p.rest
+	}
+	return -1, s
+}
+
+// held reports whether the GPUs of the job that stopped others are free, and whether the job can still use them.
+func (p *preemptor) held(s *State) (free, usable bool) {
+	if !slices.Contains(s.Queue, p.job) || slices.ContainsFunc(p.gpus, func(g int) bool { return !s.Up[g] }) {
+		return false, false
+	}
+	if slices.ContainsFunc(p.gpus, func(g int) bool { return len(s.OnGPU[g]) > 0 }) {
+		return false, true
+	}
+	_, why := s.Fit(p.job, p.gpus)
+	return true, why == Fits
+}
+
+// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if their GPUs are too
+// few, or if another job still waits for the GPUs of stopped jobs. A job that loads its checkpoint stays.
+func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) bool {
+	if p.job >= 0 {
+		return false
+	}
+	p.copyOf(s)
+	some := false
+	for i := range s.Running {
+		if r := &s.Running[i]; math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && yields(r) {
+			p.release(&p.later, r)
+			some = true
+		}
+	}
+	if !some {
+		return false
+	}
+	p.count(&p.later)
+	gpus, _, ok := p.fastest(&p.later, job)
+	if !ok {
+		return false
+	}
+	p.gpus = append(p.gpus[:0], gpus...)
+	p.copyOf(s)
+	for i := range s.Running {
+		if r := &s.Running[i]; slices.ContainsFunc(r.GPUs, func(g int) bool { return slices.Contains(p.gpus, g) }) {
+			p.victims = append(p.victims, r.Job)
+			p.release(&p.later, r)
+		}
+	}
+	if _, why := p.later.Fit(job, p.gpus); why != Fits || len(p.victims) == 0 { // it also needs CPU cores or memory of other jobs
+		p.victims = p.victims[:0]
+		return false
+	}
+	p.job = job
+	return true
+}
