@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// comparedKey is the key of Compared in State.Extra. Earlier versions of the program ignore it.
+// comparedKey is the key of Compared in State.Extra.
 const comparedKey = "replicas"
 
 // Compared states which steps of a state were covered by comparisons of the ranks. A comparison that finds equal bits on
@@ -33,11 +33,10 @@ func (g Gap) String() string {
 const (
 	GapOneRank = "one rank trained"
 	GapLost    = "a rank was lost before the comparison"
-	GapUnknown = "the program version recorded no comparisons"
+	GapUnknown = "no comparison was recorded"
 )
 
-// Compared returns the record of comparisons. ok is false if the state has none, because an earlier version of the
-// program saved it.
+// Compared returns the record of comparisons. ok is false if the state has none, as imported weights.
 func (s State) Compared() (c Compared, ok bool) {
 	raw, ok := s.Extra[comparedKey]
 	if !ok || json.Unmarshal(raw, &c) != nil || c.Ranks < 1 || c.Step < 0 || c.Step > s.Step {

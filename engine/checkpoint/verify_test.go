@@ -174,7 +174,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	compareFaults(t, "moved", v.Faults, []string{"the state belongs to step 10, but the folder has the name of step 11"})
 }
 
-// Version 0.1.0-dev of the program wrote testdata/format1. Every later version must load it.
+// testdata/format1 is a checkpoint in format 1. As long as this is the format, all programs must load it.
 func TestACheckpointOfFormat1StillLoads(t *testing.T) {
 	path := filepath.Join("testdata", "format1", "step-00000020")
 	c, err := Load(path)

@@ -24,6 +24,5 @@
 //
 // # Rules
 //
-// A bound on a single key is part of the key. A rule over several keys is a row in rules.go. Values that a later
-// version will implement are rows in later.go; delete a row to accept its value.
+// A bound on a single key is part of the key. A rule over several keys is a row in rules.go.
 package config

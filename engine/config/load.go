@@ -46,7 +46,7 @@ func ParseSet(text string) (Override, error) {
 // settings. Load returns an [*Error] for invalid settings, and another error for an unreadable file.
 func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
 	if file == "" {
-		return parse("", nil, false, catalog, overrides)
+		return Parse("", nil, catalog, overrides...)
 	}
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe could block, and then no signal would end the program
 	if err != nil {
@@ -60,18 +60,14 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return parse(file, text, false, catalog, overrides)
+	return Parse(file, text, catalog, overrides...)
 }
 
 // Parse is [Load] for settings that the program stored, such as those of a checkpoint. Error messages use name as the name
-// of the file. Parse accepts all paths and addresses in text, because earlier versions stored some that Load refuses.
+// of the file.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
-	return parse(name, text, true, catalog, overrides)
-}
-
-func parse(name string, text []byte, stored bool, catalog Catalog, overrides []Override) (*Config, error) {
 	l := loader{
-		file: name, stored: stored, catalog: catalog, config: new(Config),
+		file: name, catalog: catalog, config: new(Config),
 		keys: make(map[string]Key), tableLine: make(map[string]int),
 		origins: make(map[string]origin), bad: make(map[string]bool), last: make(map[string]*Superseded),
 	}
@@ -96,7 +92,6 @@ func parse(name string, text []byte, stored bool, catalog Catalog, overrides []O
 	l.config.fillDefaults(func(key string) bool { return l.origins[key] != origin{} }, l.kinds...)
 	l.checkRules()
 	l.checkSamples()
-	l.checkLater()
 	if len(l.faults) > 0 {
 		return nil, l.error()
 	}
@@ -129,7 +124,6 @@ func (p origin) typed() bool { return p.position > 0 }
 // loader converts entries and overrides to a Config, and collects the faults.
 type loader struct {
 	file      string
-	stored    bool // the program wrote the file
 	catalog   Catalog
 	config    *Config
 	chosen    map[string]string // configured names of the model, data set and policy, by key; a name may be unknown
@@ -217,9 +211,6 @@ func (l *loader) entry(e entry) {
 		return // for an unknown table, each of its keys is reported
 	}
 	key, known := l.keys[e.key()]
-	if l.stored {
-		key.place = nil
-	}
 	switch {
 	case known && len(e.path) == 2:
 		l.assign(at, e.key(), key, e.value)
@@ -282,11 +273,6 @@ func (l *loader) assign(at origin, name string, key Key, value any) {
 	f, ok := key.assign(value)
 	if ok {
 		return
-	}
-	if text, isText := value.(string); isText {
-		if missing := laterValue(name, text); missing != "" {
-			f = Fault{Message: laterMessage(missing), Got: describe(value)}
-		}
 	}
 	l.fault(at, name, f)
 }

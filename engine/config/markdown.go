@@ -40,7 +40,6 @@ func Markdown(cat Catalog) []byte {
 			cat.writeDefaults(&b, cat.Models)
 		}
 	}
-	writeLater(&b)
 	return []byte(b.String())
 }
 
@@ -72,20 +71,6 @@ func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	for _, f := range families(kinds) {
 		fmt.Fprintf(b, "\nKeys of [%s] only for `%s`:\n\n", table, strings.Join(names(f.kinds), "`, `"))
 		writeKeys(b, f.keys)
-	}
-}
-
-func writeLater(b *strings.Builder) {
-	if len(later) == 0 {
-		return
-	}
-	b.WriteString("\n## Not in this version\n\nThe program refuses these values (exit code 2), because the parts that they need do not exist yet:\n\n| Key | Value | Missing |\n|---|---|---|\n")
-	for _, row := range later {
-		value := "`" + quote(row.value) + "`"
-		if row.when != nil {
-			value = row.waits
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", row.key, value, row.missing)
 	}
 }
 

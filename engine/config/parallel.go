@@ -12,7 +12,7 @@ type Parallel struct {
 	CPURanks                 int    // number of CPU ranks, which are the last of all ranks
 	BucketCapMB              float64
 	Overlap                  bool
-	WireDType                string // "auto", "f32", "bf16" or "fp16"
+	WireDType                string // "auto", "f32" or "bf16"
 	MasterAddr               string
 	MasterPort               int
 	TimeoutSeconds           float64
@@ -35,7 +35,7 @@ func (p *Parallel) Keys() []Key {
 			Doc("Maximum size of a gradient bucket. The first and the last bucket are smaller. Ranks send buckets during the backward pass. 0: at the start, the program times steps with several sizes, among them sizes fitted to the times of single gradients, and uses the fastest (docs/training.md). Results are bit-equal for all values."),
 		Bool(&p.Overlap, "overlap", true).Operational().
 			Doc("true: ranks send each bucket during the backward pass. false: they send all buckets after the pass."),
-		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").Learnt().
+		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16").Learnt().
 			Doc("Number format of gradients between ranks. `auto`: f32, so a run with several ranks gives the same result as a run with one rank, up to rounding. `bf16`: ranks send half the bytes; sums are computed in f32 and rounded once, and all ranks get the same bits."),
 		String(&p.MasterAddr, "master_addr", "127.0.0.1").Host("parallel.master_port").Operational().
 			Doc("Host name or address of rank 0, for rank discovery."),

@@ -1,9 +1,6 @@
 package config
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -49,26 +46,6 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s = %s: got %v, want %q", c.key, c.value, err, c.want)
 		}
-	}
-}
-
-// A checkpoint of an earlier version keeps its settings readable; otherwise a resume would compare nothing with them.
-func TestStoredTextsStayReadable(t *testing.T) {
-	text := []byte("[tracking]\nmlflow = \"127.0.0.1:5000\"\n[experiment]\noutput_dir = \"~/runs\"\n")
-	c, err := Parse("resolved.toml", text, town)
-	if err != nil || c.Tracking.MLflow != "127.0.0.1:5000" || c.Experiment.OutputDir != "~/runs" {
-		t.Errorf("stored: got %v, %v", c, err)
-	}
-	if _, err := Parse("resolved.toml", text, town, Override{Origin: "--set", Key: "tracking.mlflow", Value: "localhost"}); err == nil {
-		t.Error("an override of stored settings: got no error")
-	}
-	file := filepath.Join(t.TempDir(), "mine.toml")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	var faults *Error
-	if _, err := Load(file, town); !errors.As(err, &faults) || len(faults.Faults) != 2 {
-		t.Errorf("a file of the user: got %v, want two faults", err)
 	}
 }
 

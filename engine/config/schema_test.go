@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/pelletier/go-toml/v2"
 )
 
@@ -96,7 +97,7 @@ func TestMarkdown(t *testing.T) {
 	for _, want := range []string{
 		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |", "| `lr` | number ≥ 0 |  | `0.001` if `optimizer.name` is `\"adamw\"`, else `0.05` | another run |",
 		"- `tall`: two keys", "Keys of [model] only for `tall`, `taller`:", "| `height` | integer ≥ 1 | floors | `3` | another run | Floors. |",
-		"| `parallel.wire_dtype` | `\"fp16\"` | gradients in fp16", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
+		"| `wire_dtype` | `\"auto\"` `\"f32\"` `\"bf16\"` |", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)

@@ -215,7 +215,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		{"interrupted", 100, 130, "", "", false},
 		{"ended by the same early stopping", 200, 0, "no better for 3 evaluations", "top1, 3 evaluations, 0", true},
 		{"ended by other early stopping", 200, 0, "no better for 3 evaluations", "top1, 2 evaluations, 0", false},
-		{"ended by early stopping of an earlier version", 0, 0, "no better for 3 evaluations", "", false},
+		{"ended by early stopping without a record of the rule", 0, 0, "no better for 3 evaluations", "", false},
 	}
 	for _, c := range cases {
 		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp)))+`, "early_stop": `+string(must(json.Marshal(c.early))), 1)

@@ -39,7 +39,7 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	return holder, &is, err
 }
 
-// differ reports whether two known values are different. A value of an earlier version of the program is unknown.
+// differ reports whether two known values are different. Systems without /proc do not know them.
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
 // flocked reports whether /proc/locks lists an exclusive flock(2) of the process on a file of this number. The list

@@ -30,14 +30,14 @@ type Result struct {
 	// LastEval is the newest evaluation of the run; nil without one. Its loss and metrics are null if they are not finite.
 	LastEval         *ResultEvaluation `json:"last_eval,omitempty"`
 	SamplesPerSecond Number            `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
-	State            State             `json:"state"`              // finished, stopped or failed; set by WriteResult, missing in results of earlier versions
+	State            State             `json:"state"`              // finished, stopped or failed; set by WriteResult
 	Exit             int               `json:"exit"`               // exit code
 	Error            string            `json:"error,omitempty"`
 	OutOfTime        bool              `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
 	GaveUp           string            `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
 	EarlyStop        string            `json:"early_stop,omitempty"`  // Options.EarlyStop of the run, if GaveUp is set
 
-	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" in results of earlier versions
+	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" if it did not begin to train
 	Program      string    `json:"program"`         // version of the program
 	Model        string    `json:"model"`
 	Dataset      string    `json:"dataset"` // data set that was used, also after a fallback

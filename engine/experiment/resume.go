@@ -30,20 +30,6 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
-// Settings returns the text of the newest settings of the run that contains a checkpoint, or "" if there are none.
-// The checkpoint itself may not contain settings.
-func Settings(checkpointPath string) (string, error) {
-	path := filepath.Join(filepath.Dir(filepath.Dir(checkpointPath)), configsFolder, resolvedFile)
-	text, err := regular.Read(path, mostSettingsBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", folderError("read", path, err)
-	}
-	return string(text), nil
-}
-
 // FindCheckpoint opens the checkpoint that path denotes. path is a checkpoint folder, a file that names a checkpoint
 // (`latest`, `best`), a folder of checkpoints, or the folder of a run. In the last two cases, it opens the newest
 // valid checkpoint and returns the newer ones that it skipped. Errors: those of package checkpoint, including

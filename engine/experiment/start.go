@@ -37,7 +37,7 @@ func (r *Run) writeStart() error {
 }
 
 // ReadStart returns the newest start of the run in the folder root. It returns fs.ErrNotExist for a run that never
-// began, or whose processes were all of an earlier version of the program.
+// began, and for a copy without hidden files.
 func ReadStart(root *os.Root) (start Start, err error) {
 	text, err := regular.ReadIn(root, startFile, mostStartBytes)
 	if err == nil {

@@ -139,11 +139,11 @@ func (r Report) Texts(s Score, digits int) (texts []string) {
 // Recorded are the metrics in files of runs that reports can name, in the order in which they print them.
 var Recorded = []Metric{Top1, Top5, Perplexity, F1, MacroF1, Loss}
 
-// TextOf returns a value from the files of a run with the title of its metric; see Metric.Text. An empty key means top-1, the
-// only metric of earlier versions. Files of runs are untrusted, so an unknown key is quoted.
+// TextOf returns a value from the files of a run with the title of its metric; see Metric.Text. Files of runs are
+// untrusted, so an unknown key is quoted.
 func TextOf(key string, v float64) string {
 	for _, m := range Recorded {
-		if m.Key == key || key == "" {
+		if m.Key == key {
 			return m.Text(v, 2)
 		}
 	}

@@ -314,8 +314,7 @@ func TestAnUncomparedCheckpointIsNamedAtResume(t *testing.T) {
 	}
 }
 
-// Rank 0 finds checkpoints that are later than the last comparison, for example of an earlier program version, and
-// quarantines them.
+// Rank 0 finds checkpoints that are later than the last comparison, and quarantines them.
 func TestALaterCheckpointIsQuarantined(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir()}
 	c.change = func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {

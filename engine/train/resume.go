@@ -108,7 +108,7 @@ type lastResults struct {
 	Eval     *Evaluation      `json:"eval"`
 	EvalOwed bool             `json:"eval_owed"`
 	Stopping stopping         `json:"early_stop"`
-	Trained  Trained          `json:"trained"` // zero in checkpoints of earlier versions
+	Trained  Trained          `json:"trained"`
 }
 
 // Forget removes the results of evaluations from a checkpoint's state. The caller continues the run with other data.

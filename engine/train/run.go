@@ -55,7 +55,7 @@ type Result struct {
 // checkpoint, Options.BeforeStep, and the time before the first step of a process.
 //
 // Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of another
-// run, or was resumed from a checkpoint of an earlier version of the program, which contains no times.
+// run.
 type Trained struct {
 	Steps   int64         `json:"steps"`
 	Samples int64         `json:"samples"` // over all ranks

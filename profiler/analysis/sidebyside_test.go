@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
 // pair writes two runs that differ in their policy, and returns their folders.
@@ -274,30 +272,6 @@ func TestStepsOfMLflowBeforeItsFirstPointCount(t *testing.T) {
 		"metrics/progress/steps":            "1000 1010 1010\n2000 1020 1020\n",
 	}))[0]
 	wantSpeed(t, m, 111, 1020, 10200)
-}
-
-// An earlier version of the program, which did not write the training time, ran the first 20 steps.
-func TestTrainingTimeContainsThePartOfAnEarlierVersion(t *testing.T) {
-	m := trials(t, mlflowRun(t, "0123", map[string]string{
-		"meta.yaml":                         "status: 3\n",
-		"metrics/train/loss":                "1000 2.5 10\n2000 2.0 20\n3000 1.5 30\n4000 1 40\n",
-		"metrics/time_seconds/step":         "1000 0.1 10\n2000 0.2 20\n3000 0.4 30\n4000 0.1 40\n",
-		"metrics/speed/images_per_second":   "1000 100 10\n2000 50 20\n3000 25 30\n4000 100 40\n",
-		"metrics/progress/training_seconds": "3000 4 30\n4000 5 40\n",
-		"metrics/progress/images":           "3000 100 30\n4000 200 40\n",
-		"metrics/progress/steps":            "3000 10 30\n4000 20 40\n",
-	}))[0]
-	if got, want := fmt.Sprint(m.curve(lossCurve).Points), "[{10 1 2.5} {20 3 2} {30 7 1.5} {40 8 1}]"; got != want {
-		t.Errorf("MLflow: got %s, want %s", got, want)
-	}
-	wantSpeed(t, m, 8, 40, 400)
-	got := trainingTimes(&runs.Figures{Steps: []int64{10, 20, 30, 40}, Lines: []runs.Line{
-		{Column: "step", Mean: runs.Values{0.1, 0.2, 0.4, 0.1}},
-		{Column: "training_time", Mean: runs.Values{unknown, unknown, 2, 4.5}, Max: runs.Values{unknown, unknown, 4, 5}},
-	}})
-	if want := []Number{1, 3, 7, 8}; !slices.Equal(got, want) {
-		t.Errorf("records: got %v, want %v", got, want)
-	}
 }
 
 // sweepOf returns n runs of MLflow that differ in the learning rate, and in one further setting.

@@ -110,7 +110,7 @@ type StepParts struct {
 	Communication Number `json:"communication"`
 	Optimizer     Number `json:"optimizer"`
 	Exchanges     Number `json:"exchanges"` // exchanges of batch normalisation, part of Forward and Backward
-	Between       Number `json:"between"`   // rest of the step time; 0 in runs of earlier versions
+	Between       Number `json:"between"`   // rest of the step time
 }
 
 // RankSummary describes one rank.
@@ -282,9 +282,6 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 		return
 	}
 	key := h.judge.BestMetric // a later process may have another one
-	if key == "" && len(h.judge.Metrics) > 0 {
-		key = h.judge.Metrics[0].Key
-	}
 	value, known := h.best.Evaluation.Metrics[key]
 	if key == "loss" {
 		value, known = h.best.Evaluation.Loss, true

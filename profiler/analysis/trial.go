@@ -216,7 +216,7 @@ func (t *Trial) addSettings(path string) error {
 
 // addSteps adds the curves over training steps.
 func (t *Trial) addSteps(ctx context.Context, run *runs.Run, units float64) error {
-	f, err := run.Figures(ctx, runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "step", "training_time"}})
+	f, err := run.Figures(ctx, runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "training_time"}})
 	if err != nil {
 		return err
 	}
@@ -256,30 +256,17 @@ func (t *Trial) addSteps(ctx context.Context, run *runs.Run, units float64) erro
 // trainingTimes returns the training time at the end of each point, in s.
 func trainingTimes(f *runs.Figures) []Number {
 	seconds := make([]Number, len(f.Steps))
-	var step, training runs.Line
 	for _, l := range f.Lines {
-		switch {
-		case l.Column == "step" && l.Rank <= 0: // a band, with many ranks
-			step = l
-		case l.Column == "training_time":
-			training = l
-			if l.Max != nil { // each point stands for several steps
-				training.Mean = l.Max
-			}
+		if l.Column != "training_time" {
+			continue
 		}
-	}
-	// An earlier version of the program may have run the first part of the run. The recorded times do not contain it.
-	elapsed, before, previous := 0.0, unknown, int64(0)
-	for i, at := range f.Steps {
-		if t := training.Mean[i]; t > 0 {
-			if math.IsNaN(before) { // the first point with a recorded time
-				before = elapsed
-			}
-			elapsed = before + t
-		} else if !math.IsNaN(step.Mean[i]) { // records of earlier versions of the program
-			elapsed += step.Mean[i] * float64(at-previous)
+		values := l.Mean
+		if l.Max != nil { // each point stands for several steps
+			values = l.Max
 		}
-		seconds[i], previous = Number(elapsed), at
+		for i := range seconds {
+			seconds[i] = Number(values[i])
+		}
 	}
 	return seconds
 }

@@ -179,10 +179,6 @@ func (t *Trial) addMLflowFacts(tag func(name string) string) {
 
 // addMLflowMetrics reads the metrics and adds the curves and the figures of speed.
 func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
-	steps, err := of.sorted("time_seconds/step")
-	if err != nil {
-		return err
-	}
 	times, err := of.sorted("progress/training_seconds")
 	if err != nil {
 		return err
@@ -190,10 +186,6 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	counted, err := of.sorted("progress/steps")
 	if err != nil {
 		return err
-	}
-	times, estimated := wholeTimes(times, steps)
-	if estimated { // the counts do not start at the start of the run
-		counted = nil
 	}
 	for _, c := range mlflowCurves {
 		for _, name := range c.names {
@@ -218,9 +210,6 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 			done, err := of.sorted(mlflowCounts[unit])
 			if err != nil {
 				return err
-			}
-			if estimated {
-				done = nil
 			}
 			t.addMLflowSpeed(points, times, done, counted)
 			break
@@ -307,36 +296,6 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 	return points, nil
 }
 
-// wholeTimes returns the training time from the start of the run. An earlier version of the program may have run a first
-// part of it, or the whole run. wholeTimes estimates the times of this part, and reports whether there is one.
-func wholeTimes(times, steps []mlflow.Point) (whole []mlflow.Point, estimated bool) {
-	if len(times) > 0 {
-		steps = slices.DeleteFunc(slices.Clone(steps), func(p mlflow.Point) bool { return p.Step >= times[0].Step })
-	}
-	if len(steps) == 0 {
-		return times, false
-	}
-	whole = added(steps)
-	before := whole[len(whole)-1].Value
-	for _, p := range times {
-		p.Value += before
-		whole = append(whole, p)
-	}
-	return whole, true
-}
-
-// added returns the training time of a run of an earlier version of the program, which has only means of the step time:
-// each point is the mean of the steps since the point before.
-func added(steps []mlflow.Point) (times []mlflow.Point) {
-	elapsed, previous := 0.0, int64(0)
-	for _, p := range steps {
-		elapsed += p.Value * float64(p.Step-previous)
-		previous, p.Value = p.Step, elapsed
-		times = append(times, p)
-	}
-	return times
-}
-
 // addMLflowCurve adds a curve and its last value. times are the points of the training time; they may be empty.
 func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, times []mlflow.Point) {
 	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) })
@@ -409,8 +368,7 @@ func trainedAt(times []mlflow.Point, step int64) float64 {
 }
 
 // addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the point before. times, done
-// (images, tokens or samples) and counted (steps) count from the start of the run. done and counted are empty if an earlier
-// version of the program ran a part of the run.
+// (images, tokens or samples) and counted (steps) count from the start of the run.
 func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 	if len(times) == 0 || !(times[len(times)-1].Value > 0) || times[len(times)-1].Step <= 0 {
 		return

@@ -106,11 +106,6 @@ func (r *Run) totals() Totals {
 	if r.evidence.ended() {
 		result := r.evidence.result
 		t.Ended, t.SamplesPerSecond = true, result.SamplesPerSecond
-		// Records of earlier versions have no training time.
-		if speed := result.SamplesPerSecond; math.IsNaN(float64(t.Seconds)) && speed > 0 && result.SamplesSeen > 0 && result.Steps > 0 {
-			t.Seconds = experiment.Number(result.SamplesSeen) / speed
-			t.StepSeconds = t.Seconds / experiment.Number(result.Steps)
-		}
 	}
 	return t
 }

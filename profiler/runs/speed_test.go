@@ -116,12 +116,6 @@ func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	if got := run.View().Totals; !got.Ended || got.SamplesPerSecond != 376.8 {
 		t.Errorf("after the end: got %+v, want 376.8 samples/s", got)
 	}
-	old := newFakeRun(t, dir, "old", 1)
-	old.steps(1, 20) // without a training time
-	old.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"samples_seen":800,"samples_per_second":400,"ended":%q}`, time.Now().Format(time.RFC3339)))
-	if got := open(t, dir, "old").View().Totals; got.Seconds != 2 || got.StepSeconds != 0.1 {
-		t.Errorf("records of an earlier version: got %+v, want 2 s and 0.1 s per step", got)
-	}
 }
 
 // TestSettingsThatArriveLateAreAChange: a copy of a run can have its settings last.

@@ -127,7 +127,7 @@ func (e evidence) elsewhere() bool {
 }
 
 // ended reports whether the newest process has written the result. An earlier process of a resumed run may have left an
-// older result. An earlier version of the program recorded no start; its result is older if there are later records.
+// older result. A copy of the folder may lack the start; the result is then older if there are later records.
 func (e evidence) ended() bool {
 	switch {
 	case e.result == nil:

@@ -33,9 +33,8 @@ type StartEvent struct {
 	Unit      string        `json:"unit"`             // unit of throughput, such as "img"
 	Units     int           `json:"units_per_sample"` // 1 for images, the number of tokens for text
 	Metrics   []EventMetric `json:"metrics"`          // metrics of evaluations in addition to the loss
-	// BestMetric is the key of the metric that determines the best evaluation; "" in events of earlier versions, where it is
-	// the first one of Metrics.
-	BestMetric string   `json:"best_metric,omitempty"`
+	// BestMetric is the key of the metric that determines the best evaluation.
+	BestMetric string   `json:"best_metric"`
 	Notes      []string `json:"notes,omitempty"` // conditions that a reader must know to interpret the figures
 }
 

@@ -135,7 +135,7 @@ func TestDashboardRefusesBadInput(t *testing.T) {
 	}
 }
 
-// The command of earlier versions must still work, and print a token.
+// --server.address is another name of --address.
 func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	_, address, output := startDashboard(t, p, "--input-dir", dir, "--server.address", "0.0.0.0")

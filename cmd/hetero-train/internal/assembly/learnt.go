@@ -76,7 +76,7 @@ func IdentityOf(state *checkpoint.State) string {
 }
 
 // PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint has none, as
-// those of earlier versions.
+// imported weights.
 func PrintOf(state *checkpoint.State) parts.Fingerprint { return printIn(state.Extra) }
 
 func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {

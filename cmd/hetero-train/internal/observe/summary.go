@@ -129,7 +129,7 @@ func (c *Console) results(r train.Result) []Row {
 		took = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), took)
 		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
 	}
-	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps are of another run, or of an earlier version
+	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps are of another run
 		took = fmt.Sprintf("from step %d: %s", first, took)
 		throughput = fmt.Sprintf("from step %d: %s", first, throughput)
 	}

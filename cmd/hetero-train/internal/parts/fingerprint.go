@@ -166,7 +166,7 @@ func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
 	if now.Train != nil {
 		first = int(now.Train.Units)
 	}
-	if was.Train == nil && was.Eval == nil { // a checkpoint of an earlier version
+	if was.Train == nil && was.Eval == nil { // imported weights
 		return "", ""
 	}
 	return difference("training", was.Train, now.Train, name("training", 0)), difference("evaluation", was.Eval, now.Eval, name("evaluation", first))

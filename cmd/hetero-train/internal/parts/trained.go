@@ -26,8 +26,7 @@ type Trained struct {
 	Note    string `json:"note"`
 	Samples int    `json:"samples"`
 
-	// Properties of the data set that command predict needs. Checkpoints of earlier versions do not have these
-	// properties.
+	// Properties of the data set that command predict needs. Imported weights may lack them.
 	Classes []string `json:"classes,omitempty"`
 	Preprocessing
 
@@ -38,8 +37,8 @@ type Trained struct {
 	Length     int `json:"sequence_length,omitempty"` // number of tokens of a sample
 }
 
-// Preprocessing describes how an image becomes an input of the model in an evaluation. Std is 0 if it is unknown, and
-// ImageSize also in checkpoints of earlier versions.
+// Preprocessing describes how an image becomes an input of the model in an evaluation. Std and
+// ImageSize are 0 if they are unknown.
 type Preprocessing struct {
 	Mean [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
 	Std  [3]float32 `json:"std,omitzero"`
@@ -58,14 +57,6 @@ func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
 	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
 }
 
-// Complete adds the size of the images, which checkpoints of earlier versions lack. d are the settings of the training.
-func (p *Preprocessing) Complete(d config.Data) {
-	if p.Known() && p.ImageSize == 0 {
-		_, eval := Transforms(d)
-		p.ImageSize, p.Resize = eval.Size, eval.Resize
-	}
-}
-
 // Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not part of
 // them.
 func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
@@ -82,9 +73,6 @@ func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
 
 // Differs reports whether both are known and differ.
 func (p Preprocessing) Differs(q Preprocessing) bool {
-	if p.ImageSize == 0 || q.ImageSize == 0 { // a checkpoint of an earlier version
-		p.ImageSize, p.Resize, q.ImageSize, q.Resize = 0, 0, 0, 0
-	}
 	return p.Known() && q.Known() && p != q
 }
 

@@ -33,9 +33,6 @@ func (tr *training) writeResult(r train.Result, err error) error {
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Started).Seconds()),
 		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Cfg.Checkpoint.BestMetric).Key,
 	}
-	if r.Steps == 0 { // checkpoints of step 0 of earlier versions contain a loss of 0
-		out.FinalTrainLoss = experiment.Number(show.NaN)
-	}
 	if r.Trained.Time > 0 {
 		out.SamplesPerSecond = experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time))
 	}

@@ -146,7 +146,7 @@ export class Chart {
     return this.options.log === true || display.log
   }
 
-  // timed reports whether the axis is the time of day. Records of earlier versions have no time.
+  // timed reports whether the axis is the time of day. The clock of a machine may have been set back.
   private timed(): boolean {
     return display.time && this.content.times.length === this.content.steps.length && this.content.times.every((t, i, all) => t > 0 && (i === 0 || t > (all[i - 1] ?? 0)))
   }

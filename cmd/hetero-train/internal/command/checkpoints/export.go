@@ -98,7 +98,6 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
 	if err == nil {
 		metadata["model"] = cfg.Model.Name
-		trained.Complete(cfg.Data)
 	}
 	trained.AddTo(metadata)
 	if f.format == "hf" {

@@ -36,9 +36,8 @@ For a model of text, FILE has one text per line, and "-" reads standard input. E
 classifies pairs of texts, separate the two texts with a tab. A BERT without a classifier prints the most likely tokens for each [MASK];
 GPT-2 prints those for the next token. The command reports lines without a prediction on standard error; the exit code is then 3.
 
-CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. Checkpoints written by
-older versions of the program have no class names. For these the command prints class numbers, or the names in the file that
---class-names gives.`
+CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. Imported
+weights may have none. For these the command prints class numbers, or the names in the file that --class-names gives.`
 
 const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
   hetero-train predict experiments/resnet50 photos/ --top 1

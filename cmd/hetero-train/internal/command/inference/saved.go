@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/lab"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -146,7 +144,7 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
 		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay", m.checkpoint.Path)
 	}
-	if r.Cfg, err = savedSettings(a, m.checkpoint, r.Opts.Log); err != nil {
+	if r.Cfg, err = savedSettings(a, m.checkpoint); err != nil {
 		return nil, err
 	}
 	a.WarnOfSuperseded(r.Cfg)
@@ -199,41 +197,22 @@ func checkOverrides(a *cli.App) error {
 
 // savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint, or else the
 // settings in the folder of the run. --set and other flags override these settings.
-func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
+func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error) {
 	if a.File != "" {
 		return a.Read()
 	}
 	const advice = "; give the settings with -c FILE"
-	var faults []error
-	if text := c.State.Config; text != "" {
-		cfg, err := parseSaved(a, c.Path, text)
-		if err == nil {
-			return cfg, nil
-		}
-		if readable(a, text) {
-			return nil, typedWrong(a, err)
-		}
-		faults = append(faults, err)
+	if c.State.Config == "" {
+		return nil, exit.Usagef("%s has no settings, so its model is unknown%s", c.Path, advice)
 	}
-	text, err := experiment.Settings(c.Path)
-	if err != nil {
-		faults = append(faults, err)
+	cfg, err := parseSaved(a, c.Path, c.State.Config)
+	switch {
+	case err == nil:
+		return cfg, nil
+	case readable(a, c.State.Config):
+		return nil, typedWrong(a, err)
 	}
-	if text != "" && text != c.State.Config {
-		cfg, err := parseSaved(a, "the run's configs/resolved.toml", text)
-		if err == nil {
-			log.Warn("the settings of the checkpoint cannot be read; the settings of its run are used", "error", errors.Join(faults...))
-			return cfg, nil
-		}
-		if readable(a, text) {
-			return nil, typedWrong(a, err)
-		}
-		faults = append(faults, err)
-	}
-	if len(faults) == 0 {
-		return nil, exit.Usagef("%s has no settings and is not in the folder of a run, so its model is unknown%s", c.Path, advice)
-	}
-	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, err))
 }
 
 // parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored data

@@ -141,8 +141,8 @@ func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	if t, ok := m.Cfg.Model.Options.(parts.Transformer); ok {
 		return parts.TableSizes(t, m.checkpoint.Model)
 	}
-	if m.trained.Vocabulary == 0 || m.trained.Length == 0 { // a checkpoint of an earlier version
-		return 0, 0, exit.Usagef("%s does not state the number of tokens of its model %s: save it again with a training of this version", m.checkpoint.Path, m.Cfg.Model.Name)
+	if m.trained.Vocabulary == 0 || m.trained.Length == 0 {
+		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved", m.checkpoint.Path, m.Cfg.Model.Name)
 	}
 	return m.trained.Vocabulary, m.trained.Length, nil
 }

@@ -241,8 +241,7 @@ func titleOf(v runs.View) string {
 	return text
 }
 
-// accountOf returns the parts of a step according to a decision. Decisions of earlier versions have no useful work; the
-// account is then empty.
+// accountOf returns the parts of a step according to a decision. The account is empty if the decision has no times.
 func accountOf(d *runs.Decision) (a account.Account) {
 	if d.Seconds == nil || d.Useful == nil {
 		return a
