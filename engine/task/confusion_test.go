@@ -60,7 +60,7 @@ func TestReportsShowTheNamedMetric(t *testing.T) {
 }
 
 func TestValuesFromFilesHaveTheTitlesOfTheirMetrics(t *testing.T) {
-	for key, want := range map[string]string{"": "top-1 50.00 %", "top5": "top-5 50.00 %", "macro_f1": "macro F1 0.50", "\x1b[2J": `"\x1b[2J" 0.5`} {
+	for key, want := range map[string]string{"top1": "top-1 50.00 %", "": `"" 0.5`, "top5": "top-5 50.00 %", "macro_f1": "macro F1 0.50", "\x1b[2J": `"\x1b[2J" 0.5`} {
 		if got := TextOf(key, 0.5); got != want {
 			t.Errorf("%q: got %s, want %s", key, got, want)
 		}

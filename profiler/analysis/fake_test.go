@@ -102,7 +102,8 @@ func (f fakeRun) write(t *testing.T, root string) string {
 func (f fakeRun) records() [][]runtime.Record {
 	random := rand.New(rand.NewPCG(uint64(f.seed), uint64(len(f.policy))))
 	records := make([][]runtime.Record, len(f.shares))
-	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	end := start
 	for step := int64(1); step <= f.steps; step++ {
 		own, slowest := make([]time.Duration, len(f.shares)), time.Duration(0)
 		for rank, share := range f.shares {
@@ -114,6 +115,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		for rank, share := range f.shares {
 			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end, BatchSize: share, Loss: 2.3 * math.Exp(-float64(step)/50),
 				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond, Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
+				StepTime: slowest, TrainingTime: end.Sub(start),
 				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(), telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})
 		}
 	}

@@ -129,11 +129,11 @@ const (
 func TestARunOnAServerIsCompared(t *testing.T) {
 	f := newFakeMLflow(t)
 	f.add(firstID, "a b", "FINISHED", map[string]string{"model.name": "bert_base", "optimizer.lr": "0.1"}, map[string][]string{
-		"train/loss":              {"1000 2.5 1", "2000 2.0 10", "2500 9.0 20", "3000 1.5 20", "4000 NaN 30"},
-		"time_seconds/step":       {"1000 0.5 1", "2000 0.1 10", "3000 0.2 20"},
-		"speed/tokens_per_second": {"1000 100 1", "2000 200 10", "3000 300 20"},
-		"eval/next_sentence":      {"2000 0.5 10", "3000 0.75 20"},
-		"memory":                  {"1 1 1"},
+		"train/loss":                {"1000 2.5 1", "2000 2.0 10", "2500 9.0 20", "3000 1.5 20", "4000 NaN 30"},
+		"progress/training_seconds": {"1000 0.5 1", "2000 1.4 10", "3000 3.4 20"},
+		"speed/tokens_per_second":   {"1000 100 1", "2000 200 10", "3000 300 20"},
+		"eval/next_sentence":        {"2000 0.5 10", "3000 0.75 20"},
+		"memory":                    {"1 1 1"},
 	})
 	f.add(secondID, "other", "KILLED", map[string]string{"optimizer.lr": "0.2"}, map[string][]string{"train/loss": {"1000 2 1"}})
 	environ := []string{"MLFLOW_TRACKING_TOKEN=canary"}

@@ -180,14 +180,14 @@ func TestAComparisonShowsNoReceivers(t *testing.T) {
 func TestARunOfMLflowIsCompared(t *testing.T) {
 	own, hybrid := pair(t)
 	dir := mlflowRun(t, "0123", map[string]string{
-		"meta.yaml":                       "run_name: \"a b\"\nstatus: 3\n",
-		"params/balance.policy":           "proportional",
-		"params/optimizer.lr":             "5e-2",
-		"tags/hetero_train.ranks":         "2",
-		"metrics/train/loss":              "1000 2.5 1\n2000 2.0 10\n2500 9.0 20\n3000 1.5 20\ngarbage\n4000 nan 30\n",
-		"metrics/time_seconds/step":       "1000 0.5 1\n2000 0.1 10\n3000 0.2 20\n",
-		"metrics/speed/images_per_second": "1000 100 1\n2000 200 10\n3000 300 20\n",
-		"metrics/balance/oracle_ratio":    "1000 0.9 10\n1100 0.9 20\n1200 0.9 90\n2000 0.99 100\n",
+		"meta.yaml":                         "run_name: \"a b\"\nstatus: 3\n",
+		"params/balance.policy":             "proportional",
+		"params/optimizer.lr":               "5e-2",
+		"tags/hetero_train.ranks":           "2",
+		"metrics/train/loss":                "1000 2.5 1\n2000 2.0 10\n2500 9.0 20\n3000 1.5 20\ngarbage\n4000 nan 30\n",
+		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.4 20\n",
+		"metrics/speed/images_per_second":   "1000 100 1\n2000 200 10\n3000 300 20\n",
+		"metrics/balance/oracle_ratio":      "1000 0.9 10\n1100 0.9 20\n1200 0.9 90\n2000 0.99 100\n",
 	})
 	all := trials(t, own, dir)
 	m := all[1]

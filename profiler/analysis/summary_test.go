@@ -413,7 +413,7 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeRecords(t, run.Dir, steadyRecords(50, 24, 1))
-	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":1,"metrics":[{"key":"top1","title":"top-1","percent":true}]}}
+	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":1,"best_metric":"top1","metrics":[{"key":"top1","title":"top-1","percent":true}]}}
 {"step":20,"evaluation":{"samples":8,"loss":2,"metrics":{"top1":0.5},"best":true}}
 {"step":30,"evaluation":{"samples":8,"loss":1,"metrics":{"top1":0.75},"best":true}}
 {"step":40,"evaluation":{"samples":8,"loss":null,"metrics":{"top1":0.25},"best":false}}

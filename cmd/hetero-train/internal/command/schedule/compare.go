@@ -18,9 +18,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
-	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/dqn"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )

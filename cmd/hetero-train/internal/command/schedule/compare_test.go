@@ -8,8 +8,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
-	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/dqn"
 )
 
 // A comparison leaves a policy out if the policy cannot run the jobs. Other errors end the comparison.

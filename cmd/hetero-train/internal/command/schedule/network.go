@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
-	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/dqn"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
