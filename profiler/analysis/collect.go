@@ -100,7 +100,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 				c.pauses++
 			}
 			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(span.Seconds), count: float32(span.Steps)})
-			c.loss = m.Loss
+			c.loss = m.Values[telemetry.Loss]
 		}
 		for next < len(c.steps) && c.steps[next].iteration < m.Iteration {
 			next++

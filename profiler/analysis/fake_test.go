@@ -113,7 +113,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		}
 		end = end.Add(slowest)
 		for rank, share := range f.shares {
-			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end, BatchSize: share, Loss: 2.3 * math.Exp(-float64(step)/50),
+			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end, BatchSize: share, Values: telemetry.Values{telemetry.Loss: 2.3 * math.Exp(-float64(step)/50)},
 				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond, Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
 				StepTime: slowest, TrainingTime: end.Sub(start),
 				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(), telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})

@@ -51,7 +51,7 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	slices.SortFunc(whole, func(a, b []runtime.Record) int { return cmp.Compare(a[0].Iteration, b[0].Iteration) })
 	var times runtime.StepTimes
 	for _, row := range whole {
-		step := Step{Iteration: row[0].Iteration, Loss: row[0].Loss}
+		step := Step{Iteration: row[0].Iteration, Loss: row[0].Values[telemetry.Loss]}
 		for _, record := range row {
 			step.Seconds = max(step.Seconds, record.IterationTime().Seconds())
 			step.Samples += record.BatchSize

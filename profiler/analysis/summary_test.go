@@ -41,7 +41,7 @@ func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 func steadyRecords(steps int64, samples int64, factor float64) (records []runtime.Record) {
 	for i := int64(1); i <= steps; i++ {
 		own := time.Duration(factor * 30 * float64(time.Millisecond))
-		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Loss: 1 / float64(i),
+		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Values: telemetry.Values{telemetry.Loss: 1 / float64(i)},
 			DataLoading: time.Millisecond, Forward: own, Backward: own, Exchanges: own, Optimizer: 2 * time.Millisecond, Communication: 90*time.Millisecond - 2*own,
 			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2, Telemetry: telemetry.Sample{telemetry.Utilization: 50, telemetry.Memory: 20 * factor, telemetry.Power: 100, telemetry.Temperature: 60 + factor}})
 	}

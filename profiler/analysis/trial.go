@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Trial is a run that is compared with other runs side by side. Its curves have at most trialPoints points, so memory
@@ -180,7 +181,7 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 		return nil, err
 	}
 	if r := v.Ranks[0].Record; r != nil {
-		t.TrainLoss = Number(r.Loss) // the last point of the curve may be a mean
+		t.TrainLoss = Number(r.Values[telemetry.Loss]) // the last point of the curve may be a mean
 	}
 	for _, e := range v.Evals {
 		t.addEvaluation(e.Step, e.Evaluation.Loss, e.Evaluation.Metrics, titles)

@@ -23,16 +23,19 @@ import (
 // listTime is the time for which a list of runs is cached, because listing reads a few files of each run.
 const listTime = time.Second
 
+// listing is the answer to a request for the list of runs.
+type listing struct {
+	runs.Listing
+	Folder  string  `json:"folder"`
+	Program string  `json:"program"`
+	Refresh float64 `json:"refresh_seconds"` // 0 means at each change
+}
+
 // list sends the list of all runs.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.answers.get(r.Context(), "list", int64(time.Since(s.begun)/listTime), func(ctx context.Context) (any, error) {
 		list, err := s.options.Folder.List(ctx)
-		return struct {
-			runs.Listing
-			Folder  string  `json:"folder"`
-			Program string  `json:"program"`
-			Refresh float64 `json:"refresh_seconds"` // 0 means at each change
-		}{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
+		return listing{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
 	})
 	s.send(w, r, answer, err)
 }

@@ -38,10 +38,10 @@ func largeRun(t *testing.T, dir string, ranks int, steps int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := runtime.Record{Rank: rank, Telemetry: telemetry.Unknown(), LearningRate: 0.1, GradNorm: 1.23456789012, LossScale: 1, BatchSize: 64, Accuracy: math.NaN()}
+		r := runtime.Record{Rank: rank, Telemetry: telemetry.Unknown(), Values: telemetry.Values{telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789012, telemetry.LossScale: 1, telemetry.Accuracy: math.NaN()}, BatchSize: 64}
 		for step := int64(1); step <= steps; step++ {
 			r.Iteration, r.Timestamp = step, time.Unix(1700000000, step*1e6)
-			r.Loss, r.Forward, r.Backward = 2.123456789012/float64(step), time.Duration(10e6+step%977*1000), time.Duration(20e6+step%877*1000)
+			r.Values[telemetry.Loss], r.Forward, r.Backward = 2.123456789012/float64(step), time.Duration(10e6+step%977*1000), time.Duration(20e6+step%877*1000)
 			if step == steps/3 && rank == 0 {
 				r.Forward = 3 * time.Second
 			}

@@ -39,14 +39,12 @@ var Verdicts = [...]string{"healthy", "slow_type", "sick"}
 type State struct {
 	Step, Planned      int64 // optimizer steps of the run: done, and in all (0: unknown)
 	Epoch              float64
-	Steps              int64 // counter
-	Samples            int64 // counter, over all ranks
-	Skipped            int64 // counter: steps without an update, over the whole run
-	RollBacks          int64 // counter
-	Warnings           int64 // counter
-	Loss, Rate         float64
-	GradNorm           float64
-	LossScale          float64
+	Steps              int64            // counter
+	Samples            int64            // counter, over all ranks
+	Skipped            int64            // counter: steps without an update, over the whole run
+	RollBacks          int64            // counter
+	Warnings           int64            // counter
+	Values             telemetry.Values // of the last step
 	StepSeconds        Histogram
 	LastProgress       float64 // time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
 	Checkpoints        int64   // counter
@@ -94,7 +92,7 @@ type Metrics struct {
 func New(run Run, now float64) *Metrics {
 	m := &Metrics{run: run}
 	for range 2 {
-		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, LossScale: 1, Oracle: nan, Gain: nan, Imbalance: nan,
+		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, Oracle: nan, Gain: nan, Imbalance: nan,
 			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
 			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan, Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
@@ -168,10 +166,11 @@ func (m *Metrics) Text() []byte {
 	gauge("hetero_train_start_timestamp_seconds", "Time at which this process started to serve metrics.", s.Start)
 	gauge("hetero_train_last_progress_timestamp_seconds", "Time of the last step, evaluation or checkpoint; before these, of the start.", s.LastProgress)
 	if s.Steps > 0 {
-		gauge("hetero_train_loss", "Mean training loss of the last step.", s.Loss)
-		gauge("hetero_train_learning_rate", "Learning rate of the last step.", s.Rate)
-		gauge("hetero_train_gradient_norm", "Norm of the gradient of the last step, before clipping.", s.GradNorm)
-		gauge("hetero_train_loss_scale", "Factor of the loss in mixed precision.", s.LossScale)
+		for i, d := range telemetry.Metrics {
+			if d.Prometheus != "" {
+				gauge(d.Prometheus, d.Help, s.Values[i])
+			}
+		}
 	}
 	m.writeResults(t, &s)
 	m.writeRanks(t, &s)

@@ -23,7 +23,8 @@ func full() *Metrics {
 		s.StepSeconds.Add(0.0005)
 		s.StepSeconds.Add(0.3)
 		s.StepSeconds.Add(300)
-		s.Loss, s.Oracle, s.Gain, s.Lost[0] = math.NaN(), 0.97, 1.56, 1.5
+		s.Values[telemetry.LossScale] = 1
+		s.Values[telemetry.Loss], s.Oracle, s.Gain, s.Lost[0] = math.NaN(), 0.97, 1.56, 1.5
 		for i := range s.Ranks {
 			s.Ranks[i].Share, s.Ranks[i].Verdict = 32, i
 			s.Ranks[i].Bytes, s.Ranks[i].Hidden, s.Ranks[i].Bus = 1000, 0.5, 1e9

@@ -15,6 +15,26 @@ type column struct {
 	of   func(*runtime.Record) float64
 }
 
+// metric returns the column of a step metric.
+func metric(m telemetry.Metric) column {
+	d := telemetry.Metrics[m]
+	c := column{d.Column, d.Unit, func(r *runtime.Record) float64 { return r.Values[m] }}
+	switch {
+	case d.Kind == telemetry.Flag:
+		c.Unit, c.of = "fraction", func(r *runtime.Record) float64 { return telemetry.Bit(r.Skipped) }
+	case d.Kind == telemetry.Seconds && d.Optional: // 0: unknown
+		c.of = func(r *runtime.Record) float64 {
+			if v := *r.Seconds(m); v > 0 {
+				return v.Seconds()
+			}
+			return math.NaN()
+		}
+	case d.Kind == telemetry.Seconds:
+		c.of = func(r *runtime.Record) float64 { return r.Seconds(m).Seconds() }
+	}
+	return c
+}
+
 // traffic returns the column of a sensor of traffic.
 func traffic(s telemetry.Sensor) column {
 	d := telemetry.Declared[s]
@@ -31,13 +51,13 @@ var rankColumns = []column{
 	{"throughput", "samples/s", (*runtime.Record).Throughput},
 	{"own", "s", ownSeconds},
 	{"step", "s", func(r *runtime.Record) float64 { return r.Took().Seconds() }},
-	{"data", "s", func(r *runtime.Record) float64 { return r.DataLoading.Seconds() }},
-	{"forward", "s", func(r *runtime.Record) float64 { return r.Forward.Seconds() }},
-	{"backward", "s", func(r *runtime.Record) float64 { return r.Backward.Seconds() }},
-	{"communication", "s", func(r *runtime.Record) float64 { return r.Communication.Seconds() }},
-	{"optimizer", "s", func(r *runtime.Record) float64 { return r.Optimizer.Seconds() }},
-	{"hidden", "s", func(r *runtime.Record) float64 { return r.CommunicationHidden.Seconds() }},
-	{"exchange", "s", func(r *runtime.Record) float64 { return r.Exchanges.Seconds() }},
+	metric(telemetry.DataLoading),
+	metric(telemetry.Forward),
+	metric(telemetry.Backward),
+	metric(telemetry.Communication),
+	metric(telemetry.OptimizerTime),
+	metric(telemetry.CommunicationHidden),
+	metric(telemetry.Exchanges),
 	{"bus_bandwidth", "bytes/s", nil}, // computed by rank.fill, because it depends on the number of ranks
 	{"utilization", "%", sensor(telemetry.Utilization)},
 	{"memory", "%", sensor(telemetry.Memory)},
@@ -67,15 +87,14 @@ const (
 var totalColumn = column{Name: "total_throughput", Unit: "samples/s"}
 
 // runColumns are the columns whose values are equal on all ranks. They follow the columns of rank 0.
-var runColumns = []column{
-	{"loss", "", func(r *runtime.Record) float64 { return r.Loss }},
-	{"accuracy", "fraction", func(r *runtime.Record) float64 { return r.Accuracy }},
-	{"learning_rate", "", func(r *runtime.Record) float64 { return r.LearningRate }},
-	{"grad_norm", "", func(r *runtime.Record) float64 { return r.GradNorm }},
-	{"loss_scale", "", func(r *runtime.Record) float64 { return r.LossScale }},
-	{"skipped", "fraction", func(r *runtime.Record) float64 { return telemetry.Bit(r.Skipped) }},
-	{"training_time", "s", trainingSeconds},
-}
+var runColumns = func() (list []column) {
+	for m, d := range telemetry.Metrics {
+		if d.Scope == telemetry.OfRun && d.Column != "" {
+			list = append(list, metric(telemetry.Metric(m)))
+		}
+	}
+	return list
+}()
 
 // decisionColumns are the columns of the balancer's decisions: those of decided.add.
 var decisionColumns = func() []column {
@@ -98,14 +117,6 @@ var decisionColumns = func() []column {
 // ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(r *runtime.Record) float64 {
 	return max(0, r.Own().Seconds())
-}
-
-// trainingSeconds returns the training time of the run up to the end of the step in s, or NaN if it is unknown.
-func trainingSeconds(r *runtime.Record) float64 {
-	if r.TrainingTime <= 0 {
-		return math.NaN()
-	}
-	return r.TrainingTime.Seconds()
 }
 
 // busBandwidth returns the bus bandwidth of the gradient all-reduces in bytes/s; see runtime.BusBandwidth.

@@ -52,8 +52,7 @@ func (f *fakeRun) write(name, text string) {
 
 // record returns a record whose values depend on step and rank. Step 777 is very slow.
 func record(rank int, step int64) runtime.Record {
-	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32), Timestamp: time.Unix(1700000000+step, 0), Loss: 2 / float64(step), Accuracy: math.NaN(),
-		LearningRate: 0.1, LossScale: 1, DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond, Communication: time.Duration(rank) * time.Millisecond,
+	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32), Timestamp: time.Unix(1700000000+step, 0), Values: telemetry.Values{telemetry.Loss: 2 / float64(step), telemetry.Accuracy: math.NaN(), telemetry.LearningRate: 0.1, telemetry.LossScale: 1}, DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond, Communication: time.Duration(rank) * time.Millisecond,
 		CommunicationHidden: time.Millisecond, Bytes: 1 << 20, Optimizer: time.Millisecond, Telemetry: telemetry.Unknown()}
 	if step == 777 {
 		r.Forward = 3 * time.Second

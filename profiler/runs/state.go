@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Kind is the kind of state that a run is in.
@@ -307,7 +308,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	if !found {
 		return
 	}
-	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
+	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Values[telemetry.Loss]), modified
 	if !r.Timestamp.IsZero() { // a copy of the folder has other times of files
 		s.Updated = r.Timestamp.UnixMilli()
 	}

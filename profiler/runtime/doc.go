@@ -16,40 +16,11 @@
 //	{"epoch":0,"iteration":2,"loss":2.29,…}
 //	]
 //
-//	key                        unit, meaning
-//	epoch                      from 0
-//	iteration                  number of optimizer steps done, including this step
-//	loss                       mean over the global batch of the step
-//	throughput                 samples/s of this rank: batch_size / step_time
-//	iteration_time             s; exactly the sum of the next five times
-//	data_loading_time          s; the rank's wait for data
-//	forward_time               s
-//	backward_time              s
-//	communication_time         s; exposed: the rank's wait for gradients
-//	optimizer_time             s
-//	communication_hidden_time  s; communication that overlaps computing; not part of iteration_time
-//	exchange_time              s; time that the forward and backward passes wait for batch-normalisation exchanges with
-//	                           other ranks; included in forward_time and backward_time
-//	communication_bytes        bytes of gradients that were summed over ranks, in the data type of the messages
-//	communication_buckets      number of all-reduces of these gradients
-//	gpu_utilization            percent of the time in which a kernel ran; on a CPU rank, percentage of its CPU quota in use
-//	gpu_memory_percent         percent; on a CPU rank, the percentage of its memory limit in use
-//	batch_size                 samples of this rank in this step
-//	timestamp                  s since 1970-01-01 UTC, at the end of the step
-//	rank
-//	accuracy                   top-1 on the training batch, fraction 0…1
-//	learning_rate
-//	grad_norm                  global norm before clipping
-//	loss_scale                 factor of the loss in mixed precision
-//	skipped                    true if the update was skipped because the gradient was not finite
-//	step_time                  s; training time of a step on rank 0, mean of the steps since the previous record; equal in
-//	                           the files of all ranks
-//	training_time              s; training time of the run on rank 0, up to the end of this step
-//	temperature                degrees Celsius
-//	power                      W
-//	nvlink_sent, nvlink_received, pcie_sent, pcie_received, network_sent, network_received, rdma_sent, rdma_received
-//	                           bytes/s since the previous measurement, summed over the links of each kind. The network and
-//	                           RDMA traffic of a machine is in the records of its first rank.
+// The keys are those of [telemetry.Metrics] in their order, with gpu_utilization and gpu_memory_percent before batch_size,
+// then those of all other sensors of [telemetry.Declared] that have a column. docs/reports.md lists them with their units.
+// On a CPU rank, gpu_utilization and gpu_memory_percent are percentages of its CPU quota and of its memory limit. Traffic
+// is in bytes/s since the previous measurement, summed over the links of each kind. The network and RDMA traffic of a
+// machine is in the records of its first rank.
 //
 // Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
 // values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
@@ -58,8 +29,8 @@
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least the
 // iteration_time of rank 0. On other ranks, parts of iteration_time come from the previous step. If not every step is
-// recorded, step_time is a mean, and the other times are those of one step. Records of earlier versions lack step_time and
-// training_time; [StepTimes] computes them from timestamps.
+// recorded, step_time is a mean, and the other times are those of one step. A record without step_time and training_time
+// does not know them; [StepTimes] then estimates them from timestamps.
 //
 // If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean step_time.
 // It is not exact if the rank's share has changed since the previous record.

@@ -15,49 +15,31 @@ import (
 func (r *Record) parse(line []byte) bool {
 	p := parser{rest: line, ok: true}
 	*r = Record{Telemetry: telemetry.Unknown()}
-	r.Epoch = p.integer(`{"epoch":`)
-	r.Iteration = p.integer(iterationKey)
-	p.ok = p.ok && r.Iteration >= 0 && r.Iteration <= MostStep
-	r.Loss = p.float(`,"loss":`)
-	p.float(`,"throughput":`)
-	p.seconds(`,"iteration_time":`)
-	r.DataLoading = p.seconds(`,"data_loading_time":`)
-	r.Forward = p.seconds(`,"forward_time":`)
-	r.Backward = p.seconds(`,"backward_time":`)
-	r.Communication = p.seconds(`,"communication_time":`)
-	r.Optimizer = p.seconds(`,"optimizer_time":`)
-	r.CommunicationHidden = p.seconds(`,"communication_hidden_time":`)
-	r.Exchanges = p.seconds(`,"exchange_time":`)
-	r.Bytes = p.integer(`,"communication_bytes":`)
-	r.Buckets = p.integer(`,"communication_buckets":`)
-	r.parseColumns(&p, midColumns)
-	r.BatchSize = p.integer(`,"batch_size":`)
-	if !p.null(`,"timestamp":null`) {
-		r.Timestamp = time.UnixMicro(int64(p.seconds(`,"timestamp":`) / time.Microsecond))
-	}
-	r.Rank = int(p.integer(`,"rank":`))
-	r.Accuracy = p.float(`,"accuracy":`)
-	r.LearningRate = p.float(`,"learning_rate":`)
-	r.GradNorm = p.float(`,"grad_norm":`)
-	r.LossScale = p.float(`,"loss_scale":`)
-	if r.Skipped = p.null(`,"skipped":true`); !r.Skipped {
-		p.expect(`,"skipped":false`)
-	}
-	if bytes.HasPrefix(p.rest, []byte(stepTimeKey)) {
-		r.StepTime = p.seconds(stepTimeKey)
-		r.TrainingTime = p.seconds(trainingTimeKey)
-	}
-	r.parseColumns(&p, lastColumns)
-	p.expect("}")
-	return p.ok && len(p.rest) == 0
-}
-
-func (r *Record) parseColumns(p *parser, columns []column) {
-	for _, c := range columns {
-		if r.Telemetry[c.sensor] = math.NaN(); !c.optional || bytes.HasPrefix(p.rest, []byte(c.key)) {
-			r.Telemetry[c.sensor] = p.float(c.key)
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.optional && !bytes.HasPrefix(p.rest, []byte(e.key)):
+			if e.sensor < telemetry.Count {
+				r.Telemetry[e.sensor] = math.NaN()
+			}
+		case e.sensor < telemetry.Count:
+			r.Telemetry[e.sensor] = p.float(e.key)
+		case e.kind == telemetry.Number:
+			r.Values[e.metric] = p.float(e.key)
+		case e.kind == telemetry.Integer:
+			r.setInteger(e.metric, p.integer(e.key))
+		case e.kind == telemetry.Seconds:
+			*r.Seconds(e.metric) = p.seconds(e.key)
+		case e.kind == telemetry.Instant:
+			r.Timestamp = p.instant(e.key)
+		case e.kind == telemetry.Flag:
+			r.Skipped = p.flag(e.key)
+		default: // computed from other metrics
+			p.float(e.key)
 		}
 	}
+	p.expect("}")
+	return p.ok && len(p.rest) == 0 && r.Iteration >= 0 && r.Iteration <= MostStep
 }
 
 // parser reads the text at the start of rest. After the first unexpected text, ok remains false.
@@ -88,6 +70,22 @@ func (p *parser) value(key string) []byte {
 	v := p.rest[:end]
 	p.rest = p.rest[end:]
 	return v
+}
+
+// flag parses true or false.
+func (p *parser) flag(key string) bool {
+	text := p.value(key)
+	p.ok = p.ok && (string(text) == "true" || string(text) == "false")
+	return string(text) == "true"
+}
+
+// instant parses a time in the form that appendTimestamp writes.
+func (p *parser) instant(key string) time.Time {
+	if bytes.HasPrefix(p.rest, []byte(key)) && bytes.HasPrefix(p.rest[len(key):], []byte("null")) {
+		p.value(key)
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(p.seconds(key) / time.Microsecond))
 }
 
 // digits parses an integer with at most 18 digits.

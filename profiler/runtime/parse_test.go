@@ -30,7 +30,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 	}
 	for range 2000 {
 		want := Record{Epoch: random.Int64N(100), Iteration: random.Int64N(1 << 40), Rank: random.IntN(8), Timestamp: time.UnixMicro(random.Int64N(1 << 51)), BatchSize: random.Int64N(1024),
-			Loss: float(), Accuracy: float(), LearningRate: float(), GradNorm: float(), LossScale: float(), Skipped: random.IntN(2) == 0,
+			Values: telemetry.Values{telemetry.Loss: float(), telemetry.Accuracy: float(), telemetry.LearningRate: float(), telemetry.GradNorm: float(), telemetry.LossScale: float()}, Skipped: random.IntN(2) == 0,
 			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(), CommunicationHidden: took(), Exchanges: took(),
 			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(), telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
 		for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
@@ -74,7 +74,7 @@ func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
 		}
 		var r Record
 		if r.parse(damaged) {
-			t.Errorf("%q: got loss %v, want no record", number, r.Loss)
+			t.Errorf("%q: got loss %v, want no record", number, r.Values[telemetry.Loss])
 		}
 	}
 	for _, number := range []string{"-0", "0.5", "1E5", "1e-07", "10", "-1.5e+30"} {

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -15,8 +14,8 @@ import (
 // FileName returns the name of a rank's file in the folder of logs.
 func FileName(rank int) string { return fmt.Sprintf("rank_%d_metrics.json", rank) }
 
-// Record contains the measurements of one rank in one optimizer step. Unknown floats must be math.NaN(). The package
-// documentation lists the units.
+// Record contains the measurements of one rank in one optimizer step. Unknown floats must be math.NaN().
+// [telemetry.Metrics] lists the units.
 type Record struct {
 	Epoch     int64
 	Iteration int64 // number of optimizer steps done, including this step
@@ -24,12 +23,8 @@ type Record struct {
 	Timestamp time.Time
 	BatchSize int64 // number of samples of this rank
 
-	Loss         float64
-	Accuracy     float64 // fraction 0…1
-	LearningRate float64
-	GradNorm     float64
-	LossScale    float64
-	Skipped      bool
+	Values  telemetry.Values
+	Skipped bool
 
 	DataLoading         time.Duration
 	Forward             time.Duration
@@ -46,32 +41,108 @@ type Record struct {
 	Telemetry telemetry.Sample // sensors without a column are not stored
 }
 
-// midColumns and lastColumns are the sensors that records contain. Existing files have two sensor columns between the
-// other keys. All further sensors come last.
-var midColumns, lastColumns = columns()
-
-type column struct {
-	sensor   telemetry.Sensor
-	key      string // key in a record, such as ,"power":
-	optional bool   // a record without the value lacks the key
+// entry is a key of a record: a metric, or a sensor.
+type entry struct {
+	key      string // such as ,"power":
+	kind     telemetry.Kind
+	metric   telemetry.Metric
+	sensor   telemetry.Sensor // telemetry.Count for a metric
+	optional bool             // a record without the value lacks the key
 }
 
-func columns() (mid, last []column) {
-	for _, s := range []telemetry.Sensor{telemetry.Utilization, telemetry.Memory} {
-		mid = append(mid, columnOf(s))
+// entries lists the keys of a record in their order: the metrics, with two sensors between them, then all other sensors.
+var entries = layout()
+
+func layout() (all []entry) {
+	addSensor := func(s telemetry.Sensor) {
+		d := telemetry.Declared[s]
+		all = append(all, entry{key: `,"` + d.Column + `":`, sensor: s, optional: d.Optional})
+	}
+	middle := []telemetry.Sensor{telemetry.Utilization, telemetry.Memory}
+	for m, d := range telemetry.Metrics {
+		if telemetry.Metric(m) == telemetry.BatchSize {
+			for _, s := range middle {
+				addSensor(s)
+			}
+		}
+		start := ","
+		if m == 0 {
+			start = "{"
+		}
+		all = append(all, entry{start + `"` + d.Key + `":`, d.Kind, telemetry.Metric(m), telemetry.Count, d.Optional})
 	}
 	for s, d := range telemetry.Declared {
-		c := columnOf(telemetry.Sensor(s))
-		if d.Column != "" && !slices.Contains(mid, c) {
-			last = append(last, c)
+		if d.Column != "" && !slices.Contains(middle, telemetry.Sensor(s)) {
+			addSensor(telemetry.Sensor(s))
 		}
 	}
-	return mid, last
+	return all
 }
 
-func columnOf(s telemetry.Sensor) column {
-	d := telemetry.Declared[s]
-	return column{s, `,"` + d.Column + `":`, d.Optional}
+// integer returns the value of a metric of kind Integer.
+func (r *Record) integer(m telemetry.Metric) int64 {
+	if m == telemetry.Rank {
+		return int64(r.Rank)
+	}
+	return *r.count(m)
+}
+
+// setInteger sets the value of a metric of kind Integer.
+func (r *Record) setInteger(m telemetry.Metric, v int64) {
+	if m == telemetry.Rank {
+		r.Rank = int(v)
+		return
+	}
+	*r.count(m) = v
+}
+
+func (r *Record) count(m telemetry.Metric) *int64 {
+	switch m {
+	case telemetry.Epoch:
+		return &r.Epoch
+	case telemetry.Iteration:
+		return &r.Iteration
+	case telemetry.CommunicationBytes:
+		return &r.Bytes
+	case telemetry.Buckets:
+		return &r.Buckets
+	case telemetry.BatchSize:
+		return &r.BatchSize
+	}
+	panic("runtime: " + telemetry.Metrics[m].Key + " is no integer of a record")
+}
+
+// Seconds returns the value of a metric of kind Seconds.
+func (r *Record) Seconds(m telemetry.Metric) *time.Duration {
+	switch m {
+	case telemetry.DataLoading:
+		return &r.DataLoading
+	case telemetry.Forward:
+		return &r.Forward
+	case telemetry.Backward:
+		return &r.Backward
+	case telemetry.Communication:
+		return &r.Communication
+	case telemetry.OptimizerTime:
+		return &r.Optimizer
+	case telemetry.CommunicationHidden:
+		return &r.CommunicationHidden
+	case telemetry.Exchanges:
+		return &r.Exchanges
+	case telemetry.StepTime:
+		return &r.StepTime
+	case telemetry.TrainingTime:
+		return &r.TrainingTime
+	}
+	panic("runtime: " + telemetry.Metrics[m].Key + " is no time of a record")
+}
+
+// appendDerived appends a metric of kind Derived.
+func (r *Record) appendDerived(b []byte, e *entry) []byte {
+	if e.metric == telemetry.IterationTime {
+		return appendSeconds(b, e.key, r.IterationTime())
+	}
+	return appendFloat(b, e.key, r.Throughput())
 }
 
 // IterationTime returns the sum of the parts of the step, as the rank measured them.
@@ -84,8 +155,7 @@ func (r *Record) Own() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward - r.Exchanges
 }
 
-// Took returns the training time of the step. In records of earlier versions of the program, which do not contain it, it
-// is the sum of the parts.
+// Took returns the training time of the step, or the sum of the parts if the record lacks it.
 func (r *Record) Took() time.Duration {
 	if r.StepTime > 0 {
 		return r.StepTime
@@ -103,51 +173,38 @@ func (r *Record) Throughput() float64 {
 
 // appendJSON appends the record as one JSON object without a line break.
 func (r *Record) appendJSON(b []byte) []byte {
-	b = appendInt(b, `{"epoch":`, r.Epoch)
-	b = appendInt(b, iterationKey, r.Iteration)
-	b = appendFloat(b, `,"loss":`, r.Loss)
-	b = appendFloat(b, `,"throughput":`, r.Throughput())
-	b = appendSeconds(b, `,"iteration_time":`, r.IterationTime())
-	b = appendSeconds(b, `,"data_loading_time":`, r.DataLoading)
-	b = appendSeconds(b, `,"forward_time":`, r.Forward)
-	b = appendSeconds(b, `,"backward_time":`, r.Backward)
-	b = appendSeconds(b, `,"communication_time":`, r.Communication)
-	b = appendSeconds(b, `,"optimizer_time":`, r.Optimizer)
-	b = appendSeconds(b, `,"communication_hidden_time":`, r.CommunicationHidden)
-	b = appendSeconds(b, `,"exchange_time":`, r.Exchanges)
-	b = appendInt(b, `,"communication_bytes":`, r.Bytes)
-	b = appendInt(b, `,"communication_buckets":`, r.Buckets)
-	b = r.appendColumns(b, midColumns)
-	b = appendInt(b, `,"batch_size":`, r.BatchSize)
-	b = r.appendTimestamp(b)
-	b = appendInt(b, `,"rank":`, int64(r.Rank))
-	b = appendFloat(b, `,"accuracy":`, r.Accuracy)
-	b = appendFloat(b, `,"learning_rate":`, r.LearningRate)
-	b = appendFloat(b, `,"grad_norm":`, r.GradNorm)
-	b = appendFloat(b, `,"loss_scale":`, r.LossScale)
-	b = strconv.AppendBool(append(b, `,"skipped":`...), r.Skipped)
-	if r.StepTime > 0 {
-		b = appendSeconds(b, stepTimeKey, r.StepTime)
-		b = appendSeconds(b, trainingTimeKey, r.TrainingTime)
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.sensor < telemetry.Count:
+			if v := r.Telemetry[e.sensor]; !e.optional || !math.IsNaN(v) {
+				b = appendFloat(b, e.key, v)
+			}
+		case e.kind == telemetry.Number:
+			if v := r.Values[e.metric]; !e.optional || v != 0 {
+				b = appendFloat(b, e.key, v)
+			}
+		case e.kind == telemetry.Integer:
+			b = appendInt(b, e.key, r.integer(e.metric))
+		case e.kind == telemetry.Seconds:
+			if d := *r.Seconds(e.metric); !e.optional || d != 0 {
+				b = appendSeconds(b, e.key, d)
+			}
+		case e.kind == telemetry.Instant:
+			b = r.appendTimestamp(b, e.key)
+		case e.kind == telemetry.Flag:
+			b = strconv.AppendBool(append(b, e.key...), r.Skipped)
+		default:
+			b = r.appendDerived(b, e)
+		}
 	}
-	b = r.appendColumns(b, lastColumns)
 	return append(b, '}')
 }
 
-func (r *Record) appendColumns(b []byte, columns []column) []byte {
-	for _, c := range columns {
-		if v := r.Telemetry[c.sensor]; !c.optional || !math.IsNaN(v) {
-			b = appendFloat(b, c.key, v)
-		}
-	}
-	return b
-}
-
 // appendTimestamp writes null for the zero time, because a Duration since 1970 cannot represent it.
-func (r *Record) appendTimestamp(b []byte) []byte {
-	const key = `,"timestamp":`
+func (r *Record) appendTimestamp(b []byte, key string) []byte {
 	if r.Timestamp.IsZero() {
-		return append(b, key+"null"...)
+		return append(append(b, key...), "null"...)
 	}
 	return appendSeconds(b, key, time.Duration(r.Timestamp.UnixMicro())*time.Microsecond)
 }
@@ -161,11 +218,8 @@ const (
 	mostSeconds = 9_000_000_000
 )
 
-const (
-	iterationKey    = `,"iteration":`
-	stepTimeKey     = `,"step_time":`
-	trainingTimeKey = `,"training_time":`
-)
+// iterationKey is the key of the step, as records contain it.
+const iterationKey = `,"iteration":`
 
 func appendInt(b []byte, key string, v int64) []byte {
 	return strconv.AppendInt(append(b, key...), v, 10)
@@ -204,82 +258,64 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// wireRecord is the JSON form of a Record. It lacks iteration_time and throughput, which are computed from other
-// keys.
-type wireRecord struct {
-	Epoch               int64    `json:"epoch"`
-	Iteration           *int64   `json:"iteration"`
-	Rank                int      `json:"rank"`
-	Timestamp           *float64 `json:"timestamp"`
-	BatchSize           int64    `json:"batch_size"`
-	Loss                *float64 `json:"loss"`
-	Accuracy            *float64 `json:"accuracy"`
-	LearningRate        *float64 `json:"learning_rate"`
-	GradNorm            *float64 `json:"grad_norm"`
-	LossScale           *float64 `json:"loss_scale"`
-	Skipped             bool     `json:"skipped"`
-	DataLoading         float64  `json:"data_loading_time"`
-	Forward             float64  `json:"forward_time"`
-	Backward            float64  `json:"backward_time"`
-	Communication       float64  `json:"communication_time"`
-	Optimizer           float64  `json:"optimizer_time"`
-	CommunicationHidden float64  `json:"communication_hidden_time"`
-	Exchanges           float64  `json:"exchange_time"`
-	StepTime            float64  `json:"step_time"`
-	TrainingTime        float64  `json:"training_time"`
-	Bytes               int64    `json:"communication_bytes"`
-	Buckets             int64    `json:"communication_buckets"`
-}
-
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error. Keys that are
+// computed from others are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	var w wireRecord
-	if err := json.Unmarshal(text, &w); err != nil {
-		return err
-	}
-	if w.Iteration == nil || *w.Iteration < 0 || *w.Iteration > MostStep {
-		return fmt.Errorf("metric record without an iteration from 0 to %d", int64(MostStep))
-	}
-	for _, seconds := range []float64{w.DataLoading, w.Forward, w.Backward, w.Communication, w.Optimizer, w.CommunicationHidden, w.Exchanges, w.StepTime, w.TrainingTime, *cmp.Or(w.Timestamp, new(float64))} {
-		if !(math.Abs(seconds) <= mostSeconds) {
-			return fmt.Errorf("metric record with a time of %v s, want at most %d", seconds, int64(mostSeconds))
-		}
-	}
-	*r = Record{
-		Epoch: w.Epoch, Iteration: *w.Iteration, Rank: w.Rank, BatchSize: w.BatchSize,
-		Loss: orNaN(w.Loss), Accuracy: orNaN(w.Accuracy), LearningRate: orNaN(w.LearningRate),
-		GradNorm: orNaN(w.GradNorm), LossScale: orNaN(w.LossScale), Skipped: w.Skipped,
-		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
-		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
-		CommunicationHidden: duration(w.CommunicationHidden), Exchanges: duration(w.Exchanges), StepTime: duration(w.StepTime), TrainingTime: duration(w.TrainingTime),
-		Bytes: w.Bytes, Buckets: w.Buckets,
-		Telemetry: telemetry.Unknown(),
-	}
-	if err := r.readColumns(text); err != nil {
-		return err
-	}
-	if w.Timestamp != nil {
-		r.Timestamp = time.UnixMicro(int64(math.Round(*w.Timestamp * 1e6)))
-	}
-	return nil
-}
-
-// readColumns sets the values of the sensors.
-func (r *Record) readColumns(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return err
 	}
-	for s, d := range telemetry.Declared {
-		value, found := keys[d.Column]
-		if d.Column == "" || !found {
-			continue
+	*r = Record{Iteration: -1, Telemetry: telemetry.Unknown()}
+	for i := range entries {
+		if err := r.read(&entries[i], keys); err != nil {
+			return err
 		}
-		var v *float64
-		if err := json.Unmarshal(value, &v); err != nil {
-			return fmt.Errorf("%s: %w", d.Column, err)
+	}
+	if r.Iteration < 0 || r.Iteration > MostStep {
+		return fmt.Errorf("metric record without an iteration from 0 to %d", int64(MostStep))
+	}
+	return nil
+}
+
+// read sets the value of one key.
+func (r *Record) read(e *entry, keys map[string]json.RawMessage) error {
+	name := e.key[len(`,"`) : len(e.key)-len(`":`)]
+	value, found := keys[name]
+	if !found {
+		value = json.RawMessage("null")
+	}
+	var number *float64
+	var whole *int64
+	var target any = &number
+	switch {
+	case e.sensor < telemetry.Count:
+	case e.kind == telemetry.Integer:
+		target = &whole
+	case e.kind == telemetry.Flag:
+		target = &r.Skipped
+	case e.kind == telemetry.Derived:
+		return nil
+	}
+	if err := json.Unmarshal(value, target); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	switch {
+	case e.sensor < telemetry.Count:
+		r.Telemetry[e.sensor] = orNaN(number)
+	case e.kind == telemetry.Number:
+		r.Values[e.metric] = orNaN(number)
+	case whole != nil:
+		r.setInteger(e.metric, *whole)
+	case number == nil:
+	case e.kind == telemetry.Seconds || e.kind == telemetry.Instant:
+		if !(math.Abs(*number) <= mostSeconds) {
+			return fmt.Errorf("metric record with a time of %v s, want at most %d", *number, int64(mostSeconds))
 		}
-		r.Telemetry[s] = orNaN(v)
+		if e.kind == telemetry.Instant {
+			r.Timestamp = time.UnixMicro(int64(math.Round(*number * 1e6)))
+		} else {
+			*r.Seconds(e.metric) = duration(*number)
+		}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type StepSpan struct {
 
 // Next returns the span that ends with a record. measured is the longest time of this step that a rank measured, in s.
 //
-// Records have the training time. Records of earlier versions of the program do not: the time of a step is then the time
+// Records have the training time. If a record lacks it, the time of a step is the time
 // between the ends of two steps, or measured if there was a pause between them.
 func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
 	span := StepSpan{Seconds: measured, Steps: 1}
@@ -47,7 +47,7 @@ func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
 		span.Seconds = trained / span.Steps // StepTime may stand for fewer steps, after a resume between two records
 		span.Paused = between > trained+PauseSeconds
 		s.elapsed += trained
-	case r.StepTime > 0: // the run was resumed from a checkpoint of an earlier version
+	case r.StepTime > 0: // the previous record lacks the training time
 		span.Seconds = r.StepTime.Seconds()
 		span.Paused = between > span.Steps*span.Seconds+PauseSeconds
 		s.elapsed += span.Steps * span.Seconds

@@ -18,7 +18,7 @@ TRAINING += [":(exclude)engine/device/internal/bookkeeping", ":(exclude)cmd/hete
 RANKS = TRAINING + ["engine/collective", "engine/gradsync", "cmd/hetero-train/internal/run", "cmd/hetero-train/internal/session", "scripts/peers/ranks_step.py"]
 BALANCE = [":(glob)balancer/*.go", "balancer/divide", "balancer/estimate", "balancer/hybrid", "balancer/internal", "balancer/policies", "balancer/straggler", "cmd/hetero-train/internal/rebalance", "engine/collective", "engine/train", "engine/gradsync", "scripts/lab.sh"]
 LOADING = ["engine/data/jpeg", "engine/data/images", ":(glob)engine/data/*.go", "cmd/hetero-train/internal/command/bench/data.go"]
-SCHEDULE = ["balancer/scheduler", "cmd/hetero-train/internal/command/schedule"]
+SCHEDULE = ["balancer/scheduler", "cmd/hetero-train/internal/dqn", "cmd/hetero-train/internal/command/schedule"]
 
 
 def row(what, ours, peer, ratio, low, high, share=None, command=""):

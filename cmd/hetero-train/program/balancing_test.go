@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // unequalRun trains with two ranks. The device of rank 1 simulates a slowdown.
@@ -99,7 +100,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 		}
 		shares := map[int64]bool{}
 		for _, r := range records {
-			losses[policy] = append(losses[policy], r.Loss)
+			losses[policy] = append(losses[policy], r.Values[telemetry.Loss])
 			shares[r.BatchSize] = true
 		}
 		if fixed != (len(shares) == 1) {

@@ -289,7 +289,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		rank          int
 		of            func(*runtime.Record) float64
 	}{
-		{"loss", "training", 0, func(r *runtime.Record) float64 { return r.Loss }},
+		{"loss", "training", 0, func(r *runtime.Record) float64 { return r.Values[telemetry.Loss] }},
 		{"shares", "rank 0", 0, func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
 		{"shares", "rank 1", 1, func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
 		{"own", "rank 1", 1, func(r *runtime.Record) float64 {
@@ -472,7 +472,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for step := int64(1); step <= 30; step++ {
-			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Loss: 1, Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
+			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1}, Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
 			for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
 				if rank == 0 || s < telemetry.NetworkSent { // the networks belong to the first rank of a machine
 					r.Telemetry[s] = sent(rank, step, s)
@@ -549,7 +549,7 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	}
 	quoted := func(field string) string { return strconv.Quote(markup(field)) }
 	record := func(rank int) string {
-		r := runtime.Record{Iteration: 10, Rank: rank, BatchSize: 4, Loss: 1, Forward: time.Millisecond, Backward: time.Millisecond}
+		r := runtime.Record{Iteration: 10, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1}, Forward: time.Millisecond, Backward: time.Millisecond}
 		text, err := r.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
@@ -649,8 +649,7 @@ func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), do
 		for step < to {
 			step++
 			for rank, w := range files {
-				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Loss: factor * 2.123456789012 / float64(step), LearningRate: 0.1, GradNorm: 1.23456789, LossScale: 1,
-					Accuracy: math.NaN(), Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(factor * float64(10e6+step%977*1000)), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
+				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Values: telemetry.Values{telemetry.Loss: factor * 2.123456789012 / float64(step), telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789, telemetry.LossScale: 1, telemetry.Accuracy: math.NaN()}, Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(factor * float64(10e6+step%977*1000)), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
 				if step%4000 == 0 || step == to {
 					w.Flush()
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // mixedRun is a network whose memory layouts differ between devices. It is small enough for the shim, whose threads are
@@ -84,7 +85,7 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 				losses = append(losses, 0)
 			}
 			if n := float64(r.BatchSize); n > 0 {
-				losses[i] += n * float64(r.Loss)
+				losses[i] += n * r.Values[telemetry.Loss]
 				samples[i] += n
 			}
 		}

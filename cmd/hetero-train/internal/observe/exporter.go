@@ -42,7 +42,7 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 		s.Step, s.Planned, s.Skipped = r.Step, r.Total, r.Skipped
 		s.Epoch = float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)
 		s.Steps++
-		s.Loss, s.Rate, s.GradNorm, s.LossScale = r.Score().Loss, r.Rate, r.GradNorm, r.Scale
+		s.Values = valuesOf(r)
 		s.StepSeconds.Add(r.Took.Seconds())
 		s.LastProgress = seconds(r.Time)
 		for i := range s.Ranks {

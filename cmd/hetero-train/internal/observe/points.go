@@ -32,6 +32,7 @@ type points struct {
 	steps, samples int64
 	took           time.Duration
 	times          replica.StepTimes
+	sums           telemetry.Values // of metrics with MeanOfSteps
 
 	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
@@ -74,7 +75,9 @@ func newPoints(a *assembly.Run, interval int) *points {
 }
 
 // reset starts the means of the next point.
-func (o *points) reset() { o.steps, o.samples, o.took, o.times = 0, 0, 0, replica.StepTimes{} }
+func (o *points) reset() {
+	o.steps, o.samples, o.took, o.times, o.sums = 0, 0, 0, replica.StepTimes{}, telemetry.Values{}
+}
 
 // evaluation returns the values of an evaluation.
 func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
@@ -97,36 +100,59 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.times.Communication += r.Times.Communication
 	o.times.Optimizer += r.Times.Optimizer
 	o.times.Hidden += r.Times.Hidden
+	for m, v := range valuesOf(r) {
+		o.sums[m] += v
+	}
 	if r.Step%stride(o.interval, r.Step) != 0 && r.Step != 1 && r.Step != r.Total {
 		return nil
 	}
-	score := r.Score()
-	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: score.Loss})
-	for i, m := range o.trained {
-		o.values = append(o.values, trace.Scalar{Tag: o.tags[i], Value: m.Of(score)})
-	}
-	o.values = append(o.values, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
-		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
-		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
+	o.addMetrics(r)
+	o.values = append(o.values, trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
 		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.took)},
 		trace.Scalar{Tag: "progress/steps", Value: float64(r.Trained.Steps)},
-		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))}, trace.Scalar{Tag: "progress/training_seconds", Value: r.Trained.Time.Seconds()})
+		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))}, trace.Scalar{Tag: tagOf(telemetry.TrainingTime), Value: r.Trained.Time.Seconds()})
 	for _, part := range []struct {
 		tag  string
 		took time.Duration
 	}{
-		{"time_seconds/step", o.took}, {"time_seconds/data", o.times.Data}, {"time_seconds/forward", o.times.Forward}, {"time_seconds/backward", o.times.Backward},
-		{"time_seconds/communication", o.times.Communication}, {"time_seconds/communication_hidden", o.times.Hidden}, {"time_seconds/optimizer", o.times.Optimizer},
+		{"time_seconds/step", o.took}, {tagOf(telemetry.DataLoading), o.times.Data}, {tagOf(telemetry.Forward), o.times.Forward}, {tagOf(telemetry.Backward), o.times.Backward},
+		{tagOf(telemetry.Communication), o.times.Communication}, {tagOf(telemetry.CommunicationHidden), o.times.Hidden}, {tagOf(telemetry.OptimizerTime), o.times.Optimizer},
 		{"time_seconds/between", max(o.took-o.times.Total(), 0)},
 	} {
 		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
 	}
 	if o.foreign {
-		o.values = slices.DeleteFunc(o.values, func(v trace.Scalar) bool { return math.IsNaN(v.Value) && v.Tag != "train/loss" })
+		o.values = slices.DeleteFunc(o.values, func(v trace.Scalar) bool { return math.IsNaN(v.Value) && v.Tag != tagOf(telemetry.Loss) })
 	}
 	o.addRanks(r.Ranks)
 	o.reset()
 	return o.values
+}
+
+func tagOf(m telemetry.Metric) string { return telemetry.Metrics[m].Tag }
+
+// addMetrics adds the step metrics that are equal on all ranks: the loss, the metrics of the task, then all others.
+func (o *points) addMetrics(r *train.StepRecord) {
+	o.values = o.values[:0]
+	values, score := valuesOf(r), r.Score()
+	for m := range telemetry.Metrics {
+		d := &telemetry.Metrics[m]
+		switch {
+		case d.Tag == "":
+			continue
+		case d.Kind == telemetry.Flag:
+			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: float64(r.Skipped)})
+		case d.Kind == telemetry.Number && d.Point == telemetry.MeanOfSteps:
+			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: o.sums[m] / float64(o.steps)})
+		case d.Kind == telemetry.Number:
+			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: values[m]})
+		}
+		if telemetry.Metric(m) == telemetry.Loss {
+			for i, m := range o.trained {
+				o.values = append(o.values, trace.Scalar{Tag: o.tags[i], Value: m.Of(score)})
+			}
+		}
+	}
 }
 
 // addRanks adds the values that differ between ranks.

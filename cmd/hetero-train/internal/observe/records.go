@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 // Records is the observer that writes the metrics files of all ranks. The records of other ranks come from their
@@ -34,7 +35,7 @@ type Records struct {
 
 // OpenRecords opens the metrics files and removes the records after the checkpoint from which the run resumes.
 func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
-	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
+	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval)}
 	if !a.Cfg.Profile.Enabled {
 		return o, nil
 	}
@@ -92,12 +93,11 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	}
 	o.record.StepTime, o.record.TrainingTime = o.took/time.Duration(o.steps), r.Trained.Time
 	o.took, o.steps = 0, 0
-	m, score := &o.record, r.Score()
-	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
-	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = score.Loss, score.Top1, r.Rate, r.GradNorm, !r.Updated
-	m.LossScale = r.Scale
+	m := &o.record
+	m.Epoch, m.Iteration, m.Timestamp, m.Skipped = int64(r.Epoch), r.Step, r.Time, !r.Updated
+	m.Values = valuesOf(r)
 	if o.run.Foreign != nil { // the program that computes reports the loss only
-		m.Accuracy = math.NaN()
+		m.Values[telemetry.Accuracy] = math.NaN()
 	}
 	for rank, w := range o.writers {
 		own := &r.Ranks[rank]

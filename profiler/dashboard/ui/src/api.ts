@@ -1,79 +1,13 @@
 // The interface of the server: package profiler/dashboard.
 
-import type { Communication } from './communication'
-import type { Maybe } from './format'
+import type { Figures, Listing, View } from './answers'
 import { Hub, signPause } from './hub'
 import type { FromHub, FromPage } from './hub'
 
-export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
-
-export type Summary = {
-  name: string; state: State; model: string; dataset: string; policy: string; ranks: number; lacking?: string; cut?: string
-  steps: number; samples_per_second: Maybe; share_of_oracle: Maybe; loss: Maybe; updated: number
-}
-
-export type Listing = { runs: Summary[]; nested: string[] | null; others: number; left: number; folder: string; program: string; refresh_seconds: number }
-
-export type RankRecord = {
-  epoch: number; iteration: number; loss: Maybe; throughput: Maybe; iteration_time: number; data_loading_time: number; forward_time: number; backward_time: number
-  communication_time: number; optimizer_time: number; communication_hidden_time: number; exchange_time: number
-  gpu_utilization: Maybe; gpu_memory_percent: Maybe; batch_size: number; timestamp: Maybe; temperature: Maybe; power: Maybe
-}
-
-export type DecisionRank = {
-  seconds: Maybe; fitted_seconds: Maybe; fitted_error_seconds: Maybe; waited_seconds: Maybe; caused_seconds: Maybe; health: string; cause?: string; evidence?: string
-}
-
-export type Decision = {
-  step: number; policy: string; shares: number[]; next: number[]; changed: boolean; reason: string
-  step_seconds: Maybe; fitted_step_seconds: Maybe; oracle_step_seconds: Maybe; share_of_oracle: Maybe; share_of_oracle_low: Maybe; share_of_oracle_high: Maybe
-  share_of_oracle_unknown?: string; imbalance: Maybe; useful_seconds?: Maybe; lost_seconds: Record<string, Maybe> | null; noisy_rank?: Maybe; ranks?: DecisionRank[]
-  equal_step_seconds?: Maybe; predicted_step_seconds?: Maybe; outcome?: { step: number; predicted: Maybe; achieved: Maybe } | null
-}
-
-export type Profile = {
-  rank: number; host: string; memory_bytes: number; compute_score: number; relative_score: number
-  device: { name: string; kind: string; model: string; isa: string; threads: number; cpus: number }
-  measured: { dtype?: string; tflops?: Maybe; memory?: Record<string, unknown> } | null
-}
-
-export type Metric = { key: string; title: string; percent: boolean }
-
-export type RunEvent = {
-  step: number; time: string
-  start?: { program: string; model: string; dataset: string; policy: string; ranks: number; batch_size: number; unit: string; units_per_sample: number; metrics: Metric[] | null }
-  evaluation?: { samples: number; loss: Maybe; metrics: Record<string, Maybe>; best: boolean; seconds: number }
-  checkpoint?: { seconds: number }
-}
-
-export type Verdict = { from: number; to: number; bound: string; rank: number; text: string; advice: string; step_seconds: number; parts_seconds?: Record<string, number> }
-export type Alert = { step: number; kind: string; rank: number; text: string; evidence: string }
-export type CurvePoint = { samples: number; seconds: number }
-export type ShareTimes = { samples: number; steps: number; mean: number; min: number; max: number }
-export type Curve = { rank: number; fitted: CurvePoint[] | null; shares: ShareTimes[] }
-
-// Totals has the figures of the whole run. samples_per_second is null before its end.
-export type Totals = { training_seconds: Maybe; step_seconds: Maybe; samples_per_second: Maybe; ended: boolean }
-
-// common is the step of the records in ranks: the newest one that all ranks have. Times of ranks and speed are means over the window of the decision
-// at step speed.decision, as in status; 0: they are those of the step common.
-export type View = {
-  name: string; version: number; state: State; totals: Totals; common: number; segment_from?: number; progress: { read: number; bytes: number }; first: number; last: number
-  settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
-  precision: string; notes: string[] | null; lacking: string
-  result: { error?: string; ranks?: number; final_train_loss?: Maybe; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
-  profiles: Profile[] | null
-  ranks: { rank: number; record: RankRecord | null; health: string; cause: string; missing?: boolean; share: Maybe; busy_seconds: Maybe; waited_seconds: Maybe; samples_per_second: Maybe }[]
-  speed: { decision: number; step_seconds: Maybe; samples_per_second: Maybe }
-  decision: Decision | null; changes: Decision[] | null; starts: RunEvent[] | null; length: number; evals: RunEvent[] | null; saves: RunEvent[] | null
-  verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]; communication?: Communication | null
-}
+export type * from './answers'
 
 export const allRanks = -1
 export const band = -2
-
-export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
-export type Figures = { version: number; from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
 
 // Refusal is an answer of the server that is not the data.
 export class Refusal extends Error {

@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
+import type { Communication } from './api'
 import { finding, trafficPanels, use } from './communication'
-import type { Communication } from './communication'
 
-const c = (over: Partial<Communication>): Communication => ({ step: 10, steps: 5, time: 0, left: 0, ranks: [], buckets: null, links: [], ...over })
+const c = (over: Partial<Communication>): Communication => ({ step: 10, steps: 5, time: 0, left: 0, step_seconds: 0, ranks: [], buckets: null, links: [], ...over })
 
 describe('communication and compute', () => {
   test('the use of a link is its larger direction', () => {

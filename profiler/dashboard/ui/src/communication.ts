@@ -1,24 +1,12 @@
 // Communication and compute, by rank, by gradient bucket and by link.
 
 import { allRanks } from './api'
-import type { Figures, View } from './api'
+import type { Bucket, Communication, Figures, Link, View } from './api'
 import type { Series } from './chart'
 import { h, table } from './dom'
 import { count, inMilliseconds, milliseconds, percent, scaled, unknown } from './format'
 import type { Maybe } from './format'
 import { color, partColor, seriesColor, seriesDash } from './theme'
-
-// Communication describes the newest steps. Times are means per step, in s.
-export type Communication = {
-  step: number; steps: number; time: number; left: number
-  ranks: { rank: number; compute_seconds: number; exposed_seconds: number; hidden_seconds: number; bytes: number }[]
-  buckets: Bucket[] | null
-  links: Link[]
-}
-
-export type Bucket = { name: string; bytes: number; exposed_seconds?: number; hidden_seconds?: number; bus_bandwidth?: number }
-
-export type Link = { rank: number; kind: string; name: string; limit?: number; basis: string; sent?: number; received?: number }
 
 // use returns the traffic of the busier direction as a fraction of the limit.
 export function use(l: Link): number | null {

@@ -7,7 +7,7 @@ const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: 
 const figures = (...lines: Figures['lines']): Figures => ({ version: 1, from: 1, to: 40, width: 1, steps: [10, 20], times: [], lines })
 const decision = (over: Partial<Decision>): Decision => ({
   step: 20, policy: 'none', shares: [8, 8], next: [8, 8], changed: false, reason: 'equal shares', step_seconds: 0.112, useful_seconds: 0.07, fitted_step_seconds: null, oracle_step_seconds: null,
-  share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
+  share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, noisy_rank: null, equal_step_seconds: null, predicted_step_seconds: null, outcome: null, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
 })
 const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
 const run = (kind: View['state']['kind'], policy: string, over: Partial<View>) => ({
@@ -49,6 +49,6 @@ describe('the first screen', () => {
   test('a change that made it worse says so', () => {
     expect(outcome({ outcome: { step: 1, predicted: 1.2, achieved: 1.18 } })).toBe('1.18 times faster (predicted 1.20)')
     expect(outcome({ outcome: { step: 1, predicted: 1.1, achieved: 0.8 } })).toBe('made it worse: 0.80 times the speed (predicted 1.10)')
-    expect(outcome({})).toBe('–')
+    expect(outcome({ outcome: null })).toBe('–')
   })
 })

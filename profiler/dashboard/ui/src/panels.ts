@@ -1,5 +1,6 @@
 // The charts over steps of a run: what each shows, and from which columns.
 
+import { charts } from './answers'
 import { allRanks, band } from './api'
 import type { Figures, Line, View } from './api'
 import type { Content, Mark, Series } from './chart'
@@ -60,7 +61,7 @@ export function atSteps(f: Figures, values: { step: number; value: Maybe }[]): M
 
 // evaluations returns a metric of the evaluations as points; key "" is the loss.
 function evaluations(f: Figures, v: View, key: string, label: string, factor: number): Series[] {
-  const points = (v.evals ?? []).map(e => ({ step: e.step, value: key === '' ? e.evaluation?.loss : e.evaluation?.metrics[key] }))
+  const points = (v.evals ?? []).map(e => ({ step: e.step, value: key === '' ? e.evaluation?.loss : e.evaluation?.metrics?.[key] }))
   const values = times(atSteps(f, points), factor) ?? []
   return values.some(x => x !== null) ? [{ label, color: seriesColor(1), values, points: true }] : []
 }
@@ -153,14 +154,9 @@ export const panels: Panel[] = [
   {
     id: 'power', title: 'Power', unit: 'W', columns: ['power'], zero: true, optional: true, explain: 'Electric power of each device.', series: f => perRank(f, 'power'),
   },
-  {
-    id: 'rate', title: 'Learning rate', unit: '', columns: ['learning_rate'], zero: true, explain: 'Learning rate of each step.', format: v => figure(v, 3),
-    series: f => one(f, 'learning_rate', 'learning rate', seriesColor(0)),
-  },
-  {
-    id: 'norm', title: 'Gradient norm', unit: '', columns: ['grad_norm'], zero: true, optional: true, explain: 'Norm of all gradients before clipping. Peaks often precede a diverging loss.',
-    series: f => one(f, 'grad_norm', 'gradient norm', seriesColor(0)),
-  },
+  ...charts.map(c => ({
+    ...c, columns: [c.column], format: c.digits > 0 ? (v: number) => figure(v, c.digits) : undefined, series: (f: Figures) => one(f, c.column, c.label, seriesColor(0)),
+  })),
 ]
 
 // The parts of a step in chronological order.

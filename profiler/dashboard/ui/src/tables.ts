@@ -4,6 +4,7 @@ import { outcome } from './first'
 import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
 import { h, table } from './dom'
 import { count, figure, inMilliseconds, percent, scaled, unknown } from './format'
+import type { Maybe } from './format'
 
 const mostRanks = 64 // rows of the table
 
@@ -64,10 +65,13 @@ export const alerts = (list: Alert[]): HTMLElement => table('Alerts', [
   { title: 'evidence or advice', wide: true, of: a => a.evidence || unknown },
 ], [...list].reverse().slice(0, 200))
 
+// measured returns what a rank measured. The server sends this part of the profile unchanged.
+const measured = (p: Profile) => p.measured as { dtype?: string; tflops?: Maybe; memory?: Record<string, unknown> } | null
+
 // hardware compares the devices of the ranks.
 export function hardware(list: Profile[]): HTMLElement {
   const bandwidth = (p: Profile): number | null => {
-    const m = p.measured?.memory
+    const m = measured(p)?.memory
     for (const key of ['copy', 'triad', 'gbytes_per_second', 'copy_gbytes_per_second', 'read']) if (typeof m?.[key] === 'number') return m[key]
     for (const value of Object.values(m ?? {})) if (typeof value === 'number') return value
     return null
@@ -78,13 +82,13 @@ export function hardware(list: Profile[]): HTMLElement {
     fillBar.style.width = `${(100 * (value ?? 0)) / most}%`
     return h('span', { class: 'meter' }, h('span', { class: 'meter-track', 'aria-hidden': 'true' }, fillBar), text)
   }
-  const tflops = (p: Profile) => p.measured?.tflops ?? null
+  const tflops = (p: Profile) => measured(p)?.tflops ?? null
   return table('Hardware of the ranks', [
     { title: 'rank', numeric: true, of: (p: Profile) => String(p.rank) },
     { title: 'host', of: p => p.host },
     { title: 'device', wide: true, of: p => `${p.device.model || p.device.name}${p.device.cpus ? `, ${figure(p.device.cpus)} CPUs` : ''}${p.device.isa ? ', ' + p.device.isa : ''}` },
     { title: 'score', hint: 'Compute score. The balancer computes the first shares from the scores.', of: p => bar(p.compute_score, best(x => x.compute_score), `${figure(p.compute_score)} (${figure(p.relative_score)} × slowest)`) },
-    { title: 'compute', unit: 'TFLOP/s', of: p => bar(tflops(p), best(tflops), `${figure(tflops(p))} ${p.measured?.dtype ?? ''}`) },
+    { title: 'compute', unit: 'TFLOP/s', of: p => bar(tflops(p), best(tflops), `${figure(tflops(p))} ${measured(p)?.dtype ?? ''}`) },
     { title: 'memory', unit: 'GB/s', of: p => bar(bandwidth(p), best(bandwidth), figure(bandwidth(p))) },
     { title: 'capacity', numeric: true, of: p => scaled(p.memory_bytes, 'B') },
   ], list)
@@ -95,7 +99,7 @@ export const evaluations = (list: RunEvent[], titles: Map<string, { title: strin
   return table('Evaluations', [
     { title: 'step', numeric: true, of: (e: RunEvent) => count(e.step) },
     { title: 'loss', numeric: true, of: e => figure(e.evaluation?.loss, 4) },
-    ...keys.map(k => ({ title: titles.get(k)?.title ?? k, numeric: true, of: (e: RunEvent) => titles.get(k)?.percent ? percent(e.evaluation?.metrics[k], 4) : figure(e.evaluation?.metrics[k], 4) })),
+    ...keys.map(k => ({ title: titles.get(k)?.title ?? k, numeric: true, of: (e: RunEvent) => titles.get(k)?.percent ? percent(e.evaluation?.metrics?.[k], 4) : figure(e.evaluation?.metrics?.[k], 4) })),
     { title: 'samples', numeric: true, of: e => count(e.evaluation?.samples) },
     { title: 'best so far', of: e => (e.evaluation?.best ? 'yes' : '') },
   ], [...list].reverse().slice(0, 100))

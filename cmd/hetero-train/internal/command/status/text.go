@@ -119,7 +119,7 @@ func headOf(v runs.View) []string {
 		facts = append(facts, v.Precision)
 	}
 	if r := first(v); r != nil {
-		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss))
+		facts = append(facts, "loss "+show.Figure("%.4f", r.Values[telemetry.Loss]))
 		if mean := float64(v.Totals.StepSeconds); v.Totals.Ended && mean > 0 {
 			facts = append(facts, "mean step "+show.Figure("%.1f ms", 1e3*mean)+wholeRun(v))
 		} else {

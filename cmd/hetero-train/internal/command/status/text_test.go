@@ -31,7 +31,7 @@ func viewOf(ranks int) runs.View {
 	v.Speed = runs.Speed{Decision: 40, Samples: 64, StepSeconds: 0.6, SamplesPerSecond: 320}
 	v.Alerts = []runs.Alert{{Step: 40, Kind: "straggler", Text: "rank 1 is slower than usual"}}
 	for rank := range ranks {
-		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Loss: 1.25, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
+		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Values: telemetry.Values{telemetry.Loss: 1.25}, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
 		r.Telemetry[telemetry.Utilization] = 71
 		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy", RankSpeed: runs.RankSpeed{Share: experiment.Number(40 - 16*(rank%2)), BusySeconds: 0.2, WaitedSeconds: 0.35}}
 		k.SamplesPerSecond = k.Share / k.BusySeconds

@@ -1,0 +1,233 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runs"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+var update = flag.Bool("update", false, "rewrite ui/src/answers.ts")
+
+// The page's types are those of the server's answers. -update rewrites the file; then run scripts/dashboard_ui.sh.
+func TestThePageHasTheTypesOfTheAnswers(t *testing.T) {
+	const path = "ui/src/answers.ts"
+	want := typescript()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s differs from the answers of the server; go test ./profiler/dashboard -run Types -args -update rewrites it", path)
+	}
+}
+
+// typescript returns ui/src/answers.ts.
+func typescript() string {
+	p := &declared{names: map[reflect.Type]string{}}
+	for _, answer := range []any{listing{}, runs.View{}, runs.Figures{}} {
+		p.of(reflect.TypeOf(answer))
+	}
+	var b strings.Builder
+	b.WriteString("// The answers of the server. Written by: go test ./profiler/dashboard -run Types -args -update\n\n" +
+		"import type { Maybe } from './format'\n")
+	for _, text := range p.texts {
+		b.WriteString("\n" + text)
+	}
+	b.WriteString("\n// Charts of one metric, from telemetry.Metrics.\nexport const charts = [\n")
+	for _, d := range telemetry.Metrics {
+		if d.Panel != nil {
+			text, err := json.Marshal(struct {
+				*telemetry.Panel
+				Column string `json:"column"`
+				Unit   string `json:"unit"`
+			}{d.Panel, d.Column, d.Unit})
+			if err != nil {
+				panic(err)
+			}
+			fmt.Fprintf(&b, "  %s,\n", text)
+		}
+	}
+	b.WriteString("]\n")
+	return b.String()
+}
+
+// declared collects the TypeScript types of Go types.
+type declared struct {
+	names map[reflect.Type]string
+	texts []string
+}
+
+var (
+	numberType  = reflect.TypeFor[experiment.Number]()
+	valuesType  = reflect.TypeFor[runs.Values]()
+	recordType  = reflect.TypeFor[runtime.Record]()
+	timeType    = reflect.TypeFor[time.Time]()
+	rawJSONType = reflect.TypeFor[json.RawMessage]()
+)
+
+// pageNames are the names of types whose Go names mean something else in TypeScript, or in the page.
+var pageNames = map[reflect.Type]string{
+	recordType:                                "RankRecord",
+	reflect.TypeFor[runtime.Event]():          "RunEvent",
+	reflect.TypeFor[runtime.EventMetric]():    "Metric",
+	reflect.TypeFor[runtime.BucketTimes]():    "Bucket",
+	reflect.TypeFor[runs.CurveView]():         "Curve",
+	reflect.TypeFor[runs.Point]():             "CurvePoint",
+	reflect.TypeFor[runs.CommunicationView](): "Communication",
+	reflect.TypeFor[runs.LinkView]():          "Link",
+}
+
+// filled lists the lists that are never null, because the server makes them also without elements.
+var filled = map[reflect.Type][]string{
+	reflect.TypeFor[listing]():                {"runs"},
+	reflect.TypeFor[runs.Listing]():           {"runs"},
+	reflect.TypeFor[runs.View]():              {"ranks", "curves"},
+	reflect.TypeFor[runs.CurveView]():         {"shares"},
+	reflect.TypeFor[runs.Decision]():          {"shares", "next"},
+	reflect.TypeFor[runs.CommunicationView](): {"ranks", "links"},
+	reflect.TypeFor[runs.Figures]():           {"steps", "times", "lines"},
+}
+
+// of returns the name of the TypeScript type of a Go type.
+func (p *declared) of(t reflect.Type) string {
+	switch t {
+	case numberType:
+		return "Maybe"
+	case valuesType:
+		return "Maybe[]"
+	case timeType:
+		return "string"
+	case rawJSONType:
+		return "unknown"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Pointer:
+		if inner := p.of(t.Elem()); inner != "number" {
+			return inner + " | null"
+		}
+		return "Maybe"
+	case reflect.Slice:
+		return array(p.of(t.Elem()))
+	case reflect.Map:
+		return "Record<string, " + p.of(t.Elem()) + ">"
+	case reflect.Struct:
+		return p.object(t)
+	case reflect.Interface:
+		return "unknown"
+	}
+	return "number"
+}
+
+func array(of string) string {
+	if strings.Contains(of, " ") {
+		return "(" + of + ")[]"
+	}
+	return of + "[]"
+}
+
+// object declares the type of a struct and returns its name. A struct without a name is written in place.
+func (p *declared) object(t reflect.Type) string {
+	if name, known := p.names[t]; known {
+		return name
+	}
+	name := cmp.Or(pageNames[t], t.Name())
+	if name != "" {
+		name = strings.ToUpper(name[:1]) + name[1:]
+	}
+	for other, used := range p.names {
+		if used == name && name != "" {
+			panic(fmt.Sprintf("%v and %v have one name in the page; add a name to pageNames", t, other))
+		}
+	}
+	fields := p.fields(t)
+	if t == recordType {
+		fields = recordFields()
+	}
+	if name == "" {
+		return "{ " + strings.Join(fields, "; ") + " }"
+	}
+	p.names[t] = name
+	p.texts = append(p.texts, "export type "+name+" = {\n  "+strings.Join(fields, "\n  ")+"\n}\n")
+	return name
+}
+
+func (p *declared) fields(t reflect.Type) (all []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case tag == "-":
+			continue
+		case f.Anonymous && tag == "":
+			all = append(all, p.fields(f.Type)...)
+			continue
+		case !f.IsExported():
+			continue
+		case tag == "":
+			tag = f.Name
+		}
+		of := p.of(f.Type)
+		switch {
+		case strings.Contains(options, "omitempty"), strings.Contains(options, "omitzero"):
+			tag += "?"
+			of = strings.TrimSuffix(of, " | null")
+		case f.Type.Kind() == reflect.Map, f.Type.Kind() == reflect.Slice && f.Type != valuesType && f.Type != rawJSONType:
+			if !slices.Contains(filled[t], tag) {
+				of += " | null"
+			}
+		}
+		all = append(all, tag+": "+of)
+	}
+	return all
+}
+
+// recordFields returns the fields of a record: its metrics, and the sensors with a column.
+func recordFields() (all []string) {
+	for _, d := range telemetry.Metrics {
+		of := "number"
+		switch d.Kind {
+		case telemetry.Flag:
+			of = "boolean"
+		case telemetry.Number, telemetry.Instant, telemetry.Derived:
+			of = "Maybe"
+		}
+		key := d.Key
+		if d.Optional {
+			key += "?"
+		}
+		all = append(all, key+": "+of)
+	}
+	for _, d := range telemetry.Declared {
+		if d.Column == "" {
+			continue
+		}
+		key := d.Column
+		if d.Optional {
+			key += "?"
+		}
+		all = append(all, key+": Maybe")
+	}
+	return all
+}
