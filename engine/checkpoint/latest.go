@@ -194,10 +194,16 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 
 // readPointer returns the contents of the file `latest` or `best`, or "" if the file does not exist.
 func readPointer(fsys fileSystem, name string) (string, error) {
-	file, err := fsys.Open(name)
+	text, err := readText(fsys, name, 256)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+	return text, err
+}
+
+// readText returns the first bytes of a file, at most most, without surrounding space.
+func readText(fsys fileSystem, name string, most int64) (string, error) {
+	file, err := fsys.Open(name)
 	if err != nil {
 		return "", err
 	}
@@ -206,7 +212,7 @@ func readPointer(fsys fileSystem, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := make([]byte, min(size, 256))
+	text := make([]byte, min(size, most))
 	if err := readFull(file, text, 0); err != nil {
 		return "", err
 	}

@@ -62,21 +62,11 @@ func Quarantined(dir string) ([]Quarantine, error) {
 
 // reasonIn returns the reason in the quarantine folder name, or "unknown reason" if its file is missing.
 func reasonIn(fsys fileSystem, name string) (string, error) {
-	file, err := fsys.Open(name + "/" + reasonFile)
+	text, err := readText(fsys, name+"/"+reasonFile, mostReasonBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "unknown reason", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	size, err := file.Size()
-	if err != nil {
-		return "", err
-	}
-	text := make([]byte, min(size, mostReasonBytes))
-	err = readFull(file, text, 0)
-	return strings.TrimSpace(string(text)), err
+	return text, err
 }
 
 // refuseQuarantined returns a CorruptError if path is a quarantine folder, or a checkpoint in one.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/hetero-train/hetero-train/engine/golden"
+)
 
 // tallOptions are the options of two models that exist only in these tests.
 type tallOptions struct {
@@ -90,24 +89,8 @@ func TestEveryFaultIsReportedWithPlaceKeyAndRemedy(t *testing.T) {
 			if err == nil {
 				t.Fatal("the file was accepted")
 			}
-			checkGolden(t, strings.TrimSuffix(file, ".toml")+".txt", err.Error()+"\n")
+			golden.Check(t, strings.TrimSuffix(file, ".toml")+".txt", err.Error()+"\n")
 		})
-	}
-}
-
-func checkGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (-update rewrites it)\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
 }
 

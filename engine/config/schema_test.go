@@ -9,6 +9,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
@@ -114,5 +116,5 @@ func TestMarkdown(t *testing.T) {
 
 // The golden file is the resolved default configuration, so every change of a default appears in its diff.
 func TestDefaultAsTOML(t *testing.T) {
-	checkGolden(t, filepath.Join("testdata", "default.toml"), string(Default().TOML()))
+	golden.Check(t, filepath.Join("testdata", "default.toml"), string(Default().TOML()))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -80,19 +80,7 @@ func TestPlanWithExchangesIsReadable(t *testing.T) {
 	if _, err := r.plan.WriteTo(&got); err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/plan_exchanges.txt"
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("got\n%s\nwant %s:\n%s", got.String(), file, want)
-	}
+	golden.Check(t, "testdata/plan_exchanges.txt", got.String())
 }
 
 func TestOneRankThatExchangesComputesWhatItDoesAlone(t *testing.T) {

@@ -3,9 +3,7 @@ package plan
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,13 +12,12 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files; read the differences before you commit them")
 
 // twoConvs contains everything that a plan decides about: a convolution that needs no gradient of its source, a
 // convolution that needs one, a normalisation between the two, and a pooling with saved state.
@@ -84,18 +81,7 @@ func TestPlanIsReadable(t *testing.T) {
 				t.Errorf("got %d and %v, want the %d bytes written", n, err, got.Len())
 			}
 			file := "testdata/plan_" + name + ".txt"
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.String() != string(want) {
-				t.Errorf("got\n%s\nwant %s:\n%s", got.String(), file, want)
-			}
+			golden.Check(t, file, got.String())
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
 func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
@@ -154,7 +156,7 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 	t.Chdir(t.TempDir()) // relative paths, so that the report does not contain the name of a temporary folder
 	golden := func(name, got string) {
 		t.Helper()
-		checkGolden(t, filepath.Join(testdata, name), got)
+		golden.Check(t, filepath.Join(testdata, name), got)
 	}
 	fourUnequal(t, "runs", 0.02, 1, 2)
 	s := study(t, "runs")

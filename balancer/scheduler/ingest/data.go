@@ -446,18 +446,25 @@ func gpuRows(d *Data) int     { return len(d.Cluster.GPUs) }
 func kindRows(d *Data) int    { return len(d.Workload.Kinds) }
 func jobRows(d *Data) int     { return len(d.Workload.Jobs) }
 
+// missing counts the rows that lack a figure, and calls each for them.
+func (f *figure) missing(d *Data, each func(x *float64)) Missing {
+	m := Missing{Table: f.table, Column: f.column, Of: f.rows(d), Needed: f.needed}
+	for i := range m.Of {
+		if name, x := f.at(d, i); math.IsNaN(*x) {
+			each(x)
+			if m.Rows++; m.Rows == 1 {
+				m.First = name
+			}
+		}
+	}
+	return m
+}
+
 // Missing lists the figures that rows lack, in the order of tables and columns.
 func (d *Data) Missing() []Missing {
 	var list []Missing
 	for _, f := range figures {
-		m := Missing{Table: f.table, Column: f.column, Of: f.rows(d), Needed: f.needed}
-		for i := range m.Of {
-			if name, x := f.at(d, i); math.IsNaN(*x) {
-				if m.Rows++; m.Rows == 1 {
-					m.First = name
-				}
-			}
-		}
+		m := f.missing(d, func(*float64) {})
 		if m.Rows > 0 {
 			list = append(list, m)
 		}
@@ -517,15 +524,7 @@ func (d *Data) Fill(defaults []Default) []Missing {
 		if math.IsNaN(value) {
 			continue
 		}
-		m := Missing{Table: f.table, Column: f.column, Of: f.rows(d), Needed: f.needed}
-		for i := range m.Of {
-			if name, x := f.at(d, i); math.IsNaN(*x) {
-				*x = value
-				if m.Rows++; m.Rows == 1 {
-					m.First = name
-				}
-			}
-		}
+		m := f.missing(d, func(x *float64) { *x = value })
 		if m.Rows > 0 {
 			filled = append(filled, m)
 		}

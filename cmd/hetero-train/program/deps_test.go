@@ -45,6 +45,7 @@ var layers = []layer{
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 	{"engine/needtest", nil}, // only tests import it
+	{"engine/golden", nil},   // only tests import it
 
 	{"engine/platform", nil},
 	{"engine/regular", nil},
@@ -94,6 +95,7 @@ var layers = []layer{
 	{"engine/weights", imports("engine/data/pyjson", "engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/platform", "engine/regular", "engine/checkpoint")},
 	{"engine/cluster/porttest", nil},
+	{"engine/cluster/ranktest", imports("engine/cluster/rendezvous")}, // only tests import it
 	{"engine/cluster", nil},
 	{"engine/cluster/...", imports("engine/crowd", "engine/platform")},
 

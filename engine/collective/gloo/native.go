@@ -33,7 +33,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/native"
 	"github.com/hetero-train/hetero-train/engine/collective/signature"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // library is an opened libhetero_gloo.so; it stays open until the program ends.
@@ -109,9 +108,7 @@ type result struct {
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.
 func (c *connection) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
-	own := signature.Of(op, number)
-	c.call.op = C.hetero_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
-		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
+	native.PutSignature(unsafe.Pointer(&c.call.op), signature.Of(op, number))
 	c.call.timeout_ms = 0
 	if limit > 0 {
 		c.call.timeout_ms = C.int64_t(max(limit.Milliseconds(), 1))
@@ -123,7 +120,7 @@ func (c *connection) run(op collective.Op, number uint64, limit time.Duration, h
 	case completed:
 		return r
 	case mismatched:
-		r.got, r.want = describe(c.call.theirs), describe(c.call.op)
+		r.got, r.want = native.Signature(unsafe.Pointer(&c.call.theirs)).String(), native.Signature(unsafe.Pointer(&c.call.op)).String()
 	case timedOut:
 		for rank, m := range c.missing {
 			if m != 0 {
@@ -133,10 +130,4 @@ func (c *connection) run(op collective.Op, number uint64, limit time.Duration, h
 	}
 	r.rank, r.text = int(c.call.rank), C.GoString(&c.call.text[0])
 	return r
-}
-
-// describe returns the text of a signature.
-func describe(s C.hetero_signature) string {
-	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
-		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
 }

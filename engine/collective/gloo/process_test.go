@@ -4,7 +4,6 @@ package gloo_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/ranktest"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
@@ -38,12 +38,7 @@ type role struct {
 }
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(roleVariable); text != "" {
-		var r role
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	ranktest.Main(m, roleVariable, func(r role) {
 		rank := -1
 		err := r.run()
 		var peer *collective.PeerError
@@ -53,12 +48,10 @@ func TestMain(m *testing.M) {
 			rank = peer.Rank
 		case errors.As(err, &late):
 			fmt.Printf("late %v: %v\n", slices.Concat(late.Missing, late.Behind), err)
-			os.Exit(0)
+			return
 		}
 		fmt.Printf("peer %d: %v\n", rank, err)
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	})
 }
 
 // run reduces r.Bytes repeatedly. It prints "round" after the first reduction, and after the next one following each
@@ -75,25 +68,12 @@ func (r role) run() error {
 	signal.Notify(asked, syscall.SIGUSR1)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	options := rendezvous.Options{Rank: r.Rank, WorldSize: r.Size, LocalRank: -1, Address: r.Address}
-	if r.Rank == 0 {
-		var err error
-		if options.Listener, err = collectivetest.MeetingListener(); err != nil {
-			return err
-		}
-	}
-	group, err := rendezvous.Join(ctx, options)
+	group, err := ranktest.Join(ctx, rendezvous.Options{Rank: r.Rank, WorldSize: r.Size, Address: r.Address})
 	if err != nil {
 		return err
 	}
 	defer group.Close()
-	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1", Timeout: r.Timeout, RankOf: func(err error) int {
-		var lost *rendezvous.LostError
-		if errors.As(err, &lost) {
-			return lost.Rank
-		}
-		return -1
-	}})
+	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1", Timeout: r.Timeout, RankOf: ranktest.LostRank})
 	if err != nil {
 		group.Abort(err) // the other ranks wait for this rank
 		return err
@@ -129,7 +109,7 @@ func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	// The time-out is thousands of rounds of 64 KiB, so load of the machine alone causes none.
 	const size, limit = 2, 3 * time.Second
-	ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+	ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
 		return role{Rank: rank, Size: size, Address: meeting, Timeout: limit, Bytes: 64 << 10}
 	})
 	all := func(s syscall.Signal) {
@@ -165,7 +145,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const size = 3
-			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+			ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
 				return role{Rank: rank, Size: size, Address: meeting, Bytes: 16 << 20}
 			})
 			for rank := range size {

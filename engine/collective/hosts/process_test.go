@@ -5,18 +5,16 @@ package hosts_test
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/ranktest"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -37,12 +35,7 @@ type role struct {
 }
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(roleVariable); text != "" {
-		var r role
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	ranktest.Main(m, roleVariable, func(r role) {
 		rank := -1
 		err := r.run()
 		var peer *collective.PeerError
@@ -50,25 +43,15 @@ func TestMain(m *testing.M) {
 			rank = peer.Rank
 		}
 		fmt.Printf("peer %d: %v\n", rank, err)
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	})
 }
 
 const size = 4
 
-func lostRank(err error) int {
-	var lost *rendezvous.LostError
-	if errors.As(err, &lost) {
-		return lost.Rank
-	}
-	return -1
-}
-
 // connect opens the communicators as a training run does.
 func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Communicator, error) {
 	host, place := hosts.HostOf(r.Hosts, r.Rank)
-	opts := hosts.Options{Rank: r.Rank, Size: size, Hosts: r.Hosts, RankOf: lostRank}
+	opts := hosts.Options{Rank: r.Rank, Size: size, Hosts: r.Hosts, RankOf: ranktest.LostRank}
 	shared := func(address string) (*shm.Communicator, error) {
 		return shm.Connect(ctx, shm.Config{Rank: place, Size: len(r.Hosts[host]), Address: address})
 	}
@@ -81,7 +64,7 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 	}
 	if place == 0 {
 		opts.Between, err = gloo.Connect(ctx, gloo.Config{Rank: host, Size: len(r.Hosts), Control: group, Host: "127.0.0.1", RankOf: func(err error) int {
-			host, _ := hosts.HostOf(r.Hosts, lostRank(err))
+			host, _ := hosts.HostOf(r.Hosts, ranktest.LostRank(err))
 			return host
 		}})
 		if err != nil {
@@ -95,14 +78,7 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	options := rendezvous.Options{Rank: r.Rank, WorldSize: size, LocalRank: -1, Address: r.Meeting}
-	if r.Rank == 0 {
-		var err error
-		if options.Listener, err = collectivetest.MeetingListener(); err != nil {
-			return err
-		}
-	}
-	group, err := rendezvous.Join(ctx, options)
+	group, err := ranktest.Join(ctx, rendezvous.Options{Rank: r.Rank, WorldSize: size, Address: r.Meeting})
 	if err != nil {
 		return err
 	}
@@ -178,7 +154,7 @@ func TestProcesses(t *testing.T) {
 			for range r.Hosts {
 				r.Addresses = append(r.Addresses, [2]string{shm.NewAddress(), shm.NewAddress()})
 			}
-			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+			ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
 				r.Rank, r.Meeting = rank, meeting
 				return r
 			})

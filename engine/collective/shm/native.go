@@ -40,7 +40,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/native"
 	"github.com/hetero-train/hetero-train/engine/collective/signature"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // library is an opened libhetero_shm.so; it stays open until the program ends.
@@ -115,9 +114,7 @@ type result struct {
 func (g *group) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	c := g.call
-	own := signature.Of(op, number)
-	c.op = C.hetero_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
-		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
+	native.PutSignature(unsafe.Pointer(&c.op), signature.Of(op, number))
 	c.timeout_ns = -1
 	if limit > 0 {
 		c.timeout_ns = C.int64_t(limit)
@@ -130,15 +127,9 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 		r.rank = int(c.rank)
 	}
 	if r.status == mismatched {
-		r.got, r.want = describe(c.theirs), describe(c.op)
+		r.got, r.want = native.Signature(unsafe.Pointer(&c.theirs)).String(), native.Signature(unsafe.Pointer(&c.op)).String()
 	}
 	return r
-}
-
-// describe returns the text of a signature.
-func describe(s C.hetero_signature) string {
-	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
-		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
 }
 
 func (g *group) stop() { C.shm_stop(g.api, g.ptr) }

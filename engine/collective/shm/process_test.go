@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/ranktest"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -49,21 +50,14 @@ type report struct {
 }
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(roleVariable); text != "" {
-		var r role
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	ranktest.Main(m, roleVariable, func(r role) {
 		line, err := json.Marshal(reportOf(r.run()))
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 		fmt.Println(string(line))
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	})
 }
 
 func reportOf(hash string, err error) report {

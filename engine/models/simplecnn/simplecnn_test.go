@@ -2,14 +2,13 @@ package simplecnn_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/nn"
@@ -28,8 +27,6 @@ func build(o simplecnn.Options, size int, training bool) (*graph.Graph, error) {
 		}
 	})
 }
-
-var update = flag.Bool("update", false, "rewrite the golden file; read the difference before you commit it")
 
 var usual = simplecnn.Options{Channels: []int{32, 64, 128}, Dropout: 0.5}
 
@@ -50,19 +47,7 @@ func TestParametersStatesAndGradientsAreThoseOfTheGoldenFile(t *testing.T) {
 	for _, gr := range g.Gradients { // in the order in which the backward pass completes them
 		fmt.Fprintf(&got, "gradient %s\n", gr.Param.Name)
 	}
-	const file = "testdata/simple_cnn.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("got\n%s\nwant %s:\n%s", got.String(), file, want)
-	}
+	golden.Check(t, "testdata/simple_cnn.txt", got.String())
 }
 
 func TestEvaluationHasTheSameParametersAndNoDropout(t *testing.T) {

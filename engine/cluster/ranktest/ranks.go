@@ -1,8 +1,10 @@
-package collectivetest
+package ranktest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,10 +12,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
+
+// patience is how long a test waits for a line. It is longer than the limits of the ranks, so that they report a failure
+// first.
+const patience = 2 * time.Minute
 
 // lastWords is how long a failed test waits for further output of the ranks, because ranks detect a failure one after
 // another.
@@ -21,7 +28,7 @@ const lastWords = 2 * time.Second
 
 // Ranks are child processes of the test program, one per rank. They print lines, which the test reads.
 type Ranks struct {
-	t    conformance.TB
+	t    testing.TB
 	list []*rank
 }
 
@@ -33,12 +40,12 @@ type rank struct {
 	said strings.Builder
 }
 
-// StartRanks starts size ranks. For each rank it calls role with the rank's number and the meeting address. The rank
+// Start starts size ranks. For each rank it calls role with the rank's number and the meeting address. The rank
 // receives the result of role, as JSON, in the environment variable with the name variable.
 //
-// Rank 0 inherits a listener on the meeting address ([MeetingListener]). The open listener prevents other tests from
+// Rank 0 inherits a listener on the meeting address ([Join] uses it). The open listener prevents other tests from
 // taking the port. The ranks are killed when the test ends.
-func StartRanks(t conformance.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
+func Start(t testing.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,9 +68,40 @@ func StartRanks(t conformance.TB, variable string, size int, role func(rank int,
 	return r
 }
 
-// MeetingListener returns the listener on the address where the ranks meet. Only the process of rank 0 has it.
-func MeetingListener() (net.Listener, error) {
-	return net.FileListener(os.NewFile(meetingFile, "listener"))
+// Main is the main function of a test binary whose processes may be ranks: if the environment contains a role, it calls
+// run in place of the tests.
+func Main[Role any](m *testing.M, variable string, run func(Role)) {
+	text := os.Getenv(variable)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	var r Role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	run(r)
+	os.Exit(0)
+}
+
+// Join joins the group of the ranks that Start started. Rank 0 listens on the address where the ranks meet.
+func Join(ctx context.Context, o rendezvous.Options) (_ *rendezvous.Group, err error) {
+	o.LocalRank = -1
+	if o.Rank == 0 {
+		if o.Listener, err = net.FileListener(os.NewFile(meetingFile, "listener")); err != nil {
+			return nil, err
+		}
+	}
+	return rendezvous.Join(ctx, o)
+}
+
+// LostRank returns the rank that a [rendezvous.LostError] names; -1 for other errors.
+func LostRank(err error) int {
+	var lost *rendezvous.LostError
+	if errors.As(err, &lost) {
+		return lost.Rank
+	}
+	return -1
 }
 
 const meetingFile = 3
@@ -113,23 +151,24 @@ func (r *Ranks) Signal(rank int, s os.Signal) {
 	}
 }
 
-// Expect waits for the next line of a rank, which must begin with want. If the rank prints another line or none, the
-// test fails with the output of all ranks.
-func (r *Ranks) Expect(rank int, want string) {
+// Expect waits for the next line of a rank, which must begin with want, and returns the line. If the rank prints another
+// line or none, the test fails with the output of all ranks.
+func (r *Ranks) Expect(rank int, want string) string {
 	r.t.Helper()
 	got := "nothing more"
 	select {
 	case line, ok := <-r.list[rank].lines:
 		if ok && strings.HasPrefix(line, want) {
-			return
+			return line
 		}
 		if ok {
 			got = strconv.Quote(line)
 		}
-	case <-time.After(2 * patience): // longer than the ranks' own limits, so that ranks report a failure first
+	case <-time.After(patience):
 		got = "nothing for minutes"
 	}
 	r.t.Fatalf("rank %d: got %s, want %q; the ranks have said:\n%s", rank, got, want, r.said())
+	return ""
 }
 
 // said waits lastWords for further output, and returns the output of all ranks.
