@@ -126,10 +126,18 @@ func compilerOf(path string) string {
 	if err != nil {
 		return ""
 	}
-	first, _, _ := strings.Cut(string(text), "\x00")
-	maker, rest, ok := strings.Cut(first, ": ") // "GCC: (Debian 12.2.0-14) 12.2.0"
+	return compilerIn(string(text))
+}
+
+// compilerIn returns the first compiler of an ELF file's comments. GCC writes "GCC: (Debian 10.2.1-6) 10.2.1 20210110".
+func compilerIn(comments string) string {
+	first, _, _ := strings.Cut(comments, "\x00")
+	maker, rest, ok := strings.Cut(first, ": ")
+	if _, numbers, packaged := strings.Cut(rest, ")"); packaged {
+		rest = numbers
+	}
 	if words := strings.Fields(rest); ok && len(words) > 0 {
-		return maker + " " + words[len(words)-1]
+		return maker + " " + words[0]
 	}
 	return first
 }
