@@ -18,8 +18,6 @@ import (
 // patience is a time limit that no step reaches, even if the machine has much other load.
 const patience = time.Minute
 
-func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 func TestListensWhereOthersReachRank0(t *testing.T) {
 	tests := []struct {
 		name, address, want string // "any": all addresses

@@ -68,7 +68,7 @@ func all(t testing.TB, folder string) (train, eval []int32) {
 		if paths == nil {
 			continue
 		}
-		c, err := tokens.OpenCorpus(paths, 0)
+		c, err := tokens.OpenOptions{}.OpenCorpus(paths)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,11 +20,6 @@ type Corpus struct {
 	starts []int64 // position of the first token of each shard, then the number of all tokens
 }
 
-// OpenCorpus is [OpenOptions.OpenCorpus] with a vocabulary size only.
-func OpenCorpus(paths []string, vocabulary int) (*Corpus, error) {
-	return OpenOptions{Vocabulary: vocabulary}.OpenCorpus(paths)
-}
-
 // OpenCorpus opens shards and joins them in the given order. All shards must come from the same tokenizer.
 func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 	if len(paths) == 0 {

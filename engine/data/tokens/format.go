@@ -86,16 +86,9 @@ func (h *Header) start() int64 {
 	return 0
 }
 
-// ParseHeader reads a header. head is the start of the file: its first 1,024 bytes, or the whole file if it is
-// shorter. size is the file size in bytes. headerless permits FormatNanoGPT.
-func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
-	if headerless {
-		return parseHeader(head, size, 2)
-	}
-	return parseHeader(head, size, 0)
-}
-
-// parseHeader is ParseHeader with the size of the tokens of a file without a header; 0: such a file is an error.
+// parseHeader reads a header. head is the start of the file: its first 1,024 bytes, or the whole file if it is shorter.
+// size is the file size in bytes. width is the size of the tokens of a file without a header (FormatNanoGPT); 0: such a
+// file is an error.
 func parseHeader(head []byte, size int64, width int) (Header, error) {
 	if size == 0 {
 		return Header{}, errors.New("the file is empty")

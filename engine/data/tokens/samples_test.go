@@ -68,7 +68,7 @@ func corpus(t testing.TB, h Header, tokens []int32, shards int) *Corpus {
 	for i := range shards {
 		paths = append(paths, writeShard(t, h, tokens[i*len(tokens)/shards:(i+1)*len(tokens)/shards]...))
 	}
-	c, err := OpenCorpus(paths, 0)
+	c, err := OpenOptions{}.OpenCorpus(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestTooFewTokensForAWindow(t *testing.T) {
 
 func TestATokenBeyondTheVocabularyEndsTheBatch(t *testing.T) {
 	path := writeFile(t, "train.bin", llmc(20240520, 1, 4, []byte{1, 0, 2, 0, 0x51, 0xC4, 7, 0}))
-	c, err := OpenCorpus([]string{path}, 0)
+	c, err := OpenOptions{}.OpenCorpus([]string{path})
 	must(t, err)
 	defer c.Close()
 	l, err := data.NewLoader(data.Options{Samples: Windows{Corpus: c, Length: 3}, BatchSize: 1})

@@ -34,11 +34,6 @@ type OpenOptions struct {
 	TokenBytes int
 }
 
-// Open is [OpenOptions.Open] with a vocabulary size only.
-func Open(path string, vocabulary int) (*Shard, error) {
-	return OpenOptions{Vocabulary: vocabulary}.Open(path)
-}
-
 // Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks the
 // tokens that it returns, and Verify checks all tokens.
 func (o OpenOptions) Open(path string) (*Shard, error) {

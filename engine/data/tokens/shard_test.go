@@ -54,7 +54,7 @@ func count(n, below int) []int32 {
 
 func openShard(t testing.TB, path string, vocabulary int) *Shard {
 	t.Helper()
-	s, err := Open(path, vocabulary)
+	s, err := OpenOptions{Vocabulary: vocabulary}.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,14 +171,14 @@ func TestLyingHeaders(t *testing.T) {
 		if len(file) >= HeaderBytes && bytes.HasPrefix(file, []byte(magic)) && !strings.Contains(name, "unchecked") {
 			binary.LittleEndian.PutUint32(file[252:], crc32.Checksum(file[:252], castagnoli))
 		}
-		_, err := Open(writeFile(t, "train.bin", file), 0)
+		_, err := (OpenOptions{}).Open(writeFile(t, "train.bin", file))
 		var f *data.Fault
 		if !errors.As(err, &f) || f.Path == "" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 	for _, name := range []string{"text.txt", "photo.jpg"} {
-		if _, err := Open(writeFile(t, name, []byte("ordinary text")), 0); err == nil || !strings.Contains(err.Error(), `starts with "ordinary"`) {
+		if _, err := (OpenOptions{}).Open(writeFile(t, name, []byte("ordinary text"))); err == nil || !strings.Contains(err.Error(), `starts with "ordinary"`) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
 }
 
 func TestAModelWithASmallerVocabularyIsRefused(t *testing.T) {
-	_, err := Open(writeShard(t, testHeader(), 1), 9)
+	_, err := OpenOptions{Vocabulary: 9}.Open(writeShard(t, testHeader(), 1))
 	if err == nil || !strings.Contains(err.Error(), `tokenizer "test" has 10 tokens, want at most the 9 of the model`) {
 		t.Errorf("got %v", err)
 	}
@@ -244,7 +244,7 @@ func TestATruncatedMappingIsAFault(t *testing.T) {
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	var f *data.Fault
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing.bin"), "/dev/zero"} {
-		if _, err := Open(path, 0); !errors.As(err, &f) {
+		if _, err := (OpenOptions{}).Open(path); !errors.As(err, &f) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -312,7 +312,7 @@ func TestAWriterRefusesWhatAReaderWouldRefuse(t *testing.T) {
 
 func TestACorpusJoinsShards(t *testing.T) {
 	a, b := writeShard(t, testHeader(), 0, 1, 2), writeShard(t, testHeader(), 3)
-	c, err := OpenCorpus([]string{a, b, a}, 0)
+	c, err := (OpenOptions{}).OpenCorpus([]string{a, b, a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestACorpusJoinsShards(t *testing.T) {
 	}
 	other := testHeader()
 	other.VocabularySum[0] = 1
-	if _, err := OpenCorpus([]string{a, writeShard(t, other, 1)}, 0); err == nil || !strings.Contains(err.Error(), "want the tokenizer of") {
+	if _, err := (OpenOptions{}).OpenCorpus([]string{a, writeShard(t, other, 1)}); err == nil || !strings.Contains(err.Error(), "want the tokenizer of") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -411,7 +411,11 @@ func FuzzParseHeader(f *testing.F) {
 		if len(head) >= HeaderBytes { // a wrong checksum would end nearly all inputs early
 			binary.LittleEndian.PutUint32(head[252:], crc32.Checksum(head[:252], castagnoli))
 		}
-		h, err := ParseHeader(head, size, headerless)
+		width := 0
+		if headerless {
+			width = 2
+		}
+		h, err := parseHeader(head, size, width)
 		if err != nil {
 			return
 		}
@@ -441,7 +445,7 @@ func TestEveryChangedByteIsNoticed(t *testing.T) {
 	for at := range good {
 		file := bytes.Clone(good)
 		file[at] ^= 1 << (at % 8)
-		s, err := Open(writeFile(t, "train.bin", file), 0)
+		s, err := (OpenOptions{}).Open(writeFile(t, "train.bin", file))
 		if err == nil {
 			_, err = s.Verify(t.Context())
 			must(t, s.Close())

@@ -141,22 +141,12 @@ func (r *Replica) allocateSum() (err error) {
 	}
 	r.closer.add(r.sum.Free)
 	flat := device.Spec(params.DType, params.TrainElements())
-	k, err := r.cache.Compile(device.Binary{Func: device.Add}, []device.TensorSpec{flat, flat}, []device.TensorSpec{flat})
-	if err != nil {
-		return fmt.Errorf("replica: gradient sum: %w", err)
+	sum := plan.At(r.sum, 0, flat)
+	r.addition = plan.NewSequence(r.cache)
+	r.closer.add(r.addition.Close)
+	r.addition.Launch("gradient sum", device.Binary{Func: device.Add}, []plan.Operand{sum, plan.At(r.state.Grads, 0, flat)}, sum)
+	if r.addProgram, err = r.addition.Program(); err != nil {
+		return fmt.Errorf("replica: %w", err)
 	}
-	inPlace := false
-	for _, a := range k.InPlace() {
-		inPlace = inPlace || a == device.Alias{Out: 0, In: 0}
-	}
-	if !inPlace {
-		return errors.New("replica: gradient sum: the device cannot add in place")
-	}
-	whole := func(b device.Buffer) device.Region { return device.Region{Buffer: b, Bytes: flat.Size()} }
-	r.addProgram, err = r.dev.NewProgram([]device.Step{{Launch: &device.Launch{Name: "gradient sum", Kernel: k,
-		In: []device.Region{whole(r.sum), whole(r.state.Grads)}, Out: []device.Region{whole(r.sum)}}}})
-	if err == nil {
-		r.closer.add(r.addProgram.Close)
-	}
-	return err
+	return nil
 }

@@ -121,7 +121,8 @@ type Replica struct {
 
 	// With accumulation: the buffer that sums the gradients of micro-batches, and the program that adds to it.
 	sum        device.Buffer
-	addProgram device.Program
+	addition   *plan.Sequence // sum += gradients
+	addProgram device.Program // of addition
 
 	closer closer
 }
@@ -294,6 +295,9 @@ func (r *Replica) PredictedBytes() int64 {
 	}
 	if r.norms != nil {
 		bytes += r.norms.Bytes()
+	}
+	if r.addition != nil {
+		bytes += r.addition.Bytes()
 	}
 	if r.sums != nil {
 		bytes += r.sums.Bytes()
