@@ -26,7 +26,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // uses the space that remains
 		t.Fatal(err)
 	}
-	j.Cfg.Profile.TensorBoardInterval = 1
+	j.Process.Cfg.Profile.TensorBoardInterval = 1
 	if _, err := observe.Watchers(j, nil); exit.Code(err) != exit.IO || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v, exit code %d, want %d", err, exit.Code(err), exit.IO)
 	}

@@ -19,7 +19,8 @@ import (
 // Run is a rank with the components of the training run that the configuration describes. A command opens only the
 // components that it needs.
 type Run struct {
-	compute.Rank
+	Process  *session.Session // the same as Rank.Process
+	Rank     *compute.Rank
 	Data     *parts.Opened
 	Loading  data.Options // options of the training loader, which is opened last because it holds batches in memory
 	Replica  *replica.Replica
@@ -40,8 +41,11 @@ type Run struct {
 
 // New returns a run without open components.
 func New(cfg *config.Config, opts session.Options) *Run {
-	return &Run{Rank: compute.NewRank(cfg, opts)}
+	return Of(compute.NewRank(cfg, opts))
 }
+
+// Of returns a run of a rank, without open components.
+func Of(rank *compute.Rank) *Run { return &Run{Process: rank.Process, Rank: rank} }
 
 // Notes returns the conditions that a reader must know to interpret the figures of the run.
 func (r *Run) Notes() []string {
@@ -49,7 +53,7 @@ func (r *Run) Notes() []string {
 	if r.Data.Note != "" {
 		notes = append(notes, r.Data.Note)
 	}
-	if info := r.Device.Info(); info.Modelled {
+	if info := r.Rank.Device.Info(); info.Modelled {
 		notes = append(notes, "device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
 	}
 	return notes

@@ -19,14 +19,14 @@ const balanced = "balanced"
 
 // weighClasses sets the factors of the loss by class (train.class_weights). It needs the data.
 func (r *Run) weighClasses() error {
-	texts, names := r.Cfg.Train.ClassWeights, r.Data.Classes()
+	texts, names := r.Process.Cfg.Train.ClassWeights, r.Data.Classes()
 	if len(texts) == 0 {
 		return nil
 	}
 	if len(names) == 0 {
 		return exit.Usagef("train.class_weights: data set %s has no classes", r.Data.Name)
 	}
-	if parts.Mixing(r.Cfg.Augment).Enabled() {
+	if parts.Mixing(r.Process.Cfg.Augment).Enabled() {
 		return exit.Usagef("train.class_weights: a mixed image has two classes, so weights cannot be combined with augment.mixup and augment.cutmix")
 	}
 	outputs, err := r.classes()
@@ -41,14 +41,14 @@ func (r *Run) weighClasses() error {
 	for len(r.weights) < outputs { // outputs without samples
 		r.weights = append(r.weights, 1)
 	}
-	r.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights", describeWeights(names, r.weights))
+	r.Process.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights", describeWeights(names, r.weights))
 	return nil
 }
 
 // weightsFit refuses a weight that is infinite in f16, if a rank computes in f16: every gradient of the class would then be
 // infinite, and every such step skipped.
 func (r *Run) weightsFit() error {
-	if !r.ScalesLoss() || len(r.weights) == 0 {
+	if !r.Rank.ScalesLoss() || len(r.weights) == 0 {
 		return nil
 	}
 	most := slices.Max(r.weights)

@@ -85,7 +85,7 @@ func TestWeightsThatAreInfiniteInF16AreRefused(t *testing.T) {
 		r := New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
 		r.weights = []float64{1, c.weight}
 		for _, d := range c.types {
-			r.Types = append(r.Types, devices.RankType{Type: d.String()})
+			r.Rank.Types = append(r.Rank.Types, devices.RankType{Type: d.String()})
 		}
 		if err := r.weightsFit(); (err != nil) != c.refused {
 			t.Errorf("types %v, weight %g: got %v, want refused %v", c.types, c.weight, err, c.refused)

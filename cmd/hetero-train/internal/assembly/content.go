@@ -22,9 +22,9 @@ func (r *Run) compareData(ctx context.Context) error {
 	if r.Data.Content == nil {
 		return nil
 	}
-	own := r.Team.Group.Members()[r.Team.Place.Rank]
-	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Team.Place.Rank, Seed: r.Cfg.Experiment.Seed,
-		Place: placeOf(r.Cfg, own.Host), Host: own.Name, Path: r.Cfg.Data.Path, ValPath: r.Cfg.Data.ValPath, Gather: r.Team.Group.Gather})
+	own := r.Rank.Team.Group.Members()[r.Rank.Team.Place.Rank]
+	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Rank.Team.Place.Rank, Seed: r.Process.Cfg.Experiment.Seed,
+		Place: placeOf(r.Process.Cfg, own.Host), Host: own.Name, Path: r.Process.Cfg.Data.Path, ValPath: r.Process.Cfg.Data.ValPath, Gather: r.Rank.Team.Group.Gather})
 	if err != nil || team.Alone() {
 		return err
 	}
@@ -32,7 +32,7 @@ func (r *Run) compareData(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := r.Opts.LogOf(logs.ComponentData)
+	log := r.Process.Opts.LogOf(logs.ComponentData)
 	log.Info("the compared data of the machines are equal", "names_and_labels", r.Data.Content.Len(), "contents", compared)
 	if r.ledger = team.Ledger(); r.ledger == nil {
 		log.Warn("the data have too many units for a comparison during the run: the machines compared them only at the start", "units", r.Data.Content.Len())
@@ -45,7 +45,7 @@ func (r *Run) compareData(ctx context.Context) error {
 		defer close(ended)
 		r.ledger.Audit(watched)
 	}()
-	r.Later(func() error {
+	r.Process.Later(func() error {
 		stop()
 		select {
 		case <-ended:

@@ -19,21 +19,21 @@ import (
 // OpenData opens the data set and prepares the options of the training loader. The options determine the number of
 // steps per epoch.
 func (r *Run) OpenData(ctx context.Context) (err error) {
-	if r.Data, err = parts.OpenData(ctx, r.Cfg, 0, r.Opts.LogOf(logs.ComponentData)); err != nil {
+	if r.Data, err = parts.OpenData(ctx, r.Process.Cfg, 0, r.Process.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
 	}
-	r.Later(func() error {
+	r.Process.Later(func() error {
 		if r.reading.Load() {
 			return nil
 		}
 		return r.Data.Close()
 	})
-	r.Epochs = r.Cfg.Train.Epochs
-	if most := r.Cfg.Data.FallbackEpochs; r.Data.Note != "" && most > 0 && r.Cfg.Train.Steps == 0 {
+	r.Epochs = r.Process.Cfg.Train.Epochs
+	if most := r.Process.Cfg.Data.FallbackEpochs; r.Data.Note != "" && most > 0 && r.Process.Cfg.Train.Steps == 0 {
 		r.Epochs = min(r.Epochs, most)
 	}
 	if r.Data.Note != "" {
-		r.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Cfg.Train.Epochs)
+		r.Process.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Process.Cfg.Train.Epochs)
 	}
 	if err := r.checkMetrics(); err != nil {
 		return err
@@ -43,21 +43,21 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	}
 	r.warnOfUnused()
 	if classes := r.Data.Classes(); len(classes) == 1 {
-		r.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
+		r.Process.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
-	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Cfg.Experiment.Seed,
-		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.MicroBatches(), Workers: r.Cfg.Data.Workers,
+	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Process.Cfg.Experiment.Seed,
+		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(), Workers: r.Process.Cfg.Data.Workers,
 		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
 		return loaderError(err)
 	}
-	r.StepsPer = int64(batches / r.Cfg.Train.MicroBatches())
-	r.Steps = int64(r.Cfg.Train.Steps)
+	r.StepsPer = int64(batches / r.Process.Cfg.Train.MicroBatches())
+	r.Steps = int64(r.Process.Cfg.Train.Steps)
 	if r.Steps == 0 {
 		r.Steps = int64(r.Epochs) * r.StepsPer
 	}
-	if name := r.Cfg.Schedule.Name; r.Steps == 0 && (name == "cosine" || name == "linear") {
+	if name := r.Process.Cfg.Schedule.Name; r.Steps == 0 && (name == "cosine" || name == "linear") {
 		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
 	}
 	r.warnOfLength()
@@ -66,7 +66,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 
 // checkMetrics refuses metrics of early stopping and of the best evaluation that evaluations do not have.
 func (r *Run) checkMetrics() error {
-	t, best, have := r.Cfg.Train, r.Cfg.Checkpoint.BestMetric, []string{}
+	t, best, have := r.Process.Cfg.Train, r.Process.Cfg.Checkpoint.BestMetric, []string{}
 	for _, m := range r.Report().Choices() {
 		have = append(have, m.Key)
 	}
@@ -89,15 +89,15 @@ func (r *Run) CheckModel(context.Context) error {
 	var frozen *nn.FreezeError
 	switch {
 	case errors.As(err, &frozen) && frozen.Unmatched != "":
-		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, r.Cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, r.Process.Cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
 	case errors.As(err, &frozen):
 		return exit.Usagef("model.freeze and model.freeze_layers: %w", frozen.Err)
 	}
 	if err != nil && r.Data.Tokens != nil {
-		return fmt.Errorf("model %s on %d tokens: %w", r.Cfg.Model.Name, r.Data.Tokens.Length, err)
+		return fmt.Errorf("model %s on %d tokens: %w", r.Process.Cfg.Model.Name, r.Data.Tokens.Length, err)
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Cfg.Model.Name, r.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Process.Cfg.Model.Name, r.Process.Cfg.Data.ImageSize, err)
 	}
 	return nil
 }
@@ -107,33 +107,33 @@ func (r *Run) trainSamples() data.Samples {
 	if t := r.Data.Tokens; t != nil {
 		return t.Train
 	}
-	view, _ := parts.Transforms(r.Cfg.Data)
-	view.Augment = parts.Augmentation(r.Cfg.Augment, parts.Normalization(r.Cfg.Data, r.Data.Normalization))
-	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Cfg.Augment)}
+	view, _ := parts.Transforms(r.Process.Cfg.Data)
+	view.Augment = parts.Augmentation(r.Process.Cfg.Augment, parts.Normalization(r.Process.Cfg.Data, r.Data.Normalization))
+	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Process.Cfg.Augment)}
 }
 
 // Evaluating returns the loader options for one pass over all evaluation samples.
 func (r *Run) Evaluating() data.Options {
-	o := data.Options{Seed: r.Cfg.Experiment.Seed, BatchSize: r.Cfg.Data.BatchSize / r.Cfg.Train.MicroBatches(), Evaluate: true, Workers: r.Cfg.Data.Workers}
+	o := data.Options{Seed: r.Process.Cfg.Experiment.Seed, BatchSize: r.Process.Cfg.Data.BatchSize / r.Process.Cfg.Train.MicroBatches(), Evaluate: true, Workers: r.Process.Cfg.Data.Workers}
 	if t := r.Data.Tokens; t != nil {
 		o.Samples = t.Eval
 		return o
 	}
-	_, view := parts.Transforms(r.Cfg.Data)
+	_, view := parts.Transforms(r.Process.Cfg.Data)
 	o.Samples = data.Images{Dataset: r.Data.Eval, Transform: view}
 	return o
 }
 
 // NewLoader opens a loader for the share of this rank.
 func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
-	if r.Team.Joined() != nil {
+	if r.Rank.Team.Joined() != nil {
 		r.ReadShare(&o, r.Replica.Shares())
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {
 		return nil, loaderError(err)
 	}
-	r.Later(l.Close)
+	r.Process.Later(l.Close)
 	return l, nil
 }
 
@@ -142,7 +142,7 @@ func (r *Run) ReadShare(o *data.Options, owner *shares.Owner) {
 	part := owner.Part()
 	o.Share, o.MaxCount = &part, max(owner.Most(), part.Count, 1)
 	if o.Workers == 0 {
-		o.Workers = r.OwnCPUs()
+		o.Workers = r.Process.OwnCPUs()
 	}
 }
 

@@ -38,7 +38,7 @@ func Applies(key string) bool {
 
 // Settings returns the settings that have an effect on the run.
 func (r *Run) Settings() []config.Setting {
-	all := r.Cfg.Settings()
+	all := r.Process.Cfg.Settings()
 	if r.Foreign == nil {
 		return all
 	}

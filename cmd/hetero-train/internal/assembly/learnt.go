@@ -36,11 +36,11 @@ func (r *Run) Derive(ctx context.Context) (derived, error) {
 	d := derived{
 		"data.dataset":      strconv.Quote(r.Data.Name),
 		dataPathKey:         r.print.Digest,
-		precisionKey:        strconv.Quote(r.Precision.String()),
+		precisionKey:        strconv.Quote(r.Rank.Precision.String()),
 		"model.num_classes": strconv.Itoa(classes),
 	}
-	if r.Cfg.Model.BatchNorm == "local" { // local statistics depend on the number of samples per rank
-		d["parallel.ranks"] = strconv.Itoa(max(r.Opts.Assignment.WorldSize, 1))
+	if r.Process.Cfg.Model.BatchNorm == "local" { // local statistics depend on the number of samples per rank
+		d["parallel.ranks"] = strconv.Itoa(max(r.Process.Opts.Assignment.WorldSize, 1))
 	}
 	if r.Falls() {
 		d[totalKey] = strconv.FormatInt(r.Steps, 10)
@@ -91,7 +91,9 @@ func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
 const totalKey = "train.steps"
 
 // Falls reports whether the learning rate depends on the length of the run.
-func (r *Run) Falls() bool { return r.Cfg.Schedule.Name == "cosine" || r.Cfg.Schedule.Name == "linear" }
+func (r *Run) Falls() bool {
+	return r.Process.Cfg.Schedule.Name == "cosine" || r.Process.Cfg.Schedule.Name == "linear"
+}
 
 // lengthKey returns the key of the setting that limits the run.
 func lengthKey(c *config.Config) string {
@@ -106,8 +108,8 @@ func lengthKey(c *config.Config) string {
 
 // Length returns the setting that ends the run, with its value.
 func (r *Run) Length() string {
-	t := r.Cfg.Train
-	switch key := lengthKey(r.Cfg); key {
+	t := r.Process.Cfg.Train
+	switch key := lengthKey(r.Process.Cfg); key {
 	case "train.steps":
 		return fmt.Sprintf("%s = %d", key, t.Steps)
 	case "train.epochs":
@@ -124,7 +126,7 @@ func (r *Run) Length() string {
 // if the file cannot be read, which is no error: a resumed run does not need the file, and a new run reports the error
 // when it loads the weights.
 func (r *Run) initContent() (content string, known bool) {
-	path := r.Cfg.Model.InitFrom
+	path := r.Process.Cfg.Model.InitFrom
 	if path == "" {
 		return "", true
 	}
@@ -139,12 +141,12 @@ func (r *Run) initContent() (content string, known bool) {
 
 // compare lists the changed settings that affect training results. It implements experiment.Options.Compare.
 func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
-	old, err := config.Parse(e.From, []byte(e.Config), r.Opts.Env.Catalog)
+	old, err := config.Parse(e.From, []byte(e.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
-		if !r.Named() && r.Cfg.Train.Resume == experiment.ResumeAuto {
+		if !r.Process.Named() && r.Process.Cfg.Train.Resume == experiment.ResumeAuto {
 			return []experiment.Change{{Key: "configuration", Old: "unreadable", New: "another"}}, nil
 		}
-		r.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared with the new settings", "error", err)
+		r.Process.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared with the new settings", "error", err)
 		return nil, nil
 	}
 	before := derived{}
@@ -163,18 +165,18 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 // earlier run.
 func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint) []experiment.Change {
 	texts := map[string]config.Difference{}
-	for _, d := range config.Diff(old, r.Cfg) {
+	for _, d := range config.Diff(old, r.Process.Cfg) {
 		texts[d.Key] = d
 	}
 	// "auto" keeps the type of the checkpoint if the device supports it. Otherwise the device has changed, and the
 	// changed type does not count as a changed setting.
-	adapts := r.Cfg.Train.Precision == "auto"
+	adapts := r.Process.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now, detail string) {
-		if key == "data.batch_size" && slices.ContainsFunc(r.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
-			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Opts.Assignment.WorldSize, 1), was)
+		if key == "data.batch_size" && slices.ContainsFunc(r.Process.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
+			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Process.Opts.Assignment.WorldSize, 1), was)
 		}
-		if !slices.Contains(r.Opts.Allow, key) {
+		if !slices.Contains(r.Process.Opts.Allow, key) {
 			shapes := texts[key].Shapes || key == "model.num_classes" // the derived number of outputs
 			all = append(all, experiment.Change{Key: key, Old: was, New: now, Detail: detail, Shapes: shapes})
 		}
@@ -191,7 +193,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	}
 	for key, now := range r.Learnt {
 		was, known := before[key]
-		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Named() {
+		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Process.Named() {
 			continue // a run with a name of its own may become longer; its learning rate then follows the schedule of the new length
 		}
 		detail := ""
@@ -209,11 +211,11 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
-			key, was, now = lengthKey(r.Cfg), was+" steps (schedule.name = "+strconv.Quote(r.Cfg.Schedule.Name)+")", now+" steps"
+			key, was, now = lengthKey(r.Process.Cfg), was+" steps (schedule.name = "+strconv.Quote(r.Process.Cfg.Schedule.Name)+")", now+" steps"
 		}
 		add(key, orNone(was), orNone(now), detail)
 	}
-	order := settingsOrder(r.Cfg)
+	order := settingsOrder(r.Process.Cfg)
 	slices.SortFunc(all, func(a, b experiment.Change) int {
 		if d := order[a.Key] - order[b.Key]; d != 0 {
 			return d
@@ -227,7 +229,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 // ofVal those that data.val_path determines. Both are "" if no difference is known.
 func (r *Run) dataDetails(old *config.Config, was parts.Fingerprint) (ofPath, ofVal string) {
 	train, eval := r.Data.Differences(was, r.print)
-	if old.Data.ValPath != "" || r.Cfg.Data.ValPath != "" {
+	if old.Data.ValPath != "" || r.Process.Cfg.Data.ValPath != "" {
 		return train, eval
 	}
 	if train != "" && eval != "" {

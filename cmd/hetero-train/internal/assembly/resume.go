@@ -18,19 +18,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// SayOpened logs the actions and warnings of opening the folder of the run.
-func (r *Run) SayOpened() {
+// LogOpened logs the actions and warnings of opening the folder of the run.
+func (r *Run) LogOpened() {
 	switch changed := r.Folder.Changed; {
 	case r.Folder.MovedTo != "" && changed != nil:
-		r.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", r.Folder.MovedTo, "because", changed.Reason())
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", r.Folder.MovedTo, "because", changed.Reason())
 	case r.Folder.MovedTo != "":
-		r.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", r.Folder.MovedTo)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", r.Folder.MovedTo)
 	}
 	for _, w := range r.Folder.Warnings {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
 	}
 	for _, s := range r.Folder.Skipped {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(s.String())
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(s.String())
 	}
 }
 
@@ -41,15 +41,15 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 		return nil, nil
 	}
 	state := c.State
-	changed := r.saySettings(c)
+	changed := r.logSettings(c)
 	if err := r.checkData(c.Path, &state, changed); err != nil {
 		return nil, err
 	}
-	if err := r.sayTypesBefore(&state); err != nil {
+	if err := r.logTypesBefore(&state); err != nil {
 		return nil, err
 	}
-	if r.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: averaging starts from its trained weights", "checkpoint", c.Path)
+	if r.Process.Cfg.EMA.Decay > 0 && !c.Averaged() {
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: averaging starts from its trained weights", "checkpoint", c.Path)
 	}
 	if err := r.Replica.Load(c); err != nil {
 		return nil, err
@@ -69,49 +69,49 @@ func (r *Run) CheckResume() error {
 	} else if _, err := r.compareClasses(&before, c.Path); err != nil {
 		return err
 	}
-	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
+	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
 		return nil // Restore warns
 	}
 	const advice = "--resume none starts a new run and renames the folder of that run"
-	was, now := old.Optimizer, r.Cfg.Optimizer
+	was, now := old.Optimizer, r.Process.Cfg.Optimizer
 	if was.Name != now.Name {
 		return exit.Usagef("optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
 		return exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
-	if !slices.Equal(old.Model.Freeze, r.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Cfg.Model.FreezeLayers {
+	if !slices.Equal(old.Model.Freeze, r.Process.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Process.Cfg.Model.FreezeLayers {
 		return exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and its optimizer state cannot be used with %q and %d; start another run with model.init_from = %q, or %s",
-			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Cfg.Model.Freeze, r.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
+			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Process.Cfg.Model.Freeze, r.Process.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	return nil
 }
 
-// saySettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a change of
+// logSettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a change of
 // the training data.
-func (r *Run) saySettings(c *checkpoint.Checkpoint) (dataChanged bool) {
-	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
+func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
+	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
 		return false
 	}
-	for _, d := range config.Diff(old, r.Cfg) {
+	for _, d := range config.Diff(old, r.Process.Cfg) {
 		if d.Key == "train.resume" {
 			continue
 		}
-		log := r.Opts.LogOf(logs.ComponentCheckpoint)
-		say := log.Info
+		log := r.Process.Opts.LogOf(logs.ComponentCheckpoint)
+		write := log.Info
 		if d.Learnt {
-			say = log.Warn
+			write = log.Warn
 		}
-		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
+		write("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
 	if total := r.totalOf(c.State); r.Falls() && total != "" && total != strconv.FormatInt(r.Steps, 10) {
-		r.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
+		r.Process.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
 			"learning_rate", r.Schedule().Rate(int(c.State.Step)))
 	}
-	return slices.ContainsFunc([]string{"data.dataset", dataPathKey, valPathKey}, func(key string) bool { return slices.Contains(r.Opts.Allow, key) })
+	return slices.ContainsFunc([]string{"data.dataset", dataPathKey, valPathKey}, func(key string) bool { return slices.Contains(r.Process.Opts.Allow, key) })
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
@@ -120,19 +120,19 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	if t := r.Data.Tokens; t != nil {
 		about.Tokenizer, about.Words, about.Vocabulary, about.Length = t.Tokenizer, t.Words, t.Vocabulary, t.Length
 	} else {
-		about.Preprocessing = parts.PreprocessingOf(r.Cfg.Data, r.Data.Normalization)
+		about.Preprocessing = parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization)
 	}
 	text, err := json.Marshal(about)
 	if err != nil {
 		panic(err) // unreachable: strings and finite numbers can always be encoded
 	}
-	types, err := json.Marshal(r.Types)
+	types, err := json.Marshal(r.Rank.Types)
 	if err != nil {
 		panic(err) // unreachable: strings can always be encoded
 	}
 	all := map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
-	if r.Cfg.Train.GradAccumulation == 0 {
-		all[microKey] = json.RawMessage(strconv.Itoa(r.Cfg.Train.MicroBatches()))
+	if r.Process.Cfg.Train.GradAccumulation == 0 {
+		all[microKey] = json.RawMessage(strconv.Itoa(r.Process.Cfg.Train.MicroBatches()))
 	}
 	return all
 }
@@ -167,7 +167,7 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	}
 	warning, err := r.compareClasses(&before, path)
 	if warning != "" {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(warning, "checkpoint", weights.DescribeClasses(before.Classes), "data", weights.DescribeClasses(r.Data.Classes()))
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(warning, "checkpoint", weights.DescribeClasses(before.Classes), "data", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if err != nil || !known {
 		return err
@@ -200,15 +200,15 @@ func (r *Run) compareClasses(before *parts.Trained, path string) (warning string
 		weights.DescribeClasses(now), weights.DescribeClasses(was), path)
 }
 
-// sayTypesBefore warns if the element types of the ranks differ from the types in the checkpoint, for example on
+// logTypesBefore warns if the element types of the ranks differ from the types in the checkpoint, for example on
 // another machine.
-func (r *Run) sayTypesBefore(state *checkpoint.State) error {
+func (r *Run) logTypesBefore(state *checkpoint.State) error {
 	before, err := compute.TypesOf(state)
 	if err != nil || before == nil {
 		return err
 	}
-	if was, now := compute.TypeSet(before), compute.TypeSet(r.Types); !slices.Equal(was, now) && r.Cfg.Train.Precision == "auto" {
-		r.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
+	if was, now := compute.TypeSet(before), compute.TypeSet(r.Rank.Types); !slices.Equal(was, now) && r.Process.Cfg.Train.Precision == "auto" {
+		r.Process.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 // classes returns the number of classes of the model.
 func (r *Run) classes() (int, error) {
-	have, want := len(r.Data.Classes()), r.Cfg.Model.NumClasses
+	have, want := len(r.Data.Classes()), r.Process.Cfg.Model.NumClasses
 	if want == 0 || r.Data.Tokens != nil && have == 0 {
 		return have, nil
 	}
@@ -37,12 +37,12 @@ func (r *Run) Report() task.Report {
 	if t := r.Data.Tokens; t != nil {
 		report = t.Report()
 	}
-	return report.Showing(r.Cfg.Checkpoint.BestMetric).Showing(r.Cfg.Train.EarlyStopMetric)
+	return report.Showing(r.Process.Cfg.Checkpoint.BestMetric).Showing(r.Process.Cfg.Train.EarlyStopMetric)
 }
 
 // Task returns the learning task: the configured model with the targets and metrics of the data set.
 func (r *Run) Task() (task.Task, error) {
-	c := r.Cfg
+	c := r.Process.Cfg
 	classes, err := r.classes()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (r *Run) Task() (task.Task, error) {
 
 // ReplicaOptions returns the network and the training options that the configuration and the data set determine.
 func (r *Run) ReplicaOptions() (replica.Options, error) {
-	c := r.Cfg
+	c := r.Process.Cfg
 	learns, err := r.Task()
 	if err != nil {
 		return replica.Options{}, err
@@ -72,11 +72,11 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 	}
 	o := replica.Options{
 		Task:    learns,
-		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
+		Compute: r.Rank.Precision, LossScale: r.Rank.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		Recompute: recomputes[c.Train.Recompute],
 		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Team.Joined()),
-		Norms:        c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
+		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Rank.Team.Joined()),
+		Norms:        c.Train.NormsInterval > 0 && r.Rank.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
 		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}
 	if t := r.Data.Tokens; t != nil && t.Shorter != nil {
@@ -112,8 +112,8 @@ func OptimizerOptions(c *config.Config) optim.Options {
 
 // Schedule returns the learning rate schedule, with epochs converted to steps.
 func (r *Run) Schedule() optim.Schedule {
-	s := r.Cfg.Schedule
-	out := optim.Schedule{Name: s.Name, Base: r.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(r.Steps),
+	s := r.Process.Cfg.Schedule
+	out := optim.Schedule{Name: s.Name, Base: r.Process.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(r.Steps),
 		StepSize: s.StepSize * int(r.StepsPer), Gamma: s.Gamma}
 	if s.WarmupEpochs > 0 {
 		out.Warmup = int(s.WarmupEpochs*float64(r.StepsPer) + 0.5)

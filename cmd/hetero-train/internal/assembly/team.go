@@ -14,10 +14,10 @@ import (
 // JoinTeam performs the rendezvous with the other ranks. It fails if the settings, the data or the programs of the
 // ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
-	if r.Opts.Assignment.WorldSize <= 1 {
+	if r.Process.Opts.Assignment.WorldSize <= 1 {
 		return nil
 	}
-	if err := r.Meet(ctx, r.facts()); err != nil {
+	if err := r.Rank.Meet(ctx, r.facts()); err != nil {
 		return err
 	}
 	return r.compareData(ctx)
@@ -29,7 +29,7 @@ var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file",
 // facts returns the values that must be equal on all ranks.
 func (r *Run) facts() []rendezvous.Fact {
 	facts := []rendezvous.Fact{{Name: "program", Value: version.Source()}} // first, because it explains other differences
-	for _, s := range r.Cfg.Settings() {
+	for _, s := range r.Process.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
 			if text, err := strconv.Unquote(value); err == nil { // strings without quotes, because the error message adds quotes
@@ -39,12 +39,12 @@ func (r *Run) facts() []rendezvous.Fact {
 		}
 	}
 	samples, evaluated := r.Data.Counts()
-	p := r.Cfg.Parallel
+	p := r.Process.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q%s", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
-		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},
-		{Name: "weather", Value: r.Opts.Lab.Fact()},
+		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Process.Cfg.Profile.TraceSteps, r.Process.Cfg.Profile.TraceStep)},
+		{Name: "weather", Value: r.Process.Opts.Lab.Fact()},
 	}...)
 }
 

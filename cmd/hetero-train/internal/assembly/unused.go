@@ -13,37 +13,37 @@ import (
 
 // warnOfUnused warns, on rank 0, of settings without effect and of settings with an unexpected effect.
 func (r *Run) warnOfUnused() {
-	if r.Opts.Assignment.Rank > 0 {
+	if r.Process.Opts.Assignment.Rank > 0 {
 		return
 	}
-	for _, u := range unusedSettings(r.Cfg, r.actualSettings(), r.Data, r.Opts.Comparison != nil) {
-		r.Opts.Log.Warn(u.String())
+	for _, u := range unusedSettings(r.Process.Cfg, r.actualSettings(), r.Data, r.Process.Opts.Comparison != nil) {
+		r.Process.Opts.Log.Warn(u.String())
 	}
-	for _, text := range dataWarnings(r.Cfg, r.Data) {
-		r.Opts.LogOf(logs.ComponentData).Warn(text)
+	for _, text := range dataWarnings(r.Process.Cfg, r.Data) {
+		r.Process.Opts.LogOf(logs.ComponentData).Warn(text)
 	}
 }
 
 // warnOfLength warns, on rank 0, of spans that are longer than the run, such as a warm-up.
 func (r *Run) warnOfLength() {
-	if r.Opts.Assignment.Rank > 0 || r.Opts.Comparison != nil {
+	if r.Process.Opts.Assignment.Rank > 0 || r.Process.Opts.Comparison != nil {
 		return
 	}
-	length := config.Length{Steps: r.Steps, StepsPerEpoch: r.StepsPer, Seconds: r.Cfg.Train.MaxSeconds}
-	for _, text := range r.Cfg.BeyondEnd(length) {
-		r.Opts.Log.Warn(text)
+	length := config.Length{Steps: r.Steps, StepsPerEpoch: r.StepsPer, Seconds: r.Process.Cfg.Train.MaxSeconds}
+	for _, text := range r.Process.Cfg.BeyondEnd(length) {
+		r.Process.Opts.Log.Warn(text)
 	}
 }
 
 // actualSettings returns the values that "auto" selects, but only for settings that this rank can determine alone.
 func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
-	kind := r.Device.Info().Kind
+	kind := r.Rank.Device.Info().Kind
 	// Other ranks can have another kind of device.
-	if r.Opts.Assignment.WorldSize <= 1 && r.Cfg.Parallel.CPURanks == 0 {
+	if r.Process.Opts.Assignment.WorldSize <= 1 && r.Process.Cfg.Parallel.CPURanks == 0 {
 		actual["device.kind"] = kind
 	}
-	if kind != "cuda" && r.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank
+	if kind != "cuda" && r.Process.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank
 		actual["parallel.backend"] = "gloo"
 	}
 	return actual

@@ -14,13 +14,13 @@ import (
 
 // loadsWeights reports whether this rank loads initial weights.
 func (r *Run) loadsWeights() bool {
-	return r.Cfg.Model.InitFrom != "" && r.Team.Leads() && r.Folder.Checkpoint == nil
+	return r.Process.Cfg.Model.InitFrom != "" && r.Rank.Team.Leads() && r.Folder.Checkpoint == nil
 }
 
 // CheckInit compares the sizes in the config.json of model.init_from, if there is one, with the configured model. It needs
 // the data, but no replica, so that a run with wrong sizes ends before it builds a large model.
 func (r *Run) CheckInit() error {
-	m, tokens := r.Cfg.Model, r.Data.Tokens
+	m, tokens := r.Process.Cfg.Model, r.Data.Tokens
 	if tokens == nil || !r.loadsWeights() {
 		return nil
 	}
@@ -45,11 +45,11 @@ func (r *Run) CheckInit() error {
 
 // InitFrom loads the initial weights. Before the first step, rank 0 sends its weights to the other ranks.
 func (r *Run) InitFrom() error {
-	m := r.Cfg.Model
+	m := r.Process.Cfg.Model
 	if !r.loadsWeights() {
 		return nil
 	}
-	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
+	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w\nwant a .safetensors file, a checkpoint, or a folder of transformers, for example from hf download google-bert/bert-base-uncased --local-dir bert-base-uncased", err)
 	}
@@ -70,7 +70,7 @@ func (r *Run) InitFrom() error {
 	// Only the name of the classifier is used, so the number of classes has no effect.
 	var own parts.Network
 	if r.Data.Tokens == nil {
-		own, err = parts.DescribeNetwork(&m, 1, r.Cfg.Data.ImageSize)
+		own, err = parts.DescribeNetwork(&m, 1, r.Process.Cfg.Data.ImageSize)
 	} else {
 		own, err = parts.DescribeText(&m, len(r.Data.Classes()))
 	}
@@ -92,17 +92,17 @@ func (r *Run) InitFrom() error {
 	if err := r.Replica.FillWeights(fit.ReadInto); err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
-	if now := parts.PreprocessingOf(r.Cfg.Data, r.Data.Normalization); r.Data.Tokens == nil && f.About.Differs(now) {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the weights of model.init_from were trained on images that were prepared in another way", "then", f.About.Preprocessing.String(), "now", now.String())
+	if now := parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization); r.Data.Tokens == nil && f.About.Differs(now) {
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the weights of model.init_from were trained on images that were prepared in another way", "then", f.About.Preprocessing.String(), "now", now.String())
 	}
 	fresh, why := fit.Replaced()
-	r.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if fit.ByNumber() {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(byNumber(f.About.Classes)+": its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(byNumber(f.About.Classes)+": its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
 			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if len(fresh) > 0 {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)", "tensors", strings.Join(fresh, ", "), "why", why)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)", "tensors", strings.Join(fresh, ", "), "why", why)
 	}
 	return nil
 }

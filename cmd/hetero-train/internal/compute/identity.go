@@ -11,11 +11,11 @@ import (
 
 // Describe returns the properties of this rank without measurements.
 func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
-	info, assigned := k.Device.Info(), k.Opts.Assignment
+	info, assigned := k.Device.Info(), k.Process.Opts.Assignment
 	gpu := devices.KnownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
 	// With a simulated slowdown, the balancer must treat the device as another type.
-	if factor := k.Opts.Lab.Setup.Slowdown; factor > 1 {
+	if factor := k.Process.Opts.Lab.Setup.Slowdown; factor > 1 {
 		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
 	}
 	r := profiles.Rank{Rank: assigned.Rank, LocalRank: max(assigned.LocalRank, 0), Host: host.Name, GPU: gpu,
@@ -37,7 +37,7 @@ func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 func (k *Rank) DescribeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {
-		k.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
+		k.Process.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
 	}
 	gpus := hardware.None("not requested")
 	if k.Device.Info().Kind == "cuda" {

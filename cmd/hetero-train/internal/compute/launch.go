@@ -50,8 +50,8 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(co
 	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil, nil)
 	defer done()
 	k := NewRank(cfg, opts)
-	defer k.CloseAll()
-	err = exit.Classify(ctx, work(ctx, &k))
+	defer k.Process.CloseAll()
+	err = exit.Classify(ctx, work(ctx, k))
 	if err != nil {
 		k.Team.Abort(err)
 	}

@@ -56,7 +56,7 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	if own.Seconds != nil {
 		k.keepType(own)
 	}
-	k.sayTypes()
+	k.logTypes()
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 // that an earlier timing selected. If there is none of these, it times all possible types.
 func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
 	o := typeReport{RankType: devices.RankType{Device: k.DescribeItself().DeviceType}}
-	if k.Cfg.Train.Precision != "auto" {
+	if k.Process.Cfg.Train.Precision != "auto" {
 		o.Type = k.Precision.String() // the caller has resolved "auto"
 		return o, nil
 	}
@@ -77,7 +77,7 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	}
 	kept, err := devices.KeptType(o.Device, types)
 	if err != nil {
-		k.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run measures the number formats again", "error", err)
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run measures the number formats again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
@@ -148,9 +148,9 @@ func (k *Rank) keepType(own typeReport) {
 		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: k.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		k.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run measures again which format is faster", "error", err)
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run measures again which format is faster", "error", err)
 	}
-	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", k.Precision, own.Device), "timed", milliseconds(own.Seconds))
+	k.Process.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", k.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
 // milliseconds formats times as "bf16 8.1 ms, f32 15.2 ms".
@@ -162,8 +162,8 @@ func milliseconds(seconds map[string]float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// sayTypes logs, on rank 0, the element types of the ranks if they differ.
-func (k *Rank) sayTypes() {
+// logTypes logs, on rank 0, the element types of the ranks if they differ.
+func (k *Rank) logTypes() {
 	if !k.Team.Leads() || !slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type != k.Types[0].Type }) {
 		return
 	}
@@ -171,7 +171,7 @@ func (k *Rank) sayTypes() {
 	if k.ScalesLoss() {
 		scale = ", one loss scale"
 	}
-	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(k.Types), scale))
+	k.Process.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(k.Types), scale))
 }
 
 // TypeSet returns the different element types, in ascending order.

@@ -22,7 +22,7 @@ import (
 
 // Rank is a process that computes on a device, alone or as one of several ranks.
 type Rank struct {
-	session.Session
+	Process   *session.Session
 	Device    device.Device
 	Precision tensor.DType       // element type of this rank's activations
 	Types     []devices.RankType // element types of all ranks
@@ -34,16 +34,16 @@ type Rank struct {
 }
 
 // NewRank returns a rank without an open device.
-func NewRank(cfg *config.Config, opts session.Options) Rank {
-	return Rank{Session: session.New(cfg, opts)}
+func NewRank(cfg *config.Config, opts session.Options) *Rank {
+	return &Rank{Process: session.New(cfg, opts)}
 }
 
 // OpenDevice opens the configured device, with this rank's number of threads and simulated slowdown.
 func (k *Rank) OpenDevice(context.Context) (err error) {
-	threads := k.Cfg.Device.Threads
-	if threads == 0 && (k.LocalRanks() > 1 || k.Opts.Lab.Setup.CPUs > 0) {
-		threads = k.OwnCPUs()
-		limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
+	threads := k.Process.Cfg.Device.Threads
+	if threads == 0 && (k.Process.LocalRanks() > 1 || k.Process.Opts.Lab.Setup.CPUs > 0) {
+		threads = k.Process.OwnCPUs()
+		limit, err := cpu.ThreadLimit(k.Process.Opts.Env.Lookup)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -52,12 +52,12 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 		}
 	}
 	if most := runtime.NumCPU(); threads > most {
-		k.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
+		k.Process.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
 		threads = most
 	}
-	own := devices.Placement{Index: k.Cfg.Device.Index, LocalRank: k.Opts.Assignment.LocalRank, ShareGPU: k.Cfg.Device.ShareGPU, Threads: threads, Log: k.Opts.LogOf(logs.ComponentDevice)}
-	kind := k.Cfg.Device.Kind
-	onCPU, err := k.IsCPURank()
+	own := devices.Placement{Index: k.Process.Cfg.Device.Index, LocalRank: k.Process.Opts.Assignment.LocalRank, ShareGPU: k.Process.Cfg.Device.ShareGPU, Threads: threads, Log: k.Process.Opts.LogOf(logs.ComponentDevice)}
+	kind := k.Process.Cfg.Device.Kind
+	onCPU, err := k.Process.IsCPURank()
 	if err != nil {
 		return err
 	}
@@ -67,18 +67,18 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	if k.Device, err = devices.Open(kind, own); err != nil {
 		return err
 	}
-	k.Later(k.Device.Close)
-	if err := k.Opts.Lab.Slow(k.Device, k.Opts.LogOf(logs.ComponentLab)); err != nil {
+	k.Process.Later(k.Device.Close)
+	if err := k.Process.Opts.Lab.Slow(k.Device, k.Process.Opts.LogOf(logs.ComponentLab)); err != nil {
 		return err
 	}
-	if info := k.Device.Info(); info.Modelled && k.Opts.Assignment.WorldSize > 1 {
+	if info := k.Device.Info(); info.Modelled && k.Process.Opts.Assignment.WorldSize > 1 {
 		return exit.Usagef("device.kind: device %s cannot exchange memory between processes; it is only for tests within one process", info.Name)
 	}
 	info := k.Device.Info()
-	if k.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
-		k.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+	if k.Process.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
 	}
-	k.Precision, err = devices.Precision(k.Cfg.Train.Precision, info)
+	k.Precision, err = devices.Precision(k.Process.Cfg.Train.Precision, info)
 	return err
 }
 
@@ -86,7 +86,7 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 // can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
 	// A simulated slowdown idles, which uses no CPU time.
-	if k.Opts.Lab.Setup.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
+	if k.Process.Opts.Lab.Setup.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
@@ -105,17 +105,17 @@ func (k *Rank) MemoryBytes() int64 {
 		return info.MemoryBytes
 	}
 	bytes := min(info.MemoryBytes, host.Memory.Limit)
-	if session.SharesLimits(k.Opts.Assignment, k.Opts.Env) || host.Memory.Limit == host.Memory.Total {
-		bytes /= int64(k.LocalRanks())
+	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) || host.Memory.Limit == host.Memory.Total {
+		bytes /= int64(k.Process.LocalRanks())
 	}
 	return bytes
 }
 
 // LimitOfThreads returns the value of OMP_NUM_THREADS if this rank therefore has fewer threads than CPUs, otherwise "".
 func (k *Rank) LimitOfThreads() string {
-	limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
+	limit, err := cpu.ThreadLimit(k.Process.Opts.Env.Lookup)
 	info := k.Device.Info()
-	if err != nil || limit == 0 || info.Kind != "cpu" || k.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= k.OwnCPUs() {
+	if err != nil || limit == 0 || info.Kind != "cpu" || k.Process.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= k.Process.OwnCPUs() {
 		return ""
 	}
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
@@ -123,21 +123,21 @@ func (k *Rank) LimitOfThreads() string {
 
 // Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
-	assigned := k.Opts.Assignment
+	assigned := k.Process.Opts.Assignment
 	k.Team = &process.Team{Place: assigned}
-	token, err := process.ReadToken(k.Cfg.Parallel.TokenFile, k.Opts.Env)
+	token, err := process.ReadToken(k.Process.Cfg.Parallel.TokenFile, k.Process.Opts.Env)
 	if err != nil {
 		return err
 	}
 	if err := token.Check(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	listener, err := supervisor.Listener(k.Opts.Env.Environ)
+	listener, err := supervisor.Listener(k.Process.Opts.Env.Environ)
 	if err != nil {
 		return err
 	}
-	p, addresses := k.Cfg.Parallel, assigned.Addresses()
-	log := k.Opts.LogOf(logs.ComponentCluster)
+	p, addresses := k.Process.Cfg.Parallel, assigned.Addresses()
+	log := k.Process.Opts.LogOf(logs.ComponentCluster)
 	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at", assigned.Master())
 	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
 		Address: addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
@@ -145,7 +145,7 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	if err != nil {
 		return err
 	}
-	k.Later(k.Team.Group.Close)
+	k.Process.Later(k.Team.Group.Close)
 	if err := k.Team.Locate(ctx); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type seat struct {
 // would have half of the memory, and at most half of the speed.
 func (k *Rank) refuseSharing(ctx context.Context) error {
 	info, members := k.Device.Info(), k.Team.Group.Members()
-	own, err := json.Marshal(seat{info.Name, info.UUID, k.Cfg.Device.ShareGPU})
+	own, err := json.Marshal(seat{info.Name, info.UUID, k.Process.Cfg.Device.ShareGPU})
 	if err != nil {
 		return err
 	}

@@ -31,14 +31,14 @@ type Telemetry struct {
 // every rank calls it. While quiet returns true, no sensor is read and all values are unknown.
 func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 	var own []telemetry.Link
-	if k.Cfg.Profile.Enabled {
+	if k.Process.Cfg.Profile.Enabled {
 		t := &Telemetry{rank: k, quiet: quiet}
 		sources := t.open()
 		if k.LeadsHost() {
 			sources = append(sources, system.NewLinkSampler())
 		}
 		t.links = hardware.NewLinks(sources...)
-		k.Later(t.links.Close)
+		k.Process.Later(t.links.Close)
 		own = t.links.All()
 		t.traffic = make([]telemetry.Traffic, len(own))
 		k.Telemetry = t
@@ -70,16 +70,16 @@ func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 //	memory  the limit that the rank reaches first: that of its control group, or its part of the memory of the machine,
 //	        which the ranks of the machine divide
 func (k *Rank) Limits() system.Limits {
-	l := system.Limits{Threads: k.Device.Info().Threads, PID: k.Opts.PID}
-	if session.SharesLimits(k.Opts.Assignment, k.Opts.Env) {
-		l.Processes = k.LocalRanks()
+	l := system.Limits{Threads: k.Device.Info().Threads, PID: k.Process.Opts.PID}
+	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) {
+		l.Processes = k.Process.LocalRanks()
 	}
 	if k.Device.Info().Kind == "cuda" { // MemoryBytes is then the memory of the GPU
 		return l
 	}
 	l.MemoryBytes = k.MemoryBytes()
 	if host, _ := system.Detect(); host.Memory.Total > 0 { // Detect omits unreadable properties
-		part := host.Memory.Total / int64(k.LocalRanks())
+		part := host.Memory.Total / int64(k.Process.LocalRanks())
 		if l.MemoryBytes == 0 || part < l.MemoryBytes {
 			l.MemoryBytes = part
 		}
@@ -112,24 +112,24 @@ func (t *Telemetry) open() (links []hardware.LinkSource) {
 		if t.probe == nil {
 			t.probe = hardware.ProbeCPU(k.Limits())
 		}
-		k.Later(t.probe.Close)
+		k.Process.Later(t.probe.Close)
 	}()
 	if k.Device.Info().Kind != "cuda" {
 		return nil
 	}
 	gpus := hardware.Open()
-	k.Later(func() error { gpus.Close(); return nil })
+	k.Process.Later(func() error { gpus.Close(); return nil })
 	card, err := devices.CardOf(k.Device.Info(), gpus)
 	if err == nil && card != nil {
-		probe, probeErr := gpus.Probe(card.Index, system.Limits{PID: k.Opts.PID})
+		probe, probeErr := gpus.Probe(card.Index, system.Limits{PID: k.Process.Opts.PID})
 		source, linkErr := gpus.LinkSource(card.Index, false)
 		if err = errors.Join(probeErr, linkErr); err == nil {
 			t.probe = probe
-			k.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
+			k.Process.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
 			return []hardware.LinkSource{source}
 		}
 	}
-	k.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
+	k.Process.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (t *Telemetry) Sample() telemetry.Sample {
 	sample, err := t.probe.Sample()
 	if err != nil && !t.lost {
 		t.lost = true
-		t.rank.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
+		t.rank.Process.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
 	}
 	t.links.Sample(t.traffic)
 	telemetry.PutTraffic(&sample, t.links.All(), t.traffic)

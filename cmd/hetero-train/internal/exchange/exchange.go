@@ -74,7 +74,7 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
+	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Process.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
 	if x.staged, err = staged.Needs(k.Device); err != nil {
 		return nil, err
 	}
@@ -84,14 +84,14 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 		}
 		if why := x.reports[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false
-			k.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
+			k.Process.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string
 	for _, o := range x.reports {
 		noNCCL = append(noNCCL, o.NoNCCL)
 	}
-	if x.nccl, err = choosesNCCL(k.Cfg.Parallel.Backend, k.Cfg.Device.ShareGPU, noNCCL); err != nil {
+	if x.nccl, err = choosesNCCL(k.Process.Cfg.Parallel.Backend, k.Process.Cfg.Device.ShareGPU, noNCCL); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -99,7 +99,7 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 
 // Open opens a communicator of all ranks. It uses the addresses from index at on.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
-	limit := session.OperationLimit(x.Rank.Cfg.Parallel.TimeoutSeconds)
+	limit := session.OperationLimit(x.Rank.Process.Cfg.Parallel.TimeoutSeconds)
 	assigned := x.Rank.Team.Place
 	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires ascending ranks
 	switch {
@@ -121,7 +121,7 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 			return nil, err
 		}
 	}
-	x.Rank.Later(c.Close)
+	x.Rank.Process.Later(c.Close)
 	return c, nil
 }
 

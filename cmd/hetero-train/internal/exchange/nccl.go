@@ -22,15 +22,15 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 	if kind := k.Device.Info().Kind; kind != "cuda" {
 		return fmt.Sprintf("device %s is not a GPU", k.Device.Info().Name), nil
 	}
-	if k.Cfg.Parallel.Backend == "gloo" {
+	if k.Process.Cfg.Parallel.Backend == "gloo" {
 		return "parallel.backend is gloo", nil
 	}
-	settings, warnings, err := nccl.Settle(k.Cfg.NCCL.Variables(), os.Environ())
+	settings, warnings, err := nccl.Settle(k.Process.Cfg.NCCL.Variables(), os.Environ())
 	if err != nil {
 		return "", exit.With(exit.Usage, err)
 	}
 	for _, w := range warnings {
-		k.Opts.LogOf(logs.ComponentCluster).Warn("nccl: " + w)
+		k.Process.Opts.LogOf(logs.ComponentCluster).Warn("nccl: " + w)
 	}
 	if err := settings.Apply(); err != nil {
 		return "", err
@@ -40,10 +40,10 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		k.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		k.Process.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if k.Team.Leads() {
-		k.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", k.Cfg.NCCL.MaxCTAs)
+		k.Process.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", k.Process.Cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }
@@ -68,7 +68,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 // WantNCCL returns an error if the configured backend does not support the device of this rank, even in a run of one
 // rank.
 func WantNCCL(k *compute.Rank) error {
-	if kind := k.Device.Info().Kind; k.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
+	if kind := k.Device.Info().Kind; k.Process.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
 		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", k.Device.Info().Name)
 	}
 	return nil
@@ -77,9 +77,9 @@ func WantNCCL(k *compute.Rank) error {
 // OverNCCL returns a communicator that uses NCCL and control. The result owns control.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	k := x.Rank
-	host := k.Team.Group.Members()[k.Opts.Assignment.Rank].Host
-	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.OperationLimit(k.Cfg.Parallel.TimeoutSeconds),
-		MinCTAs: k.Cfg.NCCL.MinCTAs, MaxCTAs: k.Cfg.NCCL.MaxCTAs, ShareGPU: k.Cfg.Device.ShareGPU, Host: host})
+	host := k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.OperationLimit(k.Process.Cfg.Parallel.TimeoutSeconds),
+		MinCTAs: k.Process.Cfg.NCCL.MinCTAs, MaxCTAs: k.Process.Cfg.NCCL.MaxCTAs, ShareGPU: k.Process.Cfg.Device.ShareGPU, Host: host})
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}

@@ -172,18 +172,18 @@ func (o *outlet) pass() {
 // error.
 func (o *outlet) fail(err error) {
 	o.Gone = err
-	if say := o.whenGone; say != nil {
+	if notice := o.whenGone; notice != nil {
 		o.mu.Unlock()
-		say(err)
+		notice(err)
 		o.mu.Lock()
 	}
 }
 
 // OnGone sets the function that reports a closed stream.
-func (o *outlet) OnGone(say func(error)) {
+func (o *outlet) OnGone(notice func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.whenGone = say
+	o.whenGone = notice
 }
 
 // flush waits until all lines are written, or until limit has passed. It returns the number of unwritten lines.

@@ -25,7 +25,7 @@ type bottlenecks struct {
 	find     *runtime.Bottlenecks
 	times    []runtime.RankTimes // times of the current step, by rank
 	events   *events             // receives every verdict; nil in tests
-	told     bool                // true after the first log message
+	logged   bool                // true after the first log message
 	last     runtime.Bottleneck
 }
 
@@ -37,12 +37,12 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 // If profiling is off, it returns no observer of bottlenecks.
 func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (Observers, error) {
 	all := Observers(first)
-	if a.Cfg.Profile.Enabled {
+	if a.Process.Cfg.Profile.Enabled {
 		events, err := openEvents(a, resume)
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
-		verdicts := newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
+		verdicts := newBottlenecks(a.Process.Opts.LogOf(logs.ComponentProfiler), max(a.Process.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
 		verdicts.events = events
 		communication, err := openCommunication(a, resume)
 		if err != nil {
@@ -50,14 +50,14 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 		}
 		all = append(all, events, verdicts, communication)
 	}
-	if a.Cfg.Profile.TensorBoardInterval > 0 {
+	if a.Process.Cfg.Profile.TensorBoardInterval > 0 {
 		board, err := openBoard(a, resume)
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, board)
 	}
-	if a.Cfg.Train.NormsInterval > 0 {
+	if a.Process.Cfg.Train.NormsInterval > 0 {
 		norms, err := openNorms(a, resume)
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
@@ -70,8 +70,8 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 // bottleneckSettingsOf returns the settings that the advice for this rank depends on. All ranks have the same
 // configuration, but their numbers of CPUs may differ.
 func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
-	cpus := a.OwnCPUs()
-	s := bottleneckSettings(a.Cfg, cpus, compute.TypesText(a.Types))
+	cpus := a.Process.OwnCPUs()
+	s := bottleneckSettings(a.Process.Cfg, cpus, compute.TypesText(a.Rank.Types))
 	s.Foreign = a.Foreign != nil
 	return s
 }
@@ -106,7 +106,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 		o.events.judged(r.Step, v.Event(o.settings))
 	}
 	if o.isNews(v) {
-		o.told, o.last = true, v
+		o.logged, o.last = true, v
 		o.log.Info("bottleneck: "+v.String(), "step", r.Step, "advice", v.Advice(o.settings))
 	}
 }
@@ -119,7 +119,7 @@ func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Ver
 // isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not
 // logged. A change of the straggler is logged, unless two ranks alternate for a short time.
 func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
-	if !o.told {
+	if !o.logged {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound
 	}
 	named := v.Bound == runtime.StragglerBound || v.Bound == runtime.NoiseBound

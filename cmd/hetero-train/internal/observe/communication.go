@@ -53,13 +53,13 @@ func openCommunication(a *assembly.Run, resume *checkpoint.State) (*communicatio
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines(a.Queue, "communication of the run", filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "communication of the run", filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
 	file.Limit(LimitOfFile(a))
-	a.Later(file.Close)
-	return newCommunication(file, a.Links), nil
+	a.Process.Later(file.Close)
+	return newCommunication(file, a.Rank.Links), nil
 }
 
 func newCommunication(file *StepLines, links [][]telemetry.Link) *communicationLines {

@@ -90,42 +90,42 @@ type Console struct {
 // NewConsole returns a console that prints on standard output and writes to log.
 func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
-	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval)}
+	c := &Console{run: a, log: log, interval: int64(a.Process.Cfg.Train.LogInterval)}
 	if a.Foreign == nil {
-		c.peak = devices.MeasuredPeak(a.Device, a.Precision).PerSecond
+		c.peak = devices.MeasuredPeak(a.Rank.Device, a.Rank.Precision).PerSecond
 	}
 	if t := a.Data.Tokens; t != nil && t.Shorter != nil {
 		c.peak = 0 // the operations of a step depend on the lengths of its samples
 	}
-	if a.Opts.Json {
-		c.records, c.out, c.steps = a.Opts.OnScreen, log, log
+	if a.Process.Opts.Json {
+		c.records, c.out, c.steps = a.Process.Opts.OnScreen, log, log
 		return c
 	}
 	c.plain()
-	if stderr := a.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil { // another program owns the terminal
+	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil { // another program owns the terminal
 		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
-		if logs.IsTerminal(a.Opts.Env.Stdout) {
+		if logs.IsTerminal(a.Process.Opts.Env.Stdout) {
 			// lines of out appear above the bar because the bar has the same writer
 			c.out = io.MultiWriter(logs.NewStream(c.bars), log)
 			c.steps = c.out
 		}
-		a.Opts.Screen.To(c.bars) // log messages also appear above the bar
+		a.Process.Opts.Screen.To(c.bars) // log messages also appear above the bar
 	}
 	return c
 }
 
 // plain selects output without a bar: standard output and the log file.
 func (c *Console) plain() {
-	stdout := c.run.Opts.Env.Stdout
+	stdout := c.run.Process.Opts.Env.Stdout
 	c.out = io.MultiWriter(stdout, c.log)
 	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
 
-// Say prints a line, or in JSON format a record with message and attrs.
-func (c *Console) Say(line, message string, attrs ...any) { c.sayTo(c.out, line, message, attrs...) }
+// Log prints a line, or in JSON format a record with message and attrs.
+func (c *Console) Log(line, message string, attrs ...any) { c.logTo(c.out, line, message, attrs...) }
 
-func (c *Console) sayTo(w io.Writer, line, message string, attrs ...any) {
+func (c *Console) logTo(w io.Writer, line, message string, attrs ...any) {
 	io.WriteString(w, line+"\n")
 	if c.records != nil {
 		c.records.Info(message, attrs...)
@@ -150,12 +150,12 @@ func (c *Console) StepDone(r *train.StepRecord) {
 		if r.Lowered {
 			reason = fmt.Sprintf("the gradient exceeds the range of f16; loss scale lowered to %.0f", r.Scale/2)
 		}
-		c.Say(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped", "step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
+		c.Log(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped", "step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
 	}
 	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
 		return
 	}
-	c.sayTo(c.steps, c.line(r, left), "step", c.stepRecord(r, left)...)
+	c.logTo(c.steps, c.line(r, left), "step", c.stepRecord(r, left)...)
 	LogBatch(c.run, r)
 	c.samples, c.busy, c.count = 0, 0, 0
 }
@@ -167,7 +167,7 @@ func (c *Console) timeLeft(step, total int64) time.Duration {
 	}
 	evaluations := int64(0)
 	if c.run.Foreign == nil && c.run.Data.HasEval() {
-		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Cfg.Train.EvalInterval))
+		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Process.Cfg.Train.EvalInterval))
 	}
 	return c.eta.left(total-step, evaluations)
 }
@@ -198,7 +198,7 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		attrs = append(attrs, m.Key, show.Number(m.Of(e.Score())))
 	}
 	attrs = append(attrs, "samples", e.Samples, "seconds", e.Took.Seconds(), "best", e.Best, "averaged", e.Averaged)
-	c.Say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
+	c.Log(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
 		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples, show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
@@ -207,7 +207,7 @@ func (c *Console) EvalDone(e train.Evaluation) {
 func (c *Console) warnOfNever(e train.Evaluation) {
 	warned := func(class int) bool { return slices.Contains(c.never, class) }
 	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {
-		c.run.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike", "step", e.Step)
+		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike", "step", e.Step)
 		c.never = append(c.never, fresh...)
 	}
 }
@@ -217,16 +217,16 @@ func (c *Console) Saving() {}
 
 // Saved implements train.Observer.
 func (c *Console) Saved(s checkpoint.Saved, took time.Duration) {
-	say := c.run.Opts.Log.Debug
+	write := c.run.Process.Opts.Log.Debug
 	if asked := c.run.Agreed.Load(); asked > c.savesSaid {
-		say, c.savesSaid = c.run.Opts.Log.Info, asked
+		write, c.savesSaid = c.run.Process.Opts.Log.Info, asked
 	}
-	say("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
+	write("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
 }
 
 // Warn implements train.Observer.
 func (c *Console) Warn(err error) {
-	c.run.Opts.Log.Warn(err.Error())
+	c.run.Process.Opts.Log.Warn(err.Error())
 }
 
 // Close removes the bar. Later lines appear without a bar.
@@ -238,7 +238,7 @@ func (c *Console) Close() {
 		c.bar.Abort(false)
 	}
 	c.bars.Wait()
-	c.run.Opts.Screen.To(logs.Below(c.run.Opts.Env.Stderr))
+	c.run.Process.Opts.Screen.To(logs.Below(c.run.Process.Opts.Env.Stderr))
 	c.plain()
 	c.bars, c.bar = nil, nil
 }

@@ -26,16 +26,16 @@ import (
 // Begin prints the description of the run.
 func (c *Console) Begin(resume *checkpoint.State) {
 	a := c.run
-	if !a.Team.Leads() {
-		c.sayJoined()
+	if !a.Rank.Team.Leads() {
+		c.logJoined()
 	}
-	c.sayDevice()
-	c.sayModel(resume)
-	c.sayData()
-	c.sayRecipe()
+	c.logDevice()
+	c.logModel(resume)
+	c.logData()
+	c.logRecipe()
 	c.note()
 	if resume != nil {
-		c.Say(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", a.Folder.Checkpoint.Path)
+		c.Log(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", a.Folder.Checkpoint.Path)
 	}
 	if c.bars != nil && a.Steps > 0 {
 		left := func(decor.Statistics) string {
@@ -51,10 +51,10 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	}
 }
 
-// sayJoined prints, on every terminal except that of rank 0, which ranks this machine has and where rank 0 writes the
+// logJoined prints, on every terminal except that of rank 0, which ranks this machine has and where rank 0 writes the
 // output of the run.
-func (c *Console) sayJoined() {
-	t := c.run.Team
+func (c *Console) logJoined() {
+	t := c.run.Rank.Team
 	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
 	for _, m := range t.Group.Members() {
 		if m.Host == host && m.Rank >= t.Place.Rank {
@@ -67,50 +67,50 @@ func (c *Console) sayJoined() {
 	case n > 0: // a test with several nodes on one machine
 		here = here[:min(n, len(here))]
 	}
-	c.Say(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
+	c.Log(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
 		"joined", "ranks", here, "world_size", t.Place.WorldSize, "rank_0", t.Place.Master())
 }
 
-func (c *Console) sayDevice() {
+func (c *Console) logDevice() {
 	a := c.run
-	info := a.Device.Info()
+	info := a.Rank.Device.Info()
 	threads := fmt.Sprintf("%d threads", info.Threads)
 	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
-	if limit := a.LimitOfThreads(); limit != "" {
+	if limit := a.Rank.LimitOfThreads(); limit != "" {
 		threads += " (" + limit + ")"
 		attrs = append(attrs, "threads_limited_by", limit)
 	}
 	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, show.GiB(info.MemoryBytes))
 	if c.peak > 0 {
-		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, a.Precision)
+		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, a.Rank.Precision)
 		attrs = append(attrs, "peak_flops", c.peak)
 	}
-	c.Say(line, "device", attrs...)
+	c.Log(line, "device", attrs...)
 }
 
-func (c *Console) sayModel(resume *checkpoint.State) {
+func (c *Console) logModel(resume *checkpoint.State) {
 	a, r, here := c.run, c.run.Replica, ""
-	if a.Team != nil {
+	if a.Rank.Team != nil {
 		here = " on this rank"
 	}
-	c.Say(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
-		a.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Precision, show.GiB(r.PredictedBytes())),
-		"model", "model", a.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Precision.String(),
+	c.Log(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
+		a.Process.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Rank.Precision, show.GiB(r.PredictedBytes())),
+		"model", "model", a.Process.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Rank.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.Recomputed(); n > 0 {
-		c.Say(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again", n, a.Cfg.Train.Recompute),
-			"recompute", "layers", n, "recompute", a.Cfg.Train.Recompute)
+		c.Log(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again", n, a.Process.Cfg.Train.Recompute),
+			"recompute", "layers", n, "recompute", a.Process.Cfg.Train.Recompute)
 	}
 	if n := r.FrozenCount(); n > 0 {
 		fmt.Fprintf(c.out, "frozen parameters (not trained): %.2f million\n", float64(n)/1e6)
-		if resume == nil && a.Cfg.Model.InitFrom == "" && a.Team.Leads() {
-			a.Opts.Log.Warn("frozen parameters keep random values, because model.init_from is empty")
+		if resume == nil && a.Process.Cfg.Model.InitFrom == "" && a.Rank.Team.Leads() {
+			a.Process.Opts.Log.Warn("frozen parameters keep random values, because model.init_from is empty")
 		}
 	}
 }
 
-// sayParts states which part of the data set evaluates. It prints nothing for data sets without parts.
-func (c *Console) sayParts() {
+// logParts states which part of the data set evaluates. It prints nothing for data sets without parts.
+func (c *Console) logParts() {
 	origin, unused := c.run.Data.EvalFrom()
 	if origin == "" {
 		return
@@ -119,12 +119,12 @@ func (c *Console) sayParts() {
 	if unused != "" {
 		line += "; not used: " + unused
 	}
-	c.Say(line, "data parts", "evaluation", origin, "not_used", unused)
+	c.Log(line, "data parts", "evaluation", origin, "not_used", unused)
 }
 
-func (c *Console) sayData() {
-	defer c.sayParts()
-	a, cfg := c.run, c.run.Cfg
+func (c *Console) logData() {
+	defer c.logParts()
+	a, cfg := c.run, c.run.Process.Cfg
 	samples, evaluated := a.Data.Counts()
 	line := fmt.Sprintf("data %s: %d training", a.Data.Name, samples)
 	if a.Data.HasEval() {
@@ -132,22 +132,22 @@ func (c *Console) sayData() {
 	}
 	if t := a.Data.Tokens; t != nil {
 		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch%s", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
-		c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
+		c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
 			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 		if t.Note != "" {
-			c.Say("data "+a.Data.Name+": "+t.Note, "data note", "note", t.Note)
+			c.Log("data "+a.Data.Name+": "+t.Note, "data note", "note", t.Note)
 		}
 		return
 	}
 	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
 	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch%s", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
-	c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+	c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
 // leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the others.
 func (c *Console) leftOver(samples int) string {
-	n := int64(samples) - int64(c.run.StepsPer)*int64(c.run.Cfg.Data.BatchSize)
+	n := int64(samples) - int64(c.run.StepsPer)*int64(c.run.Process.Cfg.Data.BatchSize)
 	if n <= 0 {
 		return ""
 	}
@@ -208,7 +208,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	reached := float64(c.run.Replica.FLOPs()) / step.Seconds()
 	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.run.Opts.Log.Warn("the fraction of the peak is not shown: steps are faster than the measured peak of the device; other processes probably used the device while the peak was measured",
+		c.run.Process.Opts.Log.Warn("the fraction of the peak is not shown: steps are faster than the measured peak of the device; other processes probably used the device while the peak was measured",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}
@@ -245,12 +245,12 @@ func (c *Console) End(r train.Result, err error) {
 	defer c.note()
 	if err != nil {
 		state, _ := (&experiment.Result{Exit: exit.Code(err)}).Outcome()
-		c.Say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "state", string(state), "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
+		c.Log(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "state", string(state), "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
 		return
 	}
 	how, message, state := "done", "done", experiment.Finished
 	if r.OutOfTime {
-		how, message, state = "stopped (train.max_seconds), saved; the run "+c.run.WayOn(r.Steps), "stopped", experiment.Stopped
+		how, message, state = "stopped (train.max_seconds), saved; the run "+c.run.Process.WayOn(r.Steps), "stopped", experiment.Stopped
 	}
 	if r.GaveUp != "" {
 		how, message = "finished early ("+r.GaveUp+"): saved", "finished early"
@@ -282,13 +282,13 @@ func (c *Console) End(r train.Result, err error) {
 		line += " | " + c.run.Folder.Dir
 		attrs = append(attrs, "folder", c.run.Folder.Dir)
 	}
-	c.Say(line, message, attrs...)
+	c.Log(line, message, attrs...)
 }
 
 // note prints the conditions that a reader must know to interpret the figures. It omits a fallback, because opening the
 // data has reported it.
 func (c *Console) note() {
 	for _, note := range c.run.Lab.Notes {
-		c.Say("NOTE "+note, "note", "text", note)
+		c.Log("NOTE "+note, "note", "text", note)
 	}
 }

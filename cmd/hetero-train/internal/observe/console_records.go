@@ -35,10 +35,10 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 
 // LogBatch logs the share and the times of this rank in one step. Every rank calls LogBatch.
 func LogBatch(a *assembly.Run, r *train.StepRecord) {
-	rank := max(a.Opts.Assignment.Rank, 0)
+	rank := max(a.Process.Opts.Assignment.Rank, 0)
 	loss := "no samples"
 	if own := r.Ranks[rank].Sums; own.Count > 0 {
 		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Count))
 	}
-	a.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
+	a.Process.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
 }

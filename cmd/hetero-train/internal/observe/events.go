@@ -34,15 +34,15 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	if resume == nil {
 		kept = -1 // removes all lines, because they belong to another run
 	}
-	file, err := OpenLines(a.Queue, "events of the run", path, kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "events of the run", path, kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
 	file.Limit(LimitOfFile(a))
-	a.Later(file.Close)
+	a.Process.Later(file.Close)
 	e := &events{file: file, report: a.Report(), step: max(kept, 0)}
-	start := &runtime.StartEvent{Program: version.Text(), Model: a.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Cfg.Balance.Policy,
-		Ranks: max(a.Opts.Assignment.WorldSize, 1), BatchSize: a.Cfg.Data.BatchSize, Precision: compute.TypesText(a.Types), Unit: e.report.Unit, Units: e.report.Units, BestMetric: e.report.Named(a.Cfg.Checkpoint.BestMetric).Key, Notes: a.Notes()}
+	start := &runtime.StartEvent{Program: version.Text(), Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Process.Cfg.Balance.Policy,
+		Ranks: max(a.Process.Opts.Assignment.WorldSize, 1), BatchSize: a.Process.Cfg.Data.BatchSize, Precision: compute.TypesText(a.Rank.Types), Unit: e.report.Unit, Units: e.report.Units, BestMetric: e.report.Named(a.Process.Cfg.Checkpoint.BestMetric).Key, Notes: a.Notes()}
 	for _, m := range e.report.Metrics {
 		start.Metrics = append(start.Metrics, runtime.EventMetric{Key: m.Key, Title: m.Title, Percent: m.Percent})
 	}

@@ -25,7 +25,7 @@ type Exporter struct {
 // NewExporter returns an exporter of the metrics of ranks.
 func NewExporter(a *assembly.Run, ranks []prometheus.Rank) *Exporter {
 	e := &Exporter{ranks: ranks, report: a.Report()}
-	run := prometheus.Run{Name: a.Cfg.Experiment.Name, Model: a.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks}
+	run := prometheus.Run{Name: a.Process.Cfg.Experiment.Name, Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Process.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks}
 	for _, m := range e.report.Metrics {
 		run.Metrics = append(run.Metrics, m.Key)
 	}

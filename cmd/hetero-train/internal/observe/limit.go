@@ -17,7 +17,7 @@ import (
 
 // LimitOfFile returns the largest size of a file of records in bytes, or 0 if there is no limit.
 func LimitOfFile(a *assembly.Run) int64 {
-	return int64(a.Cfg.Metrics.FileBytes(a.Opts.Assignment.WorldSize))
+	return int64(a.Process.Cfg.Metrics.FileBytes(a.Process.Opts.Assignment.WorldSize))
 }
 
 // limitFiles thins out the files of all ranks when one of them has reached its limit. It does not wait for the disk.
@@ -49,7 +49,7 @@ func (o *Records) thin(most int64) {
 			err = w.Thin(t, o.run.Queue.Progress)
 		}
 	}
-	log := o.run.Opts.LogOf(logs.ComponentProfiler)
+	log := o.run.Process.Opts.LogOf(logs.ComponentProfiler)
 	if err != nil {
 		log.Warn("the metrics files have reached their largest size and cannot be thinned out", "error", err)
 		return

@@ -127,14 +127,14 @@ func (l *StepLines) write(text []byte, err error) {
 	if err != nil {
 		l.lost++
 	}
-	l.tell(err)
+	l.logError(err)
 	if err == nil && l.most > 0 && l.size > l.most {
-		l.tellFault(l.thin())
+		l.logFault(l.thin())
 	}
 }
 
-// tell reports the first failure of writing, and the first success after it.
-func (l *StepLines) tell(err error) {
+// logError reports the first failure of writing, and the first success after it.
+func (l *StepLines) logError(err error) {
 	switch {
 	case err != nil && !l.failed:
 		l.log.Warn(l.what+" cannot be written; training continues", "file", l.path, "error", err)
@@ -150,7 +150,7 @@ func (l *StepLines) RolledBack(step int64) {
 	l.disk.Do(l.path, 0, func() {
 		err := l.closeFile()
 		l.keep = step
-		l.tellFault(errors.Join(err, l.open()))
+		l.logFault(errors.Join(err, l.open()))
 	})
 }
 
@@ -158,16 +158,16 @@ func (l *StepLines) RolledBack(step int64) {
 func (l *StepLines) sync() {
 	l.disk.Do(l.path, 0, func() {
 		if l.file != nil {
-			l.tellFault(l.file.Sync())
+			l.logFault(l.file.Sync())
 		}
 	})
 }
 
-// tellFault reports the failure of an operation that writes no line. The success of such an operation does not prove
+// logFault reports the failure of an operation that writes no line. The success of such an operation does not prove
 // that the disk accepts lines again.
-func (l *StepLines) tellFault(err error) {
+func (l *StepLines) logFault(err error) {
 	if err != nil {
-		l.tell(err)
+		l.logError(err)
 	}
 }
 

@@ -39,12 +39,12 @@ func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines(a.Queue, "norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
 	file.Limit(LimitOfFile(a))
-	a.Later(file.Close)
+	a.Process.Later(file.Close)
 	return &norms{StepLines: file, line: NormsLine{Params: map[string]normsPart{}}}, nil
 }
 

@@ -65,7 +65,7 @@ func newPoints(a *assembly.Run, interval int) *points {
 			o.trained, o.tags = append(o.trained, m), append(o.tags, "train/"+m.Key)
 		}
 	}
-	if ranks := max(a.Opts.Assignment.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
+	if ranks := max(a.Process.Opts.Assignment.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
 		for rank := range ranks {
 			name := func(what string) string { return fmt.Sprintf("%s/rank_%d", what, rank) }
 			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})

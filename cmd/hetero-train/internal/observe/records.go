@@ -35,14 +35,14 @@ type Records struct {
 
 // OpenRecords opens the metrics files and removes the records after the checkpoint from which the run resumes.
 func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
-	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval)}
-	if !a.Cfg.Profile.Enabled {
+	o := &Records{run: a, interval: int64(a.Process.Cfg.Profile.Interval)}
+	if !a.Process.Cfg.Profile.Enabled {
 		return o, nil
 	}
-	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
+	a.Process.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(a.Opts.Assignment.WorldSize, 1) // an earlier process of this run had more ranks
+		gone := rank >= max(a.Process.Opts.Assignment.WorldSize, 1) // an earlier process of this run had more ranks
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}
@@ -64,15 +64,15 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, Queue: a.Queue, OnFault: func(err error) {
 		if err == nil {
-			a.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
 			return
 		}
-		a.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
+		a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))
 	}
-	a.Later(func() error {
+	a.Process.Later(func() error {
 		err := w.Close()
 		if n := w.Dropped(); n > 0 {
 			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost, because they could not be written to the disk", n))
@@ -80,7 +80,7 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 		return err
 	})
 	if text := repair.String(); text != "" {
-		a.Opts.LogOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
+		a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
 	}
 	return w, exit.With(exit.IO, w.Truncate(kept))
 }
@@ -115,7 +115,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
-			o.run.Opts.LogOf(logs.ComponentProfiler).Warn("the metrics file cannot be updated", "error", err)
+			o.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the metrics file cannot be updated", "error", err)
 		}
 	}
 }

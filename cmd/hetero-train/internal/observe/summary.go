@@ -38,7 +38,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	a := o.run
 	warn := func(err error) {
 		if err != nil {
-			a.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
 		}
 	}
 	var s *analysis.Summary
@@ -52,7 +52,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // a summary of an earlier process is out of date
-			a.Opts.LogOf(logs.ComponentProfiler).Info("the summary is not written now, because the records are large: run hetero-train analyze " + a.Folder.Dir)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("the summary is not written now, because the records are large: run hetero-train analyze " + a.Folder.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(a.Folder.Dir, a.Folder.LogDir()); err == nil {
@@ -66,7 +66,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	}
 	rows := append(screen.results(r), SummaryRows(s)...)
 	rows = append(rows, Row{"files", filesOf(a, s)})
-	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(), "table", filepath.Join(a.Folder.Dir, "results", "results.md"))
+	screen.Log(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(), "table", filepath.Join(a.Folder.Dir, "results", "results.md"))
 	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
 }
 
@@ -101,7 +101,7 @@ type Row struct{ Name, Value string }
 func (c *Console) results(r train.Result) []Row {
 	trainedOn, report := c.run.Data.Name, c.run.Report()
 	if c.run.Data.Note != "" {
-		trainedOn += " instead of " + c.run.Cfg.Data.Dataset
+		trainedOn += " instead of " + c.run.Process.Cfg.Data.Dataset
 	}
 	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%s after %d steps, %.2f epochs", show.Figure("%.4f", r.LastLoss), r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
@@ -120,7 +120,7 @@ func (c *Console) results(r train.Result) []Row {
 	if r.Skipped > 0 || r.RollBacks > 0 {
 		rows = append(rows, Row{"skipped", fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d", r.Skipped, r.RollBacks)})
 	}
-	whole := time.Since(c.run.Started)
+	whole := time.Since(c.run.Process.Started)
 	speed := func(samples int64, took time.Duration) string {
 		return analysis.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
 	}
@@ -136,9 +136,9 @@ func (c *Console) results(r train.Result) []Row {
 	rows = append(rows, Row{"time", took}, Row{"throughput", throughput})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.run.Replica.FLOPs())
-		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)
+		steps := float64(r.Samples) / float64(c.run.Process.Cfg.Data.BatchSize)
 		what := "fraction of peak"
-		if c.run.Team != nil {
+		if c.run.Rank.Team != nil {
 			what += ", rank 0"
 		}
 		rows = append(rows, Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})

@@ -29,7 +29,7 @@ type board struct {
 // openBoard creates the event files of this process. It removes the points of earlier processes that are later than the
 // checkpoint.
 func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
-	o := &board{run: a, points: newPoints(a, a.Cfg.Profile.TensorBoardInterval)}
+	o := &board{run: a, points: newPoints(a, a.Process.Cfg.Profile.TensorBoardInterval)}
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
@@ -37,25 +37,25 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	var err error
 	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, Queue: a.Queue, OnFault: func(err error) {
 		if err == nil {
-			a.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
 			return
 		}
-		a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
+		a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, err
 	}
-	a.Later(func() error {
+	a.Process.Later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost, because they could not be written to the disk", "events", n)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost, because they could not be written to the disk", "events", n)
 		}
 		return err
 	})
 	// The point has the number of the next step, so that another resume from the same checkpoint replaces the point.
 	now := time.Now()
-	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(a.SettingsTOML(a.Cfg), "\n", "\n    "))
-	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Settings(), max(a.Opts.Assignment.WorldSize, 1)))
+	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(a.SettingsTOML(a.Process.Cfg), "\n", "\n    "))
+	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Settings(), max(a.Process.Opts.Assignment.WorldSize, 1)))
 	return o, nil
 }
 
@@ -99,7 +99,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.reset()
 	if err := o.out.Restart(step); err != nil {
-		o.run.Opts.LogOf(logs.ComponentProfiler).Warn("the TensorBoard events of repeated steps cannot be removed", "error", err)
+		o.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the TensorBoard events of repeated steps cannot be removed", "error", err)
 	}
 }
 

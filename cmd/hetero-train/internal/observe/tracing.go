@@ -43,13 +43,13 @@ type Tracing struct {
 
 // NewTracing returns a Tracing, or nil if the configuration selects no steps.
 func NewTracing(a *assembly.Run) *Tracing {
-	p := a.Cfg.Profile
+	p := a.Process.Cfg.Profile
 	if p.TraceStep == 0 {
 		return nil
 	}
-	if a.Team.Leads() && a.Folder.Checkpoint != nil {
+	if a.Rank.Team.Leads() && a.Folder.Checkpoint != nil {
 		if missed := MissedTimeline(a, a.Folder.Checkpoint.State.Step); missed != "" {
-			a.Opts.LogOf(logs.ComponentProfiler).Warn(missed)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn(missed)
 		}
 	}
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
@@ -58,7 +58,7 @@ func NewTracing(a *assembly.Run) *Tracing {
 // MissedTimeline returns a text if the run trained all steps of its timeline before this start, without a timeline. Only
 // rank 0 may call it.
 func MissedTimeline(a *assembly.Run, trained int64) string {
-	p := a.Cfg.Profile
+	p := a.Process.Cfg.Profile
 	if p.TraceStep == 0 || trained < int64(p.TraceStep)+int64(p.TraceSteps) {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (t *Tracing) Before(step int64) {
 		t.rec = t.notes.Recorder(step)
 		// The window must end even after an error, because the other ranks wait in gather.
 		if err := t.run.Replica.Trace(t.rec); err != nil {
-			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+			t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
 		t.finish(true)
@@ -93,8 +93,8 @@ func (t *Tracing) prepare() {
 	}
 	t.ready = true
 	var why error
-	if t.notes, why = StartNoting(t.run.Device); why != nil {
-		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains the times that the host measured for each launch", "error", why)
+	if t.notes, why = StartNoting(t.run.Rank.Device); why != nil {
+		t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains the times that the host measured for each launch", "error", why)
 	}
 }
 
@@ -107,7 +107,7 @@ func (t *Tracing) Over(err error) {
 		t.finish(err == nil)
 	default:
 		if err := t.notes.Leave(); err != nil {
-			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+			t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (t *Tracing) Over(err error) {
 // finish writes the timeline. An error is only logged, because training does not need the timeline.
 func (t *Tracing) finish(together bool) {
 	t.done = true
-	log := t.run.Opts.LogOf(logs.ComponentProfiler)
+	log := t.run.Process.Opts.LogOf(logs.ComponentProfiler)
 	if err := t.run.Replica.Trace(nil); err != nil {
 		log.Warn(err.Error())
 	}
@@ -125,7 +125,7 @@ func (t *Tracing) finish(together bool) {
 		log.Warn("the timeline contains only a part of the device activity", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
-	if err == nil && t.run.Team.Leads() {
+	if err == nil && t.run.Rank.Team.Leads() {
 		path := filepath.Join(t.run.Folder.LogDir(), TraceFile)
 		t.run.Queue.Do(path, 0, func() { // at most mostPackedOfAll, once in a run
 			if err := WriteTrace(path, ranks); err != nil {
@@ -150,22 +150,22 @@ func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }
 // gather returns, on rank 0, the timelines of all ranks that have a timeline.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	a := t.run
-	own := trace.Rank{Name: a.Device.Info().Name + ", " + a.Device.Info().Model, Spans: t.rec.Spans()}
-	if a.Team == nil || !together {
+	own := trace.Rank{Name: a.Rank.Device.Info().Name + ", " + a.Rank.Device.Info().Model, Spans: t.rec.Spans()}
+	if a.Rank.Team == nil || !together {
 		return []trace.Rank{own}, nil
 	}
-	members := a.Team.Group.Members()
-	own.Rank = a.Team.Place.Rank
+	members := a.Rank.Team.Group.Members()
+	own.Rank = a.Rank.Team.Place.Rank
 	own.Host = members[own.Rank].Host
 	ctx, cancel := context.WithTimeout(context.Background(), packedPatience)
 	defer cancel()
-	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), a.Team.Group.Gather)
-	if !a.Team.Leads() {
+	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), a.Rank.Team.Group.Gather)
+	if !a.Rank.Team.Leads() {
 		return nil, err
 	}
 	for i := range members {
 		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
-			a.Opts.LogOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
 		}
 	}
 	return ranks, err

@@ -34,15 +34,15 @@ type Tracking struct {
 
 // OpenTracking opens the spool and starts to send. It returns nil if tracking.mlflow is empty.
 func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) {
-	c := a.Cfg.Tracking
+	c := a.Process.Cfg.Tracking
 	if c.MLflow == "" {
 		return nil, nil
 	}
-	log := a.Opts.LogOf(logs.ComponentProfiler)
-	hide := logs.SecretsIn(a.Opts.Env.Environ)
+	log := a.Process.Opts.LogOf(logs.ComponentProfiler)
+	hide := logs.SecretsIn(a.Process.Opts.Env.Environ)
 	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(), Params: map[string]string{}, Tags: map[string]string{
-		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Device.Info().Name,
-		"hetero_train.precision": compute.TypesText(a.Types), "hetero_train.ranks": fmt.Sprint(max(a.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
+		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Rank.Device.Info().Name,
+		"hetero_train.precision": compute.TypesText(a.Rank.Types), "hetero_train.ranks": fmt.Sprint(max(a.Process.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
 	if host, err := os.Hostname(); err == nil {
 		start.Tags["hetero_train.host"] = host
 	}
@@ -65,7 +65,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("tracking: %w", err))
 	}
-	t.sender = mlflow.StartSender(mlflow.SenderOptions{RunDir: a.Folder.Dir, LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
+	t.sender = mlflow.StartSender(mlflow.SenderOptions{RunDir: a.Folder.Dir, LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Process.Opts.Env.Environ,
 		OnFault: func(err error) {
 			if err == nil {
 				log.Info("MLflow takes points again; the points on the disk are sent")
@@ -79,7 +79,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 		OnRefuse: func(err error) {
 			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: "+t.syncCommand(), "error", err)
 		}})
-	a.Later(func() error { t.close(); return nil })
+	a.Process.Later(func() error { t.close(); return nil })
 	log.Info("metrics go to MLflow", "target", c.MLflow, "experiment", c.Experiment)
 	return t, nil
 }
@@ -117,7 +117,7 @@ func (t *Tracking) addFile(name, path string) {
 // syncCommand sends the run to MLflow again. It names the server, because credentials go only to a server that the user
 // names.
 func (t *Tracking) syncCommand() string {
-	return fmt.Sprintf("hetero-train tracking sync %s --mlflow %s", t.run.Folder.Dir, t.run.Cfg.Tracking.MLflow)
+	return fmt.Sprintf("hetero-train tracking sync %s --mlflow %s", t.run.Folder.Dir, t.run.Process.Cfg.Tracking.MLflow)
 }
 
 // close sends the rest of the spool, for at most tracking.flush_seconds. A second call does nothing.
@@ -127,14 +127,14 @@ func (t *Tracking) close() {
 	}
 	sender := t.sender
 	t.sender = nil
-	log := t.run.Opts.LogOf(logs.ComponentProfiler)
+	log := t.run.Process.Opts.LogOf(logs.ComponentProfiler)
 	if err := t.spool.Close(); err != nil {
 		log.Warn("the spool of MLflow is incomplete", "error", err)
 	}
 	if n := t.spool.Dropped(); n > 0 {
 		log.Warn("points for MLflow were lost because the disk could not be written", "points", n)
 	}
-	if sender.Close(session.Seconds(t.run.Cfg.Tracking.FlushSeconds)) {
+	if sender.Close(session.Seconds(t.run.Process.Cfg.Tracking.FlushSeconds)) {
 		log.Warn("MLflow does not have the whole run; send the rest with: " + t.syncCommand())
 	}
 }

@@ -213,9 +213,9 @@ func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, e
 	return t.Group.Gather(ctx, what, own)
 }
 
-// Tell sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes the
+// Send sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes the
 // value.
-func (t *Team) Tell(ctx context.Context, what string, value any, set func() error) error {
+func (t *Team) Send(ctx context.Context, what string, value any, set func() error) error {
 	if t == nil {
 		return set()
 	}

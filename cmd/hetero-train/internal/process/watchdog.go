@@ -61,7 +61,7 @@ func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger)
 	tick := time.NewTicker(limit / 4)
 	defer tick.Stop()
 	var since time.Time
-	var last, told uint64
+	var last, logged uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,10 +73,10 @@ func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger)
 			since, last = time.Now(), entered
 			continue
 		}
-		if time.Since(since) < limit || told == entered {
+		if time.Since(since) < limit || logged == entered {
 			continue
 		}
-		told = entered
+		logged = entered
 		where, err := t.Group.Survey(ctx)
 		if err != nil {
 			return

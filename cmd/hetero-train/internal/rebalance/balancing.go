@@ -105,17 +105,17 @@ type knownRank struct {
 // New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the compute
 // score, for SaveProfile.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
-	b := &Balancer{run: a, cfg: a.Cfg}
-	self := a.DescribeItself()
-	own := knownRank{Kind: a.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: a.Cfg.Profile.AtStart}
-	if a.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" && a.Foreign == nil {
+	b := &Balancer{run: a, cfg: a.Process.Cfg}
+	self := a.Rank.DescribeItself()
+	own := knownRank{Kind: a.Rank.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: a.Process.Cfg.Profile.AtStart}
+	if a.Process.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" && a.Foreign == nil {
 		own.Kept = b.loadFigures(&self)
 	}
 	own.Profile = self
 	if f := a.Foreign; f != nil && own.AtStart != "off" {
 		own.Profile.Measured.TFLOPS, own.Profile.Measured.Memory.Copy = f.TFLOPS, f.Copy
 	}
-	if b.learns() && a.Team != nil {
+	if b.learns() && a.Rank.Team != nil {
 		curve, err := b.openCache(own.Device)
 		if f := a.Foreign; f != nil && b.cache != nil && len(f.Curve) > 0 {
 			if curve = f.Curve; err == nil {
@@ -130,7 +130,7 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := a.Team.Gather(ctx, "properties of the ranks", word)
+	words, err := a.Rank.Team.Gather(ctx, "properties of the ranks", word)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	if err := b.gatherScores(ctx); err != nil {
 		return nil, err
 	}
-	b.sayRanks()
+	b.logRanks()
 	return b, nil
 }
 
@@ -160,7 +160,7 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 	if b.missing = missing; p != nil {
 		b.scores = p.Scores()
 	}
-	if b.run.Team.Leads() {
+	if b.run.Rank.Team.Leads() {
 		b.profile = p
 	}
 	return nil
@@ -187,7 +187,7 @@ type givenProfile struct {
 
 // givenScores sets the scores and the curves of all ranks from the file that profile.gpu_profiles names.
 func (b *Balancer) givenScores(ctx context.Context) error {
-	err := b.run.Team.Tell(ctx, "compute scores", &b.given, func() error {
+	err := b.run.Rank.Team.Send(ctx, "compute scores", &b.given, func() error {
 		path := b.cfg.Profile.GPUProfiles
 		p, err := LoadProfiles(b.cfg)
 		if p == nil || err != nil {
@@ -203,7 +203,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 			return nil
 		}
 		for rank, r := range ranks {
-			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
+			if got, want := r.Measured.DType, b.run.Rank.Types[rank].Type; got != "" && got != want {
 				b.log().Warn("a rank trains in another precision than profile.gpu_profiles was measured in, so the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
@@ -228,7 +228,7 @@ func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, e
 		if r.StepTimes == nil {
 			return nil, nil
 		}
-		want := assembly.CurveSetting(b.cfg, b.run.Types[rank].Type)
+		want := assembly.CurveSetting(b.cfg, b.run.Rank.Types[rank].Type)
 		if b.run.Foreign != nil {
 			want = b.run.Foreign.Setting
 		}
@@ -267,15 +267,15 @@ func (b *Balancer) key(device string) string {
 	if f := b.run.Foreign; f != nil {
 		return fmt.Sprintf("%s; %s", device, f.Setting)
 	}
-	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Precision.String()), c.Data.Dataset, c.Data.Workers)
+	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Rank.Precision.String()), c.Data.Dataset, c.Data.Workers)
 }
 
 // log returns the logger of the load balancer.
-func (b *Balancer) log() *slog.Logger { return b.run.Opts.LogOf(logs.ComponentBalancer) }
+func (b *Balancer) log() *slog.Logger { return b.run.Process.Opts.LogOf(logs.ComponentBalancer) }
 
-// sayRanks logs the device, memory and score of each rank, on rank 0.
-func (b *Balancer) sayRanks() {
-	if b.run.Team == nil || !b.run.Team.Leads() {
+// logRanks logs the device, memory and score of each rank, on rank 0.
+func (b *Balancer) logRanks() {
+	if b.run.Rank.Team == nil || !b.run.Rank.Team.Leads() {
 		return
 	}
 	log := b.log()
@@ -297,7 +297,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.Policy, err = parts.MakePolicy(b.run.Opts.Env.Catalog, &b.run.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
+	if b.Policy, err = parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
 	b.opening = balancer.Opening(b.Policy, c.Balance.Interval)
@@ -316,19 +316,19 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		types[rank] = k.Device
 	}
 	b.detector.SetTypes(types)
-	if a := b.run; a.Opts.Comparison != nil {
-		b.Comparison = newComparison(a.Opts.Comparison, b)
+	if a := b.run; a.Process.Opts.Comparison != nil {
+		b.Comparison = newComparison(a.Process.Opts.Comparison, b)
 	}
 	shares := b.Policy.Start()
-	if b.run.Team.Leads() {
-		b.sayShares(shares)
+	if b.run.Rank.Team.Leads() {
+		b.logShares(shares)
 		b.warnOfEnd(b.opening)
 	}
 	return shares, nil
 }
 
-// SayBatchSizes logs the share of a micro-batch with which each rank starts.
-func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
+// LogBatchSizes logs the share of a micro-batch with which each rank starts.
+func (b *Balancer) LogBatchSizes(shares []int, decidedBy string) {
 	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
 	for rank, n := range shares[:min(len(shares), mostNodes)] {
 		b.log().Info(fmt.Sprintf("Node %d: batch_size=%d", rank, n))
@@ -339,10 +339,10 @@ func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
 // nodes.
 const mostNodes = 64
 
-// sayShares logs the first shares and the memory limits.
-func (b *Balancer) sayShares(shares []int) {
+// logShares logs the first shares and the memory limits.
+func (b *Balancer) logShares(shares []int) {
 	log := b.log()
-	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
+	b.LogBatchSizes(shares, b.cfg.Balance.Policy)
 	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
 		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares and uses the same static score for all ranks"}[p]
 		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure the scores, run hetero-train profile and pass the resulting file with --gpu-profiles", p, b.missing, effect))
@@ -361,7 +361,7 @@ func (b *Balancer) know() {
 	c, o := b.cfg.Balance, &b.options
 	o.Scores = b.scores
 	for rank, k := range b.known { // kernels depend on the element type, too
-		o.Types = append(o.Types, k.Device+"; "+b.run.Types[rank].Type)
+		o.Types = append(o.Types, k.Device+"; "+b.run.Rank.Types[rank].Type)
 	}
 	// Curves of two sources have different levels, so the first shares would be wrong.
 	cached := 0
@@ -373,7 +373,7 @@ func (b *Balancer) know() {
 	switch {
 	case cached < len(b.known) && b.given.Curves != nil:
 		o.Curves, o.CurveErrors = b.given.Curves, b.given.Errors
-		if b.run.Team.Leads() {
+		if b.run.Rank.Team.Leads() {
 			b.log().Info("using the step times of profile.gpu_profiles", "file", b.cfg.Profile.GPUProfiles)
 		}
 	case cached == 0:
@@ -529,7 +529,7 @@ func (b *Balancer) keepCurve(end bool) {
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval || b.refused.Load() {
 		return
 	}
-	rank := b.run.Team.Place.Rank
+	rank := b.run.Rank.Team.Place.Rank
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		c, key := slices.Clone(c), b.key(b.known[rank].Device)

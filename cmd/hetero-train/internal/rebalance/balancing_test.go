@@ -202,7 +202,7 @@ func TestRatioOfPairs(t *testing.T) {
 func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	b := &Balancer{cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
 	b.run = assembly.New(b.cfg, session.Options{})
-	b.run.Types = []devices.RankType{{Device: "A", Type: "f32"}, {Device: "A", Type: "bf16"}, {Device: "B", Type: "f32"}, {Device: "A", Type: "f32"}}
+	b.run.Rank.Types = []devices.RankType{{Device: "A", Type: "f32"}, {Device: "A", Type: "bf16"}, {Device: "B", Type: "f32"}, {Device: "A", Type: "f32"}}
 	b.know()
 	if want := []string{"A; f32", "A; bf16", "B; f32", "A; f32"}; !slices.Equal(b.options.Types, want) {
 		t.Errorf("got types %q, want %q", b.options.Types, want)
@@ -236,7 +236,7 @@ func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 		b := &Balancer{cfg: cfg, run: assembly.New(cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})}
 		for _, curve := range c.cached {
 			b.known = append(b.known, knownRank{Curve: curve})
-			b.run.Types = append(b.run.Types, devices.RankType{Type: "f32"})
+			b.run.Rank.Types = append(b.run.Rank.Types, devices.RankType{Type: "f32"})
 		}
 		b.given.Curves, b.given.Errors = b.profiledCurves(c.ranks)
 		b.know()

@@ -86,19 +86,19 @@ func (c *comparison) Report(a *assembly.Run) error {
 	}
 	h := c.hindsight()
 	results, ofBest := c.results(h), h.shareOfBest(c.oracle)
-	out := a.Opts.Env.Stdout
+	out := a.Process.Opts.Env.Stdout
 	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds; the last %d rounds count; measured oracle: shares %v\n",
-		len(c.times), a.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
+		len(c.times), a.Process.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
 	fmt.Fprintf(out, "best shares by the times of all %d blocks: %v; compute time of these shares / compute time of the oracle: %.4f (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "policy\tms/step\tsamples/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(a.Cfg.Data.BatchSize)/r.StepSeconds,
+		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(a.Process.Cfg.Data.BatchSize)/r.StepSeconds,
 			show.Figure("%.4f", r.ShareOfOracle.Ratio), show.Figure("%.4f", r.ShareOfOracle.Low), show.Figure("%.4f", r.ShareOfOracle.High),
 			show.Figure("%.4f", r.ByMedians.Ratio), show.Figure("%.4f", r.ByMedians.Low), show.Figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
-	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": a.Cfg.Data.BatchSize, "block": c.flags.Block, "rounds": c.round,
+	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": a.Process.Cfg.Data.BatchSize, "block": c.flags.Block, "rounds": c.round,
 		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
 	if err == nil {
 		err = experiment.ReplaceText(filepath.Join(a.Folder.LogDir(), "balance_compare.json"), append(text, '\n'))

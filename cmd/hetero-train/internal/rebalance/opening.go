@@ -15,7 +15,7 @@ func (b *Balancer) Opening() int {
 
 // HasCurve reports whether the policy starts with a step-time curve of this rank.
 func (b *Balancer) HasCurve() bool {
-	return b != nil && len(b.known[b.run.Opts.Assignment.Rank].Curve) > 0
+	return b != nil && len(b.known[b.run.Process.Opts.Assignment.Rank].Curve) > 0
 }
 
 // OfOracle returns the fraction of the oracle at the latest decision; NaN if it is unknown.
@@ -43,7 +43,7 @@ func (b *Balancer) warnOfEnd(opening int) {
 		left -= a.Folder.Checkpoint.State.Step
 	}
 	chosen := c.Origin("balance.policy") != "" || c.Origin("balance.interval") != ""
-	if !chosen || a.Opts.Comparison != nil || opening == 0 || left <= 0 || left > int64(opening) {
+	if !chosen || a.Process.Opts.Comparison != nil || opening == 0 || left <= 0 || left > int64(opening) {
 		return
 	}
 	b.log().Warn(fmt.Sprintf("policy %s never changes the shares: %d steps remain, and its first decision takes effect after %d steps; lower balance.interval, or train longer",

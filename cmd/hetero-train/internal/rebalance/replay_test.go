@@ -30,7 +30,7 @@ func replay(t *testing.T, file, policy string, decided func(step int64, d *balan
 	defer f.Close()
 	const total = 64
 	b := newTestBalancer()
-	b.cfg.Balance, b.run = config.Balance{Policy: policy, Interval: 10}, &assembly.Run{}
+	b.cfg.Balance, b.run = config.Balance{Policy: policy, Interval: 10}, assembly.New(&config.Config{}, session.Options{})
 	b.options = balancer.Options{Batch: divide.Batch{Total: total}, Ranks: 2, Interval: 10, Types: []string{"a", "b"}}
 	if b.Policy, err = policies.New(policy, b.options); err != nil {
 		t.Fatal(err)

@@ -102,11 +102,11 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	a := b.run
 	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]straggler.Kind, len(b.known))}
 	var err error
-	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
+	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Process.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
 	r.lines.Limit(observe.LimitOfFile(a))
-	a.Later(r.lines.Close)
+	a.Process.Later(r.lines.Close)
 	b.report = r
 	return nil
 }
@@ -119,7 +119,7 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 		line = &outcomeLine{outcome.Step, experiment.Number(outcome.Predicted), experiment.Number(outcome.Achieved)}
 	}
 	r.write(step, d, verdicts, line)
-	r.sayVerdicts(verdicts)
+	r.logVerdicts(verdicts)
 	if known && outcome.Worse() {
 		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", show.Figure("%.2f", outcome.Achieved), "predicted", show.Figure("%.2f", outcome.Predicted), "now", reaction(d))
 	}
@@ -149,7 +149,7 @@ func (r *balanceReport) end() {
 
 // show logs the state of the ranks: as a table in text logs, as a DecisionLine in JSON logs.
 func (r *balanceReport) show(d *balancer.Decision) {
-	r.console.Say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
+	r.console.Log(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
 }
 
 // decisionLine returns the line of a decision without its ranks.
@@ -213,8 +213,8 @@ func (r *balanceReport) warn(err error) {
 	}
 }
 
-// sayVerdicts logs the verdict of each rank whose verdict changed.
-func (r *balanceReport) sayVerdicts(verdicts []straggler.Verdict) {
+// logVerdicts logs the verdict of each rank whose verdict changed.
+func (r *balanceReport) logVerdicts(verdicts []straggler.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
 		if v.Kind == r.health[rank] {

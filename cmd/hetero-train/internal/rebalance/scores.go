@@ -55,7 +55,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 			measures = append(measures, rank)
 		}
 	}
-	b.sayKept()
+	b.logKept()
 	if len(measures) > 0 && b.run.Foreign != nil {
 		return nil, fmt.Sprintf("rank %d reports no measured speed", measures[0]), nil
 	}
@@ -74,7 +74,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		return nil, err.Error(), nil
 	}
 	p.Seal()
-	own := p.Ranks[b.run.Opts.Assignment.Rank]
+	own := p.Ranks[b.run.Process.Opts.Assignment.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
 			b.log().Warn("the measurements of this device cannot be cached, so the next run measures again", "error", err)
@@ -94,8 +94,8 @@ type typeFigures struct {
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
 	a, began := b.run, time.Now()
 	t := compute.Turns{Count: 1}
-	if a.Team != nil {
-		t = compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Assignment.Rank)
+	if a.Rank.Team != nil {
+		t = compute.TurnsOf(a.Rank.Team.Group.Members(), measures, a.Process.Opts.Assignment.Rank)
 	}
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
@@ -104,21 +104,21 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	var own typeFigures
 	var speed *measure.Speed
 	if t.Own >= 0 {
-		r := &b.known[a.Opts.Assignment.Rank].Profile
+		r := &b.known[a.Process.Opts.Assignment.Rank].Profile
 		own.Measured = r.Measured
 		var openErr error
-		speed, openErr = measure.OpenSpeed(ctx, a.Device, measure.SpeedOptions{DType: a.Precision, CPUs: a.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Device.Info(), startTensor)})
+		speed, openErr = measure.OpenSpeed(ctx, a.Rank.Device, measure.SpeedOptions{DType: a.Rank.Precision, CPUs: a.Rank.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Rank.Device.Info(), startTensor)})
 		if openErr != nil {
 			speed, own.Error = nil, openErr.Error()
 		}
 	}
 	// a rank that still prepares would disturb the measurement of another rank
-	if a.Team != nil {
-		if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil {
+	if a.Rank.Team != nil {
+		if err := a.Rank.Team.Group.Barrier(ctx, "compute scores"); err != nil {
 			return "", err
 		}
 	}
-	if err := t.Take(ctx, a.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
+	if err := t.Take(ctx, a.Rank.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
 		own.Error = err.Error()
 	}
 	if speed != nil {
@@ -133,7 +133,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	if err != nil {
 		return "", err
 	}
-	words, err := a.Team.Gather(ctx, "figures of device types", word)
+	words, err := a.Rank.Team.Gather(ctx, "figures of device types", word)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +147,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 		}
 		known[typeKey(&b.known[rank].Profile)] = f.Measured
 	}
-	if a.Team.Leads() {
+	if a.Rank.Team.Leads() {
 		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took", time.Since(began).Round(time.Millisecond))
 	}
 	return "", nil
@@ -194,9 +194,9 @@ type keptScore struct {
 	File    string    `json:"file"`
 }
 
-// sayKept logs, on rank 0, each type of device that uses cached figures.
-func (b *Balancer) sayKept() {
-	if b.run.Team == nil || !b.run.Team.Leads() {
+// logKept logs, on rank 0, each type of device that uses cached figures.
+func (b *Balancer) logKept() {
+	if b.run.Rank.Team == nil || !b.run.Rank.Team.Leads() {
 		return
 	}
 	said := map[string]bool{}
@@ -229,7 +229,7 @@ func (b *Balancer) SaveProfile() {
 	if b == nil || b.profile == nil || b.run.Folder == nil {
 		return
 	}
-	e := b.run.Cfg.Experiment
+	e := b.run.Process.Cfg.Experiment
 	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
 		b.log().Warn("the compute scores cannot be written", "error", err)
 	}

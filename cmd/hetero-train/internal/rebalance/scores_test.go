@@ -29,7 +29,7 @@ func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
 		b := &Balancer{cfg: &config.Config{}, scores: c.scores, missing: "profile.at_start is off", known: make([]knownRank, 2), options: balancer.Options{}}
 		b.cfg.Balance.Policy = c.policy
 		b.run = assembly.New(b.cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-		b.sayShares([]int{1, 1})
+		b.logShares([]int{1, 1})
 		if warned := strings.Contains(log.String(), "has no compute scores (profile.at_start is off)"); warned != (c.want != "") || !strings.Contains(log.String(), c.want) {
 			t.Errorf("%s with scores %v: got %q, want a warning with %q", c.policy, c.scores, &log, c.want)
 		}

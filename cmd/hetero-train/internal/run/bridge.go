@@ -36,7 +36,7 @@ import (
 // bridged is a rank of a run whose steps another program computes. It has the balancer, the sensors and the records of a
 // training, but no replica, no data and no connection to the other ranks.
 type bridged struct {
-	training
+	training  *training
 	conn      *bridge.Conn
 	screen    *observe.Console // nil on all ranks except rank 0
 	observers observe.Observers
@@ -53,30 +53,30 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 	if _, err := metricsToken(cfg, opts.Env); err != nil {
 		return err
 	}
-	b := &bridged{training: training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}, conn: conn, own: opts.Assignment.Rank}
-	b.openDisk(ctx, opts.Log)
-	defer b.CloseAll()
-	if err := b.openNotify(cfg, opts); err != nil {
+	b := &bridged{training: newTraining(compute.NewRank(cfg, opts)), conn: conn, own: opts.Assignment.Rank}
+	b.training.openDisk(ctx, opts.Log)
+	defer b.training.process.CloseAll()
+	if err := b.training.openNotify(cfg, opts); err != nil {
 		return err
 	}
 	err := b.open(ctx, start)
 	if err == nil {
-		b.looping.Store(true)
+		b.training.looping.Store(true)
 		err = b.follow(ctx)
 	}
 	if err = b.end(exit.Classify(ctx, err)); err != nil {
 		return err
 	}
 	of := bridge.Number(math.NaN())
-	if b.balancing != nil {
-		of = bridge.Number(b.balancing.OfOracle())
+	if b.training.balancing != nil {
+		of = bridge.Number(b.training.balancing.OfOracle())
 	}
 	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of}
 	if b.result.TrainTime > 0 {
 		ended.SamplesPerSecond = bridge.Number(float64(b.result.Samples) / b.result.TrainTime.Seconds())
 	}
-	if b.Folder != nil {
-		ended.Folder = b.Folder.Dir
+	if b.training.run.Folder != nil {
+		ended.Folder = b.training.run.Folder.Dir
 	}
 	return conn.Send(ended)
 }
@@ -96,37 +96,37 @@ func (r remote) Info() device.Info { return r.info }
 // describe sets the parts of the run that start describes.
 func (b *bridged) describe(start *bridge.Start) {
 	d := start.Device
-	b.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind, Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
+	b.training.rank.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind, Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
 		MemoryBytes: d.MemoryBytes, FreeBytes: d.FreeBytes, UUID: d.UUID, BusID: d.BusID}}
-	b.Precision = dtypes[start.DType]
-	b.Data = &parts.Opened{Name: start.Dataset.Name}
-	b.Steps, b.StepsPer = start.Steps, start.Epoch
-	b.Foreign = &assembly.Foreign{Program: "PyTorch " + start.Torch,
+	b.training.rank.Precision = dtypes[start.DType]
+	b.training.run.Data = &parts.Opened{Name: start.Dataset.Name}
+	b.training.run.Steps, b.training.run.StepsPer = start.Steps, start.Epoch
+	b.training.run.Foreign = &assembly.Foreign{Program: "PyTorch " + start.Torch,
 		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers", start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
-			b.Precision, b.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name, start.Workers),
+			b.training.rank.Precision, b.training.process.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name, start.Workers),
 		Report: task.Report{Metrics: []task.Metric{task.Loss}, Unit: "samples", Units: 1, RateKey: "samples_per_sec"},
 		TFLOPS: measure.Figure(start.TFLOPS), Copy: measure.Figure(start.Copy)}
 	for _, p := range start.Curve {
-		b.Foreign.Curve = append(b.Foreign.Curve, divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
+		b.training.run.Foreign.Curve = append(b.training.run.Foreign.Curve, divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
 	}
 }
 
 // open starts the balancer and the records, and answers the start.
 func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	b.describe(start)
-	assigned := b.Opts.Assignment
+	assigned := b.training.process.Opts.Assignment
 	ranks := assigned.WorldSize
-	if err := b.Cfg.CheckRanks(ranks); err != nil {
+	if err := b.training.process.Cfg.CheckRanks(ranks); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	if total := parts.BatchOf(b.Cfg).Total; total < ranks && !b.Cfg.Balance.BenchWorthless {
+	if total := parts.BatchOf(b.training.process.Cfg).Total; total < ranks && !b.training.process.Cfg.Balance.BenchWorthless {
 		return exit.Usagef("global_batch: a micro-batch has %d samples, want at least one for each of the %d ranks", total, ranks)
 	}
-	if start.SyncNorm && b.Cfg.Balance.BenchWorthless {
+	if start.SyncNorm && b.training.process.Cfg.Balance.BenchWorthless {
 		return exit.Usagef("bench_worthless: an excluded rank computes one sample with weight 0, which would change the statistics of SyncBatchNorm: remove the setting, or use another normalisation")
 	}
 	if ranks > 1 {
-		b.Team = &process.Team{Place: assigned, Exchange: func(ctx context.Context, what string, own []byte) ([][]byte, error) {
+		b.training.rank.Team = &process.Team{Place: assigned, Exchange: func(ctx context.Context, what string, own []byte) ([][]byte, error) {
 			return b.conn.Exchange(ctx, what, own, ranks)
 		}}
 	}
@@ -138,7 +138,7 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	if err != nil {
 		return err
 	}
-	if err := b.OpenTelemetry(ctx, b.balancing.Quiet); err != nil {
+	if err := b.training.rank.OpenTelemetry(ctx, b.training.balancing.Quiet); err != nil {
 		return err
 	}
 	folder, err := b.openRecords(ctx, start)
@@ -146,8 +146,8 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 		return err
 	}
 	b.result = train.Result{Steps: start.Step, LastLoss: math.NaN()}
-	return b.conn.Send(bridge.Started{Type: "started", Shares: shares, Interval: b.Cfg.Balance.Interval, Opening: opening, Folder: folder,
-		Cached: b.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(), Notes: b.Notes()})
+	return b.conn.Send(bridge.Started{Type: "started", Shares: shares, Interval: b.training.process.Cfg.Balance.Interval, Opening: opening, Folder: folder,
+		Cached: b.training.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(), Notes: b.training.run.Notes()})
 }
 
 // agreed is what a rank tells the others about itself before the balancer starts.
@@ -162,18 +162,18 @@ type agreed struct {
 
 // agree compares what the ranks compute, and returns the largest share of each rank.
 func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error) {
-	own := agreed{Type: devices.RankType{Device: b.DescribeItself().DeviceType, Type: b.Precision.String()}, Limit: start.MaxShare, Program: version.Source() + ", PyTorch " + start.Torch,
+	own := agreed{Type: devices.RankType{Device: b.training.rank.DescribeItself().DeviceType, Type: b.training.rank.Precision.String()}, Limit: start.MaxShare, Program: version.Source() + ", PyTorch " + start.Torch,
 		Model: fmt.Sprintf("%s with %d parameters (%s)", start.Model.Name, start.Model.Parameters, start.Model.Hash), Samples: start.Dataset.Samples,
-		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d", b.Cfg.Data.BatchSize, b.Cfg.Train.MicroBatches(), b.Cfg.Balance.Policy, b.Cfg.Balance.Interval)}
+		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d", b.training.process.Cfg.Data.BatchSize, b.training.process.Cfg.Train.MicroBatches(), b.training.process.Cfg.Balance.Policy, b.training.process.Cfg.Balance.Interval)}
 	word, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
-	words, err := b.Team.Gather(ctx, "description of the ranks", word)
+	words, err := b.training.rank.Team.Gather(ctx, "description of the ranks", word)
 	if err != nil {
 		return nil, err
 	}
-	total := parts.BatchOf(b.Cfg).Total
+	total := parts.BatchOf(b.training.process.Cfg).Total
 	limits := make([]int, len(words))
 	var first agreed
 	for rank, w := range words {
@@ -190,7 +190,7 @@ func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error)
 				return nil, exit.Usagef("%s: rank %d has %s, rank 0 has %s: start all ranks with the same program, script and data", v.what, rank, v.got, v.want)
 			}
 		}
-		b.Types = append(b.Types, other.Type)
+		b.training.rank.Types = append(b.training.rank.Types, other.Type)
 		if limits[rank] = cmp.Or(other.Limit, total); limits[rank] > total {
 			limits[rank] = total
 		}
@@ -201,131 +201,131 @@ func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error)
 // divide creates the balancer and returns the first shares.
 func (b *bridged) divide(ctx context.Context, limits []int) (shares []int, opening int, err error) {
 	b.ranks = make([]train.RankStep, len(limits))
-	if b.Team == nil {
-		b.scores, err = rebalance.New(ctx, &b.Run)
-		return []int{parts.BatchOf(b.Cfg).Total}, 0, err
+	if b.training.rank.Team == nil {
+		b.training.scores, err = rebalance.New(ctx, b.training.run)
+		return []int{parts.BatchOf(b.training.process.Cfg).Total}, 0, err
 	}
-	if b.balancing, err = rebalance.New(ctx, &b.Run); err != nil {
+	if b.training.balancing, err = rebalance.New(ctx, b.training.run); err != nil {
 		return nil, 0, err
 	}
-	b.scores = b.balancing
-	if len(b.Cfg.Balance.FixedShares) > 0 {
-		if shares, err = parts.Divide(b.Cfg, len(limits)); err == nil && b.Team.Leads() {
-			b.balancing.SayBatchSizes(shares, "balance.fixed_shares")
+	b.training.scores = b.training.balancing
+	if len(b.training.process.Cfg.Balance.FixedShares) > 0 {
+		if shares, err = parts.Divide(b.training.process.Cfg, len(limits)); err == nil && b.training.rank.Team.Leads() {
+			b.training.balancing.LogBatchSizes(shares, "balance.fixed_shares")
 		}
 		return shares, 0, err
 	}
-	if shares, err = b.balancing.Divide(limits); err != nil {
+	if shares, err = b.training.balancing.Divide(limits); err != nil {
 		return nil, 0, err
 	}
-	return shares, b.balancing.Opening(), nil
+	return shares, b.training.balancing.Opening(), nil
 }
 
 func (b *bridged) policyName() string {
-	if len(b.Cfg.Balance.FixedShares) > 0 {
+	if len(b.training.process.Cfg.Balance.FixedShares) > 0 {
 		return "fixed"
 	}
-	return b.Cfg.Balance.Policy
+	return b.training.process.Cfg.Balance.Policy
 }
 
 // openRecords opens the folder of the run and the observers on rank 0. Rank 0 tells the other ranks whether it could.
 func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder string, err error) {
 	failed := ""
 	own := error(nil)
-	if b.Team.Leads() {
+	if b.training.rank.Team.Leads() {
 		if own = b.begin(start); own != nil {
 			failed = own.Error()
 		}
 	}
-	tellErr := b.Team.Tell(ctx, "folder of the run", &failed, func() error { return nil })
+	sendErr := b.training.rank.Team.Send(ctx, "folder of the run", &failed, func() error { return nil })
 	switch {
 	case own != nil:
 		return "", own
-	case tellErr != nil:
-		return "", tellErr
+	case sendErr != nil:
+		return "", sendErr
 	case failed != "":
 		return "", exit.Usagef("rank 0: %s", failed)
 	}
-	if err := b.openMetrics(ctx); err != nil {
+	if err := b.training.openMetrics(ctx); err != nil {
 		return "", err
 	}
-	if b.exporter != nil {
-		b.observers = append(b.observers, b.exporter)
+	if b.training.exporter != nil {
+		b.observers = append(b.observers, b.training.exporter)
 	}
-	if !b.Team.Leads() {
+	if !b.training.rank.Team.Leads() {
 		return "", nil
 	}
-	return filepath.Abs(b.Folder.Dir)
+	return filepath.Abs(b.training.run.Folder.Dir)
 }
 
 // begin opens the folder of the run and the observers of rank 0.
 func (b *bridged) begin(start *bridge.Start) (err error) {
-	e := b.Cfg.Experiment
+	e := b.training.process.Cfg.Experiment
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
 	if start.Step > 0 { // the records up to this step stay
 		resume = &checkpoint.State{Step: start.Step}
 		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
 	}
-	if b.Folder, err = experiment.Open(o); err != nil {
+	if b.training.run.Folder, err = experiment.Open(o); err != nil {
 		return err
 	}
-	b.Later(b.Folder.Close)
-	b.tellFolder(b.Folder.Dir)
-	if err := b.Folder.Begin(); err != nil {
+	b.training.process.Later(b.training.run.Folder.Close)
+	b.training.noteFolder(b.training.run.Folder.Dir)
+	if err := b.training.run.Folder.Begin(); err != nil {
 		return err
 	}
-	file, err := b.Folder.OpenLog()
+	file, err := b.training.run.Folder.OpenLog()
 	if err != nil {
 		return err
 	}
-	logFile := b.logTo(file, filepath.Join(b.Folder.LogDir(), experiment.LogFile))
-	b.Opts.LogFile.To(logFile)
-	stored := *b.Cfg
+	logFile := b.training.logTo(file, filepath.Join(b.training.run.Folder.LogDir(), experiment.LogFile))
+	b.training.process.Opts.LogFile.To(logFile)
+	stored := *b.training.process.Cfg
 	if dir := stored.Experiment.LogDir; dir != "" {
 		if stored.Experiment.LogDir, err = filepath.Abs(dir); err != nil {
 			return err
 		}
 	}
-	if err := b.Folder.StoreConfig(b.SettingsTOML(&stored), version.Text()); err != nil {
+	if err := b.training.run.Folder.StoreConfig(b.training.run.SettingsTOML(&stored), version.Text()); err != nil {
 		return err
 	}
-	b.scores.SaveProfile()
-	b.screen = observe.NewConsole(&b.Run, logFile)
-	if b.records, err = observe.OpenRecords(&b.Run, resume); err != nil {
+	b.training.scores.SaveProfile()
+	b.screen = observe.NewConsole(b.training.run, logFile)
+	if b.training.records, err = observe.OpenRecords(b.training.run, resume); err != nil {
 		return err
 	}
-	if err := b.balancing.ReportTo(b.screen, resume); err != nil {
+	if err := b.training.balancing.ReportTo(b.screen, resume); err != nil {
 		return err
 	}
-	all, err := observe.Watchers(&b.Run, resume, b.screen, b.records, b.balancing.Observer())
+	all, err := observe.Watchers(b.training.run, resume, b.screen, b.training.records, b.training.balancing.Observer())
 	if err != nil {
 		return err
 	}
-	b.balancing.WatchedBy(all)
-	if b.tracking, err = observe.OpenTracking(&b.Run, resume); err != nil {
+	b.training.balancing.WatchedBy(all)
+	if b.training.tracking, err = observe.OpenTracking(b.training.run, resume); err != nil {
 		return err
 	}
-	if b.tracking != nil {
-		b.balancing.Watch(b.tracking.Decided)
-		all = append(all, b.tracking)
+	if b.training.tracking != nil {
+		b.training.balancing.Watch(b.training.tracking.Decided)
+		all = append(all, b.training.tracking)
 	}
-	if b.watch != nil {
-		b.balancing.Watch(b.watch.Decided)
-		all = append(all, b.watch)
+	if b.training.watch != nil {
+		b.training.balancing.Watch(b.training.watch.Decided)
+		all = append(all, b.training.watch)
 	}
 	b.observers = all
-	b.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d", b.Foreign.Program, b.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
-		max(b.Opts.Assignment.WorldSize, 1), b.Cfg.Data.BatchSize), "folder", b.Folder.Dir)
+	b.training.process.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d", b.training.run.Foreign.Program, b.training.process.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
+		max(b.training.process.Opts.Assignment.WorldSize, 1), b.training.process.Cfg.Data.BatchSize), "folder", b.training.run.Folder.Dir)
 	return nil
 }
 
 // sample returns the telemetry of this rank.
 func (b *bridged) sample() []bridge.Number {
-	if b.Telemetry == nil {
+	if b.training.rank.Telemetry == nil {
 		return nil
 	}
-	s := b.Telemetry.Sample()
+	s := b.training.rank.Telemetry.Sample()
 	values := make([]bridge.Number, telemetry.Count)
 	for i, v := range s {
 		values[i] = bridge.Number(v)
@@ -375,23 +375,23 @@ func (b *bridged) follow(ctx context.Context) error {
 
 // end writes the result of the run.
 func (b *bridged) end(err error) error {
-	b.disk.leaving.Store(true)
-	b.balancing.End()
-	if b.Folder == nil || !b.Folder.Owes() {
+	b.training.disk.leaving.Store(true)
+	b.training.balancing.End()
+	if b.training.run.Folder == nil || !b.training.run.Folder.Owes() {
 		return err
 	}
-	b.reportEnd(err)
+	b.training.reportEnd(err)
 	if b.screen != nil {
 		b.screen.Close()
 	}
-	if writeErr := b.writeResult(b.result, err); writeErr != nil && err == nil {
+	if writeErr := b.training.writeResult(b.result, err); writeErr != nil && err == nil {
 		err = exit.With(exit.IO, writeErr)
 	}
-	if b.records != nil {
+	if b.training.records != nil {
 		b.screen.End(b.result, err)
-		b.disk.during("the summary of the run", func() { b.records.SumUp(b.screen, b.result) })
-		b.tracking.End(b.result, err)
+		b.training.disk.during("the summary of the run", func() { b.training.records.SumUp(b.screen, b.result) })
+		b.training.tracking.End(b.result, err)
 	}
-	b.disk.saved.Store(true)
+	b.training.disk.saved.Store(true)
 	return err
 }

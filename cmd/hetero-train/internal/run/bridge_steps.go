@@ -25,15 +25,15 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 		s := &m.Steps[i]
 		b.take(s, m.Telemetry)
 		step := m.First + int64(i)
-		if b.balancing != nil {
-			if shares := b.balancing.Split(step, b.ranks, s.Settling); shares != nil {
+		if b.training.balancing != nil {
+			if shares := b.training.balancing.Split(step, b.ranks, s.Settling); shares != nil {
 				next = slices.Clone(shares)
-				b.reason = b.balancing.Reason()
+				b.reason = b.training.balancing.Reason()
 			}
 		}
 		b.observe(step, s)
 	}
-	d := bridge.Decided{Type: "decided", Step: b.result.Steps, Shares: next, Telemetry: b.sample(), ShareOfOracle: bridge.Number(b.balancing.OfOracle())}
+	d := bridge.Decided{Type: "decided", Step: b.result.Steps, Shares: next, Telemetry: b.sample(), ShareOfOracle: bridge.Number(b.training.balancing.OfOracle())}
 	if next != nil {
 		d.Reason = b.reason
 	}
@@ -57,8 +57,8 @@ func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 		for i := range r.Links.Traffic {
 			r.Links.Traffic[i] = telemetry.UnknownTraffic()
 		}
-		if rank == b.own && b.Telemetry != nil {
-			r.Links = b.Telemetry.Report()
+		if rank == b.own && b.training.rank.Telemetry != nil {
+			r.Links = b.training.rank.Telemetry.Report()
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 // observe counts a step and tells the observers.
 func (b *bridged) observe(step int64, s *bridge.Step) {
 	var sums replica.Sums
-	shares, micro := make([]int, len(b.ranks)), b.Cfg.Train.MicroBatches()
+	shares, micro := make([]int, len(b.ranks)), b.training.process.Cfg.Train.MicroBatches()
 	for rank := range b.ranks {
 		sums.Add(b.ranks[rank].Sums)
 		shares[rank] = b.ranks[rank].Samples / micro
@@ -84,7 +84,7 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 	}
 	own := &b.ranks[b.own]
 	record := train.StepRecord{StepResult: replica.StepResult{Sums: sums, GradNorm: float64(s.GradNorm), Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
-		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil && !slices.Equal(shares, b.shares), Step: step, Total: b.Steps,
+		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil && !slices.Equal(shares, b.shares), Step: step, Total: b.training.run.Steps,
 		Epoch: s.Epoch, EpochStep: s.EpochStep, EpochSteps: s.EpochSteps, Rate: float64(s.Rate), Skipped: res.Skipped,
 		Time: time.UnixMicro(int64(s.Time * 1e6))}
 	b.shares = shares

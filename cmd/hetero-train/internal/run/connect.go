@@ -16,13 +16,13 @@ import (
 
 // connect opens the communicators. It ends at once if a rank is lost.
 func (tr *training) connect(ctx context.Context) error {
-	t := tr.Team
-	if err := exchange.WantNCCL(&tr.Run.Rank); err != nil {
+	t := tr.rank.Team
+	if err := exchange.WantNCCL(tr.run.Rank); err != nil {
 		return err
 	}
 	if t == nil {
 		var err error
-		if tr.scores, err = rebalance.New(ctx, &tr.Run); err != nil { // a run of one rank does not use its score, but records it
+		if tr.scores, err = rebalance.New(ctx, tr.run); err != nil { // a run of one rank does not use its score, but records it
 			return err
 		}
 		return tr.tune(ctx)
@@ -34,7 +34,7 @@ func (tr *training) connect(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
+	if tr.balancing, err = rebalance.New(ctx, tr.run); err != nil {
 		return err
 	}
 	tr.scores = tr.balancing
@@ -42,20 +42,20 @@ func (tr *training) connect(ctx context.Context) error {
 		return lost
 	}
 	watched, stop := context.WithCancel(ctx)
-	tr.Later(func() error { stop(); return nil })
-	go t.Watch(watched, max(session.Seconds(min(tr.Cfg.Parallel.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.Opts.LogOf(logs.ComponentCluster))
-	tr.sayTogether()
+	tr.process.Later(func() error { stop(); return nil })
+	go t.Watch(watched, max(session.Seconds(min(tr.process.Cfg.Parallel.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.process.Opts.LogOf(logs.ComponentCluster))
+	tr.logTogether()
 	return nil
 }
 
 // openPeers opens the communicators of several ranks.
 func (tr *training) openPeers(ctx context.Context) error {
-	t := tr.Team
-	whole, cancel := context.WithTimeout(ctx, session.Seconds(tr.Cfg.Parallel.RendezvousTimeoutSeconds))
+	t := tr.rank.Team
+	whole, cancel := context.WithTimeout(ctx, session.Seconds(tr.process.Cfg.Parallel.RendezvousTimeoutSeconds))
 	defer cancel()
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
-	tr.Later(func() error { close(ended); return nil })
+	tr.process.Later(func() error { close(ended); return nil })
 	go func() { // a communicator may notice a lost rank late
 		select {
 		case <-t.Group.Broken():
@@ -66,7 +66,7 @@ func (tr *training) openPeers(ctx context.Context) error {
 		case <-ended:
 		}
 	}()
-	grads, stats, err := exchange.Connect(whole, &tr.Run.Rank)
+	grads, stats, err := exchange.Connect(whole, tr.run.Rank)
 	if lost := t.Group.Err(); err != nil && lost != nil {
 		err = lost // lost is the cause of the errors of communicators
 	}
@@ -80,30 +80,30 @@ func (tr *training) openPeers(ctx context.Context) error {
 
 // replicaOptions returns the options of this rank's replica, with the first shares.
 func (tr *training) replicaOptions() (replica.Options, error) {
-	o, err := tr.ReplicaOptions()
+	o, err := tr.run.ReplicaOptions()
 	if o.Peers == nil || err != nil {
 		return o, err
 	}
 	if tr.bucketBytes != 0 {
 		o.Peers.CapBytes = tr.bucketBytes
 	}
-	if len(tr.Cfg.Balance.FixedShares) == 0 {
-		o.Peers.Divide, o.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
+	if len(tr.process.Cfg.Balance.FixedShares) == 0 {
+		o.Peers.Divide, o.Peers.MemoryBytes = tr.balancing.Divide, tr.rank.MemoryBytes()
 		return o, nil
 	}
 	// ranks with unequal shares may need unequal parts of a machine's memory
-	if o.Peers.Shares, err = parts.Divide(tr.Cfg, tr.Team.Place.WorldSize); err == nil && tr.Team.Leads() {
-		tr.balancing.SayBatchSizes(o.Peers.Shares, "balance.fixed_shares")
+	if o.Peers.Shares, err = parts.Divide(tr.process.Cfg, tr.rank.Team.Place.WorldSize); err == nil && tr.rank.Team.Leads() {
+		tr.balancing.LogBatchSizes(o.Peers.Shares, "balance.fixed_shares")
 	}
 	return o, err
 }
 
-// sayTogether logs, on rank 0, how the ranks communicate.
-func (tr *training) sayTogether() {
-	if !tr.Team.Leads() {
+// logTogether logs, on rank 0, how the ranks communicate.
+func (tr *training) logTogether() {
+	if !tr.rank.Team.Leads() {
 		return
 	}
-	c, log := tr.Cfg, tr.Opts.LogOf(logs.ComponentCluster)
+	c, log := tr.process.Cfg, tr.process.Opts.LogOf(logs.ComponentCluster)
 	if c.Model.BatchNorm == "local" {
 		log.Warn(`model.batch_norm = "local": each rank normalises with its own samples only, so the result depends on the shares`)
 	}

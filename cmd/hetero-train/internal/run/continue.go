@@ -20,18 +20,18 @@ func (tr *training) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
 	}
-	if tr.Opts.Reported() {
+	if tr.process.Opts.Reported() {
 		return fmt.Errorf("%w; step %d, the last step that all ranks completed, is saved", err, result.Steps)
 	}
-	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, tr.WayOn(result.Steps))
+	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, tr.process.WayOn(result.Steps))
 }
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, because only rank 0 saves.
 func (tr *training) leaderLost(err error) error {
-	if err == nil || tr.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
+	if err == nil || tr.process.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
 		return err
 	}
-	return fmt.Errorf("%w; %s", err, tr.Opts.FromNewest(tr.Cfg, tr.Team.Start.Checkpoints))
+	return fmt.Errorf("%w; %s", err, tr.process.Opts.FromNewest(tr.process.Cfg, tr.rank.Team.Start.Checkpoints))
 }
 
 // laterSignal is the maximum delay between two ranks that receive the same signal of a launcher. With a shorter time,
@@ -56,22 +56,22 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 		}
 	}
 	if dir := tr.movedFrom(); dir != "" {
-		return exit.With(s.Saved(), fmt.Errorf("%w: saved, but the folder of the run was moved: move it back to %s, and the run %s", s, dir, tr.WayOn(step)))
+		return exit.With(s.Saved(), fmt.Errorf("%w: saved, but the folder of the run was moved: move it back to %s, and the run %s", s, dir, tr.process.WayOn(step)))
 	}
-	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.WayOn(step)))
+	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.process.WayOn(step)))
 }
 
 // movedFrom returns the path of the run's folder if the folder is no longer there, otherwise "". Saves still reach a folder
 // that was moved.
 func (tr *training) movedFrom() string {
-	if tr.Folder == nil { // only rank 0 has the folder
+	if tr.run.Folder == nil { // only rank 0 has the folder
 		return ""
 	}
-	defer tr.disk.watch.Begin(tr.Folder.Dir)()
-	if _, err := os.Stat(tr.Folder.Dir); !errors.Is(err, fs.ErrNotExist) {
+	defer tr.disk.watch.Begin(tr.run.Folder.Dir)()
+	if _, err := os.Stat(tr.run.Folder.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
-	return tr.Folder.Dir
+	return tr.run.Folder.Dir
 }
 
 // unsaved describes the newest checkpoint of a run whose final save failed.
@@ -83,5 +83,5 @@ func (tr *training) unsaved(newest string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s; after the cause is removed, the run %s", err, newest, tr.WayOn(step))
+	return fmt.Errorf("%w; the newest checkpoint is %s; after the cause is removed, the run %s", err, newest, tr.process.WayOn(step))
 }

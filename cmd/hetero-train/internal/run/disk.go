@@ -52,11 +52,11 @@ func (tr *training) openDisk(ctx context.Context, log *slog.Logger) {
 	d := &tr.disk
 	d.log = log
 	d.queue = spool.NewQueue(&d.watch)
-	tr.Queue = d.queue
-	d.saved.Store(tr.Opts.Assignment.Rank > 0)
+	tr.run.Queue = d.queue
+	d.saved.Store(tr.process.Opts.Assignment.Rank > 0)
 	over, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.over = over
-	tr.Later(func() error {
+	tr.process.Later(func() error {
 		err := d.queue.Close()
 		stop()
 		return err
@@ -127,12 +127,12 @@ func (d *disk) during(what string, do func()) {
 
 // logTo returns the writer of a log file, which the queue writes.
 func (tr *training) logTo(file io.WriteCloser, path string) *logs.File {
-	tr.Later(func() error {
-		tr.Opts.LogFile.To(io.Discard) // later messages appear on the screen only
+	tr.process.Later(func() error {
+		tr.process.Opts.LogFile.To(io.Discard) // later messages appear on the screen only
 		<-tr.disk.queue.Written()
 		return file.Close()
 	})
-	return &logs.File{File: file, Path: path, Screen: tr.Opts.OnScreen, Disk: tr.disk.queue}
+	return &logs.File{File: file, Path: path, Screen: tr.process.Opts.OnScreen, Disk: tr.disk.queue}
 }
 
 // leaves is called when training has ended and the last save begins.
@@ -141,10 +141,10 @@ func (tr *training) leaves() {
 	tr.lifeline.HoldToSave()
 }
 
-// toldToStop is called for each signal that ends the run, with its number. The first one tells the supervisor that this
+// stopReceived is called for each signal that ends the run, with its number. The first one tells the supervisor that this
 // rank is saving, because a step may take longer than the supervisor waits. If the disk does not answer, the process ends
 // after diskGrace, or at the next signal.
-func (tr *training) toldToStop(s exit.Stopped, number int) {
+func (tr *training) stopReceived(s exit.Stopped, number int) {
 	if number == 1 {
 		if tr.looping.Load() {
 			tr.lifeline.Hold()
@@ -171,7 +171,7 @@ func (tr *training) leaveUnsaved(s exit.Stopped, what string, age time.Duration)
 	d := &tr.disk
 	code, lost := s.Unsaved(), "the steps since the newest checkpoint are not saved: "
 	switch path := d.newest.Load(); {
-	case tr.Opts.Assignment.Rank > 0:
+	case tr.process.Opts.Assignment.Rank > 0:
 		code, lost = s.Saved(), "the log of this rank is incomplete"
 	case d.saved.Load():
 		code, lost = s.Saved(), "the run is saved, but its results are not written"
@@ -184,9 +184,9 @@ func (tr *training) leaveUnsaved(s exit.Stopped, what string, age time.Duration)
 	if what != "" {
 		text = fmt.Sprintf("%v: the disk has not answered for %s (%s): %s", s, show.Duration(age), what, lost)
 	}
-	tr.Opts.OnScreen.Error(text, "exit_code", code, "unwritten_record_bytes", d.queue.Waiting())
-	if tr.Opts.Screen != nil {
-		tr.Opts.Screen.Flush(time.Second)
+	tr.process.Opts.OnScreen.Error(text, "exit_code", code, "unwritten_record_bytes", d.queue.Waiting())
+	if tr.process.Opts.Screen != nil {
+		tr.process.Opts.Screen.Flush(time.Second)
 	}
 	os.Exit(code)
 }

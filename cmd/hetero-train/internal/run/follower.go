@@ -19,20 +19,20 @@ import (
 // follow trains on a rank other than rank 0. Such a rank writes no files of the run except a log. It prints the run
 // only if it is the first rank of its machine, or if the user started it by hand.
 func (tr *training) follow(ctx context.Context) error {
-	path := filepath.Join(tr.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.Team.Place.Rank))
+	path := filepath.Join(tr.rank.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.rank.Team.Place.Rank))
 	if file, err := regular.Write(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
-		tr.Opts.LogFile.To(tr.logTo(file, path))
+		tr.process.Opts.LogFile.To(tr.logTo(file, path))
 	} else { // another machine may not have this folder, so standard error is the log
-		tr.Opts.LogFile.To(io.Discard)
+		tr.process.Opts.LogFile.To(io.Discard)
 	}
 	options, err := tr.sharedOptions()
 	if err != nil {
 		return err
 	}
-	options.Observer = follower{&tr.Run}
+	options.Observer = follower{tr.run}
 	var screen *observe.Console
-	if tr.Team.Speaks() {
-		screen = observe.NewConsole(&tr.Run, tr.Opts.LogFile)
+	if tr.rank.Team.Speaks() {
+		screen = observe.NewConsole(tr.run, tr.process.Opts.LogFile)
 		defer screen.Close()
 		screen.Begin(nil)
 		options.Observer = screen
@@ -40,7 +40,7 @@ func (tr *training) follow(ctx context.Context) error {
 	if tr.exporter != nil {
 		options.Observer = observe.Observers{options.Observer, tr.exporter}
 	}
-	if err := tr.Team.Ready(ctx); err != nil {
+	if err := tr.rank.Team.Ready(ctx); err != nil {
 		return err
 	}
 	tr.looping.Store(true)
@@ -70,7 +70,7 @@ type follower struct{ run *assembly.Run }
 
 // StepDone implements train.Observer.
 func (f follower) StepDone(r *train.StepRecord) {
-	if interval := int64(f.run.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
+	if interval := int64(f.run.Process.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
 		observe.LogBatch(f.run, r)
 	}
 }
@@ -79,4 +79,4 @@ func (follower) EvalDone(train.Evaluation)             {}
 func (follower) RolledBack(int64)                      {}
 func (follower) Saving()                               {}
 func (follower) Saved(checkpoint.Saved, time.Duration) {}
-func (f follower) Warn(err error)                      { f.run.Opts.Log.Warn(err.Error()) }
+func (f follower) Warn(err error)                      { f.run.Process.Opts.Log.Warn(err.Error()) }

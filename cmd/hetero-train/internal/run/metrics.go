@@ -41,41 +41,41 @@ func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 
 // openMetrics starts the server of metrics on the ranks that metrics.ranks selects.
 func (tr *training) openMetrics(context.Context) error {
-	c := tr.Cfg.Metrics
+	c := tr.process.Cfg.Metrics
 	all := c.Ranks == "all"
-	if c.Address == "" || !all && !tr.Team.Leads() {
+	if c.Address == "" || !all && !tr.rank.Team.Leads() {
 		return nil
 	}
-	token, err := metricsToken(tr.Cfg, tr.Opts.Env)
+	token, err := metricsToken(tr.process.Cfg, tr.process.Opts.Env)
 	if err != nil {
 		return err
 	}
-	kinds := []string{tr.Device.Info().Kind}
+	kinds := []string{tr.rank.Device.Info().Kind}
 	own := 0
 	if tr.balancing != nil {
-		kinds, own = tr.balancing.Kinds(), tr.Team.Place.Rank
+		kinds, own = tr.balancing.Kinds(), tr.rank.Team.Place.Rank
 	}
 	var ranks []prometheus.Rank
 	for rank, kind := range kinds {
 		if !all || rank == own {
-			ranks = append(ranks, prometheus.Rank{Number: rank, GPU: kind == "cuda", Links: tr.Links[rank]})
+			ranks = append(ranks, prometheus.Rank{Number: rank, GPU: kind == "cuda", Links: tr.rank.Links[rank]})
 		}
 	}
 	address := c.Address
-	if all && tr.Team != nil {
-		if address, err = besides(c.Address, tr.Team.Group.Members()[own].LocalRank); err != nil {
+	if all && tr.rank.Team != nil {
+		if address, err = besides(c.Address, tr.rank.Team.Group.Members()[own].LocalRank); err != nil {
 			return err
 		}
 	}
-	exporter := observe.NewExporter(&tr.Run, ranks)
+	exporter := observe.NewExporter(tr.run, ranks)
 	server, err := prometheus.Listen(prometheus.ServerOptions{Address: address, Token: token, Insecure: c.Insecure, Metrics: exporter.Metrics})
 	if err != nil {
 		return exit.Usagef("metrics.address: %w; choose another port, or port 0", err)
 	}
-	tr.Later(server.Close)
+	tr.process.Later(server.Close)
 	tr.exporter = exporter
 	tr.balancing.Watch(exporter.Decided)
-	log := tr.Opts.LogOf(logs.ComponentProfiler)
+	log := tr.process.Opts.LogOf(logs.ComponentProfiler)
 	log.Info(fmt.Sprintf("metrics for Prometheus at http://%s/metrics", server.Address()), "ranks", len(ranks))
 	if c.Insecure && token == "" {
 		log.Warn("metrics.insecure: every program that can connect to this port can read the metrics", "address", server.Address())

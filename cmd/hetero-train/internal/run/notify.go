@@ -32,7 +32,7 @@ func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	if err != nil || sender == nil {
 		return err
 	}
-	tr.Later(sender.Close)
+	tr.process.Later(sender.Close)
 	host := hostName()
 	tr.sender = sender
 	tr.watch = notify.NewWatch(sender, session.Seconds(cfg.Notify.StalledSeconds), func() notify.Event {
@@ -42,7 +42,7 @@ func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 		}
 		return e
 	})
-	tr.Later(tr.watch.Close)
+	tr.process.Later(tr.watch.Close)
 	return nil
 }
 
@@ -132,8 +132,8 @@ func addRecorded(e *notify.Event, dir string) {
 	}
 }
 
-// tellFolder sets the folder of the run in later events.
-func (tr *training) tellFolder(dir string) {
+// noteFolder sets the folder of the run in later events.
+func (tr *training) noteFolder(dir string) {
 	if whole, err := filepath.Abs(dir); err == nil {
 		dir = whole
 	}

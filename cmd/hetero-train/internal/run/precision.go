@@ -12,18 +12,18 @@ import (
 // types of its checkpoint.
 func (tr *training) agreePrecision(ctx context.Context) error {
 	var before []devices.RankType
-	if tr.Cfg.Train.Precision == "auto" {
+	if tr.process.Cfg.Train.Precision == "auto" {
 		find := func() error {
-			state, err := experiment.Peek(tr.RunOptions())
+			state, err := experiment.Peek(tr.run.RunOptions())
 			if err != nil {
 				return nil // there is no checkpoint, or opening the run reports the error
 			}
 			before, err = compute.TypesOf(&state)
 			return err
 		}
-		if err := tr.Team.Tell(ctx, "types of the checkpoint", &before, find); err != nil {
+		if err := tr.rank.Team.Send(ctx, "types of the checkpoint", &before, find); err != nil {
 			return err
 		}
 	}
-	return tr.SettlePrecision(ctx, before)
+	return tr.rank.SettlePrecision(ctx, before)
 }

@@ -24,14 +24,14 @@ import (
 
 // writeResult writes results/result.json.
 func (tr *training) writeResult(r train.Result, err error) error {
-	a := &tr.Run
+	a := tr.run
 	defer tr.disk.watch.Begin(filepath.Join(a.Folder.Dir, "results", "result.json"))()
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
-		SamplesPerSecond: experiment.Number(show.NaN), Program: version.Text(), Model: a.Cfg.Model.Name,
-		Dataset: a.Data.Name, Device: a.Device.Info().Name, Precision: compute.TypesText(a.Types), BatchSize: int64(a.Cfg.Data.BatchSize), Ranks: max(a.Opts.Assignment.WorldSize, 1),
-		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Started).Seconds()),
-		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Cfg.Checkpoint.BestMetric).Key,
+		SamplesPerSecond: experiment.Number(show.NaN), Program: version.Text(), Model: a.Process.Cfg.Model.Name,
+		Dataset: a.Data.Name, Device: a.Rank.Device.Info().Name, Precision: compute.TypesText(a.Rank.Types), BatchSize: int64(a.Process.Cfg.Data.BatchSize), Ranks: max(a.Process.Opts.Assignment.WorldSize, 1),
+		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Process.Started).Seconds()),
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Process.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Process.Cfg.Checkpoint.BestMetric).Key,
 	}
 	if r.Trained.Time > 0 {
 		out.SamplesPerSecond = experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time))
@@ -53,7 +53,7 @@ func (tr *training) writeResult(r train.Result, err error) error {
 		out.Notes = append(out.Notes, note)
 	}
 	if r.GaveUp != "" {
-		out.EarlyStop = assembly.EarlyStop(&a.Cfg.Train)
+		out.EarlyStop = assembly.EarlyStop(&a.Process.Cfg.Train)
 		out.Notes = append(out.Notes, "ended early: "+r.GaveUp)
 	}
 	newest := newest(a, r)
@@ -65,15 +65,15 @@ func (tr *training) writeResult(r train.Result, err error) error {
 
 // settleResult writes a result for a run that failed after it had begun and before its first step.
 func (tr *training) settleResult(err error) {
-	if err == nil || tr.Folder == nil || !tr.Folder.Owes() {
+	if err == nil || tr.run.Folder == nil || !tr.run.Folder.Owes() {
 		return
 	}
 	result := train.Result{LastLoss: show.NaN}
-	if c := tr.Folder.Checkpoint; c != nil {
+	if c := tr.run.Folder.Checkpoint; c != nil {
 		result.Steps, result.SamplesSeen, result.Best = c.State.Step, c.State.SamplesSeen, c.State.Best
 	}
 	if writeErr := tr.writeResult(result, err); writeErr != nil {
-		tr.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
+		tr.process.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
 	}
 }
 
@@ -86,24 +86,24 @@ func newest(a *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// sayFinished logs that the run is already complete.
-func sayFinished(a *assembly.Run) error {
-	if !a.Team.Leads() {
+// logFinished logs that the run is already complete.
+func logFinished(a *assembly.Run) error {
+	if !a.Rank.Team.Leads() {
 		return nil
 	}
 	f := a.Folder.Finished
-	fmt.Fprintf(a.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps, show.Figure("%.4f", f.FinalTrainLoss))
+	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps, show.Figure("%.4f", f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(a.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
+		fmt.Fprintf(a.Process.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
 	}
-	fmt.Fprintln(a.Opts.Env.Stdout)
+	fmt.Fprintln(a.Process.Opts.Env.Stdout)
 	for _, note := range append(slices.Clone(a.Folder.Warnings), f.Notes...) {
-		fmt.Fprintln(a.Opts.Env.Stdout, "NOTE", show.Indented(note))
+		fmt.Fprintln(a.Process.Opts.Env.Stdout, "NOTE", show.Indented(note))
 	}
 	if missed := observe.MissedTimeline(a, f.Steps); missed != "" {
-		fmt.Fprintln(a.Opts.Env.Stdout, "NOTE", missed)
+		fmt.Fprintln(a.Process.Opts.Env.Stdout, "NOTE", missed)
 	}
-	fmt.Fprintf(a.Opts.Env.Stdout, "%s\n", hintFinished(a))
+	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s\n", hintFinished(a))
 	return nil
 }
 
@@ -117,12 +117,12 @@ func hintFinished(a *assembly.Run) string {
 	longer := "a larger value continues this run"
 	saved, err := checkpoint.List(a.Folder.CheckpointDir())
 	switch {
-	case a.Falls() && !a.Named() && !early:
-		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Cfg.Schedule.Name)
+	case a.Falls() && !a.Process.Named() && !early:
+		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Process.Cfg.Schedule.Name)
 	case len(saved) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)):
 		longer = "a larger value starts again at the first step, because the run's checkpoints are missing"
 	case a.Falls() && !early:
-		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Cfg.Schedule.Name)
+		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Process.Cfg.Schedule.Name)
 	}
 	return fmt.Sprintf("%s ended the run: %s; %s", endedBy(a), longer, afresh)
 }
@@ -130,7 +130,7 @@ func hintFinished(a *assembly.Run) string {
 // endedBy returns the setting that ended the finished run. The data may have changed since, so that an epoch has another
 // number of steps.
 func endedBy(a *assembly.Run) string {
-	f, t, length := a.Folder.Finished, &a.Cfg.Train, a.Length()
+	f, t, length := a.Folder.Finished, &a.Process.Cfg.Train, a.Length()
 	switch {
 	case f.GaveUp != "":
 		return fmt.Sprintf("train.early_stop_patience = %d", t.EarlyStopPatience)

@@ -34,7 +34,9 @@ import (
 
 // training is the state of one process that trains.
 type training struct {
-	assembly.Run
+	process     *session.Session
+	rank        *compute.Rank
+	run         *assembly.Run
 	resume      *checkpoint.State      // state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
 	records     *observe.Records       // set on rank 0 only; nil on other ranks
 	tracing     *observe.Tracing       // nil if the configuration selects no steps
@@ -51,6 +53,11 @@ type training struct {
 	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
 	late        bool                   // train.max_seconds ended the run
 	looping     atomic.Bool            // true from shortly before the training loop on
+}
+
+// newTraining returns the training of a rank, without open components.
+func newTraining(rank *compute.Rank) *training {
+	return &training{process: rank.Process, rank: rank, run: assembly.Of(rank)}
 }
 
 // Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
@@ -72,11 +79,11 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		reportLost(cfg, opts, err)
 		return err
 	}
-	say := opts.Log
+	log := opts.Log
 	if !cli.Informs(opts.Assignment) { // another rank logs the messages
-		say = slog.New(slog.DiscardHandler)
+		log = slog.New(slog.DiscardHandler)
 	}
-	tr := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}
+	tr := newTraining(compute.NewRank(cfg, opts))
 	var err error
 	if tr.lifeline, err = supervisor.OpenLifeline(opts.Env.Environ); err != nil {
 		return err
@@ -85,28 +92,28 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		tr.lifeline.EndWithSupervisor(orphanTime)
 	}
 	tr.openDisk(ctx, opts.LogOf(logs.ComponentTrainer))
-	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.looping.Load, tr.toldToStop)
+	ctx, release := signals.Context(ctx, opts.Signals, log, opts.Screen, &tr.saves, tr.looping.Load, tr.stopReceived)
 	defer release()
-	defer tr.CloseAll()
+	defer tr.process.CloseAll()
 	if err := tr.openNotify(cfg, opts); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.runsByName, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.openTestbed, tr.beginRun} {
-		if err := open(ctx); err != nil {
+	for _, s := range tr.stages() {
+		if err := tr.process.Open(ctx, s); err != nil {
 			err = exit.Classify(ctx, beforeLoop(ctx, err))
-			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
+			tr.rank.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			tr.settleResult(err)
 			tr.reportEnd(err)
-			return tr.tellLog(err)
+			return tr.logError(err)
 		}
 		if tr.finished() {
-			return sayFinished(&tr.Run)
+			return logFinished(tr.run)
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	tr.balancing.EndBy(end)
-	err = tr.train(ctx)
+	err = tr.process.Open(ctx, session.Stage{Name: "training", Open: tr.train})
 	looped := tr.looping.Load()
 	if !looped {
 		err = beforeLoop(ctx, err)
@@ -115,9 +122,27 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	tr.settleResult(err)
 	tr.reportEnd(err)
 	if err != nil && (!looped || !errors.As(err, new(exit.Stopped))) { // in the loop, all ranks stop together after a signal
-		tr.Team.Abort(err)
+		tr.rank.Team.Abort(err)
 	}
-	return tr.tellLog(err)
+	return tr.logError(err)
+}
+
+// stages returns what a training opens before its first step, in order.
+func (tr *training) stages() []session.Stage {
+	return []session.Stage{
+		{Name: "device", Open: tr.rank.OpenDevice},
+		{Name: "data", Open: tr.run.OpenData},
+		{Name: "model", Open: tr.run.CheckModel},
+		{Name: "ranks", Open: tr.run.JoinTeam},
+		{Name: "names of runs", Open: tr.runsByName},
+		{Name: "precision", Open: tr.agreePrecision},
+		{Name: "run", Open: tr.openRun},
+		{Name: "replica", Open: tr.openReplica},
+		{Name: "telemetry", Open: tr.openTelemetry},
+		{Name: "metrics server", Open: tr.openMetrics},
+		{Name: "testbed", Open: tr.openTestbed},
+		{Name: "folder of the run", Open: tr.beginRun},
+	}
 }
 
 // orphanTime is the time within which a rank ends after its supervisor has ended, unless it has begun its last save. A
@@ -136,43 +161,43 @@ func beforeLoop(ctx context.Context, err error) error {
 
 // openTestbed prepares the conditions of the testbed for this rank.
 func (tr *training) openTestbed(ctx context.Context) (err error) {
-	tr.Lab, err = testbed.Open(ctx, &tr.Rank)
+	tr.run.Lab, err = testbed.Open(ctx, tr.rank)
 	return err
 }
 
 // openTelemetry starts to read the sensors and links of this rank.
 func (tr *training) openTelemetry(ctx context.Context) error {
-	return tr.OpenTelemetry(ctx, tr.balancing.Quiet)
+	return tr.rank.OpenTelemetry(ctx, tr.balancing.Quiet)
 }
 
-// tellLog writes the error of a rank that prints nothing to the log of the rank.
-func (tr *training) tellLog(err error) error {
-	if err != nil && !tr.Team.Leads() {
-		fmt.Fprintf(tr.Opts.LogFile, "%v\n", err)
+// logError writes the error of a rank that prints nothing to the log of the rank.
+func (tr *training) logError(err error) error {
+	if err != nil && !tr.rank.Team.Leads() {
+		fmt.Fprintf(tr.process.Opts.LogFile, "%v\n", err)
 	}
 	return err
 }
 
 // finished reports whether the run is complete. It works on all ranks.
 func (tr *training) finished() bool {
-	if tr.Team != nil {
-		return tr.Team.Finished
+	if tr.rank.Team != nil {
+		return tr.rank.Team.Finished
 	}
-	return tr.Folder != nil && tr.Folder.Finished != nil
+	return tr.run.Folder != nil && tr.run.Folder.Finished != nil
 }
 
 // runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Only rank 0 reads these
 // runs, so other machines need not have them. It follows JoinTeam, which compares the settings that the user wrote. Later
 // code reports a value that is neither a run nor a path.
 func (tr *training) runsByName(context.Context) error {
-	if !tr.Team.Leads() {
+	if !tr.rank.Team.Leads() {
 		return nil
 	}
-	for _, value := range []*string{&tr.Cfg.Model.InitFrom, &tr.Cfg.Train.Resume} {
+	for _, value := range []*string{&tr.process.Cfg.Model.InitFrom, &tr.process.Cfg.Train.Resume} {
 		if *value == experiment.ResumeAuto || *value == experiment.ResumeNone {
 			continue
 		}
-		path, err := cli.InRuns(*value, tr.Cfg.Experiment.OutputDir)
+		path, err := cli.InRuns(*value, tr.process.Cfg.Experiment.OutputDir)
 		if _, missing := os.Stat(*value); err != nil && missing == nil {
 			return err
 		}
@@ -186,72 +211,72 @@ func (tr *training) runsByName(context.Context) error {
 // openRun determines whether the run starts from the beginning, resumes from a checkpoint, or is complete. It changes
 // nothing on disk.
 func (tr *training) openRun(ctx context.Context) (err error) {
-	if tr.Team.Leads() {
-		if tr.Learnt, err = tr.Derive(ctx); err != nil {
+	if tr.rank.Team.Leads() {
+		if tr.run.Learnt, err = tr.run.Derive(ctx); err != nil {
 			return err
 		}
-		run, err := experiment.Open(tr.RunOptions())
+		run, err := experiment.Open(tr.run.RunOptions())
 		if err != nil {
 			return err
 		}
-		tr.Folder = run
-		tr.tellFolder(run.Dir)
-		tr.Later(run.Close)
+		tr.run.Folder = run
+		tr.noteFolder(run.Dir)
+		tr.process.Later(run.Close)
 		if run.Checkpoint != nil {
-			tr.Later(run.Checkpoint.Close)
+			tr.process.Later(run.Checkpoint.Close)
 		}
 	}
-	return tr.tellFinished(ctx)
+	return tr.sendFinished(ctx)
 }
 
 // beginRun loads the checkpoint, and then prepares the folder of the run. It follows all checks that could refuse the run,
 // because a command that is refused must not change the records of the run.
 func (tr *training) beginRun(ctx context.Context) error {
-	if tr.Team.Leads() {
-		if err := tr.CheckResume(); err != nil {
+	if tr.rank.Team.Leads() {
+		if err := tr.run.CheckResume(); err != nil {
 			return err
 		}
 		var err error
-		if tr.resume, err = tr.Restore(); err != nil {
+		if tr.resume, err = tr.run.Restore(); err != nil {
 			return err
 		}
-		if err := tr.Folder.Begin(); err != nil {
+		if err := tr.run.Folder.Begin(); err != nil {
 			return err
 		}
 	}
-	return tr.tellStart(ctx)
+	return tr.sendStart(ctx)
 }
 
 // train trains the replica, and writes the result.
 func (tr *training) train(ctx context.Context) error {
-	if !tr.Team.Leads() {
+	if !tr.rank.Team.Leads() {
 		return tr.follow(ctx)
 	}
-	file, err := tr.Folder.OpenLog()
+	file, err := tr.run.Folder.OpenLog()
 	if err != nil {
 		return err
 	}
-	logFile := tr.logTo(file, filepath.Join(tr.Folder.LogDir(), experiment.LogFile))
-	tr.Opts.LogFile.To(logFile)
-	tr.SayOpened()
-	stored := *tr.Cfg
+	logFile := tr.logTo(file, filepath.Join(tr.run.Folder.LogDir(), experiment.LogFile))
+	tr.process.Opts.LogFile.To(logFile)
+	tr.run.LogOpened()
+	stored := *tr.process.Cfg
 	if dir := stored.Experiment.LogDir; dir != "" { // programs in other folders read the records, too
 		if stored.Experiment.LogDir, err = filepath.Abs(dir); err != nil {
 			return err
 		}
 	}
-	if err := tr.Folder.StoreConfig(string(stored.TOML()), version.Text()); err != nil {
+	if err := tr.run.Folder.StoreConfig(string(stored.TOML()), version.Text()); err != nil {
 		return err
 	}
 	tr.scores.SaveProfile()
-	screen := observe.NewConsole(&tr.Run, logFile)
+	screen := observe.NewConsole(tr.run, logFile)
 	defer screen.Close()
 	screen.Begin(tr.resume)
 	runOptions, err := tr.loopOptions(screen)
 	if err != nil {
 		return err
 	}
-	if err := tr.Team.Ready(ctx); err != nil {
+	if err := tr.rank.Team.Ready(ctx); err != nil {
 		return err
 	}
 	runOptions.Leaving = tr.leaves
@@ -265,7 +290,7 @@ func (tr *training) train(ctx context.Context) error {
 	screen.Close()
 	tr.tracing.Over(err)
 	if errors.Is(err, train.ErrFinalSave) {
-		err = tr.unsaved(newest(&tr.Run, result), err)
+		err = tr.unsaved(newest(tr.run, result), err)
 	}
 	err = tr.survived(result, exit.Classify(ctx, err))
 	tr.balancing.End()
@@ -276,14 +301,14 @@ func (tr *training) train(ctx context.Context) error {
 		if err == nil {
 			err = exit.With(exit.IO, writeErr)
 		} else {
-			tr.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
+			tr.process.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
 		}
 	}
 	screen.End(result, err)
 	tr.disk.during("the summary of the run", func() { tr.records.SumUp(screen, result) })
 	tr.tracking.End(result, err)
 	if b := tr.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
-		if reportErr := b.Comparison.Report(&tr.Run); err == nil {
+		if reportErr := b.Comparison.Report(tr.run); err == nil {
 			err = reportErr
 		}
 	}
@@ -293,7 +318,7 @@ func (tr *training) train(ctx context.Context) error {
 // openReplica builds the replica and loads the initial weights. It fails if the memory does not suffice, before the
 // folder of the run changes.
 func (tr *training) openReplica(ctx context.Context) error {
-	if err := tr.CheckInit(); err != nil {
+	if err := tr.run.CheckInit(); err != nil {
 		return err
 	}
 	if err := tr.connect(ctx); err != nil {
@@ -303,26 +328,26 @@ func (tr *training) openReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if tr.Replica, err = replica.New(tr.Device, options); err != nil {
+	if tr.run.Replica, err = replica.New(tr.rank.Device, options); err != nil {
 		return err
 	}
-	tr.Later(tr.Replica.Close)
-	return tr.InitFrom()
+	tr.process.Later(tr.run.Replica.Close)
+	return tr.run.InitFrom()
 }
 
 func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) {
-	c, resume := tr.Cfg, tr.resume
-	store, err := checkpoint.Open(tr.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
+	c, resume := tr.process.Cfg, tr.resume
+	store, err := checkpoint.Open(tr.run.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
 	if err != nil {
 		return train.Options{}, err
 	}
-	tr.Later(store.Close)
+	tr.process.Later(store.Close)
 	if resume != nil {
 		if _, err := store.SetAside(resume.Step); err != nil {
 			return train.Options{}, err
 		}
 	}
-	if tr.records, err = observe.OpenRecords(&tr.Run, resume); err != nil {
+	if tr.records, err = observe.OpenRecords(tr.run, resume); err != nil {
 		return train.Options{}, err
 	}
 	if err := tr.balancing.ReportTo(screen, resume); err != nil {
@@ -330,10 +355,10 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 	}
 	o, err := tr.sharedOptions()
 	o.Store, o.Resume = store, resume
-	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
+	all, watchErr := observe.Watchers(tr.run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
 	tr.balancing.WatchedBy(all)
-	tracking, trackErr := observe.OpenTracking(&tr.Run, resume)
+	tracking, trackErr := observe.OpenTracking(tr.run, resume)
 	err = errors.Join(err, trackErr)
 	if tr.tracking = tracking; tracking != nil {
 		tr.balancing.Watch(tracking.Decided)
@@ -350,31 +375,31 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
 	o.Beside, o.Disk = true, &tr.disk
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: tr.Extra()}
-	if c := tr.Folder.Checkpoint; c != nil {
+	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: tr.run.Extra()}
+	if c := tr.run.Folder.Checkpoint; c != nil {
 		tr.disk.newest.Store(&c.Path)
-		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.Folder.CheckpointDir())
+		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.run.Folder.CheckpointDir())
 	}
 	return o, err
 }
 
 // sharedOptions returns the training options that are equal on all ranks.
 func (tr *training) sharedOptions() (o train.Options, err error) {
-	c := tr.Cfg
-	o = train.Options{Replica: tr.Replica, Schedule: tr.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
+	c := tr.process.Cfg
+	o = train.Options{Replica: tr.run.Replica, Schedule: tr.run.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.run.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best, BestMetric: c.Checkpoint.BestMetric,
-		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps, CompareShare: process.CompareShare, CompareData: tr.CompareRead()}
-	if tr.Telemetry != nil {
-		o.Telemetry, o.Links = tr.Telemetry.Sample, tr.Telemetry.Report
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.run.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps, CompareShare: process.CompareShare, CompareData: tr.run.CompareRead()}
+	if tr.rank.Telemetry != nil {
+		o.Telemetry, o.Links = tr.rank.Telemetry.Sample, tr.rank.Telemetry.Report
 	}
 	if b := tr.balancing; b != nil && b.Policy != nil {
 		o.Splitter = b
 	}
-	weather := tr.Opts.Lab.Weather != nil
-	if tr.tracing = observe.NewTracing(&tr.Run); tr.tracing != nil || weather {
+	weather := tr.process.Opts.Lab.Weather != nil
+	if tr.tracing = observe.NewTracing(tr.run); tr.tracing != nil || weather {
 		o.BeforeStep = func(step int64) {
 			if weather {
-				tr.Lab.Before(step)
+				tr.run.Lab.Before(step)
 			}
 			tr.tracing.Before(step)
 		}
@@ -382,9 +407,9 @@ func (tr *training) sharedOptions() (o train.Options, err error) {
 	if c.Data.Corrupt == "skip" {
 		o.MaxReplaced = c.Data.CorruptLimit
 	}
-	if o.Train, err = tr.NewLoader(tr.Loading); err != nil || !tr.Data.HasEval() {
+	if o.Train, err = tr.run.NewLoader(tr.run.Loading); err != nil || !tr.run.Data.HasEval() {
 		return o, err
 	}
-	o.Eval, err = tr.NewLoader(tr.Evaluating())
+	o.Eval, err = tr.run.NewLoader(tr.run.Evaluating())
 	return o, err
 }

@@ -21,15 +21,15 @@ import (
 // tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program. All
 // ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
 func (tr *training) tune(ctx context.Context) error {
-	o, err := tr.ReplicaOptions()
+	o, err := tr.run.ReplicaOptions()
 	if err != nil {
 		return err
 	}
-	t := &tuner{tr: tr, log: tr.Opts.LogOf(logs.ComponentDevice)}
+	t := &tuner{tr: tr, log: tr.process.Opts.LogOf(logs.ComponentDevice)}
 	if t.peers = o.Peers; t.peers != nil {
 		t.buckets = t.peers.CapBytes == 0
 	}
-	if tr.Cfg.Train.GradAccumulation == 0 {
+	if tr.process.Cfg.Train.GradAccumulation == 0 {
 		if t.micro, err = t.free(o); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (tr *training) tune(ctx context.Context) error {
 		return err
 	}
 	if t.known {
-		t.say("timed_earlier")
+		t.logChoice("timed_earlier")
 		t.apply()
 		return nil
 	}
@@ -49,7 +49,7 @@ func (tr *training) tune(ctx context.Context) error {
 	if err := t.time(ctx); err != nil {
 		return fmt.Errorf("time micro-batches and buckets: %w", err)
 	}
-	t.say("timed")
+	t.logChoice("timed")
 	if !resumed { // the number of a checkpoint need not be the fastest one here
 		t.keep()
 	}
@@ -62,8 +62,8 @@ type tuner struct {
 	tr             *training
 	log            *slog.Logger
 	peers          *replica.Peers // nil in a run of one rank
-	micro, buckets bool         // the settings that the program chooses
-	key            string       // of the cache
+	micro, buckets bool           // the settings that the program chooses
+	key            string         // of the cache
 	choice         tuning.Choice
 	gradients      int64 // bytes of all gradients
 	known          bool  // choice comes from a checkpoint or from the cache
@@ -76,7 +76,7 @@ func (t *tuner) free(o replica.Options) (bool, error) {
 	if err != nil || name == "" {
 		return err == nil, err
 	}
-	if t.tr.Team.Leads() {
+	if t.tr.rank.Team.Leads() {
 		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects 1 micro-batch: %s and other statistics are computed over a micro-batch, so another number would change the result", name))
 	}
 	return false, nil
@@ -103,7 +103,7 @@ func (t *tuner) recall(ctx context.Context) error {
 				found.Known, found.Choice = known, choice
 			}
 		}
-		state, err := experiment.Peek(t.tr.RunOptions())
+		state, err := experiment.Peek(t.tr.run.RunOptions())
 		if err != nil || !t.micro {
 			return nil // there is no checkpoint, or opening the run reports the error
 		}
@@ -112,14 +112,14 @@ func (t *tuner) recall(ctx context.Context) error {
 		}
 		return nil
 	}
-	err := t.tr.Team.Tell(ctx, "sizes of micro-batches and buckets", &found, find)
+	err := t.tr.rank.Team.Send(ctx, "sizes of micro-batches and buckets", &found, find)
 	t.known, t.choice = found.Known, found.Choice
 	return err
 }
 
 // possible returns the numbers of micro-batches among which the program chooses.
 func (t *tuner) possible() []int {
-	c := t.tr.Cfg
+	c := t.tr.process.Cfg
 	if !t.micro {
 		return []int{c.Train.MicroBatches()}
 	}
@@ -139,20 +139,20 @@ var alsoTimed = []string{"augment", "device", "ema", "data.group_by_length", "op
 
 // describe returns all settings on which the times depend, as the key of the cache.
 func (t *tuner) describe() string {
-	c := t.tr.Cfg
-	text := []string{assembly.CurveSetting(c, t.tr.Precision.String()), fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation, t.tr.MemoryBytes()>>30)}
+	c := t.tr.process.Cfg
+	text := []string{assembly.CurveSetting(c, t.tr.rank.Precision.String()), fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation, t.tr.rank.MemoryBytes()>>30)}
 	for _, s := range c.Settings() {
 		table, _, _ := strings.Cut(s.Key, ".")
 		if slices.Contains(alsoTimed, s.Key) || slices.Contains(alsoTimed, table) {
 			text = append(text, s.Key+"="+s.Value)
 		}
 	}
-	for rank, own := range t.tr.Types {
+	for rank, own := range t.tr.rank.Types {
 		text = append(text, fmt.Sprintf("rank %d: %s %s", rank, own.Device, own.Type))
 	}
 	if t.peers != nil {
 		p := c.Parallel
-		text = append(text, fmt.Sprintf("machines %v, %s, shared memory %s, overlap %v, wire %s, buckets of %v MiB, shares %v", t.tr.Team.Hosts(), p.Backend, p.SharedMemory, p.Overlap, p.WireDType, p.BucketCapMB, c.Balance.FixedShares))
+		text = append(text, fmt.Sprintf("machines %v, %s, shared memory %s, overlap %v, wire %s, buckets of %v MiB, shares %v", t.tr.rank.Team.Hosts(), p.Backend, p.SharedMemory, p.Overlap, p.WireDType, p.BucketCapMB, c.Balance.FixedShares))
 	}
 	return strings.Join(append(text, version.Text()), "; ")
 }
@@ -168,19 +168,19 @@ func tuningCache() *tuning.Cache {
 
 // apply makes the run use the choice.
 func (t *tuner) apply() {
-	c := t.tr.Cfg
+	c := t.tr.process.Cfg
 	if t.micro {
 		c.Train.SetMicroBatches(t.choice.MicroBatches)
-		t.tr.Loading.Accumulation = t.choice.MicroBatches
+		t.tr.run.Loading.Accumulation = t.choice.MicroBatches
 	}
 	if t.buckets {
 		t.tr.bucketBytes = t.choice.CapBytes
 	}
 }
 
-// say logs, on rank 0, the choice with the times of all candidates.
-func (t *tuner) say(how string) {
-	if !t.tr.Team.Leads() {
+// logChoice logs, on rank 0, the choice with the times of all candidates.
+func (t *tuner) logChoice(how string) {
+	if !t.tr.rank.Team.Leads() {
 		return
 	}
 	c := t.choice
@@ -190,7 +190,7 @@ func (t *tuner) say(how string) {
 		if n > 1 {
 			of = fmt.Sprintf("%d micro-batches", n)
 		}
-		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of, show.Count(t.tr.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of, show.Count(t.tr.process.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
 	}
 	if t.buckets {
 		t.log.Info("parallel.bucket_cap_mb = 0 selects "+capName(c.CapBytes), how, list(c.Buckets))
@@ -225,7 +225,7 @@ func capName(bytes int64) string {
 
 // keep caches the choice on rank 0.
 func (t *tuner) keep() {
-	if !t.tr.Team.Leads() {
+	if !t.tr.rank.Team.Leads() {
 		return
 	}
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")

@@ -19,7 +19,7 @@ import (
 func tunerOf(c *config.Config, peers *replica.Peers) *tuner {
 	rank := compute.NewRank(c, session.Options{})
 	rank.Device = reference.New()
-	return &tuner{tr: &training{Run: assembly.Run{Rank: rank}}, peers: peers, micro: true}
+	return &tuner{tr: newTraining(rank), peers: peers, micro: true}
 }
 
 // All ranks must give up a candidate together: they know the limits of all ranks, and nothing about an allocation that

@@ -143,13 +143,13 @@ func (t *tuner) doesNotFit(err error) bool {
 // step trains a replica with n micro-batches and buckets of capBytes for some steps. It returns the time of the fastest
 // step without the wait for data, s, by rank.
 func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64, err error) {
-	c := t.tr.Cfg
+	c := t.tr.process.Cfg
 	c.Train.SetMicroBatches(n)
-	o, err := t.tr.ReplicaOptions()
+	o, err := t.tr.run.ReplicaOptions()
 	if err != nil {
 		return nil, err
 	}
-	reads := t.tr.Loading
+	reads := t.tr.run.Loading
 	reads.Accumulation = n
 	if t.peers != nil {
 		peers := *t.peers
@@ -158,18 +158,18 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 			return nil, err
 		}
 		if peers.MaxShare == 0 { // as in the run, a rank with a fixed share may use more than its part of the machine's memory
-			peers.MemoryBytes = t.tr.MemoryBytes()
+			peers.MemoryBytes = t.tr.rank.MemoryBytes()
 		}
 		o.Peers = &peers
 	}
-	model, err := replica.New(t.tr.Device, o)
+	model, err := replica.New(t.tr.rank.Device, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
 	t.gradients = 4 * model.ParamCount() // f32
 	if o.Peers != nil {
-		t.tr.ReadShare(&reads, model.Shares())
+		t.tr.run.ReadShare(&reads, model.Shares())
 	}
 	loader, err := data.NewLoader(reads)
 	if err != nil {
@@ -182,12 +182,12 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 // divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not known
 // yet. limits are the largest shares that fit in the memories of the ranks.
 func (t *tuner) divide(limits []int) ([]int, error) {
-	if len(t.tr.Cfg.Balance.FixedShares) == 0 {
-		b := parts.BatchOf(t.tr.Cfg)
+	if len(t.tr.process.Cfg.Balance.FixedShares) == 0 {
+		b := parts.BatchOf(t.tr.process.Cfg)
 		b.Limits = limits
 		return b.Divide(slices.Repeat([]float64{1}, len(limits)))
 	}
-	shares, err := parts.Divide(t.tr.Cfg, len(limits))
+	shares, err := parts.Divide(t.tr.process.Cfg, len(limits))
 	for rank, n := range shares {
 		if n > limits[rank] {
 			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", divide.ErrInfeasible, rank, limits[rank], n)
@@ -199,14 +199,14 @@ func (t *tuner) divide(limits []int) ([]int, error) {
 // mostSamples returns the largest share for which this rank needs memory: its fixed share, in whole groups of batch
 // normalization. 0 means any share.
 func (t *tuner) mostSamples() (int, error) {
-	if len(t.tr.Cfg.Balance.FixedShares) == 0 {
+	if len(t.tr.process.Cfg.Balance.FixedShares) == 0 {
 		return 0, nil
 	}
-	shares, err := parts.Divide(t.tr.Cfg, t.ranks())
+	shares, err := parts.Divide(t.tr.process.Cfg, t.ranks())
 	if err != nil {
 		return 0, err
 	}
-	unit := max(parts.BatchOf(t.tr.Cfg).Unit, 1)
+	unit := max(parts.BatchOf(t.tr.process.Cfg).Unit, 1)
 	return max((shares[t.peers.Group.Rank()]+unit-1)/unit, 1) * unit, nil
 }
 
@@ -245,7 +245,7 @@ func (t *tuner) gather(ctx context.Context, own float64) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.tr.Team.Gather(ctx, "times of candidates", word)
+	words, err := t.tr.rank.Team.Gather(ctx, "times of candidates", word)
 	if err != nil {
 		return nil, err
 	}

@@ -2,5 +2,6 @@
 // owned resources.
 //
 // An [Options] describes the process: its rank, its environment and its testbed. A [Session] adds the configuration and
-// the resources that the command opens. It closes the resources in reverse order.
+// the resources that the command opens. A [Stage] names resources that are opened together. The session closes all
+// resources in reverse order.
 package session

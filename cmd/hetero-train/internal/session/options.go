@@ -70,17 +70,17 @@ type Options struct {
 	Allow      []string           // keys whose values may differ from those of the earlier run
 }
 
-// SayWhenGone sets functions that log a closed output stream. Training continues without the stream.
-func (o Options) SayWhenGone() {
-	say := func(name string, w io.Writer) {
+// LogWhenGone sets functions that log a closed output stream. Training continues without the stream.
+func (o Options) LogWhenGone() {
+	watch := func(name string, w io.Writer) {
 		if stream := logs.OutletOf(w); stream != nil {
 			stream.OnGone(func(err error) {
 				o.Log.Warn(name+" is closed; training continues, and train.log has all lines", "error", err)
 			})
 		}
 	}
-	say("standard error", o.Env.Stderr)
-	say("standard output", o.Env.Stdout) // both streams may share an outlet
+	watch("standard error", o.Env.Stderr)
+	watch("standard output", o.Env.Stdout) // both streams may share an outlet
 }
 
 // LogOf returns the logger of a component.

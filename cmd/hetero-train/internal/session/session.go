@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -11,22 +12,41 @@ type Session struct {
 	Cfg     *config.Config
 	Opts    Options
 	Started time.Time
-	close   []func() error
+	stage   string // the stage that is opened, or was opened last
+	opened  []resource
 }
 
 // New returns a session without resources.
-func New(cfg *config.Config, opts Options) Session {
-	return Session{Cfg: cfg, Opts: opts, Started: time.Now()}
+func New(cfg *config.Config, opts Options) *Session {
+	return &Session{Cfg: cfg, Opts: opts, Started: time.Now()}
+}
+
+// Stage is a step of the preparation of a command. Open adds the resources that it opens with Later.
+type Stage struct {
+	Name string
+	Open func(context.Context) error
+}
+
+// resource is what a stage opened.
+type resource struct {
+	stage string // "" if it was opened before the first stage
+	close func() error
+}
+
+// Open opens a stage. If it fails, CloseAll still closes the resources that it had opened.
+func (s *Session) Open(ctx context.Context, stage Stage) error {
+	s.stage = stage.Name
+	return stage.Open(ctx)
 }
 
 // Later adds a function that closes a resource. CloseAll calls the functions in reverse order.
-func (s *Session) Later(f func() error) { s.close = append(s.close, f) }
+func (s *Session) Later(f func() error) { s.opened = append(s.opened, resource{s.stage, f}) }
 
 // CloseAll closes the resources in reverse order. It logs errors, which do not change the result of the command.
 func (s *Session) CloseAll() {
-	for i := len(s.close) - 1; i >= 0; i-- {
-		if err := s.close[i](); err != nil {
-			s.Opts.Log.Warn("a resource of the command cannot be closed", "error", err)
+	for i := len(s.opened) - 1; i >= 0; i-- {
+		if err := s.opened[i].close(); err != nil {
+			s.Opts.Log.Warn("a resource of the command cannot be closed", "opened_for", s.opened[i].stage, "error", err)
 		}
 	}
 }

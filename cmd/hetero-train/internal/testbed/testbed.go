@@ -37,19 +37,19 @@ type word struct {
 // Open determines how this rank can apply the scenario. All ranks exchange the result, so that rank 0 can log which
 // conditions are real and which are simulated.
 func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
-	setup := &k.Opts.Lab
+	setup := &k.Process.Opts.Lab
 	word := word{CPUs: setup.Setup.CPUs, Slowdown: setup.Setup.Slowdown}
 	if setup.Weather != nil {
 		program, err := os.Executable()
 		if err != nil {
 			return l, err
 		}
-		l.applier = lab.Open(lab.Options{Setup: setup.Setup, Weather: setup.Weather, Rank: k.Opts.Assignment.Rank, Device: k.Device,
-			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { k.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
-		k.Later(l.applier.Close)
+		l.applier = lab.Open(lab.Options{Setup: setup.Setup, Weather: setup.Weather, Rank: k.Process.Opts.Assignment.Rank, Device: k.Device,
+			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { k.Process.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
+		k.Process.Later(l.applier.Close)
 		word.Means = l.applier.Means()
 		for _, missing := range l.applier.Missing() {
-			k.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
+			k.Process.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
 		}
 	}
 	words, err := gather(ctx, k, word)
@@ -57,7 +57,7 @@ func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 		return l, err
 	}
 	if k.Team.Leads() {
-		l.tell(setup, words, k.Opts.LogOf(logs.ComponentLab))
+		l.logConditions(setup, words, k.Process.Opts.LogOf(logs.ComponentLab))
 	}
 	return l, nil
 }
@@ -84,8 +84,8 @@ func gather(ctx context.Context, k *compute.Rank, own word) ([]word, error) {
 	return words, nil
 }
 
-// tell logs, on rank 0, which conditions are real and which are simulated. It stores the text in Notes.
-func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logger) {
+// logConditions logs, on rank 0, which conditions are real and which are simulated. It stores the text in Notes.
+func (l *Testbed) logConditions(setup *session.TestbedSetup, words []word, log *slog.Logger) {
 	quotas, slowdowns := make([]string, len(words)), make([]string, len(words))
 	limited, slowed := false, false
 	for rank, w := range words {

@@ -121,7 +121,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	}
 	b.config = cfg
 	a := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
-	a.Device = b.device
+	a.Rank.Device = b.device
 	if a.Data, err = f.samples(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -129,13 +129,13 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if a.Data.Tokens != nil {
 		samples = a.Data.Tokens.Train
 	}
-	if a.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
+	if a.Rank.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
 		return nil, err
 	}
-	if err := a.SettlePrecision(ctx, nil); err != nil {
+	if err := a.Rank.SettlePrecision(ctx, nil); err != nil {
 		return nil, err
 	}
-	b.precision, b.memory = a.Precision, a.MemoryBytes()
+	b.precision, b.memory = a.Rank.Precision, a.Rank.MemoryBytes()
 	options, err := a.ReplicaOptions()
 	if err != nil {
 		return nil, err

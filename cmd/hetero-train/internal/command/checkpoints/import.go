@@ -127,7 +127,7 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if err != nil {
 		return err
 	}
-	f.tell(a, net, fit)
+	f.log(a, net, fit)
 	about, err := imported(file, settings, cfg, fit)
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Conf
 	return about, nil
 }
 
-func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
+func (f *importFlags) log(a *cli.App, net parts.Network, fit *weights.Fit) {
 	fresh, why := fit.Replaced()
 	fmt.Fprintf(a.Env.Stdout, "imported tensors: %d\n", len(net.Tensors)-len(fresh))
 	for _, note := range fit.Notes() {

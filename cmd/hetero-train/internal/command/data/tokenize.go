@@ -133,11 +133,11 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	if f.o.EvalFraction > 0 && len(out.Eval) == 0 {
 		log.Warn("no document was selected for evaluation, because there are too few documents: raise --val-fraction")
 	}
-	sayInputs(log, r)
+	logInputs(log, r)
 	if f.json {
 		return show.JSON(a.Env.Stdout, out)
 	}
-	return sayTokenized(a.Env.Stdout, out)
+	return logTokenized(a.Env.Stdout, out)
 }
 
 // checkCase refuses to convert text to lower case for a vocabulary with capital letters, which makes words with capital
@@ -157,8 +157,8 @@ func (f *tokenizeFlags) checkCase(log *slog.Logger) error {
 	return nil
 }
 
-// sayInputs warns of inputs that are not used as one may expect, and of text that does not fit the vocabulary.
-func sayInputs(log *slog.Logger, r text.Result) {
+// logInputs warns of inputs that are not used as one may expect, and of text that does not fit the vocabulary.
+func logInputs(log *slog.Logger, r text.Result) {
 	if s := r.Sources; s.EvalFrom != "" {
 		log.Info("the names of the inputs state their parts; --names off ignores the names", "evaluation", s.EvalFrom)
 	}
@@ -206,7 +206,7 @@ func (f *tokenizeFlags) check() error {
 	return nil
 }
 
-func sayTokenized(w io.Writer, t Tokenized) error {
+func logTokenized(w io.Writer, t Tokenized) error {
 	if t.Already {
 		fmt.Fprintf(w, "%s is complete already\n", t.Folder)
 	}

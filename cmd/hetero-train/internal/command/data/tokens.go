@@ -204,7 +204,7 @@ func verifyTokens(ctx context.Context, a *cli.App, path string, json bool) error
 	if json {
 		err = show.JSON(a.Env.Stdout, out)
 	} else {
-		err = sayVerifiedTokens(a.Env.Stdout, out)
+		err = logVerifiedTokens(a.Env.Stdout, out)
 	}
 	if err == nil && out.Bad > 0 {
 		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d shards are damaged", out.Bad, len(out.Shards))))
@@ -212,7 +212,7 @@ func verifyTokens(ctx context.Context, a *cli.App, path string, json bool) error
 	return err
 }
 
-func sayVerifiedTokens(w io.Writer, v VerifiedTokens) error {
+func logVerifiedTokens(w io.Writer, v VerifiedTokens) error {
 	for _, t := range v.Shards {
 		if t.Error != "" {
 			fmt.Fprintf(w, "bad %s %q: %s\n", t.Part, t.File, t.Error)

@@ -98,7 +98,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // split "train" precedes "eval"
 	})
 	out.Seconds = time.Since(begun).Seconds()
-	if err := sayVerified(a, out, f.json); err != nil {
+	if err := logVerified(a, out, f.json); err != nil {
 		return err
 	}
 	if len(out.Bad) > 0 {
@@ -115,7 +115,7 @@ func (f *dataFlags) readers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-func sayVerified(a *cli.App, out Verified, asJSON bool) error {
+func logVerified(a *cli.App, out Verified, asJSON bool) error {
 	if asJSON {
 		return show.JSON(a.Env.Stdout, out)
 	}

@@ -18,7 +18,7 @@ func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass b
 		r.ByClass = c.ByClass(m.classNames())
 	}
 	if never := c.Never(); len(never) > 0 {
-		m.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
+		m.run.Process.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
 	}
 }
 

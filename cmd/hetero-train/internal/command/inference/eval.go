@@ -69,9 +69,9 @@ func NewEval(a *cli.App) *cobra.Command {
 		if err != nil {
 			return exit.Classify(cmd.Context(), err)
 		}
-		defer m.CloseAll()
-		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
-			m.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
+		defer m.run.Process.CloseAll()
+		if m.checkpoint.Averaged() && m.run.Process.Cfg.EMA.Evaluate && !m.averaged {
+			m.run.Process.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
 		}
 		evaluate := m.evaluate
 		if m.readsText() {
@@ -147,9 +147,9 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
 	}
-	set := m.Data.Eval
+	set := m.run.Data.Eval
 	if split == splitTrain {
-		set = m.Data.Train
+		set = m.run.Data.Train
 	}
 	if set == nil {
 		return r, m.noSamples()
@@ -165,21 +165,21 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	if f.batch == 0 {
 		n = m.samplesAtOnce(f) // a plan with the batch size of the training run gives bit-equal results
 	}
-	if err := m.open(ctx, n, m.Data.Normalization); err != nil {
+	if err := m.open(ctx, n, m.run.Data.Normalization); err != nil {
 		return r, err
 	}
-	_, view := parts.Transforms(m.Cfg.Data)
+	_, view := parts.Transforms(m.run.Process.Cfg.Data)
 	among := m.watchOverlap(split)
 	confusion := task.NewConfusion(m.classes)
-	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, confusion)
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers}, confusion)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Averaged: m.averaged, Note: joined(m.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}
+		Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n}
 	m.describe(&r, split)
 	m.describeClasses(&r, confusion, f.byClass)
 	return r, nil
@@ -188,7 +188,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
 // to the last result.
 func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums, took time.Duration, err error) {
-	loader, err := m.NewLoader(o)
+	loader, err := m.run.NewLoader(o)
 	if err != nil {
 		return all, 0, err
 	}

@@ -22,7 +22,7 @@ import (
 
 // Imported weights may have no class names.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
-	m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{})}
+	m := savedModel{run: assembly.New(parts.Defaults(), session.Options{})}
 	if got := m.class(3); got != "class 3" {
 		t.Errorf("got %q, want the number of a class without a name", got)
 	}
@@ -30,7 +30,7 @@ func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
 	if n, err := m.countClasses(); n != 2 || err != nil {
 		t.Errorf("got %d, %v; want as many classes as there are names", n, err)
 	}
-	m.Cfg.Model.NumClasses = 1000
+	m.run.Process.Cfg.Model.NumClasses = 1000
 	if n, err := m.countClasses(); n != 1000 || err != nil {
 		t.Errorf("got %d, %v; want what the settings say", n, err)
 	}
@@ -99,8 +99,8 @@ func TestClassesThatAreNumbersAreNames(t *testing.T) {
 		{[]string{"1", "2", "3", "4"}, digits, nil, true},
 		{[]string{"LABEL_0", "LABEL_1"}, []string{"cat", "dog"}, nil, false},
 	} {
-		m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{}), checkpoint: &checkpoint.Checkpoint{}, classes: len(c.model)}
-		m.Opts.Log = slog.New(slog.DiscardHandler)
+		m := savedModel{run: assembly.New(parts.Defaults(), session.Options{}), checkpoint: &checkpoint.Checkpoint{}, classes: len(c.model)}
+		m.run.Process.Opts.Log = slog.New(slog.DiscardHandler)
 		m.trained.Classes = c.model
 		got, err := m.classNumbers(c.data)
 		if (err != nil) != c.refused || !slices.Equal(got, c.want) {

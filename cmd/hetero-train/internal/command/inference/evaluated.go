@@ -48,7 +48,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		}
 	}
 	if split == splitAll {
-		d := &m.Cfg.Data
+		d := &m.run.Process.Cfg.Data
 		d.All, d.ValPath = true, ""
 		for key, limit := range map[string]*int{"data.num_samples": &d.NumSamples, "data.samples_per_class": &d.SamplesPerClass} {
 			if !typed(key) && d.Path != "" { // the limits of the training run; without a path, the number describes synthetic data
@@ -58,20 +58,20 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	}
 	limit := 0
 	if !m.readsText() {
-		limit = m.Cfg.Data.CorruptLimit
+		limit = m.run.Process.Cfg.Data.CorruptLimit
 	}
 	var err error
-	if m.Data, err = parts.OpenData(ctx, m.Cfg, limit, m.Opts.Log); err != nil {
+	if m.run.Data, err = parts.OpenData(ctx, m.run.Process.Cfg, limit, m.run.Process.Opts.Log); err != nil {
 		return "", err
 	}
-	m.Later(m.Data.Close)
-	part, _ := m.Data.EvalFrom()
-	same := m.Data.Splits.Same || m.Data.Tokens != nil && m.Data.Tokens.Same
-	if whole && !same && m.Data.HasEval() {
+	m.run.Process.Later(m.run.Data.Close)
+	part, _ := m.run.Data.EvalFrom()
+	same := m.run.Data.Splits.Same || m.run.Data.Tokens != nil && m.run.Data.Tokens.Same
+	if whole && !same && m.run.Data.HasEval() {
 		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER",
-			cmp.Or(m.Cfg.Data.Path, "data set "+m.Data.Name), cmp.Or(part, "the samples for evaluation"))
+			cmp.Or(m.run.Process.Cfg.Data.Path, "data set "+m.run.Data.Name), cmp.Or(part, "the samples for evaluation"))
 	}
-	if split == splitAll && part != "" && !same && m.Data.HasEval() { // the names of folders or files state the parts
+	if split == splitAll && part != "" && !same && m.run.Data.HasEval() { // the names of folders or files state the parts
 		split = splitVal
 	}
 	if held {
@@ -79,7 +79,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		if part != "" {
 			advice = "--split train evaluates the training samples"
 		}
-		m.Opts.Log.Warn("the data are those of the training run, so the command evaluates the samples that were held out; "+advice, "path", m.Cfg.Data.Path)
+		m.run.Process.Opts.Log.Warn("the data are those of the training run, so the command evaluates the samples that were held out; "+advice, "path", m.run.Process.Cfg.Data.Path)
 	}
 	return split, nil
 }
@@ -91,7 +91,7 @@ func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 	if identity == "" {
 		return false, nil
 	}
-	set, err := parts.OpenData(ctx, m.Cfg, 0, slog.New(slog.DiscardHandler))
+	set, err := parts.OpenData(ctx, m.run.Process.Cfg, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return false, ctx.Err()
 	}
@@ -102,15 +102,15 @@ func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 
 // noSamples returns the error for a split without samples.
 func (m *savedModel) noSamples() error {
-	return exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split all or --split train", m.Data.Name)
+	return exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split all or --split train", m.run.Data.Name)
 }
 
 // describe sets the fields of an evaluation that state which samples of the data set were evaluated.
 func (m *savedModel) describe(r *Evaluation, split string) {
-	train, eval := m.Data.Counts()
-	origin, _ := m.Data.EvalFrom()
-	r.Split, r.Path, r.Of = split, m.Cfg.Data.Path, m.Data.Total()
-	if d := &m.Cfg.Data; d.Path != "" && !m.readsText() {
+	train, eval := m.run.Data.Counts()
+	origin, _ := m.run.Data.EvalFrom()
+	r.Split, r.Path, r.Of = split, m.run.Process.Cfg.Data.Path, m.run.Data.Total()
+	if d := &m.run.Process.Cfg.Data; d.Path != "" && !m.readsText() {
 		r.limited = limits(d, max(train, eval))
 	}
 	switch {
@@ -118,11 +118,11 @@ func (m *savedModel) describe(r *Evaluation, split string) {
 		r.Part = "training samples"
 	case origin != "":
 		r.Part = origin
-	case m.Cfg.Data.Path != "":
-		r.Part = fmt.Sprintf("held out of training (data.val_fraction = %v)", m.Cfg.Data.ValFraction)
+	case m.run.Process.Cfg.Data.Path != "":
+		r.Part = fmt.Sprintf("held out of training (data.val_fraction = %v)", m.run.Process.Cfg.Data.ValFraction)
 	}
-	if m.Cfg.Data.ValPath != "" && split != splitTrain {
-		r.Path, r.Of, r.Part = m.Cfg.Data.ValPath, eval, "all samples"
+	if m.run.Process.Cfg.Data.ValPath != "" && split != splitTrain {
+		r.Path, r.Of, r.Part = m.run.Process.Cfg.Data.ValPath, eval, "all samples"
 	}
 }
 

@@ -72,7 +72,7 @@ func NewGenerate(a *cli.App) *cobra.Command {
 		if err != nil {
 			return exit.Classify(cmd.Context(), err)
 		}
-		defer m.CloseAll()
+		defer m.run.Process.CloseAll()
 		return exit.Classify(cmd.Context(), m.generate(cmd.Context(), f, a.Env.Stdout))
 	}
 	return cmd
@@ -109,8 +109,8 @@ type Generation struct {
 
 // generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
-	if !m.readsText() || parts.Masks(&m.Cfg.Model) {
-		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.Cfg.Model.Name)
+	if !m.readsText() || parts.Masks(&m.run.Process.Cfg.Model) {
+		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
 	}
 	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 		sampler := f.sampler
 		sampler.Seed += uint64(i)
 		result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length", Tokenizer: text.Name(), Seed: sampler.Seed,
-			Device: m.Device.Info().Name, Precision: m.Precision.String()}
+			Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String()}
 		if !f.json {
 			if _, err := io.WriteString(out, f.prompt); err != nil {
 				return err
@@ -175,7 +175,7 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 		}
 		logits, err := model.Next(tokens)
 		if errors.Is(err, generate.ErrNotCausal) {
-			err = exit.With(exit.Usage, fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err))
+			err = exit.With(exit.Usage, fmt.Errorf("model %s: %w", m.run.Process.Cfg.Model.Name, err))
 		}
 		if err != nil {
 			return err
@@ -233,23 +233,23 @@ func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int
 	if err := m.openDevice(ctx); err != nil {
 		return nil, err
 	}
-	build, err := parts.BuildLanguage(&m.Cfg.Model, vocabulary, positions)
+	build, err := parts.BuildLanguage(&m.run.Process.Cfg.Model, vocabulary, positions)
 	if err != nil {
 		return nil, err
 	}
-	_, builtin := m.Cfg.Model.Options.(parts.Transformer)
+	_, builtin := m.run.Process.Cfg.Model.Options.(parts.Transformer)
 	warn := func(reason string) {
-		m.Opts.Log.Warn("each token costs a pass over the whole text", "model", m.Cfg.Model.Name, "reason", reason)
+		m.run.Process.Opts.Log.Warn("each token costs a pass over the whole text", "model", m.run.Process.Cfg.Model.Name, "reason", reason)
 	}
-	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision, Own: !builtin, Warn: warn})
+	model, err := generate.Open(m.run.Rank.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.run.Rank.Precision, Own: !builtin, Warn: warn})
 	if err != nil {
-		err = fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
+		err = fmt.Errorf("model %s: %w", m.run.Process.Cfg.Model.Name, err)
 		if errors.Is(err, device.ErrUnsupported) {
 			err = exit.With(exit.Device, err)
 		}
 		return nil, err
 	}
-	m.Later(model.Close)
+	m.run.Process.Later(model.Close)
 	read := m.checkpoint.Model.ReadInto
 	if m.averaged {
 		read = m.checkpoint.ReadAverage

@@ -36,16 +36,16 @@ func (m *savedModel) watchOverlap(split string) *overlap {
 			o.read(texts.Sum(i))
 		}
 	}
-	m.Data.Watch.Send(func(_ int, sum uint64) { o.read(sum) })
+	m.run.Data.Watch.Send(func(_ int, sum uint64) { o.read(sum) })
 	return o
 }
 
 // evaluatedTexts returns the evaluation samples of text; nil for images.
 func (m *savedModel) evaluatedTexts() any {
-	if m.Data.Tokens == nil {
+	if m.run.Data.Tokens == nil {
 		return nil
 	}
-	return m.Data.Tokens.Eval
+	return m.run.Data.Tokens.Eval
 }
 
 // read notes that the evaluation reads a sample. Several goroutines call it.

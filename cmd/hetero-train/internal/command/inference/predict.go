@@ -73,12 +73,12 @@ func NewPredict(a *cli.App) *cobra.Command {
 		if err != nil {
 			return exit.Classify(cmd.Context(), err)
 		}
-		defer m.CloseAll()
+		defer m.run.Process.CloseAll()
 		predict := m.predict
 		if m.readsText() {
 			predict = m.predictText
 		} else if f.vocab != "" {
-			return exit.Usagef("--vocab: model %s reads images", m.Cfg.Model.Name)
+			return exit.Usagef("--vocab: model %s reads images", m.run.Process.Cfg.Model.Name)
 		}
 		return exit.Classify(cmd.Context(), predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
 	}
@@ -101,21 +101,21 @@ type guess struct {
 
 // predict classifies all images and writes the results in the order of the images.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
-	inputs, err := imagesOf(ctx, stdin, args, m.Cfg.Data.FollowLinks)
+	inputs, err := imagesOf(ctx, stdin, args, m.run.Process.Cfg.Data.FollowLinks)
 	if err != nil {
 		return err
 	}
-	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.Cfg.Data)), failed: map[int]error{}}
+	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.run.Process.Cfg.Data)), failed: map[int]error{}}
 	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
-	if err := m.open(ctx, n, parts.UsualNormalization(m.Opts.Env.Catalog, cmp.Or(m.trained.Name, m.Cfg.Data.Dataset))); err != nil {
+	if err := m.open(ctx, n, parts.UsualNormalization(m.run.Process.Opts.Env.Catalog, cmp.Or(m.trained.Name, m.run.Process.Cfg.Data.Dataset))); err != nil {
 		return err
 	}
-	_, view := parts.Transforms(m.Cfg.Data)
-	loader, err := m.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	_, view := parts.Transforms(m.run.Process.Cfg.Data)
+	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(m.Opts.Env.Stdout)
+	out := bufio.NewWriter(m.run.Process.Opts.Env.Stdout)
 	for {
 		b, err := loader.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -156,7 +156,7 @@ func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []
 			}
 			p.Top = m.named(best(probabilities, f.top))
 		}
-		if err := p.write(w, m.Opts.Log, f.json); err != nil {
+		if err := p.write(w, m.run.Process.Opts.Log, f.json); err != nil {
 			return err
 		}
 	}
@@ -231,7 +231,7 @@ func (m *savedModel) nameClasses(file string) error {
 		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
 	}
 	if weights.Named(m.trained.Classes) && !slices.Equal(names, m.trained.Classes) {
-		m.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model", weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
+		m.run.Process.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model", weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
 	}
 	m.trained.Classes = names
 	return nil

@@ -78,7 +78,7 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 		return exit.With(exit.Data, errors.New("predict: the files have no text"))
 	}
 	splits := &parts.TokenSplits{Vocabulary: vocabulary, Masked: r.words != nil}
-	splits.Pairs = parts.Pairs(&m.Cfg.Model) && !r.classes
+	splits.Pairs = parts.Pairs(&m.run.Process.Cfg.Model) && !r.classes
 	given := tokens.Given{Class: r.classes, Padded: r.words != nil, Pairs: splits.Pairs}
 	if r.words != nil {
 		given.Pad = r.words.Specials.Pad
@@ -97,7 +97,7 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 			return err
 		}
 	}
-	out := bufio.NewWriter(m.Opts.Env.Stdout)
+	out := bufio.NewWriter(m.run.Process.Opts.Env.Stdout)
 	for _, l := range lines {
 		if err := l.write(out, m, f.json); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, sp
 	if err := m.openText(ctx, n, splits, false); err != nil {
 		return err
 	}
-	loader, err := m.NewLoader(data.Options{Samples: given, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	loader, err := m.run.NewLoader(data.Options{Samples: given, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}
@@ -175,18 +175,18 @@ func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, sp
 // newReader opens the tokenizer of the model.
 func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *reader, err error) {
 	r = &reader{classes: m.classes > 0, length: positions}
-	if !parts.Masks(&m.Cfg.Model) {
+	if !parts.Masks(&m.run.Process.Cfg.Model) {
 		r.text, err = m.tokenizer("predict", "", f.vocab, vocabulary)
 	} else {
-		if r.words, err = parts.VocabularyOf(m.Cfg, f.vocab, m.trained); err != nil {
+		if r.words, err = parts.VocabularyOf(m.run.Process.Cfg, f.vocab, m.trained); err != nil {
 			return nil, err
 		}
 		r.text = r.words
 		if r.classes {
-			if err := parts.CheckPairs(m.Cfg); err != nil {
+			if err := parts.CheckPairs(m.run.Process.Cfg); err != nil {
 				return nil, err
 			}
-			length, pairs := parts.SampleOf(m.Cfg)
+			length, pairs := parts.SampleOf(m.run.Process.Cfg)
 			if r.pairs = pairs; length > 0 {
 				r.length = min(length, positions)
 			}
@@ -346,7 +346,7 @@ func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
 	case asJSON:
 		return show.JSON(w, l.TextPrediction)
 	case l.Error != "":
-		m.Opts.Log.Warn(l.Error)
+		m.run.Process.Opts.Log.Warn(l.Error)
 		return nil
 	}
 	var texts []string

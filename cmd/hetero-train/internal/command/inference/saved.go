@@ -64,7 +64,7 @@ func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 
 // savedModel is a trained model that is rebuilt from a checkpoint alone.
 type savedModel struct {
-	*assembly.Run
+	run        *assembly.Run
 	checkpoint *checkpoint.Checkpoint
 	trained    parts.Trained // description of the training data; it may lack the classes
 	classes    int           // number of classes of the model
@@ -84,7 +84,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 	}
 	if m.readsText() {
 		m.classes = m.textClasses()
-	} else if _, err = parts.BuildClassifier(&m.Cfg.Model); err != nil {
+	} else if _, err = parts.BuildClassifier(&m.run.Process.Cfg.Model); err != nil {
 		err = fmt.Errorf("%s: %w", m.checkpoint.Path, err)
 	} else {
 		m.classes, err = m.countClasses()
@@ -97,7 +97,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 		err = m.nameClasses(f.names)
 	}
 	if err != nil {
-		m.CloseAll()
+		m.run.Process.CloseAll()
 		return nil, err
 	}
 	return m, nil
@@ -116,13 +116,13 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		return nil, err
 	}
 	r := assembly.New(nil, opts) // the configuration follows after the checkpoint is open
-	if r.Opts.Lab.Setup, err = lab.Find(a.Env.Lookup); err != nil {
+	if r.Process.Opts.Lab.Setup, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
-	m := &savedModel{Run: r}
+	m := &savedModel{run: r}
 	defer func() {
 		if err != nil {
-			r.CloseAll()
+			r.Process.CloseAll()
 		}
 	}()
 	if path == "" {
@@ -137,17 +137,17 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	} else if path, err = a.RunPath(path); err != nil {
 		return nil, err
 	}
-	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { r.Opts.Log.Warn(err.Error()) }); err != nil {
+	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { r.Process.Opts.Log.Warn(err.Error()) }); err != nil {
 		return nil, err
 	}
-	r.Later(m.checkpoint.Close)
+	r.Process.Later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
 		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay", m.checkpoint.Path)
 	}
-	if r.Cfg, err = savedSettings(a, m.checkpoint); err != nil {
+	if r.Process.Cfg, err = savedSettings(a, m.checkpoint); err != nil {
 		return nil, err
 	}
-	a.WarnOfSuperseded(r.Cfg)
+	a.WarnOfSuperseded(r.Process.Cfg)
 	if m.trained, _, err = parts.TrainedOn(m.checkpoint.Path, &m.checkpoint.State); err != nil {
 		return nil, err
 	}
@@ -155,9 +155,9 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		given := func(key string) bool {
 			return a.File != "" || slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
 		}
-		m.trained.Apply(&r.Cfg.Data, given)
+		m.trained.Apply(&r.Process.Cfg.Data, given)
 		m.prepared = given("data.image_size") || given("data.mean") || given("data.std")
-		m.imported, m.noData = true, !given("data.dataset") && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
+		m.imported, m.noData = true, !given("data.dataset") && r.Process.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	return m, nil
 }
@@ -269,7 +269,7 @@ func typedWrong(a *cli.App, err error) error {
 // countClasses returns the number of classes of the model. It takes the number from the settings, or else from the
 // class names in the checkpoint, or else from the outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
-	if n := m.Cfg.Model.NumClasses; n > 0 {
+	if n := m.run.Process.Cfg.Model.NumClasses; n > 0 {
 		return n, nil
 	}
 	if n := len(m.trained.Classes); n > 0 {
@@ -296,8 +296,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	if f.batch > 0 {
 		return f.batch
 	}
-	m.Cfg.Train.SetMicroBatches(assembly.MicroBatchesOf(&m.checkpoint.State))
-	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.MicroBatches(), 1)
+	m.run.Process.Cfg.Train.SetMicroBatches(assembly.MicroBatchesOf(&m.checkpoint.State))
+	return max(m.run.Process.Cfg.Data.BatchSize/m.run.Process.Cfg.Train.MicroBatches(), 1)
 }
 
 // open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set; it
@@ -309,53 +309,53 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if m.trained.Std != ([3]float32{}) {
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
-	m.sayPreprocessing(own)
-	norm := parts.Normalization(m.Cfg.Data, own)
-	model, err := parts.BuildClassifier(&m.Cfg.Model)
+	m.logPreprocessing(own)
+	norm := parts.Normalization(m.run.Process.Cfg.Data, own)
+	model, err := parts.BuildClassifier(&m.run.Process.Cfg.Model)
 	if err != nil {
 		return err
 	}
-	m.predictor, err = replica.NewPredictor(m.Device, replica.Options{
-		Task:    images.Classify{Model: model, Classes: m.classes, Size: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
-		Compute: m.Precision, BatchSize: n})
+	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{
+		Task:    images.Classify{Model: model, Classes: m.classes, Size: m.run.Process.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
+		Compute: m.run.Rank.Precision, BatchSize: n})
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.Cfg.Model.Name, m.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.run.Process.Cfg.Model.Name, m.run.Process.Cfg.Data.ImageSize, err)
 	}
-	m.Later(m.predictor.Close)
+	m.run.Process.Later(m.predictor.Close)
 	if m.averaged {
 		return m.predictor.LoadAverages(m.checkpoint)
 	}
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// sayPreprocessing warns if images are prepared in another way than in the training, or if neither the weights
+// logPreprocessing warns if images are prepared in another way than in the training, or if neither the weights
 // nor the user states the way of the training.
-func (m *savedModel) sayPreprocessing(own data.Normalization) {
-	used := parts.PreprocessingOf(m.Cfg.Data, own)
+func (m *savedModel) logPreprocessing(own data.Normalization) {
+	used := parts.PreprocessingOf(m.run.Process.Cfg.Data, own)
 	switch {
 	case m.trained.Differs(used):
-		m.Opts.Log.Warn("images are prepared in another way than in the training", "training", m.trained.Preprocessing.String(), "now", used.String())
+		m.run.Process.Opts.Log.Warn("images are prepared in another way than in the training", "training", m.trained.Preprocessing.String(), "now", used.String())
 	case m.imported && !m.trained.Known() && !m.prepared:
-		m.Opts.Log.Warn("the imported weights do not state how the training prepared images: set data.image_size, data.mean, data.std and data.random_resized_crop, or give -c FILE", "now", used.String())
+		m.run.Process.Opts.Log.Warn("the imported weights do not state how the training prepared images: set data.image_size, data.mean, data.std and data.random_resized_crop, or give -c FILE", "now", used.String())
 	}
 }
 
 // openDevice opens the device and chooses the element type of the activations.
 func (m *savedModel) openDevice(ctx context.Context) error {
-	if err := m.OpenDevice(ctx); err != nil {
+	if err := m.run.Rank.OpenDevice(ctx); err != nil {
 		return err
 	}
-	if info := m.Device.Info(); info.Modelled {
+	if info := m.run.Rank.Device.Info(); info.Modelled {
 		return exit.Usagef("device %s is simulated and computes no values: all results would be zero", info.Name)
 	}
 	before, err := compute.TypesOf(&m.checkpoint.State)
 	if err != nil {
 		return err
 	}
-	return m.SettlePrecision(ctx, before)
+	return m.run.Rank.SettlePrecision(ctx, before)
 }
 
 // classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the model
@@ -373,7 +373,7 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 				m.checkpoint.Path, missing, weights.DescribeClasses(want), weights.DescribeClasses(have))
 		}
 		if len(have) < len(want) {
-			m.Opts.Log.Warn(fmt.Sprintf("the data set has %d of the %d classes of the model; the model chooses among all classes", len(have), len(want)), "data", weights.DescribeClasses(have))
+			m.run.Process.Opts.Log.Warn(fmt.Sprintf("the data set has %d of the %d classes of the model; the model chooses among all classes", len(have), len(want)), "data", weights.DescribeClasses(have))
 		}
 		if weights.InOrder(at) {
 			return nil, nil
@@ -385,7 +385,7 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	case len(have) != m.classes:
 		return nil, exit.Usagef("the data set has %d classes, but the model of %s has %d outputs without names, so the labels would not match; name them with --class-names FILE", len(have), m.checkpoint.Path, m.classes)
 	}
-	m.Opts.Log.Warn("the classes are compared by number only, because the names are unknown: name the model's classes with --class-names FILE",
+	m.run.Process.Opts.Log.Warn("the classes are compared by number only, because the names are unknown: name the model's classes with --class-names FILE",
 		"data", weights.DescribeClasses(have), "model", weights.DescribeClasses(m.classNames()))
 	return nil, nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // readsText reports whether the model reads tokens.
-func (m *savedModel) readsText() bool { return m.Cfg.Model.Samples == config.Tokens }
+func (m *savedModel) readsText() bool { return m.run.Process.Cfg.Model.Samples == config.Tokens }
 
 // textClasses returns the number of classes of a classifier of texts; 0 if the model predicts tokens.
 func (m *savedModel) textClasses() int {
@@ -35,11 +35,11 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH", m.checkpoint.Path)
 	}
-	parts.UseClasses(m.Cfg, m.trained.Classes)
+	parts.UseClasses(m.run.Process.Cfg, m.trained.Classes)
 	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
 	}
-	t := m.Data.Tokens
+	t := m.run.Data.Tokens
 	set := t.Eval
 	if split == splitTrain {
 		set = t.Train
@@ -62,15 +62,15 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 		confusion = task.NewConfusion(m.classes)
 	}
 	among := m.watchOverlap(split)
-	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, confusion)
+	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers}, confusion)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Averaged: m.averaged, Note: joined(m.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
+		Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
 	m.describe(&r, split)
 	if confusion != nil {
 		m.describeClasses(&r, confusion, f.byClass)
@@ -88,9 +88,9 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	switch {
 	case t.Classes == nil && m.classes > 0:
-		return exit.Usagef("%s classifies texts, but data set %s has no classes: want data.dataset=%s", m.checkpoint.Path, m.Data.Name, parts.LabelledText)
+		return exit.Usagef("%s classifies texts, but data set %s has no classes: want data.dataset=%s", m.checkpoint.Path, m.run.Data.Name, parts.LabelledText)
 	case t.Classes != nil && m.classes == 0:
-		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path, m.Data.Name)
+		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path, m.run.Data.Name)
 	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
 		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
 	}
@@ -117,18 +117,18 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	if err := m.openDevice(ctx); err != nil {
 		return err
 	}
-	learns, err := t.Task(&m.Cfg.Model, parts.TextTask{Vocabulary: vocabulary, Positions: positions, Classes: m.classes})
+	learns, err := t.Task(&m.run.Process.Cfg.Model, parts.TextTask{Vocabulary: vocabulary, Positions: positions, Classes: m.classes})
 	if err != nil {
 		return err
 	}
-	m.predictor, err = replica.NewPredictor(m.Device, replica.Options{Task: learns, Compute: m.Precision, BatchSize: n, ScoresOnly: scores})
+	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{Task: learns, Compute: m.run.Rank.Precision, BatchSize: n, ScoresOnly: scores})
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on %d tokens: %w", m.Cfg.Model.Name, t.Length, err)
+		return fmt.Errorf("model %s on %d tokens: %w", m.run.Process.Cfg.Model.Name, t.Length, err)
 	}
-	m.Later(m.predictor.Close)
+	m.run.Process.Later(m.predictor.Close)
 	if m.averaged {
 		return m.predictor.LoadAverages(m.checkpoint)
 	}
@@ -138,11 +138,11 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 // tableSizes returns the number of rows of the token table and of the position table. For a model of another module, which
 // has tables of its own, these are the sizes of the training data.
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
-	if t, ok := m.Cfg.Model.Options.(parts.Transformer); ok {
+	if t, ok := m.run.Process.Cfg.Model.Options.(parts.Transformer); ok {
 		return parts.TableSizes(t, m.checkpoint.Model)
 	}
 	if m.trained.Vocabulary == 0 || m.trained.Length == 0 {
-		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved", m.checkpoint.Path, m.Cfg.Model.Name)
+		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved", m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
 	}
 	return m.trained.Vocabulary, m.trained.Length, nil
 }

@@ -80,7 +80,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 	if found.Ranks, err = introduce(ctx, x); err != nil {
 		return found, err
 	}
-	t, log := x.Rank.Team, x.Rank.Opts.Log
+	t, log := x.Rank.Team, x.Rank.Process.Opts.Log
 	log.Info("measuring", "what", "all-reduce over all ranks")
 	everyone := make([]int, t.Place.WorldSize)
 	for i := range everyone {
@@ -113,7 +113,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
 	k := x.Rank
 	info := k.Device.Info()
-	own := rankNCCL{Rank: k.Opts.Assignment.Rank, Host: k.Team.Group.Members()[k.Opts.Assignment.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
+	own := rankNCCL{Rank: k.Process.Opts.Assignment.Rank, Host: k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
@@ -157,7 +157,7 @@ const (
 
 // pair measures the connection between two ranks. The other ranks do nothing.
 func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err error) {
-	if own := x.Rank.Opts.Assignment.Rank; own != p[0] && own != p[1] {
+	if own := x.Rank.Process.Opts.Assignment.Rank; own != p[0] && own != p[1] {
 		return nil, nil
 	}
 	comm, err := among(ctx, x, fmt.Sprintf("pair %d-%d", p[0], p[1]), p[:])

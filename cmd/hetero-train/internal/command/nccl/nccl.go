@@ -48,14 +48,14 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}
 	return compute.OnRanks(ctx, a, assigned, func(ctx context.Context, k *compute.Rank) error {
-		k.Cfg.Parallel.Backend = "nccl"
+		k.Process.Cfg.Parallel.Backend = "nccl"
 		if err := k.OpenDevice(ctx); err != nil {
 			return err
 		}
 		if err := exchange.WantNCCL(k); err != nil {
 			return err
 		}
-		if k.Opts.Assignment.WorldSize < 2 {
+		if k.Process.Opts.Assignment.WorldSize < 2 {
 			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
 		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "command", Value: name}}); err != nil {
@@ -85,7 +85,7 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 // hostAmong opens a communicator of the same ranks in host memory.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
-	own, limit := slices.Index(ranks, t.Place.Rank), session.OperationLimit(x.Rank.Cfg.Parallel.TimeoutSeconds)
+	own, limit := slices.Index(ranks, t.Place.Rank), session.OperationLimit(x.Rank.Process.Cfg.Parallel.TimeoutSeconds)
 	if x.Shared && oneHost(x, ranks) {
 		key := "nccl/" + name
 		if own == 0 {

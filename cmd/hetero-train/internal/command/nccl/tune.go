@@ -57,7 +57,7 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 				return err
 			}
 			found := sumUp(trials)
-			if err := found.save(folder, len(x.Hosts), x.Rank.Opts.Assignment.WorldSize); err != nil {
+			if err := found.save(folder, len(x.Hosts), x.Rank.Process.Opts.Assignment.WorldSize); err != nil {
 				return exit.With(exit.FolderCode(err), err)
 			}
 			if asJSON {
@@ -80,16 +80,16 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 		everyone[i] = i
 	}
 	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the process ends soon after
-	own := x.Rank.Cfg.NCCL
+	own := x.Rank.Process.Cfg.NCCL
 	for i, c := range nccl.Combinations(channels) {
 		if err := withVariables(c.Variables()); err != nil {
 			return nil, err
 		}
-		x.Rank.Cfg.NCCL = own
+		x.Rank.Process.Cfg.NCCL = own
 		if c.Channels > 0 {
-			x.Rank.Cfg.NCCL.MinCTAs, x.Rank.Cfg.NCCL.MaxCTAs = c.Channels, c.Channels
+			x.Rank.Process.Cfg.NCCL.MinCTAs, x.Rank.Process.Cfg.NCCL.MaxCTAs = c.Channels, c.Channels
 		}
-		x.Rank.Opts.Log.Info("measuring", "what", c)
+		x.Rank.Process.Opts.Log.Info("measuring", "what", c)
 		list, err := curve(ctx, x, fmt.Sprintf("tune %d", i), everyone)
 		if lost := x.Rank.Team.Group.Err(); lost != nil {
 			return nil, lost
@@ -98,7 +98,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 			if i == 0 { // trial 0 is NCCL's own choice
 				return nil, err
 			}
-			x.Rank.Opts.Log.Debug("combination skipped", "what", c, "because", err)
+			x.Rank.Process.Opts.Log.Debug("combination skipped", "what", c, "because", err)
 		}
 		if err := x.Rank.Team.Group.Barrier(ctx, fmt.Sprintf("nccl tune %d", i)); err != nil {
 			return nil, err

@@ -77,21 +77,21 @@ type Report struct {
 	Classes    int    `json:"classes"`
 	ImageSize  int    `json:"image_size"`
 	// tokens in a sample of text; if set, ImageSize and Classes have no meaning
-	Tokens        int               `json:"sequence_length,omitempty"`
-	Precision     string            `json:"precision"`
-	Device        string            `json:"device"`
-	DeviceModel   string            `json:"device_model"`
-	MemoryBytes   int64             `json:"memory_bytes"` // value of --memory, or memory of the device
-	Optimizer     string            `json:"optimizer"`
-	BatchSize     int               `json:"batch_size"` // global batch size
-	Accumulation  int               `json:"grad_accumulation"`
-	MicroBatch    int               `json:"micro_batch"`
-	StepFLOPs     int64             `json:"step_flops"` // operations of one optimizer step, over all ranks
-	ForwardFLOPs  int64             `json:"forward_flops"`
-	BackwardFLOPs int64             `json:"backward_flops"`
+	Tokens        int                 `json:"sequence_length,omitempty"`
+	Precision     string              `json:"precision"`
+	Device        string              `json:"device"`
+	DeviceModel   string              `json:"device_model"`
+	MemoryBytes   int64               `json:"memory_bytes"` // value of --memory, or memory of the device
+	Optimizer     string              `json:"optimizer"`
+	BatchSize     int                 `json:"batch_size"` // global batch size
+	Accumulation  int                 `json:"grad_accumulation"`
+	MicroBatch    int                 `json:"micro_batch"`
+	StepFLOPs     int64               `json:"step_flops"` // operations of one optimizer step, over all ranks
+	ForwardFLOPs  int64               `json:"forward_flops"`
+	BackwardFLOPs int64               `json:"backward_flops"`
 	Table         []replica.Footprint `json:"table"`               // memory by number of samples of one rank
-	LargestFit    int               `json:"largest_micro_batch"` // largest number of samples of one rank that fits; 0: none fits
-	Ranks         []rankPlan        `json:"ranks"`
+	LargestFit    int                 `json:"largest_micro_batch"` // largest number of samples of one rank that fits; 0: none fits
+	Ranks         []rankPlan          `json:"ranks"`
 	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
 	// this memory, balancing changes shares without allocating. It is 0 with balance.fixed_shares.
 	Reserved    int64 `json:"reserved_bytes,omitempty"`
@@ -135,8 +135,8 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 		return err
 	}
 	built := assembly.New(cfg, opts)
-	defer built.CloseAll()
-	p := &planning{Run: built, shares: shares}
+	defer built.Process.CloseAll()
+	p := &planning{run: built, shares: shares}
 	if err := p.open(ctx, memory); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 
 // planning is the state of a plan of one configuration.
 type planning struct {
-	*assembly.Run
+	run    *assembly.Run
 	shares []int // shares of a micro-batch, by rank
 	dry    *dry.Device
 	memory int64 // memory limit, bytes
@@ -160,46 +160,46 @@ type planning struct {
 
 // open opens the device and determines the number of classes.
 func (p *planning) open(ctx context.Context, memory int64) error {
-	if err := nativelib.Loadable(); err != nil && p.Cfg.Device.Kind == "auto" {
-		p.Cfg.Device.Kind = reference.Kind
-		p.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes", "because", err)
+	if err := nativelib.Loadable(); err != nil && p.run.Process.Cfg.Device.Kind == "auto" {
+		p.run.Process.Cfg.Device.Kind = reference.Kind
+		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes", "because", err)
 	}
-	if err := p.OpenDevice(ctx); err != nil {
+	if err := p.run.Rank.OpenDevice(ctx); err != nil {
 		return err
 	}
-	if err := p.SettlePrecision(ctx, nil); err != nil {
+	if err := p.run.Rank.SettlePrecision(ctx, nil); err != nil {
 		return err
 	}
 	if p.memory = memory; memory == 0 {
-		p.memory = p.MemoryBytes()
+		p.memory = p.run.Rank.MemoryBytes()
 	}
-	p.dry = dry.New(p.Device, math.MaxInt64) // without a limit, because the report contains plans that do not fit
-	if p.Cfg.Data.Samples == config.Tokens {
+	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64) // without a limit, because the report contains plans that do not fit
+	if p.run.Process.Cfg.Data.Samples == config.Tokens {
 		var err error
-		if p.Data, err = parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log); err != nil {
+		if p.run.Data, err = parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log); err != nil {
 			return err
 		}
-		p.Later(p.Data.Close)
+		p.run.Process.Later(p.run.Data.Close)
 		return nil
 	}
-	classes := p.Cfg.Model.NumClasses
+	classes := p.run.Process.Cfg.Model.NumClasses
 	if classes == 0 {
 		var err error
 		if classes, err = p.classesOfData(ctx); err != nil {
 			return err
 		}
 	}
-	p.Data = &parts.Opened{Name: p.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: parts.UsualNormalization(p.Opts.Env.Catalog, p.Cfg.Data.Dataset)}}
+	p.run.Data = &parts.Opened{Name: p.run.Process.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
 	return nil
 }
 
 // classesOfData returns the number of classes of the configured data set. It opens the data set only if the settings do
 // not contain the number.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
-	if n, known := parts.KnownClasses(p.Cfg); known {
+	if n, known := parts.KnownClasses(p.run.Process.Cfg); known {
 		return n, nil
 	}
-	set, err := parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log)
+	set, err := parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log)
 	if err != nil {
 		return 0, fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
 	}
@@ -218,14 +218,14 @@ func (u unread) NewReader() (data.Reader, error) {
 
 // replica returns the replica of a rank. It allocates no memory.
 func (p *planning) replica(rank int) (*replica.Replica, error) {
-	o, err := p.ReplicaOptions()
+	o, err := p.run.ReplicaOptions()
 	if err != nil {
 		return nil, err
 	}
 	o.MemoryBytes, o.NoValues = p.memory, true
 	if len(p.shares) > 1 {
 		ranks := echo{rank, len(p.shares)}
-		o.Peers = assembly.Peers(p.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
+		o.Peers = assembly.Peers(p.run.Process.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
 		o.Peers.Shares = slices.Clone(p.shares)
 		if o.Peers.CapBytes == 0 {
 			// A real run measures the best bucket size at its start. The number of buckets does not change the plan.
@@ -234,7 +234,7 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	}
 	r, err := replica.New(p.dry, o)
 	if err != nil {
-		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.Cfg.Model.Name, p.Cfg.Data.ImageSize, err)
+		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.run.Process.Cfg.Model.Name, p.run.Process.Cfg.Data.ImageSize, err)
 	}
 	return r, nil
 }
@@ -244,12 +244,12 @@ const gradsyncBucket = 25 << 20
 
 // report plans the share of every rank, and the given numbers of samples for the table.
 func (p *planning) report(samples []int) (r Report, err error) {
-	c, info := p.Cfg, p.Device.Info()
+	c, info := p.run.Process.Cfg, p.run.Rank.Device.Info()
 	micro := c.Data.BatchSize / c.Train.MicroBatches()
-	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
+	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.run.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.run.Rank.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		MicroBatch: micro, Table: []replica.Footprint{}}
-	if t := p.Data.Tokens; t != nil {
+	if t := p.run.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // rank whose memory the table contains
@@ -311,8 +311,8 @@ func (p *planning) report(samples []int) (r Report, err error) {
 // and the largest share that fits.
 func (p *planning) usualSamples(share, largest int) []int {
 	unit := 1
-	if p.Cfg.Model.BatchNorm == "ghost" {
-		unit = p.Cfg.Model.GhostGroup
+	if p.run.Process.Cfg.Model.BatchNorm == "ghost" {
+		unit = p.run.Process.Cfg.Model.GhostGroup
 	}
 	list := []int{share}
 	for _, n := range []int{1, 4, 16, 64} {

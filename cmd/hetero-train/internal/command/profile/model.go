@@ -45,13 +45,13 @@ type model struct {
 // openModel opens the configured model. samples is the size of a micro-batch, accumulation the number of micro-batches
 // in a step. Images are synthetic, texts are those of the configured data set.
 func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) (*model, error) {
-	cfg := *k.Cfg
+	cfg := *k.Process.Cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = samples*accumulation, accumulation
 	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, samples)
-	m := &model{run: assembly.New(&cfg, session.Options{Env: k.Opts.Env})}
-	m.run.Device, m.run.Precision = k.Device, k.Precision
-	if k.Opts.Env.Catalog.SamplesOf(cfg.Model.Name) == config.Tokens {
-		opened, err := parts.OpenData(ctx, &cfg, 0, k.Opts.Log)
+	m := &model{run: assembly.New(&cfg, session.Options{Env: k.Process.Opts.Env})}
+	m.run.Rank.Device, m.run.Rank.Precision = k.Device, k.Precision
+	if k.Process.Opts.Env.Catalog.SamplesOf(cfg.Model.Name) == config.Tokens {
+		opened, err := parts.OpenData(ctx, &cfg, 0, k.Process.Opts.Log)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 
 // loader returns a loader of micro-batches.
 func (m *model) loader(samples int) (*data.Loader, error) {
-	accumulation := m.run.Cfg.Train.MicroBatches()
+	accumulation := m.run.Process.Cfg.Train.MicroBatches()
 	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation, Accumulation: accumulation, Workers: 1})
 }
 
@@ -83,8 +83,8 @@ func (m *model) loader(samples int) (*data.Loader, error) {
 // memory, at most a whole micro-batch. All ranks measure at the same time, as in training.
 func (p *profiling) profileModel(ctx context.Context) (most int, err error) {
 	k, r := p.rank, &p.report.Rank
-	batch := parts.BatchOf(k.Cfg)
-	m, err := openModel(ctx, k, min(profileBatch, max(batch.Total/max(k.Opts.Assignment.WorldSize, 1), 2)), 1)
+	batch := parts.BatchOf(k.Process.Cfg)
+	m, err := openModel(ctx, k, min(profileBatch, max(batch.Total/max(k.Process.Opts.Assignment.WorldSize, 1), 2)), 1)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (p *profiling) profileModel(ctx context.Context) (most int, err error) {
 
 // timeSteps trains for modelTime and returns the rank's own time per sample, s.
 func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
-	samples := m.run.Cfg.Data.BatchSize
+	samples := m.run.Process.Cfg.Data.BatchSize
 	loader, err := m.loader(samples)
 	if err != nil {
 		return 0, err
@@ -128,8 +128,8 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 // expected is that share, most the largest share that fits into memory. The number of shares depends on the time that
 // the steps are expected to take.
 func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
-	k, batch := p.rank, parts.BatchOf(p.rank.Cfg)
-	accumulation, unit := k.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
+	k, batch := p.rank, parts.BatchOf(p.rank.Process.Cfg)
+	accumulation, unit := k.Process.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
 	shares := affordable(estimate.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
 		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample, curveTime)
@@ -143,7 +143,7 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, most in
 	if err != nil {
 		return err
 	}
-	times.Setting = assembly.CurveSetting(k.Cfg, k.Precision.String())
+	times.Setting = assembly.CurveSetting(k.Process.Cfg, k.Precision.String())
 	p.report.Rank.StepTimes = times
 	return nil
 }
@@ -265,5 +265,5 @@ func (p *profiling) expectedShare(ctx context.Context) (float64, error) {
 		}
 		speed += 1 / seconds
 	}
-	return float64(parts.BatchOf(p.rank.Cfg).Total) / (own * speed), nil
+	return float64(parts.BatchOf(p.rank.Process.Cfg).Total) / (own * speed), nil
 }

@@ -78,7 +78,7 @@ func New(a *cli.App) *cobra.Command {
 // profileRanks measures this rank, or starts the ranks of this machine.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
 	return compute.OnRanks(ctx, a, &f.assigned, func(ctx context.Context, k *compute.Rank) error {
-		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Cfg)}).run(ctx)
+		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Process.Cfg)}).run(ctx)
 	})
 }
 
@@ -100,6 +100,6 @@ func (p *profiling) folder() string {
 	if p.flags.folder != "" {
 		return p.flags.folder
 	}
-	e := p.rank.Cfg.Experiment
+	e := p.rank.Process.Cfg.Experiment
 	return filepath.Join(e.OutputDir, e.Name, "configs")
 }

@@ -87,7 +87,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if info := k.Device.Info(); info.Modelled {
 		return exit.Usagef("profile: device %s is simulated and computes no values, so it cannot be measured", info.Name)
 	}
-	if k.Opts.Assignment.WorldSize > 1 {
+	if k.Process.Opts.Assignment.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
 		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "profile", Value: quick}}); err != nil {
 			return err
@@ -128,21 +128,21 @@ func (p *profiling) run(ctx context.Context) error {
 func (p *profiling) find() (err error) {
 	k := p.rank
 	if p.host, err = system.Detect(); err != nil {
-		k.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
+		k.Process.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
 	}
 	p.gpus = hardware.Open()
 	for _, g := range p.gpus.All() {
-		k.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20, "architecture", g.Architecture, "driver", g.Driver)
+		k.Process.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20, "architecture", g.Architecture, "driver", g.Driver)
 	}
 	for _, w := range p.gpus.Warnings() {
-		k.Opts.Log.Warn(w)
+		k.Process.Opts.Log.Warn(w)
 	}
 	if why := p.gpus.Reason(); why != "" {
-		k.Opts.Log.Info("no GPU found", "why", why)
+		k.Process.Opts.Log.Info("no GPU found", "why", why)
 	}
 	p.report.Rank = k.Describe(p.host, p.gpus)
 	if k.Team != nil {
-		p.report.HostID = k.Team.Group.Members()[k.Opts.Assignment.Rank].Host
+		p.report.HostID = k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 	if time.Now().After(p.deadline) {
 		err = fmt.Errorf("the time limit of the whole profile (%v) is reached", p.budget.limit)
 	} else {
-		p.rank.Opts.Log.Info("measuring", "what", name)
+		p.rank.Process.Opts.Log.Info("measuring", "what", name)
 		err = do()
 	}
 	if err != nil {
@@ -258,11 +258,11 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 	}
 	t := compute.Turns{Count: 1}
 	if k.Team != nil {
-		all := make([]int, k.Opts.Assignment.WorldSize)
+		all := make([]int, k.Process.Opts.Assignment.WorldSize)
 		for rank := range all {
 			all[rank] = rank
 		}
-		t = compute.TurnsOf(k.Team.Group.Members(), all, k.Opts.Assignment.Rank)
+		t = compute.TurnsOf(k.Team.Group.Members(), all, k.Process.Opts.Assignment.Rank)
 	}
 	slice := min(b.slice, b.score/time.Duration(t.Count*b.rounds))
 	if err := t.Take(ctx, k.Team, speed, b.rounds, slice, time.Now().Add(b.score)); err != nil {
@@ -339,7 +339,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
 		return nil
 	}
-	k.Opts.Log.Info("measuring", "what", "links between ranks")
+	k.Process.Opts.Log.Info("measuring", "what", "links between ranks")
 	p.report.Links, err = measure.Links(ctx, k.Team.Group, measure.LinkOptions{Host: k.Team.OwnAddress(), Budget: min(p.budget.links, left/2)})
 	if err != nil {
 		return err
@@ -355,7 +355,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	if left, err = p.leastLeft(ctx); err != nil {
 		return err
 	}
-	k.Opts.Log.Info("measuring", "what", "all-reduce")
+	k.Process.Opts.Log.Info("measuring", "what", "all-reduce")
 	p.report.AllReduce, err = measure.AllReduce(ctx, k.Team.Group, comm, k.Device.Alloc, min(p.budget.allReduce, left/2), nil)
 	return err
 }

@@ -26,7 +26,7 @@ func (p *profiling) publish(reports []rankReport) error {
 		return exit.With(exit.IO, err)
 	}
 	files := []string{filepath.Join(folder, profiles.RanksFile), filepath.Join(folder, profiles.SystemFile)}
-	log := p.rank.Opts.Log
+	log := p.rank.Process.Opts.Log
 	for _, r := range ranks.Ranks {
 		for _, why := range r.Skipped {
 			log.Warn("a measurement was skipped", "rank", r.Rank, "why", why)
@@ -35,7 +35,7 @@ func (p *profiling) publish(reports []rankReport) error {
 	for _, why := range machines.Skipped {
 		log.Warn("a measurement was skipped", "why", why)
 	}
-	out := p.rank.Opts.Env.Stdout
+	out := p.rank.Process.Opts.Env.Stdout
 	if p.flags.json {
 		return show.JSON(out, map[string]any{"gpu_profiles": ranks, "system_profile": machines, "files": files})
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/kubernetes"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/slurm"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/kubernetes"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/slurm"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
@@ -53,8 +53,8 @@ type adviseFlags struct {
 
 // cluster is a real cluster.
 type cluster interface {
-	Read(ctx context.Context, now float64) (*manager.Snapshot, error)
-	Apply(ctx context.Context, p manager.Placement) error
+	Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error)
+	Apply(ctx context.Context, p jobqueue.Placement) error
 }
 
 func newAdvise(a *cli.App) *cobra.Command {
@@ -81,7 +81,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.slurm && (f.context != "" || f.namespace != "") {
 		return exit.Usagef("schedule advise: --context and --namespace have no effect without --kubernetes")
 	}
-	var table manager.Table
+	var table jobqueue.Table
 	if f.speeds != "" {
 		speeds, err := readSpeeds("schedule advise: --speeds", f.speeds)
 		if err != nil {
@@ -105,7 +105,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
 	}
-	placements, err := manager.Propose(snapshot, policy, table)
+	placements, err := jobqueue.Propose(snapshot, policy, table)
 	if err != nil {
 		return exit.Usagef("schedule advise: %w", err)
 	}
@@ -132,23 +132,23 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 
 // advice is the result, as JSON.
 type advice struct {
-	Manager    string              `json:"manager"`
-	Policy     string              `json:"policy"`
-	Placements []manager.Placement `json:"placements"`
+	Manager    string               `json:"manager"`
+	Policy     string               `json:"policy"`
+	Placements []jobqueue.Placement `json:"placements"`
 }
 
-func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manager.Placement) error {
+func (f *adviseFlags) print(a *cli.App, s *jobqueue.Snapshot, placements []jobqueue.Placement) error {
 	if f.json {
-		return show.JSON(a.Env.Stdout, advice{s.Manager, f.name, placements})
+		return show.JSON(a.Env.Stdout, advice{s.System, f.name, placements})
 	}
 	var b strings.Builder
 	pending := 0
 	for _, j := range s.Jobs {
-		if j.Phase == manager.Pending {
+		if j.Phase == jobqueue.Pending {
 			pending++
 		}
 	}
-	fmt.Fprintf(&b, "%s: %s, %s with GPUs or known nodes, %s; policy %s\n", s.Manager, show.Count(len(s.Nodes), "node"),
+	fmt.Fprintf(&b, "%s: %s, %s with GPUs or known nodes, %s; policy %s\n", s.System, show.Count(len(s.Nodes), "node"),
 		show.Count(len(s.Jobs)-pending, "running job"), show.Count(pending, "pending job"), f.name)
 	for _, p := range placements {
 		// Names of jobs can contain control characters.
@@ -163,7 +163,7 @@ func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manage
 		}
 		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs), show.Foreign(p.Reason))
 	}
-	if !f.apply && slices.ContainsFunc(placements, func(p manager.Placement) bool { return len(p.Nodes) > 0 }) {
+	if !f.apply && slices.ContainsFunc(placements, func(p jobqueue.Placement) bool { return len(p.Nodes) > 0 }) {
 		b.WriteString("nothing changed; use --apply to place the jobs\n")
 	}
 	_, err := io.WriteString(a.Env.Stdout, b.String())

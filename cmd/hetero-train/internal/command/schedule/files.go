@@ -117,19 +117,19 @@ func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, err
 	return filled, errors.Join(faults...)
 }
 
-// namedSpeeds implements manager.Table.
+// namedSpeeds implements jobqueue.Table.
 type namedSpeeds struct {
 	*workload.Table
 	kinds, types []string
 }
 
-// Kind implements manager.Table.
+// Kind implements jobqueue.Table.
 func (n *namedSpeeds) Kind(name string) (int, bool) { return place(n.kinds, name) }
 
-// Type implements manager.Table.
+// Type implements jobqueue.Table.
 func (n *namedSpeeds) Type(name string) (int, bool) { return place(n.types, name) }
 
-// place finds a name and ignores case, because managers write V100 as v100.
+// place finds a name and ignores case, because queue systems write V100 as v100.
 func place(names []string, name string) (int, bool) {
 	i := slices.IndexFunc(names, func(o string) bool { return strings.EqualFold(o, name) })
 	return i, i >= 0

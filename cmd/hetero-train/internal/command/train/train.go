@@ -116,7 +116,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return err
 	}
 	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
-	opts.SayWhenGone()
+	opts.LogWhenGone()
 	// A supervisor has already logged the ranks.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); assigned.WorldSize > 1 && !supervised {
 		opts.Log.Info(assigned.String(), logs.ComponentKey, logs.ComponentCluster)

@@ -1,4 +1,4 @@
-// Package programs runs the client programs of a workload manager.
+// Package programs runs the client programs of a queue system.
 package programs
 
 import (

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/programs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/programs"
 )
 
 // Names that users write.
@@ -69,7 +69,7 @@ func fetch[T any](ctx context.Context, c *Client, path string, query url.Values)
 }
 
 // Read returns the queue and the nodes. now is in seconds since 1970.
-func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+func (c *Client) Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error) {
 	nodes, err := fetch[node](ctx, c, "/api/v1/nodes", url.Values{})
 	if err != nil {
 		return nil, err
@@ -100,12 +100,12 @@ func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, erro
 	return c.snapshot(nodes, pods, jobs, quotas, now)
 }
 
-func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now float64) (*manager.Snapshot, error) {
+func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now float64) (*jobqueue.Snapshot, error) {
 	limits, err := quotasOf(all)
 	if err != nil {
 		return nil, err
 	}
-	s := &manager.Snapshot{Manager: "Kubernetes", Now: now, Budgets: limits.budgets}
+	s := &jobqueue.Snapshot{System: "Kubernetes", Now: now, Budgets: limits.budgets}
 	c.versions, c.hosts = map[string]string{}, map[string]string{}
 	byName := map[string]int{}
 	for _, n := range nodes {
@@ -147,8 +147,8 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now
 	return s, nil
 }
 
-func (n *node) node() (manager.Node, error) {
-	out := manager.Node{Name: n.Metadata.Name}
+func (n *node) node() (jobqueue.Node, error) {
+	out := jobqueue.Node{Name: n.Metadata.Name}
 	for k, v := range n.Metadata.Labels {
 		out.Labels = append(out.Labels, k+"="+v)
 	}
@@ -172,7 +172,7 @@ func (n *node) node() (manager.Node, error) {
 		case v >= 1 && len(out.GPUs) == 0:
 			product := cmp.Or(n.Metadata.Labels["nvidia.com/gpu.product"], n.Metadata.Labels["amd.com/gpu.product-name"],
 				n.Metadata.Labels["cloud.google.com/gke-accelerator"], name)
-			out.GPUs = []manager.GPUs{{Type: product, Total: int(v)}}
+			out.GPUs = []jobqueue.GPUs{{Type: product, Total: int(v)}}
 		}
 	}
 	for _, t := range n.Spec.Taints {
@@ -192,9 +192,9 @@ func (n *node) node() (manager.Node, error) {
 }
 
 // job describes a pod with GPUs.
-func (p *pod) job(d demand, placed bool, nodes []manager.Node, on int) manager.Job {
-	out := manager.Job{ID: "pod " + p.Metadata.Namespace + "/" + p.Metadata.Name, Name: p.Metadata.Name, GPUs: d.gpus, CPUs: d.cpus, Memory: d.memory,
-		Submitted: seconds(p.Metadata.Created), Limit: limit(p.Spec.ActiveDeadlineSeconds), Phase: manager.Pending}
+func (p *pod) job(d demand, placed bool, nodes []jobqueue.Node, on int) jobqueue.Job {
+	out := jobqueue.Job{ID: "pod " + p.Metadata.Namespace + "/" + p.Metadata.Name, Name: p.Metadata.Name, GPUs: d.gpus, CPUs: d.cpus, Memory: d.memory,
+		Submitted: seconds(p.Metadata.Created), Limit: limit(p.Spec.ActiveDeadlineSeconds), Phase: jobqueue.Pending}
 	if p.Spec.Priority != nil {
 		out.Urgency = *p.Spec.Priority
 	}
@@ -202,9 +202,9 @@ func (p *pod) job(d demand, placed bool, nodes []manager.Node, on int) manager.J
 		out.Skip = "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"
 		return out
 	}
-	out.Phase, out.On = manager.Active, []string{p.Spec.NodeName}
+	out.Phase, out.On = jobqueue.Active, []string{p.Spec.NodeName}
 	if gpus := nodes[on].GPUs; len(gpus) > 0 {
-		out.Holds = [][]manager.GPUs{{{Type: gpus[0].Type, Total: d.gpus}}}
+		out.Holds = [][]jobqueue.GPUs{{{Type: gpus[0].Type, Total: d.gpus}}}
 	}
 	if p.Status.StartTime != nil {
 		out.Started = seconds(*p.Status.StartTime)
@@ -214,9 +214,9 @@ func (p *pod) job(d demand, placed bool, nodes []manager.Node, on int) manager.J
 }
 
 // job describes a suspended Job. ok is false if it requests no GPU.
-func (j *job) job(limits *quotas) (out manager.Job, ok bool) {
+func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 	spec := &j.Spec.Template.Spec
-	out = manager.Job{ID: j.Metadata.Namespace + "/" + j.Metadata.Name, Name: j.Metadata.Name, Phase: manager.Pending,
+	out = jobqueue.Job{ID: j.Metadata.Namespace + "/" + j.Metadata.Name, Name: j.Metadata.Name, Phase: jobqueue.Pending,
 		Submitted: seconds(j.Metadata.Created), Limit: limit(j.Spec.ActiveDeadlineSeconds)}
 	out.Kind, out.Work = noted(j.Metadata.Annotations)
 	d, err := spec.requested()
@@ -289,15 +289,15 @@ func (j *job) held() string {
 
 // takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that count only some pods
 // (scopes) count as if they counted all.
-func (s *quotas) takes(namespace string, pods int, d demand) []manager.Take {
+func (s *quotas) takes(namespace string, pods int, d demand) []jobqueue.Take {
 	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory, "requests.memory": d.memory}
 	for i, name := range gpuResources {
 		amounts["requests."+name] = float64(d.of[i])
 	}
-	var out []manager.Take
+	var out []jobqueue.Take
 	for i, l := range s.limits {
 		if amount := amounts[l.resource] * float64(pods); l.namespace == namespace && amount > 0 {
-			out = append(out, manager.Take{Budget: i, Amount: amount})
+			out = append(out, jobqueue.Take{Budget: i, Amount: amount})
 		}
 	}
 	return out
@@ -306,7 +306,7 @@ func (s *quotas) takes(namespace string, pods int, d demand) []manager.Take {
 // quotas are the limits of all quotas, in the order of their budgets.
 type quotas struct {
 	limits  []limited
-	budgets []manager.Budget
+	budgets []jobqueue.Budget
 }
 
 type limited struct{ namespace, resource string }
@@ -325,7 +325,7 @@ func quotasOf(all []quota) (*quotas, error) {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			out.limits = append(out.limits, limited{q.Metadata.Namespace, resource})
-			out.budgets = append(out.budgets, manager.Budget{Name: name, Left: hard - used})
+			out.budgets = append(out.budgets, jobqueue.Budget{Name: name, Left: hard - used})
 		}
 	}
 	return out, nil
@@ -354,7 +354,7 @@ func noted(annotations map[string]string) (kind string, steps float64) {
 }
 
 // Apply starts a suspended Job on the nodes of a placement. It changes only the version of the Job that Read returned.
-func (c *Client) Apply(ctx context.Context, p manager.Placement) error {
+func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	namespace, name, ok := strings.Cut(p.Job, "/")
 	version, known := c.versions[p.Job]
 	if !ok || !known || len(p.Nodes) == 0 {

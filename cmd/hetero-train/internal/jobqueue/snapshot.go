@@ -1,6 +1,6 @@
-package manager
+package jobqueue
 
-// Phase is the state of a job in its manager.
+// Phase is the state of a job in its queue system.
 type Phase int
 
 const (
@@ -10,7 +10,7 @@ const (
 
 // GPUs is a number of GPUs of one type on one node.
 type GPUs struct {
-	Type  string // in the manager's notation, for example "v100"; "" if the manager has no types
+	Type  string // in the queue system's notation, for example "v100"; "" if the queue system has no types
 	Total int
 	Used  int
 }
@@ -36,7 +36,7 @@ type Job struct {
 	Submitted float64  // seconds since 1970
 	Started   float64  // seconds since 1970; 0 if pending
 	Limit     float64  // seconds: the time limit; +Inf if none
-	Urgency   float64  // the manager's own priority; only the order matters
+	Urgency   float64  // the queue system's own priority; only the order matters
 	GPUs      int      // all GPUs of the job
 	GPUType   string   // required type; "" if any
 	Nodes     int      // required number of nodes; 0 if any
@@ -66,7 +66,7 @@ type Take struct {
 
 // Snapshot is a cluster at one moment.
 type Snapshot struct {
-	Manager string  // for messages: "Slurm 22.05.8"
+	System  string  // for messages: "Slurm 22.05.8"
 	Now     float64 // seconds since 1970
 	Nodes   []Node
 	Jobs    []Job

@@ -1,4 +1,4 @@
-package manager
+package jobqueue
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ func (table) Shared(_, _, _, _ int) (float64, bool)        { return 0, false }
 func (table) Mixed(_ int, _ []int, _ bool) (float64, bool) { return 0, false }
 
 func cluster() *Snapshot {
-	return &Snapshot{Manager: "test", Now: 1000, Nodes: []Node{
+	return &Snapshot{System: "test", Now: 1000, Nodes: []Node{
 		{Name: "turing1", GPUs: []GPUs{{Type: "t4", Total: 4, Used: 1}}, CPUs: 16, UsedCPUs: 2, Memory: 64, Labels: []string{"main", "slow"}},
 		{Name: "volta1", GPUs: []GPUs{{Type: "v100", Total: 4, Used: 4}}, CPUs: 16, UsedCPUs: 4, Memory: 64, Labels: []string{"main"}},
 		{Name: "volta2", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"}, Repels: []string{"gpu=yes:NoSchedule"}},
@@ -210,7 +210,7 @@ func TestAJobSpansNodes(t *testing.T) {
 
 // Two jobs fit, but together exceed what a quota leaves. The quota does not limit the third one.
 func TestJobsTakeFromABudget(t *testing.T) {
-	s := &Snapshot{Manager: "test", Now: 1000, Budgets: []Budget{{Name: "the quota gpus", Left: 3}},
+	s := &Snapshot{System: "test", Now: 1000, Budgets: []Budget{{Name: "the quota gpus", Left: 3}},
 		Nodes: []Node{{Name: "n", GPUs: []GPUs{{Type: "v100", Total: 8}}, CPUs: 64, Memory: 1e12}},
 		Jobs: []Job{
 			{ID: "a", Name: "a", GPUs: 2, Limit: 100, Takes: []Take{{Budget: 0, Amount: 2}}},
@@ -224,7 +224,7 @@ func TestJobsTakeFromABudget(t *testing.T) {
 
 // A job of 8 GPUs of unknown work has waited for ten days. With a bound, jobs that came just now leave it the free GPUs.
 func TestAGangDoesNotStarve(t *testing.T) {
-	s := &Snapshot{Manager: "test", Now: 864000, Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}
+	s := &Snapshot{System: "test", Now: 864000, Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}
 	s.Jobs = []Job{{ID: "runs", Phase: Active, GPUs: 4, On: []string{"n"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Started: 860000, Limit: 7200},
 		{ID: "big", Submitted: 1, GPUs: 8, Limit: math.Inf(1)}}
 	for i := range 3 {

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/programs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/programs"
 )
 
 // Client runs the programs of Slurm in the search path.
@@ -35,7 +35,7 @@ func readQueue(ctx context.Context) (queue answer, err error) {
 }
 
 // Read returns the queue and the nodes. now is in seconds since 1970.
-func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+func (c *Client) Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error) {
 	queue, err := readQueue(ctx)
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, erro
 	return c.snapshot(queue, nodes, now)
 }
 
-func (c *Client) snapshot(queue, nodes answer, now float64) (*manager.Snapshot, error) {
-	s := &manager.Snapshot{Manager: "Slurm " + cmp.Or(queue.Meta.Slurm.Release, "of unknown version"), Now: now}
+func (c *Client) snapshot(queue, nodes answer, now float64) (*jobqueue.Snapshot, error) {
+	s := &jobqueue.Snapshot{System: "Slurm " + cmp.Or(queue.Meta.Slurm.Release, "of unknown version"), Now: now}
 	for _, n := range nodes.Nodes {
 		one, err := n.node()
 		if err != nil {
@@ -85,9 +85,9 @@ func (c *Client) snapshot(queue, nodes answer, now float64) (*manager.Snapshot, 
 var unusable = []string{"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "UNKNOWN", "FUTURE",
 	"POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "PLANNED_DOWN", "INVALID", "INVALID_REG", "ERROR"}
 
-func (n *node) node() (manager.Node, error) {
+func (n *node) node() (jobqueue.Node, error) {
 	const mb = 1 << 20
-	out := manager.Node{Name: n.Name, CPUs: n.CPUs.or(0), UsedCPUs: n.AllocCPUs.or(0),
+	out := jobqueue.Node{Name: n.Name, CPUs: n.CPUs.or(0), UsedCPUs: n.AllocCPUs.or(0),
 		Memory: n.RealMemory.or(0) * mb, UsedMemory: n.AllocMemory.or(0) * mb, Labels: slices.Clone(n.Features)}
 	for _, p := range n.Partitions {
 		out.Labels = append(out.Labels, partition(p))
@@ -111,7 +111,7 @@ func (n *node) node() (manager.Node, error) {
 		return out, err
 	}
 	for _, g := range total {
-		one := manager.GPUs{Type: g.kind, Total: g.count}
+		one := jobqueue.GPUs{Type: g.kind, Total: g.count}
 		for _, u := range used {
 			if u.kind == g.kind || u.kind == "" || u.kind == "(null)" {
 				one.Used += u.count
@@ -139,8 +139,8 @@ var (
 )
 
 // job converts a record. ok is false for jobs that are neither pending nor running.
-func (j *job) job() (out manager.Job, ok bool) {
-	out = manager.Job{ID: strconv.FormatInt(j.ID, 10), Name: j.Name, Submitted: j.Submit.or(0), Started: j.Start.or(0),
+func (j *job) job() (out jobqueue.Job, ok bool) {
+	out = jobqueue.Job{ID: strconv.FormatInt(j.ID, 10), Name: j.Name, Submitted: j.Submit.or(0), Started: j.Start.or(0),
 		Limit: j.TimeLimit.or(math.Inf(1)) * 60, Urgency: j.Priority.or(0), On: expand(j.Nodes)}
 	if j.TimeLimit == 0 { // data parser v0.0.38 writes infinity as 0
 		out.Limit = math.Inf(1)
@@ -148,9 +148,9 @@ func (j *job) job() (out manager.Job, ok bool) {
 	states := strings.ToUpper(strings.Join(j.State, " "))
 	switch {
 	case strings.Contains(states, "PENDING"):
-		out.Phase, out.Started = manager.Pending, 0
+		out.Phase, out.Started = jobqueue.Pending, 0
 	case strings.Contains(states, "RUNNING"), strings.Contains(states, "CONFIGURING"), strings.Contains(states, "COMPLETING"), strings.Contains(states, "SUSPENDED"):
-		out.Phase = manager.Active
+		out.Phase = jobqueue.Active
 	default:
 		return out, false
 	}
@@ -176,23 +176,23 @@ func (j *job) job() (out manager.Job, ok bool) {
 	if out.Skip = j.demand(&out); j.ID < 1 {
 		out.Skip = "Slurm reports no job ID"
 	}
-	if out.Phase == manager.Pending && !strings.Contains(j.Comment, "hetero-train:") {
+	if out.Phase == jobqueue.Pending && !strings.Contains(j.Comment, "hetero-train:") {
 		out.Skip = cmp.Or(out.Skip, "the job does not opt in: want a comment with hetero-train:")
 	}
 	out.Skip = cmp.Or(out.Skip, damaged)
 	return out, true
 }
 
-func holdings(all []gpus) []manager.GPUs {
-	out := make([]manager.GPUs, len(all))
+func holdings(all []gpus) []jobqueue.GPUs {
+	out := make([]jobqueue.GPUs, len(all))
 	for i, g := range all {
-		out[i] = manager.GPUs{Type: g.kind, Total: g.count}
+		out[i] = jobqueue.GPUs{Type: g.kind, Total: g.count}
 	}
 	return out
 }
 
 // demand sets the demands of the job. It returns the reason why no placement can be proposed, or "".
-func (j *job) demand(out *manager.Job) string {
+func (j *job) demand(out *jobqueue.Job) string {
 	const most = 1 << 20 // nodes, tasks or GPUs; larger numbers are invalid
 	nodes, tasks := j.NodeCount.or(1), j.Tasks.or(1)
 	if !(nodes >= 0 && nodes <= most && tasks >= 0 && tasks <= most) {
@@ -243,7 +243,7 @@ func (j *job) demand(out *manager.Job) string {
 		out.Requires = append(out.Requires, strings.Split(j.Features, "&")...)
 	}
 	switch {
-	case out.Phase == manager.Active:
+	case out.Phase == jobqueue.Active:
 		return ""
 	case len(j.Partition) > 1:
 		return "the job names several partitions"
@@ -291,7 +291,7 @@ func expand(text string) []string {
 }
 
 // Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it.
-func (c *Client) Apply(ctx context.Context, p manager.Placement) error {
+func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	if len(p.Nodes) == 0 {
 		return fmt.Errorf("job %s: got a placement without nodes", p.Job)
 	}

@@ -1,4 +1,4 @@
-package manager
+package jobqueue
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ const unlimited = 365 * 24 * 3600
 // Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that must wait,
 // or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
 //
-// The policy sees the jobs in the order of the manager: by urgency, then by submission. It sees running jobs with the
+// The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with the
 // GPUs that they hold. It must not stop jobs; a stop is an error.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
 	b := newBoard(s, table)
@@ -193,7 +193,7 @@ func (b *board) hold(i int, j *Job, gpus []int) {
 	}
 }
 
-// addPending adds the queue in the order of the manager.
+// addPending adds the queue in the order of the queue system.
 func (b *board) addPending() {
 	var order []int
 	for i := range b.snapshot.Jobs {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
 // fake puts shell scripts with these names before all others in the search path.
@@ -58,32 +58,32 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Manager != "Slurm "+version.release || len(s.Nodes) != 4 || len(s.Jobs) != 7 {
-				t.Fatalf("got %s with %d nodes and %d jobs, want 4 and 7", s.Manager, len(s.Nodes), len(s.Jobs))
+			if s.System != "Slurm "+version.release || len(s.Nodes) != 4 || len(s.Jobs) != 7 {
+				t.Fatalf("got %s with %d nodes and %d jobs, want 4 and 7", s.System, len(s.Nodes), len(s.Jobs))
 			}
-			turing := s.Nodes[slices.IndexFunc(s.Nodes, func(n manager.Node) bool { return n.Name == "turing1" })]
-			want := manager.Node{Name: "turing1", GPUs: []manager.GPUs{{Type: "t4", Total: 4, Used: 3}}, CPUs: 16, UsedCPUs: 1,
+			turing := s.Nodes[slices.IndexFunc(s.Nodes, func(n jobqueue.Node) bool { return n.Name == "turing1" })]
+			want := jobqueue.Node{Name: "turing1", GPUs: []jobqueue.GPUs{{Type: "t4", Total: 4, Used: 3}}, CPUs: 16, UsedCPUs: 1,
 				Memory: 64000 << 20, UsedMemory: 64000 << 20, Labels: []string{"turing", "partition main"}}
 			if !reflect.DeepEqual(turing, want) {
 				t.Errorf("node: got %+v\nwant %+v", turing, want)
 			}
-			jobs := map[string]manager.Job{}
+			jobs := map[string]jobqueue.Job{}
 			for _, j := range s.Jobs {
 				jobs[j.Name] = j
 			}
-			resnet := manager.Job{ID: "1", Name: "resnet", Phase: manager.Active, Submitted: 1795413003, Started: 1795413003, Limit: 3600,
+			resnet := jobqueue.Job{ID: "1", Name: "resnet", Phase: jobqueue.Active, Submitted: 1795413003, Started: 1795413003, Limit: 3600,
 				Urgency: 4294901759, GPUs: 4, GPUType: "v100", CPUs: 1, Memory: 62.5 * (1 << 30), Requires: []string{"partition main"},
-				On: []string{"volta1"}, Holds: [][]manager.GPUs{{{Type: "v100", Total: 4}}}, Nodes: 1, Kind: "ResNet-50 (batch size 64)", Work: 1000}
+				On: []string{"volta1"}, Holds: [][]jobqueue.GPUs{{{Type: "v100", Total: 4}}}, Nodes: 1, Kind: "ResNet-50 (batch size 64)", Work: 1000}
 			if !reflect.DeepEqual(jobs["resnet"], resnet) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["resnet"], resnet)
 			}
-			big := manager.Job{ID: "4", Name: "big", Submitted: 1795413003, Limit: math.Inf(1), Urgency: 4294901756, GPUs: 9, CPUs: 3, Nodes: 3,
+			big := jobqueue.Job{ID: "4", Name: "big", Submitted: 1795413003, Limit: math.Inf(1), Urgency: 4294901756, GPUs: 9, CPUs: 3, Nodes: 3,
 				Memory: 187.5 * (1 << 30), Requires: []string{"partition main"}, Skip: "the job does not opt in: want a comment with hetero-train:"}
 			if !reflect.DeepEqual(jobs["big"], big) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["big"], big)
 			}
 			wide := jobs["wide"]
-			if wide.GPUs != 6 || wide.Nodes != 2 || !slices.Equal(wide.On, []string{"radeon1", "turing1"}) || wide.Holds[1][0] != (manager.GPUs{Type: "t4", Total: 3}) {
+			if wide.GPUs != 6 || wide.Nodes != 2 || !slices.Equal(wide.On, []string{"radeon1", "turing1"}) || wide.Holds[1][0] != (jobqueue.GPUs{Type: "t4", Total: 3}) {
 				t.Errorf("job on two nodes: got %+v", wide)
 			}
 			for name, part := range map[string]string{"held": "does not opt in", "another": "already requires nodes volta2", "arr": "job array"} {
@@ -183,15 +183,15 @@ func TestNodeStates(t *testing.T) {
 func TestApply(t *testing.T) {
 	dir := fake(t, map[string]string{"scontrol": "echo \"$@\" >> $(dirname $0)/calls; case $2 in *=9) echo 'Invalid node name specified for job 9' >&2; exit 1;; esac\n"})
 	client := Client{}
-	if err := client.Apply(context.Background(), manager.Placement{Job: "7", Nodes: []string{"volta1", "volta2"}}); err != nil {
+	if err := client.Apply(context.Background(), jobqueue.Placement{Job: "7", Nodes: []string{"volta1", "volta2"}}); err != nil {
 		t.Fatal(err)
 	}
-	err := client.Apply(context.Background(), manager.Placement{Job: "9", Nodes: []string{"volta1"}})
+	err := client.Apply(context.Background(), jobqueue.Placement{Job: "9", Nodes: []string{"volta1"}})
 	if err == nil || !strings.Contains(err.Error(), "Invalid node name specified for job 9") {
 		t.Errorf("refused update: got error %v", err)
 	}
 	for _, nodes := range [][]string{nil, {"a b"}, {"-x"}, {"a,b"}} {
-		if err := client.Apply(context.Background(), manager.Placement{Job: "8", Nodes: nodes}); err == nil {
+		if err := client.Apply(context.Background(), jobqueue.Placement{Job: "8", Nodes: nodes}); err == nil {
 			t.Errorf("nodes %q: got no error", nodes)
 		}
 	}
