@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"

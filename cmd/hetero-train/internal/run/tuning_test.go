@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
