@@ -13,7 +13,7 @@ import (
 //
 // AlloX knows jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its running time, and
 // the first job waits for the mean remaining time of the GPUs. The assignment is made again at each decision, for the
-// [alloxDepth] shortest jobs. The first job of each type starts that fits. The policy never stops a job and shares no GPU.
+// [alloxDepth] shortest jobs; longer jobs wait. The first job of each type starts that fits. The policy never stops a job and shares no GPU.
 type allox struct {
 	placer
 	order  []ranked // jobs of the assignment
@@ -52,6 +52,7 @@ func (p *allox) Decide(s *State) Action {
 	if p.count(s) == 0 || len(s.Queue) == 0 {
 		return Action{}
 	}
+	p.measure(s)
 	p.rank(s)
 	p.assign(s)
 	for t := range p.places {
@@ -83,31 +84,8 @@ func (p *allox) Decide(s *State) Action {
 	return Action{}
 }
 
-// rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type.
-func (p *allox) rank(s *State) {
-	p.order = p.order[:0]
-	for _, q := range s.Queue {
-		least := math.Inf(1)
-		for t := range s.Cluster.Types {
-			least = min(least, p.seconds(s, q, t))
-		}
-		if !math.IsInf(least, 1) {
-			p.order = append(p.order, ranked{least * float64(s.Workload.Jobs[q].GPUs), q})
-		}
-	}
-	slices.SortFunc(p.order, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.job, b.job)) })
-	if len(p.order) > alloxDepth {
-		p.order = p.order[:alloxDepth]
-	}
-}
-
-// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there.
-func (p *allox) seconds(s *State, job, typ int) float64 {
-	return s.Remaining[job] / p.rates[job*len(p.places)+typ]
-}
-
-// assign fills p.places.
-func (p *allox) assign(s *State) {
+// measure counts the available GPUs of each type, and the remaining times of the jobs on them.
+func (p *allox) measure(s *State) {
 	clear(p.busy)
 	clear(p.size)
 	for g, up := range s.Up {
@@ -125,16 +103,46 @@ func (p *allox) assign(s *State) {
 			p.busy[s.Cluster.GPUs[g].Type] += left
 		}
 	}
+}
+
+// rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type that has enough
+// available GPUs. A longer job waits, even if GPUs are free, until it is among them.
+func (p *allox) rank(s *State) {
+	p.order = p.order[:0]
+	for _, q := range s.Queue {
+		least := math.Inf(1)
+		for t := range s.Cluster.Types {
+			least = min(least, p.seconds(s, q, t))
+		}
+		if !math.IsInf(least, 1) {
+			p.order = append(p.order, ranked{least * float64(s.Workload.Jobs[q].GPUs), q})
+		}
+	}
+	slices.SortFunc(p.order, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.job, b.job)) })
+	if len(p.order) > alloxDepth {
+		p.order = p.order[:alloxDepth]
+	}
+}
+
+// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there, or if too few of them are available.
+func (p *allox) seconds(s *State, job, typ int) float64 {
+	if float64(s.Workload.Jobs[job].GPUs) > p.size[typ] {
+		return math.Inf(1)
+	}
+	return s.Remaining[job] / p.rates[job*len(p.places)+typ]
+}
+
+// assign fills p.places.
+func (p *allox) assign(s *State) {
 	jobs, types := len(p.order), len(p.places)
 	p.run, p.delay = zeroed(p.run, jobs*types), zeroed(p.delay, jobs*types)
 	for i, v := range p.order {
 		n := float64(s.Workload.Jobs[v.job].GPUs)
 		for t := range types {
-			run := p.seconds(s, v.job, t)
-			if n > p.size[t] {
-				run = math.Inf(1)
+			p.run[i*types+t] = math.Inf(1)
+			if run := p.seconds(s, v.job, t); !math.IsInf(run, 1) {
+				p.run[i*types+t], p.delay[i*types+t] = p.busy[t]/p.size[t]+run, run*n/p.size[t]
 			}
-			p.run[i*types+t], p.delay[i*types+t] = p.busy[t]/p.size[t]+run, run*n/p.size[t]
 		}
 	}
 	cost := func(i, column int) float64 {

@@ -21,7 +21,7 @@
 //
 // # Policies
 //
-// [New] returns a policy by its name, and [Names] lists the names. Policy dqn is in package dqn.
+// [New] returns a policy by its name, and [Names] lists the names. Policy dqn belongs to the program (cmd/hetero-train/internal/dqn).
 //
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
 //	easy      as fcfs, on the fastest free GPUs; a later job starts first if it does not delay the first one (EASY backfilling)
@@ -35,7 +35,7 @@
 //	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
 //	          finishes first
 //	          (mixed sets only on clusters of up to 8 types of GPUs)
-//	dqn       a network that was trained on the simulator (package dqn)
+//	dqn       a network that was trained on the simulator
 //
 // # Errors
 //

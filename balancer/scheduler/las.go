@@ -5,20 +5,22 @@ import (
 	"math"
 )
 
-// las gives priority to jobs that have had little service, because the work of a job is often not known before it ends: it is
-// the rule 2D-LAS of Tiresias with two queues (Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI
-// 2019). The service of a job is the number of its GPUs times the time for which it had them.
+// las gives priority to jobs that have had little service, because the work of a job is often not known before it ends. It
+// follows the rule 2D-LAS of Tiresias (Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019) with
+// two queues. The service of a job is the number of its GPUs times the time for which it had them, without the time in which it
+// wrote its checkpoint after a stop.
 //
 // Jobs with less than [lasService] come first, then the others; within both, in the order of arrival. A job of the first queue
-// that finds no free GPUs stops jobs of the second. The policy reads no work and no remaining time.
+// that finds no free GPUs stops jobs of the second. Jobs of the second queue may wait forever: Tiresias can promote them, this
+// policy does not. The policy reads no work and no remaining time.
 type las struct {
 	preemptor
 	service []float64 // by job: GPU seconds
 	at      float64   // seconds: service counts up to this time
 }
 
-// lasService is the service in GPU seconds that moves a job into the second queue. It is the threshold of the published
-// simulator of Tiresias.
+// lasService is the service in GPU seconds that moves a job into the second queue: one GPU hour. The published simulator of
+// Tiresias has 3,250 or 3,600 GPU seconds as the first limit of its policies (dlas-gpu, multi-dlas-gpu).
 const lasService = 3600
 
 func (p *las) Name() string { return "las" }

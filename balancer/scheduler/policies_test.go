@@ -3,7 +3,6 @@ package scheduler
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -161,72 +160,6 @@ func TestDecisions(t *testing.T) {
 		got := reset(t, c.policy, Options{Explain: true}, c.state).Decide(c.state)
 		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) || got.Verb != Wait && got.Reason == "" {
 			t.Errorf("%s: %s: got %+v, want %+v with reason %q", c.policy, c.name, got, c.want, c.reason)
-		}
-	}
-}
-
-// Policy las decides again when a running job has had so much service that the waiting job may stop it.
-func TestLASWaitsForTheSecondQueue(t *testing.T) {
-	s := still(Job{Work: 9e9, GPUs: 4, Kind: 2}, Job{Work: 9, GPUs: 1}).run(0, 1, 0, 1, 2, 3)
-	p := reset(t, "las", Options{}, s)
-	want := 50 + lasService/4.0 // it has had its GPUs since 50 s
-	if a := p.Decide(s); a.Verb != Wait || a.Until != want {
-		t.Fatalf("got %+v, want a wait until %v s", a, want)
-	}
-	if a := p.Decide(s.at(want)); a.Verb != Stop || a.Job != 0 {
-		t.Errorf("at %v s: got %+v, want that job 0 stops", want, a)
-	}
-}
-
-// The assignment has the least sum of all permutations.
-func TestAssignmentIsOptimal(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var a assignment
-	for range 500 {
-		rows := 1 + random.IntN(5)
-		columns := rows + random.IntN(3)
-		costs := make([]float64, rows*columns)
-		for i := range costs {
-			costs[i] = float64(random.IntN(20))
-			if random.IntN(6) == 0 {
-				costs[i] = math.Inf(1)
-			}
-		}
-		var most int // rows with a column
-		least := math.Inf(1)
-		used := make([]bool, columns)
-		var try func(row, assigned int, sum float64)
-		try = func(row, assigned int, sum float64) {
-			if row == rows {
-				if assigned > most || assigned == most && sum < least {
-					most, least = assigned, sum
-				}
-				return
-			}
-			for c := range columns {
-				if v := costs[row*columns+c]; !used[c] && !math.IsInf(v, 1) {
-					used[c] = true
-					try(row+1, assigned+1, sum+v)
-					used[c] = false
-				}
-			}
-			try(row+1, assigned, sum)
-		}
-		try(0, 0, 0)
-		got, assigned, taken := 0.0, 0, map[int]bool{}
-		for row, c := range a.solve(rows, columns, func(r, c int) float64 { return costs[r*columns+c] }) {
-			if c < 0 {
-				continue
-			}
-			if taken[c] {
-				t.Fatalf("column %d is assigned twice", c)
-			}
-			taken[c] = true
-			assigned++
-			got += costs[row*columns+c]
-		}
-		if assigned != most || most == rows && got != least {
-			t.Fatalf("%d x %d: got %d rows and a sum of %v, want %d and %v: %v", rows, columns, assigned, got, most, least, costs)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package features turns the state of a cluster into numbers between 0 and 1, for package dqn and for printing.
+// Package features turns the state of a cluster into numbers between 0 and 1, for policy dqn and for printing.
 //
 //	x, err := features.New(features.Options{Jobs: 8, GPUs: 16})
 //	err = x.Reset(cluster, workload, speeds)

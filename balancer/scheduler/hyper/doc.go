@@ -47,7 +47,7 @@
 // similar GPUs, negative if they ran poorly, and 0 without experience. A model of GPU without placements has scores of
 // about 0, with a standard deviation of 1/sqrt(d): the affinity does not guess from other models.
 //
-// The scores are facts of the state for package dqn. [Affinity.Watch] learns from the states that a policy sees, so no
+// The scores are facts of the state for policy dqn. [Affinity.Watch] learns from the states that a policy sees, so no
 // other part of the simulator depends on this package.
 //
 // # Cost and memory
