@@ -63,7 +63,7 @@ endif
 BUILT    := $(if $(filter /%,$(BUILD)),,$(CURDIR)/)$(BUILD)
 LIBS     := $(BUILT)/lib
 FETCHED  := $(shell [ -w third_party ] && echo '$(CURDIR)/third_party' || echo '$(BUILT)/third_party')
-VERSION  := $(shell third_party/version.sh)
+VERSION  := $(or $(shell sh third_party/version.sh),$(error third_party/version.sh printed no version: want the file VERSION and a shell))
 CORES    := $(shell nproc 2>/dev/null || echo 2)
 # The scripts of third_party need these folders.
 PLACES   := HETERO_FETCHED='$(FETCHED)' HETERO_BUILD='$(BUILT)'

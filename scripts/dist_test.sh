@@ -68,7 +68,7 @@ expect 0 "" "the same wheel" python3 wheel.py "$room/two" 1.2.0 $platform "$room
 wheel=hetero_train-1.2.0-py3-none-$platform.whl
 cmp "$room/out/$wheel" "$room/again/$wheel" || failed=1
 expect 0 "" "a wheel of a commit" python3 wheel.py "$room/one" 1.2.0+gabc1234.dirty $platform "$room/again"
-[ -e "$room/again/hetero_train-1.2.0+gabc1234.dirty-py3-none-$platform.whl" ] || { echo "a wheel of a commit: got $(ls "$room/again")" >&2; failed=1; }
+[ -e "$room/again/hetero_train-1.2.0.dev0+gabc1234.dirty-py3-none-$platform.whl" ] || { echo "a wheel of a commit: got $(ls "$room/again")" >&2; failed=1; }
 chmod 644 "$room/two/bin/hetero-train"
 expect 1 "no executable bin/hetero-train" "a release without the program" python3 wheel.py "$room/two" 1.2.0 $platform "$room/again"
 

@@ -91,6 +91,7 @@ def record(files, info):
 
 def main(tree, version, platform, folder):
     check_version(version)
+    version = version.replace("+", ".dev0+")  # pip sorts a commit before the release that VERSION names
     info = f"{NAME}-{version}.dist-info"
     files = contents(tree, info, version, platform)
     if not any(path.endswith(".data/scripts/hetero-train") and executable for path, executable, _ in files):

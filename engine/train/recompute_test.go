@@ -55,6 +55,3 @@ func sameSteps(t *testing.T, got, want session) {
 		t.Errorf("losses %v, norms %v, evaluations %v, want %v, %v, %v", got.losses, got.norms, got.evals, want.losses, want.norms, want.evals)
 	}
 }
-
-// TestShortMemoryRecomputesAsFewLayersAsFit limits the memory to values between those with no and with all layers
-// recomputed.

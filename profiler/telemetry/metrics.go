@@ -131,7 +131,7 @@ var Metrics = [MetricCount]MetricDeclaration{
 		Prometheus: "hetero_train_loss_scale", Help: "Factor of the loss in mixed precision."},
 	Skipped: {Key: "skipped", Kind: Flag, Doc: "true if the step updated nothing because the gradient was not finite", Column: "skipped", Tag: "train/skipped_steps"},
 	StepTime: {Key: "step_time", Kind: Seconds, Unit: "s", Optional: true,
-		Doc: "training time of a step on rank 0, mean of the steps since the previous record"},
+		Doc: "training time of a step on rank 0, mean of the steps since the previous record; the chart `time_seconds/step` has the mean of its steps"},
 	TrainingTime: {Key: "training_time", Kind: Seconds, Unit: "s", Optional: true,
 		Doc: "training time of the run on rank 0, up to the end of this step", Column: "training_time", Tag: "progress/training_seconds"},
 }

@@ -28,6 +28,9 @@ func TestRowsOfMetricsAreComplete(t *testing.T) {
 		if d.Panel != nil && (d.Column == "" || d.Scope != OfRun) {
 			t.Errorf("%s: want a column of the run for its chart", d.Key)
 		}
+		if d.Kind == Number && (d.Optional || d.Point == MeanOfSteps) {
+			t.Errorf("%s: a number is in each record, and its point shows the last step", d.Key)
+		}
 		if d.Kind == Number && d.Scope == OfRank {
 			t.Errorf("%s: a value that differs between ranks is a Sensor", d.Key)
 		}

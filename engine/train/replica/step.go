@@ -166,7 +166,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	// Exchanges run inside the passes, so their wait cannot exceed the time of the passes. If the device does not
 	// report the wait, the host measures it. The measured time then includes work that ran at the same time.
 	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
-	return err // an error of this rank; package function Run sends it to the other ranks
+	return err // an error of this rank; train.Run sends it to the other ranks
 }
 
 // settle waits for all enqueued work and reads the results.

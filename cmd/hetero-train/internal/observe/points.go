@@ -32,7 +32,6 @@ type points struct {
 	steps, samples int64
 	took           time.Duration
 	times          replica.StepTimes
-	sums           telemetry.Values // of metrics with MeanOfSteps
 
 	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
@@ -76,7 +75,7 @@ func newPoints(a *assembly.Run, interval int) *points {
 
 // reset starts the means of the next point.
 func (o *points) reset() {
-	o.steps, o.samples, o.took, o.times, o.sums = 0, 0, 0, replica.StepTimes{}, telemetry.Values{}
+	o.steps, o.samples, o.took, o.times = 0, 0, 0, replica.StepTimes{}
 }
 
 // evaluation returns the values of an evaluation.
@@ -100,9 +99,6 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.times.Communication += r.Times.Communication
 	o.times.Optimizer += r.Times.Optimizer
 	o.times.Hidden += r.Times.Hidden
-	for m, v := range valuesOf(r) {
-		o.sums[m] += v
-	}
 	if r.Step%stride(o.interval, r.Step) != 0 && r.Step != 1 && r.Step != r.Total {
 		return nil
 	}
@@ -142,8 +138,6 @@ func (o *points) addMetrics(r *train.StepRecord) {
 			continue
 		case d.Kind == telemetry.Flag:
 			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: float64(r.Skipped)})
-		case d.Kind == telemetry.Number && d.Point == telemetry.MeanOfSteps:
-			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: o.sums[m] / float64(o.steps)})
 		case d.Kind == telemetry.Number:
 			o.values = append(o.values, trace.Scalar{Tag: d.Tag, Value: values[m]})
 		}

@@ -32,6 +32,11 @@ func TestAPointHasAllMetricsOfTheRun(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("got the charts\n%v\nwant\n%v", names, want)
 	}
+	for _, d := range telemetry.Metrics { // a row without a value in the charts is found
+		if d.Tag != "" && !slices.Contains(names, d.Tag) {
+			t.Errorf("%s: got no chart %s", d.Key, d.Tag)
+		}
+	}
 	for tag, want := range map[string]float64{"train/loss": 2, "train/learning_rate": 0.1, "train/grad_norm": 3, "train/skipped_steps": 2, "train/epoch": 1.5, "time_seconds/step": 1} {
 		if values[tag] != want {
 			t.Errorf("%s: got %v, want %v", tag, values[tag], want)

@@ -2,6 +2,7 @@ package version
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -49,10 +50,16 @@ func Build() Facts {
 
 const dirty = ".dirty"
 
-// complete adds the commit to the release if go build recorded one and if this is not the commit of the release. A version
-// of third_party/version.sh needs no addition.
+// pseudo matches the version that go install gives to a commit without a tag. It ends with the time and the commit.
+var pseudo = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})$`)
+
+// complete adds the commit to the release if Go recorded one and if this is not the commit of the release. A version of
+// third_party/version.sh needs no addition.
 func complete(version string, info *debug.BuildInfo) string {
 	commit := setting(info, "vcs.revision")
+	if found := pseudo.FindStringSubmatch(info.Main.Version); commit == "" && found != nil {
+		commit = found[1]
+	}
 	if commit == "" || strings.Contains(version, "+") || info.Main.Version == "v"+version {
 		return version
 	}

@@ -195,8 +195,8 @@ func checkOverrides(a *cli.App) error {
 	return nil
 }
 
-// savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint, or else the
-// settings in the folder of the run. --set and other flags override these settings.
+// savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint. --set and other flags
+// override these settings.
 func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error) {
 	if a.File != "" {
 		return a.Read()
