@@ -44,6 +44,9 @@ expect_version() {
 	[ "$(version)" = "$2" ] || { echo "version of $1: got $(version), want $2" >&2; failed=1; }
 }
 expect_version "an archive" 1.2.0
+echo junk >"$room/sources/VERSION"
+expect 1 "got 'junk', want a release such as 0.1.0" "a file VERSION without a release" "$room/sources/third_party/version.sh"
+echo 1.2.0 >"$room/sources/VERSION"
 in_git init
 expect_version "a repository without a commit" 1.2.0+unknown
 in_git add . && in_git commit -m a

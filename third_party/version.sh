@@ -4,6 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 release=$(cat VERSION)
+echo "$release" | grep -Eqx '[0-9]+(\.[0-9]+)*(\+[a-z0-9.]+)?' || { echo "version.sh: VERSION: got '$release', want a release such as 0.1.0" >&2; exit 1; }
 # Sources without .git are those of an archive, even if a folder above them is a repository.
 [ -e .git ] || { echo "$release"; exit; }
 # Another user may own the clone, for example outside a container's bind mount.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -130,6 +131,20 @@ func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
 	}
 	return best
+}
+
+// slowestSpeed is the speed of one GPU of the slowest type on which a job runs, in steps/s; 0 if it runs on none.
+func slowestSpeed(c *Cluster, j *Job, s Speeds) float64 {
+	slowest := math.Inf(1)
+	for t := range c.Types {
+		if v := s.Alone(j.Kind, t, 1, false); v > 0 {
+			slowest = min(slowest, v)
+		}
+	}
+	if math.IsInf(slowest, 1) {
+		return 0
+	}
+	return slowest
 }
 
 // holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.

@@ -130,6 +130,8 @@ func TestDecisions(t *testing.T) {
 		{"the shortest job", "srpt", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "4 s on 1 x fast"},
 		// Job 0 runs for 100 s on both slow GPUs, job 1 for 5 s on both fast ones. Job 2 needs 10 s on fast GPUs.
 		{"a longer job is stopped", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{Verb: Stop, Job: 0}, "has a shorter remaining time, 10 s, and no free GPUs"},
+		// Job 1 needs 6 s on all GPUs, as if all were slow; job 0 runs for 50 s.
+		{"a job for several types has a running time", "srpt", still(Job{Work: 100, GPUs: 1}, Job{Work: 36, GPUs: 4, Kind: 2}).run(0, 2, 0), Action{Verb: Stop, Job: 0}, "has a shorter remaining time, 6 s"},
 		{"no job is stopped for a longer one", "srpt", still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0, 1), Action{}, ""},
 
 		{"the oldest job", "las", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "the oldest job of the first queue that fits: it has had 0 GPU seconds; it starts on 1 x fast"},

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -17,7 +16,7 @@ type srpt struct {
 	preemptor
 	order   []int // jobs of the queue, shortest first
 	seconds []float64
-	rates   []float64 // by job: on its fastest type, steps/s
+	rates   []float64 // by job: on its fastest type, steps/s; of a job that needs several types, as if all GPUs were the slowest
 }
 
 func (p *srpt) Name() string { return "srpt" }
@@ -26,7 +25,10 @@ func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
 	p.seconds, p.rates = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
-		p.rates[i] = fastestSpeed(c, &w.Jobs[i], s)
+		j := &w.Jobs[i]
+		if p.rates[i] = fastestSpeed(c, j, s); p.mixed[i] {
+			p.rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
+		}
 	}
 	return nil
 }
@@ -48,10 +50,7 @@ func (p *srpt) Decide(s *State) Action {
 		if q == p.job {
 			continue
 		}
-		p.seconds[q] = math.Inf(1) // of a job that needs several types
-		if p.rates[q] > 0 {
-			p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.rates[q]
-		}
+		p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.rates[q]
 		p.order = append(p.order, q)
 	}
 	slices.SortFunc(p.order, func(a, b int) int { return cmp.Or(cmp.Compare(p.seconds[a], p.seconds[b]), cmp.Compare(a, b)) })

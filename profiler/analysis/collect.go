@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -48,6 +49,11 @@ type rankTotal struct {
 	stepTimes, allReduces                                            thinned
 	shares                                                           map[int64]*shareTotal
 	warmUp                                                           []runtime.Record // first steps, not in the sums
+
+	matched  int   // records of steps that rank 0 recorded, too
+	gap      int   // steps of rank 0 without a record of this rank, up to the last one of matched
+	firstGap int64 // number of the first of them
+	last     int64 // last step of matched
 }
 
 type shareTotal struct{ steps, own float64 }
@@ -102,12 +108,14 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(span.Seconds), count: float32(span.Steps)})
 			c.loss = m.Values[telemetry.Loss]
 		}
-		for next < len(c.steps) && c.steps[next].iteration < m.Iteration {
-			next++
+		at := next
+		for at < len(c.steps) && c.steps[at].iteration < m.Iteration {
+			at++
 		}
-		if next < len(c.steps) && c.steps[next].iteration == m.Iteration {
-			c.steps[next].add(m.BatchSize, float32(own))
-			next++
+		if at < len(c.steps) && c.steps[at].iteration == m.Iteration {
+			t.match(c.steps[next:at], m.Iteration)
+			c.steps[at].add(m.BatchSize, float32(own))
+			next = at + 1
 		}
 	})
 	if t.n == 0 { // the run consists only of warm-up steps
@@ -119,6 +127,31 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 		c.ranks = append(c.ranks, t)
 	}
 	return damaged, err
+}
+
+// match counts a record of a step that rank 0 recorded, after steps without one.
+func (t *rankTotal) match(without []stepTotal, step int64) {
+	if len(without) > 0 && t.gap == 0 {
+		t.firstGap = without[0].iteration
+	}
+	t.matched, t.gap, t.last = t.matched+1, t.gap+len(without), step
+}
+
+// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. A killed run
+// may lack the last steps of a rank: its files are written about once a second.
+func (c *collector) gaps() (texts []string) {
+	for rank, t := range c.ranks {
+		file := runtime.FileName(rank)
+		switch end := len(c.steps) - t.matched - t.gap; {
+		case t.matched == 0:
+			texts = append(texts, fmt.Sprintf("%s: no record of the %d steps of rank 0; the figures lack this rank", file, len(c.steps)))
+		case t.gap > 0:
+			texts = append(texts, fmt.Sprintf("%s: no record of %d steps from step %d on; the figures of these steps lack this rank", file, t.gap, t.firstGap))
+		case end > 0:
+			texts = append(texts, fmt.Sprintf("%s: ends at step %d, before the last %d steps of rank 0, which the figures leave out", file, t.last, end))
+		}
+	}
+	return texts
 }
 
 // addEarlier adds the time of a step of rank 0 before the segment.

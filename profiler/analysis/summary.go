@@ -205,6 +205,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
+	s.Damaged = append(s.Damaged, c.gaps()...)
 	s.Status, s.Why = string(state.Kind), state.Why
 	current, err := s.addResult(dir)
 	if err != nil {
@@ -215,6 +216,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
 		return nil, err
 	}
+	s.Damaged = append(s.Damaged, run.Damaged...)
 	s.addDecisions(run.Decisions)
 	s.addVerdicts(&run.judged)
 	if s.Bottleneck, err = bottleneck(logs, found, segment, run.Decisions); err != nil {

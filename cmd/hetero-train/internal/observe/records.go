@@ -85,10 +85,13 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	return w, exit.With(exit.IO, w.Truncate(kept))
 }
 
+// due reports whether a step gets a record. The last step of a run has one, so that all outputs end with the same step.
+func (o *Records) due(r *train.StepRecord) bool { return r.Step%o.interval == 0 || r.Step == r.Total }
+
 // StepDone implements [train.Observer]. It allocates no memory.
 func (o *Records) StepDone(r *train.StepRecord) {
 	o.took, o.steps = o.took+r.Took, o.steps+1
-	if r.Step%o.interval != 0 {
+	if !o.due(r) {
 		return
 	}
 	o.record.StepTime, o.record.TrainingTime = o.took/time.Duration(o.steps), r.Trained.Time

@@ -1,0 +1,45 @@
+package analysis
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Figures of steps that a rank did not record lack this rank. The summary says so.
+func TestASummaryNamesStepsWithoutARank(t *testing.T) {
+	all := steadyRecords(50, 8, 1)
+	for name, c := range map[string]struct {
+		records []runtime.Record
+		balance string
+		want    []string
+	}{
+		"all steps":        {records: all},
+		"a gap":            {records: slices.Concat(all[:10], all[15:]), want: []string{"rank_1_metrics.json: no record of 5 steps from step 11 on; the figures of these steps lack this rank"}},
+		"two lines change": {records: slices.Concat(all[:10], []runtime.Record{all[11], all[10]}, all[12:]), want: []string{"rank_1_metrics.json: no record of 1 steps from step 11 on; the figures of these steps lack this rank"}},
+		"an early end":     {records: all[:20], want: []string{"rank_1_metrics.json: ends at step 20, before the last 30 steps of rank 0, which the figures leave out"}},
+		"no step":          {records: nil, want: []string{"rank_1_metrics.json: no record of the 50 steps of rank 0; the figures lack this rank"}},
+		"damaged decision": {records: all, balance: "{\"step\": 5, \"step_seconds\": \"fast\"}\n", want: []string{"balance.jsonl: 1 damaged line ignored"}},
+	} {
+		dir := t.TempDir()
+		writeRecords(t, dir, steadyRecords(50, 24, 1), c.records)
+		if c.balance != "" {
+			if err := os.WriteFile(filepath.Join(dir, "logs", balanceFile), []byte(c.balance), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Summarize(dir, "")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i := range s.Damaged { // the name of a file may have its folder
+			s.Damaged[i] = filepath.Base(s.Damaged[i])
+		}
+		if !slices.Equal(s.Damaged, c.want) {
+			t.Errorf("%s: got %q, want %q", name, s.Damaged, c.want)
+		}
+	}
+}
