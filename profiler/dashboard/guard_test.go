@@ -28,7 +28,7 @@ func testFolder(t *testing.T) *runs.Folder {
 	t.Helper()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "experiments", "a")
-	record := `{"epoch":0,"iteration":1,"loss":2,"rank":0,"batch_size":4,"forward_time":0.5,"backward_time":0.5,"data_loading_time":0,"communication_time":0,"optimizer_time":0}`
+	record := recordText("2")
 	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755), os.MkdirAll(filepath.Join(dir, "configs"), 0o755),
 		os.WriteFile(filepath.Join(parent, "secret.txt"), []byte("the-secret"), 0o644),
 		os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644),

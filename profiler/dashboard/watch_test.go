@@ -22,10 +22,17 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
+// recordText is the record of step 1 with a loss.
+func recordText(loss string) string {
+	return `{"epoch":0,"iteration":1,"loss":` + loss + `,"throughput":4,"iteration_time":1,"data_loading_time":0,"forward_time":0.5,"backward_time":0.5,` +
+		`"communication_time":0,"optimizer_time":0,"communication_hidden_time":0,"exchange_time":0,"communication_bytes":0,"communication_buckets":0,"batch_size":4,` +
+		`"timestamp":null,"rank":0,"accuracy":null,"learning_rate":0.1,"grad_norm":1,"loss_scale":1,"skipped":false}`
+}
+
 // writeRun writes a run with one record of the given loss.
 func writeRun(t *testing.T, dir, loss string) {
 	t.Helper()
-	record := `{"epoch":0,"iteration":1,"loss":` + loss + `,"rank":0,"batch_size":4,"forward_time":0.5,"backward_time":0.5,"data_loading_time":0,"communication_time":0,"optimizer_time":0}`
+	record := recordText(loss)
 	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755), os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644))
 	if err != nil {
 		t.Fatal(err)

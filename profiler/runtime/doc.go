@@ -35,8 +35,8 @@
 // If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean step_time.
 // It is not exact if the rank's share has changed since the previous record.
 //
-// A record lacks the keys of traffic that is not measured. It has all other keys. A value that is unknown, NaN or
-// infinite is null.
+// A record lacks the keys of traffic that is not measured, and of the times step_time and training_time if they are unknown. It
+// has all other keys; a line without one of them is damaged. A value that is unknown, NaN or infinite is null.
 //
 // # Guarantees for readers
 //

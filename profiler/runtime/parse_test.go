@@ -111,3 +111,37 @@ func same(a, b Record) bool {
 func sameFloat(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }
+
+// A record that lacks a key, or whose time or integer is null, is damaged: a zero in its place would be a wrong figure.
+func TestRecordsLackNoKey(t *testing.T) {
+	whole := Record{Iteration: 3, BatchSize: 4, Forward: time.Second, Telemetry: telemetry.Unknown()}
+	text, err := json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range telemetry.Metrics {
+		if d.Optional || d.Kind == telemetry.Derived {
+			continue
+		}
+		value := keys[d.Key]
+		delete(keys, d.Key)
+		lacking, err := json.Marshal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Record
+		if err := json.Unmarshal(lacking, &got); err == nil || !strings.Contains(err.Error(), d.Key) {
+			t.Errorf("without %s: got %v", d.Key, err)
+		}
+		if keys[d.Key] = json.RawMessage("null"); d.Kind == telemetry.Integer || d.Kind == telemetry.Seconds {
+			if null, _ := json.Marshal(keys); json.Unmarshal(null, &got) == nil {
+				t.Errorf("%s is null: got a record", d.Key)
+			}
+		}
+		keys[d.Key] = value
+	}
+}

@@ -282,6 +282,9 @@ func (r *Record) read(e *entry, keys map[string]json.RawMessage) error {
 	name := e.key[len(`,"`) : len(e.key)-len(`":`)]
 	value, found := keys[name]
 	if !found {
+		if !e.optional && e.sensor >= telemetry.Count && e.kind != telemetry.Derived {
+			return fmt.Errorf("metric record without %s", name)
+		}
 		value = json.RawMessage("null")
 	}
 	var number *float64
@@ -306,6 +309,8 @@ func (r *Record) read(e *entry, keys map[string]json.RawMessage) error {
 		r.Values[e.metric] = orNaN(number)
 	case whole != nil:
 		r.setInteger(e.metric, *whole)
+	case number == nil && !e.optional && (e.kind == telemetry.Integer || e.kind == telemetry.Seconds):
+		return fmt.Errorf("%s: got null, want a number", name)
 	case number == nil:
 	case e.kind == telemetry.Seconds || e.kind == telemetry.Instant:
 		if !(math.Abs(*number) <= mostSeconds) {

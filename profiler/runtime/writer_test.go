@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
 func mustOpen(t *testing.T, path string) (*Writer, Repair) {
@@ -400,10 +402,21 @@ func TestAFreshFileKeepsEarlierOnes(t *testing.T) {
 }
 
 func TestOtherLayoutsAreReadAndSetAside(t *testing.T) {
+	text := func(step int64) string {
+		line, err := json.Marshal(Record{Iteration: step, Telemetry: telemetry.Unknown()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte("["+text(1)+","+text(2)+"]"), "", "  "); err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
-		"one line":     `[{"iteration":1,"loss":null},{"iteration":2}]`,
-		"many lines":   "[\n  {\n    \"iteration\": 1\n  },\n  {\n    \"iteration\": 2,\n    \"power\": 7\n  }\n]\n",
-		"no line ends": `[ {"iteration":1} , {"iteration":2} ]`,
+		"one line":     "[" + text(1) + "," + text(2) + "]",
+		"many lines":   indented.String() + "\n",
+		"no line ends": "[ " + text(1) + " , " + text(2) + " ]",
 	} {
 		path := filepath.Join(t.TempDir(), FileName(0))
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
