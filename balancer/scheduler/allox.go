@@ -135,7 +135,7 @@ func (p *allox) seconds(s *State, job, typ int) float64 {
 // assign fills p.places.
 func (p *allox) assign(s *State) {
 	jobs, types := len(p.order), len(p.places)
-	p.run, p.delay = zeroed(p.run, jobs*types), zeroed(p.delay, jobs*types)
+	p.run, p.delay = append(p.run[:0], make([]float64, jobs*types)...), append(p.delay[:0], make([]float64, jobs*types)...)
 	for i, v := range p.order {
 		n := float64(s.Workload.Jobs[v.job].GPUs)
 		for t := range types {
@@ -155,16 +155,9 @@ func (p *allox) assign(s *State) {
 	for t := range p.places {
 		p.places[t] = p.places[t][:0]
 	}
-	columns := p.solver.solve(jobs, jobs*types, cost)
-	type place struct{ column, job int }
-	taken := make([]place, 0, jobs)
-	for i, column := range columns {
-		if column >= 0 {
-			taken = append(taken, place{column, p.order[i].job})
+	for column, row := range p.solver.solve(jobs, jobs*types, cost) { // the last job of each type first
+		if row > 0 {
+			p.places[column/jobs] = append(p.places[column/jobs], p.order[row-1].job)
 		}
-	}
-	slices.SortFunc(taken, func(a, b place) int { return a.column - b.column })
-	for _, v := range taken {
-		p.places[v.column/jobs] = append(p.places[v.column/jobs], v.job)
 	}
 }

@@ -55,14 +55,15 @@ func TestAssignmentIsOptimal(t *testing.T) {
 		}
 		try(0, 0, 0)
 		got, assigned, taken := 0.0, 0, map[int]bool{}
-		for row, c := range a.solve(rows, columns, func(r, c int) float64 { return costs[r*columns+c] }) {
-			if c < 0 {
+		for c, from1 := range a.solve(rows, columns, func(r, c int) float64 { return costs[r*columns+c] }) {
+			row := from1 - 1
+			if row < 0 {
 				continue
 			}
-			if taken[c] {
-				t.Fatalf("column %d is assigned twice", c)
+			if taken[row] {
+				t.Fatalf("row %d is assigned twice", row)
 			}
-			taken[c] = true
+			taken[row] = true
 			assigned++
 			got += costs[row*columns+c]
 		}

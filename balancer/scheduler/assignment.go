@@ -7,18 +7,22 @@ type assignment struct {
 	rowPrice, columnPrice, slack []float64
 	row, before                  []int // by column
 	done                         []bool
-	columns                      []int // by row
 }
 
-// solve assigns each row its own column, so that the sum of the costs is least; -1 is a row without a column, if all its costs
-// are +Inf. It adds the rows one by one along shortest augmenting paths (Kuhn, The Hungarian Method for the Assignment Problem,
-// 1955, in the form with prices), in a time proportional to rows² * columns. There must be at least as many columns as rows.
-// The slice is valid until the next call.
+// solve assigns each row its own column, so that the sum of the costs is least. A row whose costs are all +Inf has no column. The
+// result has the row of each column, counted from 1, or 0 for a free column; it is valid until the next call. There must be at
+// least as many columns as rows.
+//
+// It adds the rows one by one along shortest augmenting paths (Kuhn, The Hungarian Method for the Assignment Problem, 1955, in
+// the form with prices), in a time proportional to rows² * columns.
 func (a *assignment) solve(rows, columns int, cost func(row, column int) float64) []int {
-	a.rowPrice, a.columnPrice, a.slack = zeroed(a.rowPrice, rows+1), zeroed(a.columnPrice, columns+1), zeroed(a.slack, columns+1)
-	a.row, a.before, a.done = zeroed(a.row, columns+1), zeroed(a.before, columns+1), zeroed(a.done, columns+1)
-	a.columns = zeroed(a.columns, rows)
-	for row := 1; row <= rows; row++ { // rows and columns count from 1; column 0 is the start of a path
+	a.rowPrice = append(a.rowPrice[:0], make([]float64, rows+1)...)
+	a.columnPrice = append(a.columnPrice[:0], make([]float64, columns+1)...)
+	a.slack = append(a.slack[:0], make([]float64, columns+1)...)
+	a.row = append(a.row[:0], make([]int, columns+1)...)
+	a.before = append(a.before[:0], make([]int, columns+1)...)
+	a.done = append(a.done[:0], make([]bool, columns+1)...)
+	for row := 1; row <= rows; row++ { // column 0 is the start of a path
 		for c := range a.slack {
 			a.slack[c], a.done[c] = math.Inf(1), false
 		}
@@ -57,23 +61,5 @@ func (a *assignment) solve(rows, columns int, cost func(row, column int) float64
 			a.row[column], column = a.row[from], from
 		}
 	}
-	for r := range a.columns {
-		a.columns[r] = -1
-	}
-	for c := 1; c <= columns; c++ {
-		if a.row[c] > 0 {
-			a.columns[a.row[c]-1] = c - 1
-		}
-	}
-	return a.columns
-}
-
-// zeroed returns a slice of n zeros, which reuses the memory of v.
-func zeroed[E any](v []E, n int) []E {
-	if cap(v) < n {
-		return make([]E, n)
-	}
-	v = v[:n]
-	clear(v)
-	return v
+	return a.row[1:]
 }
