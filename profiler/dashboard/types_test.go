@@ -3,9 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,30 +11,15 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-var update = flag.Bool("update", false, "rewrite ui/src/answers.ts")
-
 // The page's types are those of the server's answers. -update rewrites the file; then run scripts/dashboard_ui.sh.
 func TestThePageHasTheTypesOfTheAnswers(t *testing.T) {
-	const path = "ui/src/answers.ts"
-	want := typescript()
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s differs from the answers of the server; go test ./profiler/dashboard -run Types -args -update rewrites it", path)
-	}
+	golden.Check(t, "ui/src/answers.ts", typescript())
 }
 
 // typescript returns ui/src/answers.ts.

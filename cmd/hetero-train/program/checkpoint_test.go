@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -91,7 +92,7 @@ func TestInspect(t *testing.T) {
 		if o.code != exit.Done || o.stderr != "" {
 			t.Errorf("%s: got exit code %d and %s", name, o.code, o.stderr)
 		}
-		checkGolden(t, filepath.Join("testdata", name), strings.ReplaceAll(o.stdout, run, "RUN"))
+		golden.Check(t, filepath.Join("testdata", name), strings.ReplaceAll(o.stdout, run, "RUN"))
 	}
 	o := execute([]string{"checkpoint", "inspect", "--json", run})
 	var got checkpoints.Inspection

@@ -23,7 +23,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/observe/exporter.go":         "when a step or a checkpoint was, for readers on other machines",
 	"cmd/hetero-train/internal/observe/tracking.go":         "when a point was, for readers in MLflow",
 	"cmd/hetero-train/internal/observe/tracing.go":          "when a trace began, for its reader",
-	"engine/timeline/recorder.go":                           "when a trace began; what follows is measured from there",
+	"engine/timeline/recorder.go":                           "when a trace began: its times count from then",
 	"cmd/hetero-train/internal/command/profile/show.go":     "when a profile was made, for its reader",
 	"cmd/hetero-train/internal/command/runs/runs.go":        "when a run was updated, for its reader",
 	"cmd/hetero-train/internal/rebalance/scores.go":         "likewise",

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,9 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files and configs/README.md")
 
 // outcome is the result of one command line.
 type outcome struct {
@@ -47,22 +44,6 @@ func execute(args []string, environ ...string) outcome {
 	return o
 }
 
-func checkGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (-update rewrites it)\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
-}
-
 // The golden files show every change of the flags, which are a public interface.
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
@@ -74,7 +55,7 @@ func TestHelp(t *testing.T) {
 		if o.code != exit.Done || o.stderr != "" {
 			t.Errorf("%v: got exit code %d and %q", args, o.code, o.stderr)
 		}
-		checkGolden(t, filepath.Join("testdata", name), o.stdout)
+		golden.Check(t, filepath.Join("testdata", name), o.stdout)
 	}
 	if got, want := execute(nil).stdout, execute([]string{"--help"}).stdout; got != want {
 		t.Errorf("no arguments: got %q, want the help", got)

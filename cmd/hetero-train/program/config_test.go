@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
 const configsFolder = "../../../configs"
@@ -31,7 +32,7 @@ func TestConfigsREADMEIsCurrent(t *testing.T) {
 	if o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
-	checkGolden(t, filepath.Join(configsFolder, "README.md"), o.stdout)
+	golden.Check(t, filepath.Join(configsFolder, "README.md"), o.stdout)
 }
 
 func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -316,7 +317,7 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 		if text := string(clitest.ReadFile(t, filepath.Join(folder, "tokenizer_config.json"))); !strings.Contains(text, c.class) || !strings.Contains(text, `"model_max_length":18`) {
 			t.Errorf("%s: got %s", c.name, text)
 		}
-		checkGolden(t, filepath.Join("testdata", "hf_"+c.name+".txt"), exportedTexts(t, folder))
+		golden.Check(t, filepath.Join("testdata", "hf_"+c.name+".txt"), exportedTexts(t, folder))
 		imported, again := folder+"_imported", folder+"_again"
 		for _, args := range [][]string{{"checkpoint", "import", folder, "--format", "hf", "--output", imported}, append([]string{"checkpoint", "export", imported, "--format", "hf", "--output", again}, c.again...)} {
 			if o := execute(args); o.code != exit.Done {

@@ -59,7 +59,7 @@ type StepResult struct {
 type StepOptions struct {
 	Rate     float64  // learning rate
 	Norms    bool     // measure norms of single parameters; needs Options.Norms
-	Exchange Exchange // what several ranks exchange; nil: only the numbers of targets that count. A single rank does not use it
+	Exchange Exchange // the values that several ranks exchange; nil: the numbers of targets that count; not used by a single rank
 }
 
 // Exchange is what the ranks exchange in a step, directly after the gradients.

@@ -5,15 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/hetero-train/hetero-train/engine/golden"
+)
 
 // TestTranscript reads the messages of a PyTorch rank as the package hetero_train wrote them, and compares their values with
 // the golden file.
@@ -44,19 +43,7 @@ func TestTranscript(t *testing.T) {
 			t.Errorf("the transcript has no message %s", kind)
 		}
 	}
-	golden := filepath.Join("testdata", "rank_0.golden")
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("the messages differ from %s; go test -update rewrites it", golden)
-	}
+	golden.Check(t, filepath.Join("testdata", "rank_0.golden"), got.String())
 }
 
 func TestFaults(t *testing.T) {
