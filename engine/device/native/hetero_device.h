@@ -149,10 +149,9 @@ typedef struct ht_spec {
 typedef enum ht_op {
   HT_OP_NONE = 0,
 #define HT_OP(NUMBER, ...) HT_##NUMBER,
-  HT_OPS(HT_OP)
-#undef HT_OP
-  HT_OP_END /* one past the last */
+  HT_OPS(HT_OP) HT_OP_END /* one past the last */
 } ht_op;
+#undef HT_OP
 
 /* HT_CONV2D*: only _DIFF_WEIGHTS uses kernel and bias. */
 typedef struct ht_conv2d_params {
