@@ -179,8 +179,9 @@ test-long: build native-test ## Run the long tests, which take hours; PARTS="lar
 test-race: build native-test ## Run every test under Go's race detector
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race $(ALL_TESTS)
 
-lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
+lint: ## gofmt, columns, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
+	@.ci/columns.py
 	@$(CUDA_ENV) set -x; go vet ./...
 	@mkdir -p '$(BUILD)'; diff=$$(go mod tidy -diff 2>'$(BUILD)/tidy.log') || [ -n "$$diff" ] || \
 		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 '$(BUILD)/tidy.log')"; \

@@ -21,8 +21,10 @@ class DocsCommands(unittest.TestCase):
         names = lambda *pages: [name for name, *_ in docs_commands.parts(argparse.Namespace(pages=list(pages)))]
         self.assertEqual(names("help", "bench", "ops"), ["help bench ops"])
         self.assertEqual(names("docs/data.md"), ["docs/data.md"])
-        for pages in (["help", "nonsense"], ["docs/nonsense.md"], ["docs/data.md", "docs/nonsense.md"], ["CHANGELOG.md"]):
-            with self.subTest(pages), self.assertRaises(SystemExit) as end, contextlib.redirect_stderr(io.StringIO()) as said:
+        for pages in (["help", "nonsense"], ["docs/nonsense.md"], ["docs/data.md", "docs/nonsense.md"],
+                      ["CHANGELOG.md"]):
+            with self.subTest(pages), self.assertRaises(SystemExit) as end, contextlib.redirect_stderr(
+                    io.StringIO()) as said:
                 names(*pages)
             self.assertEqual(end.exception.code, 2)
             self.assertIn(pages[-1], said.getvalue())
@@ -30,7 +32,8 @@ class DocsCommands(unittest.TestCase):
     def test_a_server_runs_until_it_is_stopped(self):
         with tempfile.TemporaryDirectory() as work:
             place = docs_commands.Place(work, "page", {}, "empty")
-            for text, want in (("exec sleep 60", "ok"), ("# a comment\n\nexec sleep 60", "ok"), ("true", "ended"), ("exec sleep 60\ntrue", "ended"), ("false", "ended"),
+            for text, want in (("exec sleep 60", "ok"), ("# a comment\n\nexec sleep 60", "ok"), ("true", "ended"),
+                               ("exec sleep 60\ntrue", "ended"), ("false", "ended"),
                                ("echo no server; exit 77", "skip: no server")):
                 with self.subTest(text):
                     result, _ = place.run(Block("page", 1, text, [("stop", "0.5")]))

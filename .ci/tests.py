@@ -62,13 +62,15 @@ class Tests:
         if action == "fail":
             self.failed.append((package, test))
             if test and any(p == package and t.startswith(test + "/") for p, t in self.failed[:-1]):
-                said = [line for line in said if not line.startswith("--- FAIL") or line.startswith(f"--- FAIL: {test} ")]
+                said = [line for line in said if not line.startswith("--- FAIL")
+                        or line.startswith(f"--- FAIL: {test} ")]
             show("".join(said))
             if not test:  # a crash: the tests that did not end
                 for (p, t), text in self.output.items():
                     if p == package and t and (p, t) not in self.results:
                         show("".join(text))
-                show("".join(line for line in self.lines.get(package, ["FAIL\t" + package + "\n"]) if line.startswith("FAIL")))
+                show("".join(line for line in self.lines.get(package, ["FAIL\t" + package + "\n"])
+                             if line.startswith("FAIL")))
         if action != "skip":
             self.output.pop((package, test), None)
 
@@ -175,7 +177,8 @@ def judge(allowed, files):
         for (package, test), why in sorted(keys.items()):
             print(f"    {package.split('/', 3)[-1]} {test}: {why}")
     for one in runs:
-        print("".join(line for lines in one.lines.values() for line in lines if not line.startswith(("?", "\t"))), end="")
+        print("".join(line for lines in one.lines.values() for line in lines if not line.startswith(("?", "\t"))),
+              end="")
     for fault in dict.fromkeys(faults):
         print(f"tests.py: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -21,7 +21,8 @@ type Decision struct {
 func (d *Decision) Stay(o *Options, start []int) {
 	d.Next = d.Shares
 	if !o.Accepts(d.Shares, start) {
-		d.Next, d.Reason = slices.Clone(start), "the shares in use are not a valid division of the batch: returning to the start shares"
+		d.Next, d.Reason = slices.Clone(start),
+			"the shares in use are not a valid division of the batch: returning to the start shares"
 	}
 	d.Changed = !slices.Equal(d.Next, d.Shares)
 }
@@ -40,9 +41,9 @@ type Explanation struct {
 	Unknown  string // why OfOracle is unknown; "" if it is known
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
-	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by the
-	// difference of the fitted curves. NaN if there are no curves; Equal also if the equal share of the rank that would then be
-	// the slowest is out of the reach of its measured shares.
+	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by
+	// the difference of the fitted curves. NaN if there are no curves; Equal also if the equal share of the rank that
+	// would then be the slowest is out of the reach of its measured shares.
 	Equal, Predicted float64
 	Noisy            int // rank that causes most of Lost.Noise; -1: no single rank
 	Ranks            []RankView
@@ -67,7 +68,8 @@ func (e *Explanation) Gain() float64 { return e.Equal / e.Lost.Step }
 // Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
 func Unexplained(ranks int) Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(), Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
+	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(),
+		Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
 	for r := range e.Ranks {
 		e.Ranks[r] = RankView{Seconds: nan, Fitted: nan, Error: nan, Data: nan, Utilization: nan, Memory: nan}
 	}

@@ -1,5 +1,5 @@
-// Package balancer is the contract of balancing policies. A policy decides how many samples of the global batch each rank
-// gets.
+// Package balancer is the contract of balancing policies. A policy decides how many samples of the global batch each
+// rank gets.
 //
 // Policies are pure functions over numbers: this package and the packages below it import neither time, os nor net.
 // Package profiler measures, and engine/train applies the shares. A decision can therefore be replayed from its numbers
@@ -38,10 +38,10 @@
 //		}
 //	}
 //
-// The caller passes every optimizer step, in order, with one share for each rank. It marks steps as Settling while ranks
-// compile plans for a change. Measurements may be missing or wrong, and the caller may set other shares than those of
-// the policy. No policy panics on such steps, and its shares always sum to the batch. One goroutine at a time uses a
-// policy.
+// The caller passes every optimizer step, in order, with one share for each rank. It marks steps as Settling while
+// ranks compile plans for a change. Measurements may be missing or wrong, and the caller may set other shares than
+// those of the policy. No policy panics on such steps, and its shares always sum to the batch. One goroutine at a time
+// uses a policy.
 //
 // Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages. On
 // different architectures, results can differ, because some compilers fuse multiplications and additions. Ranks of

@@ -20,8 +20,8 @@ type Options struct {
 	// Curves are the step-time curves of the ranks from earlier runs; nil, or an empty curve for a rank, if there is
 	// none. A policy uses their shape, and takes their height from the first measurements.
 	Curves []divide.Curve
-	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition to
-	// the difference between two runs; nil: none.
+	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition
+	// to the difference between two runs; nil: none.
 	CurveErrors []float64
 
 	// Types are the device types of the ranks; nil: unknown. The curves of ranks of one type have the same shape, but
@@ -47,7 +47,8 @@ type Objective uint8
 const (
 	Time   Objective = iota // of a step
 	Energy                  // of a step, with Watts
-	Cost                    // of a step, with prices in Watts: a rank costs the same while it computes and while it waits
+	// of a step, with prices in Watts: a rank costs the same while it computes and while it waits
+	Cost
 )
 
 // Accepts reports whether shares are a division of the batch. Ranks that have samples at the start must have samples,
@@ -86,7 +87,8 @@ func (o *Options) Check() error {
 	}
 	for rank, e := range o.CurveErrors {
 		if !(e >= 0) || math.IsInf(e, 1) {
-			return fmt.Errorf("standard error of the curve of rank %d: got %v, want a finite number of at least 0", rank, e)
+			return fmt.Errorf("standard error of the curve of rank %d: got %v, want a finite number of at least 0",
+				rank, e)
 		}
 	}
 	for _, list := range []struct {
@@ -94,7 +96,8 @@ func (o *Options) Check() error {
 		values []float64
 		least  float64
 		want   string
-	}{{"score", o.Scores, math.SmallestNonzeroFloat64, "above"}, {"power", o.Watts, 0, "of at least"}, {"idle power", o.IdleWatts, 0, "of at least"}} {
+	}{{"score", o.Scores, math.SmallestNonzeroFloat64, "above"}, {"power", o.Watts, 0, "of at least"},
+		{"idle power", o.IdleWatts, 0, "of at least"}} {
 		if list.values != nil && len(list.values) != o.Ranks {
 			return fmt.Errorf("got %d values of %s, want %d", len(list.values), list.name, o.Ranks)
 		}

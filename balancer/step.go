@@ -12,8 +12,8 @@ type Step struct {
 	Pause       []float64 // of Update, time between two steps; nil: unknown
 	Exposed     float64   // s of communication after the slowest rank's last gradient
 	Seconds     float64   // of the whole step: the longest time that a rank reports
-	// Measured is the time from the end of the step before to the end of this step, in s, for explanations; 0: Seconds. It
-	// is shorter than Seconds if ranks report times of different steps.
+	// Measured is the time from the end of the step before to the end of this step, in s, for explanations; 0: Seconds.
+	// It is shorter than Seconds if ranks report times of different steps.
 	Measured float64
 	// Utilization and Memory of each rank's device as fractions, 0…1; nil or NaN: unknown.
 	Utilization, Memory []float64

@@ -49,14 +49,16 @@ func newActiveRig(t *testing.T) *activeRig {
 		return []device.Region{{Buffer: r.mem, Offset: i * 4 * rigValues, Bytes: 4 * rigValues}}
 	}
 	for i := range int64(3) {
-		r.steps = append(r.steps, device.Step{Launch: &device.Launch{Name: "layer", Kernel: kernel, In: region(i), Out: region(i + 1)}})
+		r.steps = append(r.steps,
+			device.Step{Launch: &device.Launch{Name: "layer", Kernel: kernel, In: region(i), Out: region(i + 1)}})
 	}
 	r.program, err = dev.NewProgram(r.steps)
 	must(err)
 	r.stream, err = dev.NewStream()
 	must(err)
 	t.Cleanup(func() {
-		for _, end := range []func() error{r.stream.Close, func() error { return r.program.Close() }, kernel.Close, r.mem.Free, r.host.Free, dev.Close} {
+		for _, end := range []func() error{r.stream.Close, func() error { return r.program.Close() }, kernel.Close,
+			r.mem.Free, r.host.Free, dev.Close} {
 			must(end())
 		}
 	})
@@ -67,7 +69,8 @@ func newActiveRig(t *testing.T) *activeRig {
 func (r *activeRig) run(times int) {
 	r.t.Helper()
 	for range times {
-		if err := errors.Join(r.stream.Copy(device.Region{Buffer: r.mem, Bytes: 4 * rigValues}, device.Whole(r.host)), r.stream.Run(r.program)); err != nil {
+		if err := errors.Join(r.stream.Copy(device.Region{Buffer: r.mem, Bytes: 4 * rigValues}, device.Whole(r.host)),
+			r.stream.Run(r.program)); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -106,19 +109,24 @@ func TestAGPUNotesWhatItDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kernels, copies, calls := ofKind(all, device.KernelActivity), ofKind(all, device.CopyActivity), ofKind(all, device.CallActivity)
+		kernels, copies, calls := ofKind(all, device.KernelActivity), ofKind(all, device.CopyActivity),
+			ofKind(all, device.CallActivity)
 		if len(kernels) != 27 || len(copies) != 9 || all.Lost != 0 {
-			t.Fatalf("session %d: got %d kernels, %d copies, %d lost, want 27, 9 and 0", session, len(kernels), len(copies), all.Lost)
+			t.Fatalf("session %d: got %d kernels, %d copies, %d lost, want 27, 9 and 0", session, len(kernels),
+				len(copies), all.Lost)
 		}
 		for i, k := range kernels {
 			if k.Program != r.program || k.Step != i%3 || k.Name != "apply<float, 4>" {
 				t.Errorf("session %d, kernel %d: got %+v, want step %d of the program", session, i, k, i%3)
 			}
 			if i > 0 && k.Begin < kernels[i-1].End {
-				t.Errorf("session %d, kernel %d begins at %d, before the end of the one before it, %d", session, i, k.Begin, kernels[i-1].End)
+				t.Errorf("session %d, kernel %d begins at %d, before the end of the one before it, %d", session, i,
+					k.Begin, kernels[i-1].End)
 			}
-			if k.Lane != copies[0].Lane || all.Zero.Add(k.Begin).Before(before) || all.Zero.Add(k.End).After(time.Now()) {
-				t.Errorf("session %d, kernel %d: got %+v, want it on stream %d since the session began", session, i, k, copies[0].Lane)
+			if k.Lane != copies[0].Lane || all.Zero.Add(k.Begin).Before(before) ||
+				all.Zero.Add(k.End).After(time.Now()) {
+				t.Errorf("session %d, kernel %d: got %+v, want it on stream %d since the session began", session, i, k,
+					copies[0].Lane)
 			}
 		}
 		for i, c := range copies {
@@ -130,7 +138,8 @@ func TestAGPUNotesWhatItDoes(t *testing.T) {
 		for _, c := range calls {
 			count[c.Name]++
 		}
-		if count["cudaGraphLaunch"] != 9 || count["cudaGraphInstantiate"] != 1 || count["cudaMemcpyAsync"] != 9 || count["cudaStreamSynchronize"] != 1 {
+		if count["cudaGraphLaunch"] != 9 || count["cudaGraphInstantiate"] != 1 || count["cudaMemcpyAsync"] != 9 ||
+			count["cudaStreamSynchronize"] != 1 {
 			t.Errorf("session %d: got calls %v", session, count)
 		}
 		r.run(2)
@@ -176,7 +185,8 @@ func TestActivitiesWithoutNodesKeepTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	kernels := ofKind(all, device.KernelActivity)
-	if len(kernels) != 9 || slices.ContainsFunc(kernels, func(a device.Activity) bool { return a.Program != nil || a.Name == "" }) {
+	if len(kernels) != 9 ||
+		slices.ContainsFunc(kernels, func(a device.Activity) bool { return a.Program != nil || a.Name == "" }) {
 		t.Errorf("got %+v, want 9 kernels of no program", kernels)
 	}
 }
@@ -210,7 +220,8 @@ func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 			continue
 		}
 		if missing != c.missing || got.Lost != c.lost {
-			t.Errorf("%s: %d of %d activities are missing, %d counted as lost, want %d and %d", c.behaviour, missing, len(whole.List), got.Lost, c.missing, c.lost)
+			t.Errorf("%s: %d of %d activities are missing, %d counted as lost, want %d and %d", c.behaviour, missing,
+				len(whole.List), got.Lost, c.missing, c.lost)
 		}
 	}
 }

@@ -28,7 +28,8 @@ func conform(t *testing.T, lib *native.Library, match string, dt tensor.DType, l
 		}
 	}})
 	if passed, failed, skipped := result.Count(); passed < least || failed+skipped > 0 {
-		t.Errorf("got %d cases that passed, %d that failed, %d skipped, want at least %d, 0, 0", passed, failed, skipped, least)
+		t.Errorf("got %d cases that passed, %d that failed, %d skipped, want at least %d, 0, 0", passed, failed,
+			skipped, least)
 	}
 }
 
@@ -75,11 +76,13 @@ func TestLogitsAreReadBeforeTheyAreOverwritten(t *testing.T) {
 	conform(t, loadShim(t), "/values/transformer/^linear_cross_entropy_diff ", tensor.BF16, 10)
 }
 
-// The classifier needs no memory for the gradient of the logits of a part, which are 256 rows of 1024 classes on the host.
+// The classifier needs no memory for the gradient of the logits of a part, which are 256 rows of 1024 classes on the
+// host.
 func TestGradientOfLogitsHasNoMemoryOfItsOwn(t *testing.T) {
 	dev := open(t, loadShim(t))
 	const rows, channels, classes = 256, 16, 1024
-	k, err := compiled(dev, device.LinearCrossEntropyDiff{}, device.Spec(tensor.BF16, rows, channels), device.Spec(tensor.BF16, classes, channels),
+	k, err := compiled(dev, device.LinearCrossEntropyDiff{}, device.Spec(tensor.BF16, rows, channels),
+		device.Spec(tensor.BF16, classes, channels),
 		device.Spec(tensor.I32, rows), device.Spec(tensor.F32, rows), device.Spec(tensor.F32, 1))
 	if err != nil {
 		t.Fatal(err)

@@ -16,16 +16,19 @@ const fakeCudnn = "libcudnn_fake.so.9"
 
 func TestMissingCudnnIsTold(t *testing.T) {
 	lib := freshShim(t, fakeCublasLt)
-	if err := os.Rename(filepath.Join(filepath.Dir(lib.Path()), fakeCudnn), filepath.Join(t.TempDir(), fakeCudnn)); err != nil {
+	if err := os.Rename(filepath.Join(filepath.Dir(lib.Path()), fakeCudnn),
+		filepath.Join(t.TempDir(), fakeCudnn)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lib.Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "no cuDNN ("+fakeCudnn+")") ||
+	if _, err := lib.Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "no cuDNN ("+fakeCudnn+")") ||
 		!strings.Contains(err.Error(), "pip install nvidia-cudnn-cu13") {
 		t.Errorf("without cuDNN: got %v, want ErrUnavailable, what is missing and what to do", err)
 	}
 	copyFile(t, fakeCudnn, filepath.Dir(lib.Path()))
 	t.Setenv("HETERO_SHIM_CUDNN", "version8")
-	if _, err := lib.Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), fakeCudnn+": got version 8, want 9") {
+	if _, err := lib.Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) ||
+		!strings.Contains(err.Error(), fakeCudnn+": got version 8, want 9") {
 		t.Errorf("with cuDNN 8: got %v, want both versions", err)
 	}
 	t.Setenv("HETERO_SHIM_CUDNN", "")
@@ -45,7 +48,8 @@ func ones(dt tensor.DType, shape ...int) devicetest.Tensor {
 }
 
 // computed returns the outputs of an op on ones.
-func computed(t *testing.T, dev device.Device, op device.Op, dt tensor.DType, in ...devicetest.Tensor) []devicetest.Tensor {
+func computed(t *testing.T, dev device.Device, op device.Op, dt tensor.DType,
+	in ...devicetest.Tensor) []devicetest.Tensor {
 	t.Helper()
 	r := devicetest.NewRunner(t, dev)
 	defer r.Close()
@@ -75,7 +79,8 @@ func wantAll(t *testing.T, what string, got devicetest.Tensor, want float64) {
 // number, so a rounded result would be 256. With a bias, the forward result is rounded once: 257.0 + 1.5 becomes 258,
 // but 256 + 1.5 would be rounded to another value.
 func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
-	diff := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Window: unitWindow, Groups: 1}, Kernel: [2]int{1, 1}, Bias: true}
+	diff := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Window: unitWindow, Groups: 1}, Kernel: [2]int{1, 1},
+		Bias: true}
 	for _, c := range []struct{ told, narrow, way string }{
 		{"", "", "bf16-f32 chained engine 3"},
 		{"single", "", "f32-f32 engine 3"}, // TF32 represents every bf16 value
@@ -100,7 +105,8 @@ func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
 		for i := range bias.Values {
 			bias.Values[i] = 1.5
 		}
-		y := computed(t, dev, device.Conv2D{Window: unitWindow, Groups: 1}, tensor.BF16, ones(tensor.BF16, 1, 257, 2, 2), ones(tensor.BF16, 8, 257, 1, 1), bias)
+		y := computed(t, dev, device.Conv2D{Window: unitWindow, Groups: 1}, tensor.BF16,
+			ones(tensor.BF16, 1, 257, 2, 2), ones(tensor.BF16, 8, 257, 1, 1), bias)
 		wantAll(t, c.way+": forward", y[0], 258)
 	}
 }
@@ -115,11 +121,15 @@ func TestChannelsArePaddedWhereEnginesNeedIt(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		x, w, y := ones(dt, 2, 3, 4, 4), ones(dt, 5, 3, 3, 3), ones(dt, 2, 5, 2, 2)
 		wantAll(t, dt.String()+" forward", computed(t, dev, conv, dt, x, w)[0], 27)
-		wantAll(t, dt.String()+" diff_weights", computed(t, dev, device.Conv2DDiffWeights{Conv2D: conv, Kernel: [2]int{3, 3}}, dt, x, y)[0], 8)
-		one := computed(t, dev, device.Conv2DDiffSrc{Conv2D: conv, Height: 1, Width: 1}, dt, ones(dt, 2, 5, 1, 1), ones(dt, 5, 3, 1, 1))
+		wantAll(t, dt.String()+" diff_weights",
+			computed(t, dev, device.Conv2DDiffWeights{Conv2D: conv, Kernel: [2]int{3, 3}}, dt, x, y)[0], 8)
+		one := computed(t, dev, device.Conv2DDiffSrc{Conv2D: conv, Height: 1, Width: 1}, dt, ones(dt, 2, 5, 1, 1),
+			ones(dt, 5, 3, 1, 1))
 		wantAll(t, dt.String()+" diff_src", one[0], 5)
 	}
-	if _, err := compiled(dev, device.Conv2D{Window: unitWindow, Groups: 3}, device.Spec(tensor.F32, 2, 3, 4, 4), device.Spec(tensor.F32, 3, 1, 3, 3)); !errors.Is(err, device.ErrUnsupported) || !strings.Contains(err.Error(), "channels are not aligned") {
+	if _, err := compiled(dev, device.Conv2D{Window: unitWindow, Groups: 3}, device.Spec(tensor.F32, 2, 3, 4, 4),
+		device.Spec(tensor.F32, 3, 1, 3, 3)); !errors.Is(err, device.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "channels are not aligned") {
 		t.Errorf("groups, which cannot be padded: got %v, want ErrUnsupported with cuDNN's reason", err)
 	}
 }
@@ -134,7 +144,8 @@ func TestConvolutionsThatCannotBeComputedAreTold(t *testing.T) {
 		{"fail", "CUDNN_STATUS_EXECUTION_FAILED: as the test wants it"},
 	} {
 		t.Setenv("HETERO_SHIM_CUDNN", c.told)
-		if _, err := compiled(dev, conv, x, w); !errors.Is(err, device.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+		if _, err := compiled(dev, conv, x, w); !errors.Is(err, device.ErrUnsupported) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want ErrUnsupported with %q", c.told, err, c.want)
 		}
 	}
@@ -146,10 +157,12 @@ func TestConvolutionsThatCannotBeComputedAreTold(t *testing.T) {
 	defer k.Close()
 	text, err := os.ReadFile(choices(t))
 	if err != nil || !strings.Contains(string(text), "\tf32-f32 engine 4 knobs\t") {
-		t.Errorf("got the choice %q, %v, want engine 4: 0 takes nothing, 1 to 3 are wrong for f32, 5 is slow", text, err)
+		t.Errorf("got the choice %q, %v, want engine 4: 0 takes nothing, 1 to 3 are wrong for f32, 5 is slow", text,
+			err)
 	}
 	t.Setenv("HETERO_SHIM_CUDNN", "fail")
-	if _, err := runLinear(t, dev, k, 0); !errors.Is(err, device.ErrDevice) || !strings.Contains(err.Error(), "cuDNN convolution: CUDNN_STATUS_EXECUTION_FAILED") {
+	if _, err := runLinear(t, dev, k, 0); !errors.Is(err, device.ErrDevice) ||
+		!strings.Contains(err.Error(), "cuDNN convolution: CUDNN_STATUS_EXECUTION_FAILED") {
 		t.Errorf("got %v, want a failure of the device that names the convolution", err)
 	}
 }

@@ -141,7 +141,9 @@ var driverFiles = []string{"/proc/driver/nvidia/version", "/dev/dxg"}
 func notBuilt(missing error, driverFiles []string) error {
 	for _, file := range driverFiles {
 		if _, err := os.Stat(file); err == nil {
-			return fmt.Errorf("%w: cuda: this machine has an NVIDIA driver, but this build contains no CUDA device; %s (%v)", device.ErrUnavailable, nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md"), missing)
+			return fmt.Errorf(
+				"%w: cuda: this machine has an NVIDIA driver, but this build contains no CUDA device; %s (%v)",
+				device.ErrUnavailable, nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md"), missing)
 		}
 	}
 	return fmt.Errorf("%w (%v)", ErrNotBuilt, missing)

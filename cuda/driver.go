@@ -81,11 +81,15 @@ func opened(lib *native.Library, index int, opts device.Options) (device.Device,
 		return fail("compute mode", err)
 	}
 	if mode == C.CU_COMPUTEMODE_PROHIBITED {
-		return nil, fmt.Errorf("%w: cuda:%d: the GPU's compute mode is Prohibited; allow programs on it: nvidia-smi -i %d -c DEFAULT", device.ErrUnavailable, index, index)
+		return nil,
+			fmt.Errorf(
+				"%w: cuda:%d: the GPU's compute mode is Prohibited; allow programs on it: nvidia-smi -i %d -c DEFAULT",
+				device.ErrUnavailable, index, index)
 	}
 	if _, err := gpu.RetainPrimaryCtx(); err != nil {
 		if mode == C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS {
-			return fail("its compute mode, Exclusive Process, allows one program at a time, and probably another program uses it: primary context", err)
+			return fail("its compute mode, Exclusive Process, allows one program at a time, and probably another program uses it: primary context",
+				err)
 		}
 		return fail("primary context", err)
 	}

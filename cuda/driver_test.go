@@ -19,7 +19,8 @@ func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
 	}
 	t.Setenv(nativelib.DirVariable, t.TempDir())
 	os.Unsetenv(VisibleVariable)
-	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "CUDA device") || !strings.Contains(err.Error(), "(no "+LibraryName+" in /") {
+	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "CUDA device") || !strings.Contains(err.Error(), "(no "+LibraryName+" in /") {
 		t.Errorf("open: got %v, want that the build has none, and where it was looked for", err)
 	}
 	if _, err := (Driver{}).Count(); !errors.Is(err, device.ErrUnavailable) {
@@ -36,7 +37,8 @@ func TestDriverWithoutLibraryIsSomethingToMend(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := notBuilt(fs.ErrNotExist, []string{file}); errors.As(err, new(device.AbsentError)) || !strings.Contains(err.Error(), nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md")) {
+	if err := notBuilt(fs.ErrNotExist, []string{file}); errors.As(err, new(device.AbsentError)) ||
+		!strings.Contains(err.Error(), nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md")) {
 		t.Errorf("with a driver: got %v, want how to build", err)
 	}
 }

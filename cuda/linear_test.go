@@ -89,7 +89,8 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 	if !errors.Is(err, device.ErrUnavailable) {
 		t.Fatalf("without cuBLASLt: got %v, want ErrUnavailable", err)
 	}
-	for _, want := range []string{"no cuBLASLt (" + fakeCublasLt + ")", "pip install nvidia-cublas", "HETERO_CUDA_LIBS", "/nowhere, " + elsewhere,
+	for _, want := range []string{"no cuBLASLt (" + fakeCublasLt + ")", "pip install nvidia-cublas", "HETERO_CUDA_LIBS",
+		"/nowhere, " + elsewhere,
 		filepath.Dir(lib.Path()), "where the loader looks", "cuda]/lib64", "third_party/.cuda"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in it", err, want)
@@ -103,16 +104,19 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 		t.Errorf("a damaged library: got %v, want that the file is too short", err)
 	}
 	copyFile(t, "libcudnn_fake.so.9", elsewhere)
-	if err := os.Rename(filepath.Join(elsewhere, "libcudnn_fake.so.9"), filepath.Join(elsewhere, fakeCublasLt)); err != nil {
+	if err := os.Rename(filepath.Join(elsewhere, "libcudnn_fake.so.9"), filepath.Join(elsewhere, fakeCublasLt)); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if _, err = lib.Open(0, device.Options{}); err == nil || !strings.Contains(err.Error(), "has no function cublasLtGetVersion") {
+	if _, err = lib.Open(0, device.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "has no function cublasLtGetVersion") {
 		t.Errorf("another library of that name: got %v, want that it has no such function", err)
 	}
 	copyFile(t, fakeCublasLt, elsewhere+"/right")
 	t.Setenv("HETERO_CUDA_LIBS", elsewhere+"/right")
 	t.Setenv("HETERO_FAKE_CUBLASLT_VERSION", "120905")
-	if _, err = lib.Open(0, device.Options{}); err == nil || !strings.Contains(err.Error(), elsewhere+"/right/"+fakeCublasLt+": got version 12, want 13") {
+	if _, err = lib.Open(0, device.Options{}); err == nil ||
+		!strings.Contains(err.Error(), elsewhere+"/right/"+fakeCublasLt+": got version 12, want 13") {
 		t.Errorf("an old library: got %v, want both versions", err)
 	}
 	t.Setenv("HETERO_FAKE_CUBLASLT_VERSION", "130000")
@@ -320,10 +324,13 @@ func TestFastestAlgorithmIsTakenAndRemembered(t *testing.T) {
 
 	for _, c := range []struct{ name, text, want string }{
 		{"as it was left", "", "[3]"},
-		{"that prefers another", "hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta2 tile0 stages0 split1 reduce0 swizzle0 custom0 inner0 cluster0\t1\n", "[2]"},
+		{"that prefers another", "hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta2 tile0 stages0 split1 reduce0 swizzle0 custom0 inner0 cluster0\t1\n",
+			"[2]"},
 		{"of another version", "hetero-train choices 2\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta2\t1\n", "timed"},
-		{"whose last line was cut off", "hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta2", "timed"},
-		{"with an algorithm that is not offered", "hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta77\t1\n", "timed"},
+		{"whose last line was cut off", "hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta2",
+			"timed"},
+		{"with an algorithm that is not offered",
+			"hetero-train choices 1\ncuBLASLt 130100 product m2 n3 k5 f32 TN f32\ta77\t1\n", "timed"},
 		{"that is no text", "\x00\xff\n\t\t\t\n", "timed"},
 	} {
 		path := choices(t)
@@ -392,7 +399,8 @@ func TestWithoutACacheFolderNothingIsTimed(t *testing.T) {
 	}
 	defer k.Close()
 	log.take()
-	if notes, want := dev.(device.Noting).Notes(), "algorithms are not chosen by timing, because the choices cannot be stored in /proc/no/such/place"; !strings.Contains(notes, want) {
+	if notes, want := dev.(device.Noting).Notes(),
+		"algorithms are not chosen by timing, because the choices cannot be stored in /proc/no/such/place"; !strings.Contains(notes, want) {
 		t.Errorf("got the notes %q, want %q", notes, want)
 	}
 	values, err := runLinear(t, dev, k, 0)
@@ -411,12 +419,14 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 		dt   tensor.DType
 		diff tensor.DType // if it differs, the gradient is cast, and the sums read the gradient before the cast
 		want string
-	}{{"", tensor.BF16, tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, tensor.BF16, "a3"}, {"", tensor.F32, tensor.F32, "a3"},
+	}{{"", tensor.BF16, tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, tensor.BF16, "a3"},
+		{"", tensor.F32, tensor.F32, "a3"},
 		{"", tensor.BF16, tensor.F32, "a3"}} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		t.Setenv("HETERO_FAKE_CUBLASLT", c.told)
 		dev := open(t, freshShim(t, fakeCublasLt))
-		k, err := compiled(dev, device.LinearDiffWeights{Bias: true}, device.Spec(c.dt, 7, 4), device.Spec(c.diff, 7, 6))
+		k, err := compiled(dev, device.LinearDiffWeights{Bias: true}, device.Spec(c.dt, 7, 4),
+			device.Spec(c.diff, 7, 6))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,18 +452,22 @@ func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 			lib := freshShim(t, fakeCublasLt)
 			dev := open(t, lib)
 			const rows, inputs, outputs = 64, 16, 128
-			k, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, rows, inputs), device.Spec(tensor.BF16, outputs, inputs), device.Spec(tensor.F32, outputs))
+			k, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, rows, inputs),
+				device.Spec(tensor.BF16, outputs, inputs), device.Spec(tensor.F32, outputs))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer k.Close()
-			if text, err := os.ReadFile(choices(t)); err != nil || !strings.Contains(string(text), "and bias\t"+c.want+" ") {
+			if text, err := os.ReadFile(choices(t)); err != nil ||
+				!strings.Contains(string(text), "and bias\t"+c.want+" ") {
 				t.Errorf("got %q, %v, want %q", text, err, c.want)
 			}
 			if wide := k.Workspace() >= rows*outputs*4; wide != c.wide {
-				t.Errorf("workspace: got %d bytes, want one with an f32 result of %d bytes: %t", k.Workspace(), rows*outputs*4, c.wide)
+				t.Errorf("workspace: got %d bytes, want one with an f32 result of %d bytes: %t", k.Workspace(),
+					rows*outputs*4, c.wide)
 			}
-			small, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, 3, 4), device.Spec(tensor.BF16, 2, 4), device.Spec(tensor.F32, 2))
+			small, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, 3, 4), device.Spec(tensor.BF16, 2, 4),
+				device.Spec(tensor.F32, 2))
 			if err != nil {
 				t.Fatal(err)
 			}

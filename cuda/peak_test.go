@@ -25,7 +25,8 @@ func TestPeaksAreMeasured(t *testing.T) {
 		}
 		return err
 	}
-	for _, what := range []device.Peak{device.PeakF32, device.PeakBF16, device.PeakF16, device.PeakRead, device.PeakCopy, device.PeakWrite} {
+	for _, what := range []device.Peak{device.PeakF32, device.PeakBF16, device.PeakF16, device.PeakRead,
+		device.PeakCopy, device.PeakWrite} {
 		if err := measure(what); err != nil {
 			t.Errorf("peak %d: %v", what, err)
 		}

@@ -151,7 +151,8 @@ var kinds = []struct {
 }{
 	{"a kernel of ours", device.Unary{Func: device.Neg}, []device.TensorSpec{device.Spec(tensor.F32, 64)}},
 	{"a product", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 3, 5), device.Spec(tensor.F32, 2, 5)}},
-	{"a convolution", device.Conv2D{Window: unitWindow, Groups: 1}, []device.TensorSpec{device.Spec(tensor.F32, 2, 4, 5, 5), device.Spec(tensor.F32, 8, 4, 1, 1)}},
+	{"a convolution", device.Conv2D{Window: unitWindow, Groups: 1},
+		[]device.TensorSpec{device.Spec(tensor.F32, 2, 4, 5, 5), device.Spec(tensor.F32, 8, 4, 1, 1)}},
 }
 
 // The first run of a program must load no code. This must hold both if algorithms were timed in this process, and if
@@ -201,7 +202,8 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 		must(t, err)
 	}
 	running, stats := device.Spec(tensor.F32, 8), device.Spec(tensor.F32, 1, 8)
-	_, err := b.program(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{4}}, running, running, stats, stats) // its kernel has a table
+	// its kernel has a table
+	_, err := b.program(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{4}}, running, running, stats, stats)
 	must(t, err)
 	const most = 5 << 20
 	large, pinned := b.alloc(most, false), b.alloc(1<<20, true)

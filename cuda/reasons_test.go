@@ -16,13 +16,16 @@ func TestReasons(t *testing.T) {
 		want   string
 		absent bool
 	}{
-		{startError(-1, "libcuda.so.1: cannot open shared object file: No such file or directory"), "cuda: no driver", true},
-		{startError(-1, "/lib/libcuda.so.1: file too short"), "the driver's library cannot be used: /lib/libcuda.so.1: file too short", false},
+		{startError(-1, "libcuda.so.1: cannot open shared object file: No such file or directory"), "cuda: no driver",
+			true},
+		{startError(-1, "/lib/libcuda.so.1: file too short"),
+			"the driver's library cannot be used: /lib/libcuda.so.1: file too short", false},
 		{startError(100, ""), "cuda: no GPU: the driver shows none", true},
 		{startError(34, ""), "remove its folder from LD_LIBRARY_PATH", false},
 		{startError(802, ""), "nvidia-fabricmanager", false},
 		{startError(7, ""), "CUDA error 7", false},
-		{versionError(12080, 13000), "the driver supports CUDA 12.8, this program was built with CUDA 13.0: install a newer driver, or build with a CUDA 12 toolkit", false},
+		{versionError(12080, 13000), "the driver supports CUDA 12.8, this program was built with CUDA 13.0: install a newer driver, or build with a CUDA 12 toolkit",
+			false},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || !errors.Is(c.err, device.ErrUnavailable) {
 			t.Errorf("got %v, want %q", c.err, c.want)

@@ -32,7 +32,8 @@ func TestProbe(t *testing.T) {
 		if err == nil {
 			err = dev.Close()
 		}
-		fmt.Printf("PROBE unavailable=%v failure=%v %v\n", errors.Is(err, device.ErrUnavailable), errors.Is(err, device.ErrDevice), err)
+		fmt.Printf("PROBE unavailable=%v failure=%v %v\n", errors.Is(err, device.ErrUnavailable),
+			errors.Is(err, device.ErrDevice), err)
 	}
 }
 
@@ -56,21 +57,29 @@ func TestDriverStates(t *testing.T) {
 		{name: "broken", what: "count", driver: "init=999", want: "absent=false device unavailable: cuda: the driver does not start: CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing"},
 		{name: "two versions", what: "count", driver: "init=803", want: "restart the machine after a driver update"},
 		{name: "unheard of", what: "count", driver: "init=12345", want: "the driver does not start: CUDA error 12345"},
-		{name: "old", what: "open", driver: "version=12080", want: "the driver supports CUDA 12.8, this program was built with CUDA 13."},
+		{name: "old", what: "open", driver: "version=12080",
+			want: "the driver supports CUDA 12.8, this program was built with CUDA 13."},
 		{name: "newer", what: "count", driver: "version=14010", want: "PROBE 1 absent=false <nil>"},
-		{name: "hidden", what: "count", driver: "gpus=2", visible: "-1", want: `absent=true cuda: CUDA_VISIBLE_DEVICES="-1" hides all GPUs`},
-		{name: "more named than there are", what: "count", driver: "gpus=1", visible: "0,1,2", want: `names 3 GPUs, the driver shows 1: there is no GPU "1"`},
-		{name: "prohibited", what: "open", driver: "mode=2", want: "PROBE unavailable=true failure=false device unavailable: cuda:0: the GPU's compute mode is Prohibited"},
-		{name: "taken", what: "open", driver: "mode=3", want: "failure=true cuda:0: device failure: its compute mode, Exclusive Process", contexts: true},
+		{name: "hidden", what: "count", driver: "gpus=2", visible: "-1",
+			want: `absent=true cuda: CUDA_VISIBLE_DEVICES="-1" hides all GPUs`},
+		{name: "more named than there are", what: "count", driver: "gpus=1", visible: "0,1,2",
+			want: `names 3 GPUs, the driver shows 1: there is no GPU "1"`},
+		{name: "prohibited", what: "open", driver: "mode=2",
+			want: "PROBE unavailable=true failure=false device unavailable: cuda:0: the GPU's compute mode is Prohibited"},
+		{name: "taken", what: "open", driver: "mode=3",
+			want: "failure=true cuda:0: device failure: its compute mode, Exclusive Process", contexts: true},
 		{name: "good", what: "describe", driver: "gpus=1", want: "PROBE sm_90 <nil>"},
 		{name: "none", what: "describe", want: "cuda: no driver"},
-		{name: "lost", what: "open", driver: "lost=46", want: "PROBE unavailable=false failure=true cuda:0: device failure: finding the GPU"},
-		{name: "good", what: "open", driver: "gpus=1", want: "PROBE unavailable=false failure=false <nil>", contexts: true},
+		{name: "lost", what: "open", driver: "lost=46",
+			want: "PROBE unavailable=false failure=true cuda:0: device failure: finding the GPU"},
+		{name: "good", what: "open", driver: "gpus=1", want: "PROBE unavailable=false failure=false <nil>",
+			contexts: true},
 	} {
 		t.Run(c.name+"/"+c.what, func(t *testing.T) {
 			contexts := filepath.Join(t.TempDir(), "contexts")
 			cmd := exec.Command(os.Args[0], "-test.run=^TestProbe$", "-test.v")
-			cmd.Env = append(os.Environ(), probeVariable+"="+c.what, nativelib.DirVariable+"="+shim, "HETERO_FAKE_DRIVER="+c.driver, "HETERO_CUDA_LIBS="+built, "HETERO_FAKE_CONTEXTS="+contexts)
+			cmd.Env = append(os.Environ(), probeVariable+"="+c.what, nativelib.DirVariable+"="+shim,
+				"HETERO_FAKE_DRIVER="+c.driver, "HETERO_CUDA_LIBS="+built, "HETERO_FAKE_CONTEXTS="+contexts)
 			if c.visible != "" {
 				cmd.Env = append(cmd.Env, VisibleVariable+"="+c.visible)
 			}

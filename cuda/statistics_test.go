@@ -21,7 +21,8 @@ func TestVarianceFarFromZero(t *testing.T) {
 	defer dev.Close()
 	const limit = 4.0 / (1 << 24) // two units in the last place: the conformance suite's floor for statistics
 	shape := tensor.Shape{8, 8, 56, 56}
-	t.Logf("relative error of the variance, %v of bf16, limit %.1e; mean over deviation, ours, sums of x and x²", shape, limit)
+	t.Logf("relative error of the variance, %v of bf16, limit %.1e; mean over deviation, ours, sums of x and x²", shape,
+		limit)
 	for _, ratio := range []float64{0, 0.5, 1, 2, 3, 5, 10, 30, 173} {
 		ours, sums := varianceErrors(t, dev, normals(shape, ratio))
 		t.Logf("%5g  %.1e  %.1e", ratio, ours, sums)

@@ -73,7 +73,8 @@ func (v Visible) String() string {
 func (v Visible) hidden() error {
 	if v.Set && len(v.Names) == 0 {
 		if len(v.Rest) > 0 && v.Rest[0] != "-1" {
-			return fmt.Errorf("%w: cuda: %v hides all GPUs: %q is not a number, GPU-… or MIG-…", device.ErrUnavailable, v, v.Rest[0])
+			return fmt.Errorf("%w: cuda: %v hides all GPUs: %q is not a number, GPU-… or MIG-…", device.ErrUnavailable,
+				v, v.Rest[0])
 		}
 		return device.AbsentError(fmt.Sprintf("cuda: %v hides all GPUs", v))
 	}
@@ -104,5 +105,6 @@ func (v Visible) check(count int) error {
 	case v.Slices() == 0:
 		culprit = fmt.Sprintf(": there is no GPU %q, and CUDA hides all entries after it", v.Names[count])
 	}
-	return fmt.Errorf("%w: cuda: %v names %d GPUs, the driver shows %d%s", device.ErrUnavailable, v, len(v.Names)+len(v.Rest), count, culprit)
+	return fmt.Errorf("%w: cuda: %v names %d GPUs, the driver shows %d%s", device.ErrUnavailable, v,
+		len(v.Names)+len(v.Rest), count, culprit)
 }

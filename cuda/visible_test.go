@@ -29,9 +29,11 @@ func TestVisibleDevices(t *testing.T) {
 		{text: "0", set: true, shown: 1, names: "0"},
 		{text: " 2, 1 ", set: true, shown: 2, names: "2 1"},
 		{text: "0,2,-1,1", set: true, shown: 2, names: "0 2"},
-		{text: "0,two,1", set: true, shown: 1, names: "0", want: `names 3 GPUs, the driver shows 1: there is no GPU "two", and CUDA hides all entries after it`},
+		{text: "0,two,1", set: true, shown: 1, names: "0",
+			want: `names 3 GPUs, the driver shows 1: there is no GPU "two", and CUDA hides all entries after it`},
 		{text: "0,,1", set: true, shown: 1, names: "0", want: `there is no GPU ""`},
-		{text: "0,7,1", set: true, shown: 1, names: "0 7 1", want: `names 3 GPUs, the driver shows 1: there is no GPU "7"`},
+		{text: "0,7,1", set: true, shown: 1, names: "0 7 1",
+			want: `names 3 GPUs, the driver shows 1: there is no GPU "7"`},
 		{text: "1,1", set: true, shown: 0, names: "1 1", want: "names 1 twice, want each GPU once"},
 		{text: "GPU-8932f937,GPU-77", set: true, shown: 2, names: "GPU-8932f937 GPU-77"},
 		{text: "GPU-,0", set: true, want: `"GPU-" is not a number`},
@@ -52,7 +54,8 @@ func TestVisibleDevices(t *testing.T) {
 		}
 		absent := errors.As(err, new(device.AbsentError))
 		if err != nil && (!errors.Is(err, device.ErrUnavailable) || absent != c.absent) {
-			t.Errorf("%q: got %v, unavailable %v, absent %v, want the latter %v", c.text, err, errors.Is(err, device.ErrUnavailable), absent, c.absent)
+			t.Errorf("%q: got %v, unavailable %v, absent %v, want the latter %v", c.text, err,
+				errors.Is(err, device.ErrUnavailable), absent, c.absent)
 		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 const mostLines = 70
 
 // common are the settings of a training that takes less than a second.
-var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96", "data.batch_size=12", "data.image_size=8", "data.crop_padding=0", "train.steps=12",
+var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96",
+	"data.batch_size=12", "data.image_size=8", "data.crop_padding=0", "train.steps=12",
 	"train.eval_interval=0", "optimizer.lr=0.05", "schedule.name=constant", "experiment.name=run"}
 
 func TestExamplesTrain(t *testing.T) {
@@ -42,8 +43,10 @@ func TestExamplesTrain(t *testing.T) {
 		{"model", []string{"model.name=separable", "model.channels=[8, 8]", "data.num_classes=2"}, nil, 0.69},
 		{"dataset", []string{"data.dataset=bars", "data.noise=16"}, nil, 0.69},
 		{"op", []string{"model.name=swish", "data.num_classes=2"}, []string{"model.channels"}, 0.69},
-		{"policy", []string{"balance.policy=recent", "balance.inertia=0.25", "balance.interval=4", "data.num_classes=2"}, nil, 0.69},
-		{"text", []string{"model.name=bigram", "data.dataset=counting", "data.mistakes=1", "schedule.warmup_steps=0"}, []string{"model.channels", "data.num_samples", "data.image_size", "data.crop_padding"}, 2.3},
+		{"policy", []string{"balance.policy=recent", "balance.inertia=0.25", "balance.interval=4",
+			"data.num_classes=2"}, nil, 0.69},
+		{"text", []string{"model.name=bigram", "data.dataset=counting", "data.mistakes=1", "schedule.warmup_steps=0"},
+			[]string{"model.channels", "data.num_samples", "data.image_size", "data.crop_padding"}, 2.3},
 	} {
 		t.Run(c.folder, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +56,8 @@ func TestExamplesTrain(t *testing.T) {
 			run(t, c.folder, nil, "go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", program, ".")
 			run(t, c.folder, nil, "go", "vet", ".")
 			var args []string
-			for _, set := range append(slices.Clone(common), append(c.set, "experiment.output_dir="+dir, fmt.Sprint("parallel.ranks=", ranks))...) {
+			for _, set := range append(slices.Clone(common),
+				append(c.set, "experiment.output_dir="+dir, fmt.Sprint("parallel.ranks=", ranks))...) {
 				if key, _, _ := strings.Cut(set, "="); !slices.Contains(c.gone, key) {
 					args = append(args, "--set", set)
 				}
@@ -71,7 +75,8 @@ func TestExamplesTrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			if result.Steps != 12 || result.Ranks != ranks || !(result.Loss < c.chance) {
-				t.Errorf("got %d steps of %d ranks and a loss of %g, want 12, %d and less than %g", result.Steps, result.Ranks, result.Loss, ranks, c.chance)
+				t.Errorf("got %d steps of %d ranks and a loss of %g, want 12, %d and less than %g", result.Steps,
+					result.Ranks, result.Loss, ranks, c.chance)
 			}
 		})
 	}

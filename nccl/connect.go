@@ -27,7 +27,8 @@ func Available() error {
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
-		return 0, "", UnavailableError(err.Error() + "; the build needs a CUDA toolkit with NCCL: " + nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md"))
+		return 0, "", UnavailableError(err.Error() + "; the build needs a CUDA toolkit with NCCL: " +
+			nativelib.Remedy("make cuda-toolchain && make CUDA=on", "docs/gpu.md"))
 	}
 	if version, path, err = lib.facts(); err != nil {
 		return 0, "", UnavailableError(err.Error())

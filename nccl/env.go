@@ -40,21 +40,28 @@ var (
 var allowed = map[string]rule{
 	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}, fold: true}, "NCCL_DEBUG_SUBSYS": {text: true},
 	"NCCL_ALGO": {list: algorithms}, "NCCL_PROTO": {list: protocols},
-	"NCCL_SOCKET_IFNAME": {text: true}, "NCCL_SOCKET_FAMILY": {words: []string{"AF_INET", "AF_INET6"}}, "NCCL_IB_HCA": {text: true},
-	"NCCL_NET": {words: []string{"IB", "Socket"}, fold: true}, "NCCL_IB_DISABLE": {words: onOff}, "NCCL_P2P_DISABLE": {words: onOff}, "NCCL_SHM_DISABLE": {words: onOff},
-	"NCCL_MIN_NCHANNELS": {min: 1, max: 64}, "NCCL_MAX_NCHANNELS": {min: 1, max: 64}, "NCCL_MIN_CTAS": {min: 1, max: 64, since: MaxCTAs}, "NCCL_MAX_CTAS": {min: 1, max: 64, since: MaxCTAs},
+	"NCCL_SOCKET_IFNAME": {text: true}, "NCCL_SOCKET_FAMILY": {words: []string{"AF_INET", "AF_INET6"}},
+	"NCCL_IB_HCA": {text: true},
+	"NCCL_NET":    {words: []string{"IB", "Socket"}, fold: true}, "NCCL_IB_DISABLE": {words: onOff},
+	"NCCL_P2P_DISABLE": {words: onOff}, "NCCL_SHM_DISABLE": {words: onOff},
+	"NCCL_MIN_NCHANNELS": {min: 1, max: 64}, "NCCL_MAX_NCHANNELS": {min: 1, max: 64},
+	"NCCL_MIN_CTAS": {min: 1, max: 64, since: MaxCTAs}, "NCCL_MAX_CTAS": {min: 1, max: 64, since: MaxCTAs},
 	"NCCL_NTHREADS": {words: []string{"64", "128", "256", "512"}}, "NCCL_BUFFSIZE": {min: 1, max: 1 << 30},
 	"NCCL_SOCKET_NTHREADS": {min: 1, max: 16}, "NCCL_NSOCKS_PERTHREAD": {min: 1, max: 16},
 	"NCCL_P2P_LEVEL":     {words: []string{"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
 	"NCCL_NET_GDR_LEVEL": {words: []string{"LOC", "PIX", "PXB", "PHB", "SYS"}}, "NCCL_NET_GDR_READ": {words: onOff},
 	"NCCL_IB_GID_INDEX": {min: 0, max: 255}, "NCCL_IB_TC": {min: 0, max: 255}, "NCCL_IB_SL": {min: 0, max: 15},
 	"NCCL_IB_QPS_PER_CONNECTION": {min: 1, max: 128}, "NCCL_IB_SPLIT_DATA_ON_QPS": {words: onOff},
-	"NCCL_IB_TIMEOUT": {min: 1, max: 22}, "NCCL_IB_RETRY_CNT": {min: 0, max: 7}, "NCCL_IB_ADAPTIVE_ROUTING": {words: onOff},
-	"NCCL_NCHANNELS_PER_NET_PEER": {min: 1, max: 64}, "NCCL_CROSS_NIC": {words: []string{"0", "1", "2"}}, "NCCL_PXN_DISABLE": {words: onOff},
-	"NCCL_NVLS_ENABLE": {words: []string{"0", "1", "2"}, since: MaxCTAs}, "NCCL_PAT_ENABLE": {words: []string{"0", "1", "2"}, since: Profiler},
-	"NCCL_CUMEM_ENABLE": {words: onOff}, "NCCL_RAS_ENABLE": {words: onOff, since: StrictChoice}, "NCCL_LAUNCH_ORDER_IMPLICIT": {words: onOff, since: 22600},
-	"NCCL_RUNTIME_CONNECT": {words: onOff, since: 22200},
-	"NCCL_HOSTID":          {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
+	"NCCL_IB_TIMEOUT": {min: 1, max: 22}, "NCCL_IB_RETRY_CNT": {min: 0, max: 7},
+	"NCCL_IB_ADAPTIVE_ROUTING":    {words: onOff},
+	"NCCL_NCHANNELS_PER_NET_PEER": {min: 1, max: 64}, "NCCL_CROSS_NIC": {words: []string{"0", "1", "2"}},
+	"NCCL_PXN_DISABLE":  {words: onOff},
+	"NCCL_NVLS_ENABLE":  {words: []string{"0", "1", "2"}, since: MaxCTAs},
+	"NCCL_PAT_ENABLE":   {words: []string{"0", "1", "2"}, since: Profiler},
+	"NCCL_CUMEM_ENABLE": {words: onOff}, "NCCL_RAS_ENABLE": {words: onOff, since: StrictChoice},
+	"NCCL_LAUNCH_ORDER_IMPLICIT": {words: onOff, since: 22600},
+	"NCCL_RUNTIME_CONNECT":       {words: onOff, since: 22200},
+	"NCCL_HOSTID":                {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
 }
 
 // Settle combines the variables of a configuration (table, pairs of name and value) with those of the environment. If
@@ -78,11 +85,18 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 		at := slices.IndexFunc(s, func(o Setting) bool { return o.Name == name })
 		switch {
 		case refused(name):
-			faults = append(faults, fmt.Sprintf("%s: this setting makes NCCL load code or write files, which is not allowed: unset the variable", name))
+			faults = append(faults,
+				fmt.Sprintf(
+					"%s: this setting makes NCCL load code or write files, which is not allowed: unset the variable",
+					name))
 		case !known:
-			warnings = append(warnings, fmt.Sprintf("environment variable %s=%s is not a known setting: the program passes it to NCCL unchanged", name, printable(value)))
+			warnings = append(warnings,
+				fmt.Sprintf(
+					"environment variable %s=%s is not a known setting: the program passes it to NCCL unchanged", name,
+					printable(value)))
 		case at >= 0 && s[at].Value != value:
-			warnings = append(warnings, fmt.Sprintf("environment variable %s=%s has no effect, because [nccl] sets %s", name, printable(value), s[at].Value))
+			warnings = append(warnings, fmt.Sprintf("environment variable %s=%s has no effect, because [nccl] sets %s",
+				name, printable(value), s[at].Value))
 		case at >= 0:
 		default:
 			if fault := check(name, value); fault != "" {
@@ -104,7 +118,9 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 // refused reports whether a variable names code to load or a file to write, by the words in its name.
 func refused(name string) bool {
 	return strings.Contains(name, "PLUGIN") || strings.Contains(name, "_DUMP") ||
-		slices.ContainsFunc([]string{"_FILE", "_PATH", "_DIR", "_LIB"}, func(end string) bool { return strings.HasSuffix(name, end) })
+		slices.ContainsFunc([]string{"_FILE", "_PATH", "_DIR", "_LIB"}, func(end string) bool {
+			return strings.HasSuffix(name, end)
+		})
 }
 
 // check returns the fault of a value, or "".

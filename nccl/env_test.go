@@ -8,11 +8,13 @@ import (
 
 func TestSettingsAreSettled(t *testing.T) {
 	got, warnings, err := Settle([][2]string{{"NCCL_ALGO", "Ring"}, {"NCCL_MAX_NCHANNELS", "8"}},
-		[]string{"PATH=/bin", "NCCL_SOCKET_IFNAME=^docker,lo", "NCCL_ALGO=Tree", "NCCL_IB_TIMEOUT=22", "NCCL_WORK_FIFO_BYTES=65536", "NCCL_PROTO=", "NCCL_MAX_NCHANNELS=8"})
+		[]string{"PATH=/bin", "NCCL_SOCKET_IFNAME=^docker,lo", "NCCL_ALGO=Tree", "NCCL_IB_TIMEOUT=22",
+			"NCCL_WORK_FIFO_BYTES=65536", "NCCL_PROTO=", "NCCL_MAX_NCHANNELS=8"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{{"NCCL_ALGO", "Ring", "[nccl]"}, {"NCCL_IB_TIMEOUT", "22", "environment"}, {"NCCL_MAX_NCHANNELS", "8", "[nccl]"}, {"NCCL_SOCKET_IFNAME", "^docker,lo", "environment"}}
+	want := Settings{{"NCCL_ALGO", "Ring", "[nccl]"}, {"NCCL_IB_TIMEOUT", "22", "environment"},
+		{"NCCL_MAX_NCHANNELS", "8", "[nccl]"}, {"NCCL_SOCKET_IFNAME", "^docker,lo", "environment"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -53,14 +55,17 @@ func TestSettingsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v and %v, want %q", c.variable, s, err, c.want)
 		}
 	}
-	if _, _, err := Settle([][2]string{{"NCCL_NET_PLUGIN", "x"}}, nil); err == nil || !strings.Contains(err.Error(), "[nccl]: NCCL_NET_PLUGIN") {
+	if _, _, err := Settle([][2]string{{"NCCL_NET_PLUGIN", "x"}}, nil); err == nil ||
+		!strings.Contains(err.Error(), "[nccl]: NCCL_NET_PLUGIN") {
 		t.Errorf("in [nccl]: got %v", err)
 	}
 }
 
 func TestSettingsInNCCLsOwnWordsPass(t *testing.T) {
-	for _, variable := range []string{"NCCL_ALGO=ring,CollNetDirect;allreduce:tree,collnetdirect;broadcast:ring", "NCCL_ALGO=^NVLSTree,PAT",
-		"NCCL_ALGO=allreduce:Tree", "NCCL_PROTO=^LL128;AllReduce:LL128", "NCCL_PROTO=simple", "NCCL_DEBUG=info", "NCCL_NET=socket"} {
+	for _, variable := range []string{"NCCL_ALGO=ring,CollNetDirect;allreduce:tree,collnetdirect;broadcast:ring",
+		"NCCL_ALGO=^NVLSTree,PAT",
+		"NCCL_ALGO=allreduce:Tree", "NCCL_PROTO=^LL128;AllReduce:LL128", "NCCL_PROTO=simple", "NCCL_DEBUG=info",
+		"NCCL_NET=socket"} {
 		name, value, _ := strings.Cut(variable, "=")
 		got, _, err := Settle(nil, []string{variable})
 		if want := (Settings{{name, value, "environment"}}); err != nil || !slices.Equal(got, want) {

@@ -36,7 +36,8 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 		{"another version of NCCL", func(r *ranks) {
 			r.config[1].pretend = func(h *hello) { h.Version, h.Path = 22703, "/other/libnccl.so.2" }
 		}, []string{"rank 0 has NCCL 2.28.9", "rank 1 has NCCL 2.27.3 (/other/libnccl.so.2)"}},
-		{"no NCCL on a rank", func(r *ranks) { r.config[1].library = "libhetero_none.so" }, []string{"rank 1: no libhetero_none.so"}},
+		{"no NCCL on a rank", func(r *ranks) { r.config[1].library = "libhetero_none.so" },
+			[]string{"rank 1: no libhetero_none.so"}},
 		{"two ranks on one GPU", func(r *ranks) { r.config[1].Device = r.devs[0] },
 			[]string{"ranks 0 and 1 use the same GPU (0000:01:00.0 of here)", "device.share_gpu"}},
 	} {
@@ -75,7 +76,8 @@ func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 			}
 			comms := r.joined(conformance.Go(t))
 			for rank, err := range sums(t, r, comms, 3) {
-				if (err == nil) != (want == nil) || want != nil && !strings.Contains(errors.Join(err, comms[1-rank].Err()).Error(), want.Error()) {
+				if (err == nil) != (want == nil) || want != nil &&
+					!strings.Contains(errors.Join(err, comms[1-rank].Err()).Error(), want.Error()) {
 					t.Errorf("rank %d: got %v, want %v", rank, err, want)
 				}
 			}
@@ -147,7 +149,8 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			for i := range n {
-				if err := c.Enqueue(collective.AllReduce{Name: fmt.Sprintf("bucket %d", i), Buffer: device.Whole(b), DType: tensor.F32}); err != nil {
+				if err := c.Enqueue(collective.AllReduce{Name: fmt.Sprintf("bucket %d", i), Buffer: device.Whole(b),
+					DType: tensor.F32}); err != nil {
 					break // Sync returns the reason
 				}
 			}
@@ -171,13 +174,16 @@ func TestOperationsEnd(t *testing.T) {
 		{"an operation that hangs", "hang:1@2", limit, nil, func(errs []error) error {
 			var late *collective.TimeoutError
 			for _, err := range errs {
-				if errors.As(err, &late) && late.Number == 2 && late.Limit == limit && strings.Contains(late.Op, "bucket 1") {
+				if errors.As(err, &late) && late.Number == 2 && late.Limit == limit &&
+					strings.Contains(late.Op, "bucket 1") {
 					return nil
 				}
 			}
 			return errors.New("want a TimeoutError of operation 2")
 		}},
-		{"a rank that dies while the others are in an operation", "hang:1@2", 0, func(r *ranks, _ []*Communicator) { r.inner[1].Die() }, func(errs []error) error {
+		{"a rank that dies while the others are in an operation", "hang:1@2", 0, func(r *ranks, _ []*Communicator) {
+			r.inner[1].Die()
+		}, func(errs []error) error {
 			for _, rank := range []int{0, 2} {
 				var peer *collective.PeerError
 				if !errors.As(errs[rank], &peer) || peer.Rank != 1 || !errors.Is(errs[rank], collective.ErrDied) {
@@ -186,9 +192,12 @@ func TestOperationsEnd(t *testing.T) {
 			}
 			return nil
 		}},
-		{"an abort while an operation runs", "hang:1@2", 0, func(_ *ranks, comms []*Communicator) { comms[2].Abort(errors.New("a whim")) }, func(errs []error) error {
+		{"an abort while an operation runs", "hang:1@2", 0, func(_ *ranks, comms []*Communicator) {
+			comms[2].Abort(errors.New("a whim"))
+		}, func(errs []error) error {
 			var peer *collective.PeerError
-			if !errors.As(errs[0], &peer) || peer.Rank != 2 || !strings.Contains(errs[0].Error(), "a whim") || !errors.Is(errs[2], collective.ErrAborted) {
+			if !errors.As(errs[0], &peer) || peer.Rank != 2 || !strings.Contains(errs[0].Error(), "a whim") ||
+				!errors.Is(errs[2], collective.ErrAborted) {
 				return errors.New("want that rank 2 aborted of a whim")
 			}
 			return nil
@@ -252,7 +261,8 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	for _, op := range []collective.Op{
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // NCCL's operation 1
 		collective.AllReduce{Buffer: device.Whole(host), DType: tensor.F32},
-		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max}, // NCCL's Max loses NaN
+		// NCCL's Max loses NaN
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max},
 		collective.Barrier{},
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // NCCL's operation 2
 	} {
@@ -304,7 +314,8 @@ func TestGivingUpEnds(t *testing.T) {
 		}
 	}
 	for rank, want := range []string{"", "ncclCommAbort has not returned within 1500 ms"} {
-		if err := comms[rank].Close(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := comms[rank].Close(); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: close: got %v, want %q", rank, err, want)
 		}
 	}

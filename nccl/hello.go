@@ -33,7 +33,8 @@ func agree(all []hello) error {
 	}
 	for rank, h := range all {
 		if h.Version != all[0].Version {
-			return fmt.Errorf("%w: rank 0 has NCCL %v (%s), rank %d has NCCL %v (%s): install one version on all machines",
+			return fmt.Errorf(
+				"%w: rank 0 has NCCL %v (%s), rank %d has NCCL %v (%s): install one version on all machines",
 				ErrUnusable, all[0].Version, all[0].Path, rank, h.Version, h.Path)
 		}
 	}
@@ -69,7 +70,8 @@ func meet(ctx context.Context, control collective.Communicator, own hello) ([]he
 	for i := range counts {
 		counts[i] = helloBytes
 	}
-	if err := perform(ctx, control, collective.AllGather{Name: "nccl hello", Buffer: device.Whole(memory), DType: tensor.U8, Counts: counts}); err != nil {
+	if err := perform(ctx, control, collective.AllGather{Name: "nccl hello", Buffer: device.Whole(memory),
+		DType: tensor.U8, Counts: counts}); err != nil {
 		return nil, err
 	}
 	all := make([]hello, control.Size())

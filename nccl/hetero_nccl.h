@@ -68,7 +68,7 @@ typedef struct hetero_nccl_api {
   /* Joins the other ranks. Returns when all have joined, the time limit expires or stop is called. After any status but
    * OK only close may be called. */
   int32_t (*connect)(hetero_nccl_comm *, int64_t timeout_ns, char *error);
-  /* Performs one operation on the communicator's own stream, and waits for it without blocking the GPU. buffer is device
+  /* Performs one operation on the communicator's stream, and waits for it without blocking the GPU. buffer is device
    * memory whose content is ready. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. After any
    * status but OK only close may be called. On return nothing accesses the buffer. */
   int32_t (*run)(hetero_nccl_comm *, hetero_nccl_call *, void *buffer, const int64_t *counts);

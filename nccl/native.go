@@ -6,8 +6,12 @@ package nccl
 #include <stdlib.h>
 #include "hetero_nccl.h"
 
-static int32_t nccl_library(const hetero_nccl_api *a, hetero_nccl_facts *f, char *error) { return a->library(f, error); }
-static int32_t nccl_bus_id(const hetero_nccl_api *a, int32_t device, char *text, char *error) { return a->bus_id(device, text, error); }
+static int32_t nccl_library(const hetero_nccl_api *a, hetero_nccl_facts *f, char *error) {
+	return a->library(f, error);
+}
+static int32_t nccl_bus_id(const hetero_nccl_api *a, int32_t device, char *text, char *error) {
+	return a->bus_id(device, text, error);
+}
 static int32_t nccl_unique_id(const hetero_nccl_api *a, uint8_t *id, char *error) { return a->unique_id(id, error); }
 static int32_t nccl_create(const hetero_nccl_api *a, const hetero_nccl_options *o, hetero_nccl_comm **c, char *error) {
 	return a->create(o, c, error);
@@ -15,11 +19,14 @@ static int32_t nccl_create(const hetero_nccl_api *a, const hetero_nccl_options *
 static int32_t nccl_connect(const hetero_nccl_api *a, hetero_nccl_comm *c, int64_t timeout_ns, char *error) {
 	return a->connect(c, timeout_ns, error);
 }
-static int32_t nccl_run(const hetero_nccl_api *a, hetero_nccl_comm *c, hetero_nccl_call *call, void *buffer, const int64_t *counts) {
+static int32_t nccl_run(const hetero_nccl_api *a, hetero_nccl_comm *c, hetero_nccl_call *call, void *buffer,
+	const int64_t *counts) {
 	return a->run(c, call, buffer, counts);
 }
 static void nccl_stop(const hetero_nccl_api *a, hetero_nccl_comm *c) { a->stop(c); }
-static int32_t nccl_close(const hetero_nccl_api *a, hetero_nccl_comm *c, int32_t orderly, char *error) { return a->close(c, orderly, error); }
+static int32_t nccl_close(const hetero_nccl_api *a, hetero_nccl_comm *c, int32_t orderly, char *error) {
+	return a->close(c, orderly, error);
+}
 */
 import "C"
 
@@ -92,7 +99,8 @@ type end struct {
 }
 
 func (l *library) create(rank, size, device, minCTAs, maxCTAs int, id []byte) (*end, error) {
-	o := C.hetero_nccl_options{rank: C.int32_t(rank), size: C.int32_t(size), device: C.int32_t(device), min_ctas: C.int32_t(minCTAs), max_ctas: C.int32_t(maxCTAs)}
+	o := C.hetero_nccl_options{rank: C.int32_t(rank), size: C.int32_t(size), device: C.int32_t(device),
+		min_ctas: C.int32_t(minCTAs), max_ctas: C.int32_t(maxCTAs)}
 	for i, b := range id {
 		o.id[i] = C.uint8_t(b)
 	}
@@ -127,7 +135,8 @@ func (e *end) connect(limit time.Duration) (status, error) {
 
 // run performs op on the calling OS thread. memory is the operation's buffer on the GPU.
 func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duration, memory unsafe.Pointer) status {
-	e.call.kind, e.call.dtype, e.call.reduce, e.call.root = C.int32_t(sig.Kind), C.int32_t(sig.DType), C.int32_t(sig.Reduce), C.int32_t(sig.Root)
+	e.call.kind, e.call.dtype, e.call.reduce, e.call.root = C.int32_t(sig.Kind), C.int32_t(sig.DType),
+		C.int32_t(sig.Reduce), C.int32_t(sig.Root)
 	e.call.elements, e.call.timeout_ns = C.int64_t(sig.Elements), C.int64_t(limit)
 	counts := op.Parts()
 	return status(C.nccl_run(e.api, e.ptr, e.call, memory, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts)))))

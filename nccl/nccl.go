@@ -54,7 +54,9 @@ func (c Config) check() (device.AddressedDevice, error) {
 		return nil, fmt.Errorf("got a time-out of %v, want at least 0 (0: no time-out)", c.Timeout)
 	}
 	if c.MinCTAs < 0 || c.MaxCTAs < 0 || c.MaxCTAs > 0 && c.MinCTAs > c.MaxCTAs {
-		return nil, fmt.Errorf("got a minimum of %d and a maximum of %d CTAs, want values of at least 0 and a minimum up to the maximum", c.MinCTAs, c.MaxCTAs)
+		return nil,
+			fmt.Errorf("got a minimum of %d and a maximum of %d CTAs, want values of at least 0 and a minimum up to the maximum",
+				c.MinCTAs, c.MaxCTAs)
 	}
 	dev, ok := c.Device.(device.AddressedDevice)
 	if !ok || c.Device.Info().Kind != "cuda" {

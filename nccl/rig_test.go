@@ -57,7 +57,8 @@ func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duratio
 			t.Fatal(err)
 		}
 		r.devs = append(r.devs, dev)
-		r.config = append(r.config, Config{Control: control, Device: dev, Timeout: limit, Host: "here", library: shimLibrary})
+		r.config = append(r.config, Config{Control: control, Device: dev, Timeout: limit, Host: "here",
+			library: shimLibrary})
 	}
 	return r
 }

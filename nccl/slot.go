@@ -36,7 +36,8 @@ func newSlot(rank, size int) *slot {
 	for i := range counts {
 		counts[i] = wordBytes
 	}
-	s.gather = collective.AllGather{Name: "nccl agreement", Buffer: device.Whole(s.words), DType: tensor.U8, Counts: counts, Done: s.agreed}
+	s.gather = collective.AllGather{Name: "nccl agreement", Buffer: device.Whole(s.words), DType: tensor.U8,
+		Counts: counts, Done: s.agreed}
 	return s
 }
 
@@ -87,7 +88,8 @@ func moved(op collective.Op, after, done device.Event) collective.Op {
 // encode writes this rank's word: its encoded signature.
 func (s *slot) encode() {
 	b := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
-	for i, v := range [...]uint64{s.sig.Number, uint64(s.sig.Kind), uint64(s.sig.DType)<<32 | uint64(s.sig.Reduce), uint64(s.sig.Root), uint64(s.sig.Elements), s.sig.Parts} {
+	for i, v := range [...]uint64{s.sig.Number, uint64(s.sig.Kind), uint64(s.sig.DType)<<32 | uint64(s.sig.Reduce),
+		uint64(s.sig.Root), uint64(s.sig.Elements), s.sig.Parts} {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
 	}
 }
@@ -104,8 +106,9 @@ func (s *slot) differing() (rank int, theirs signature.Signature) {
 		for i := range v {
 			v[i] = binary.LittleEndian.Uint64(b[8*i:])
 		}
-		return rank, signature.Signature{Number: v[0], Kind: signature.Kind(v[1]), DType: tensor.DType(v[2] >> 32), Reduce: collective.Reduce(v[2]),
-			Root: int(v[3]), Elements: int64(v[4]), Parts: v[5]}
+		return rank, signature.Signature{Number: v[0], Kind: signature.Kind(v[1]), DType: tensor.DType(v[2] >> 32),
+			Reduce: collective.Reduce(v[2]),
+			Root:   int(v[3]), Elements: int64(v[4]), Parts: v[5]}
 	}
 	return -1, theirs
 }

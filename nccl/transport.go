@@ -93,7 +93,8 @@ func (t *transport) begin(op collective.Op) *slot {
 func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.Duration, error) {
 	s := t.first(number)
 	if s == nil {
-		return 0, fmt.Errorf("nccl: rank %d: %s: the ranks disagree on operation %d", t.control.Rank(), collective.Describe(op), number)
+		return 0, fmt.Errorf("nccl: rank %d: %s: the ranks disagree on operation %d", t.control.Rank(),
+			collective.Describe(op), number)
 	}
 	defer t.give(s)
 	if err := s.started.Complete(); err != nil {
@@ -138,7 +139,8 @@ func (t *transport) run(s *slot) error {
 		}
 	}
 	if result == lostGPU {
-		return fmt.Errorf("nccl: rank %d: %s: %w: %s", t.control.Rank(), collective.Describe(s.op), device.ErrDevice, t.end.why())
+		return fmt.Errorf("nccl: rank %d: %s: %w: %s", t.control.Rank(), collective.Describe(s.op), device.ErrDevice,
+			t.end.why())
 	}
 	why := &Error{Rank: t.control.Rank(), Op: collective.Describe(s.op), Why: t.end.why()}
 	for begin := time.Now(); result == peerGone && time.Since(begin) < afterwards; time.Sleep(queue.LookEvery / 4) {

@@ -138,7 +138,8 @@ func TunerCSV(best []Trial, nodes, ranks int) string {
 			if channels == 0 {
 				channels = -1
 			}
-			fmt.Fprintf(&b, "allreduce,%d,%d,%s,%s,%d,%d,%d,-1,-1\n", from, to-1, strings.ToLower(t.Algo), strings.ToLower(t.Proto), channels, nodes, ranks)
+			fmt.Fprintf(&b, "allreduce,%d,%d,%s,%s,%d,%d,%d,-1,-1\n", from, to-1, strings.ToLower(t.Algo),
+				strings.ToLower(t.Proto), channels, nodes, ranks)
 		}
 		from = to
 	}

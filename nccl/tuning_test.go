@@ -12,8 +12,10 @@ func trial(algo, proto string, channels int, bytes int64, seconds float64) Trial
 func TestFastestCombinations(t *testing.T) {
 	trials := []Trial{
 		trial("", "", 0, 4<<10, 20e-6), trial("", "", 0, 2<<20, 100e-6), trial("", "", 0, 16<<20, 600e-6),
-		trial("Tree", "LL", 8, 4<<10, 12e-6), trial("Tree", "LL", 8, 2<<20, 300e-6), trial("Tree", "LL", 8, 16<<20, 3000e-6),
-		trial("Ring", "Simple", 16, 4<<10, 40e-6), trial("Ring", "Simple", 16, 2<<20, 100e-6), trial("Ring", "Simple", 16, 16<<20, 500e-6),
+		trial("Tree", "LL", 8, 4<<10, 12e-6), trial("Tree", "LL", 8, 2<<20, 300e-6),
+		trial("Tree", "LL", 8, 16<<20, 3000e-6),
+		trial("Ring", "Simple", 16, 4<<10, 40e-6), trial("Ring", "Simple", 16, 2<<20, 100e-6),
+		trial("Ring", "Simple", 16, 16<<20, 500e-6),
 		trial("NVLS", "Simple", 0, 16<<20, 1e-6), // the combination failed at smaller sizes
 	}
 	best := Fastest(trials)

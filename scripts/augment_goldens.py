@@ -63,12 +63,14 @@ def main():
     out = pathlib.Path(__file__).resolve().parent.parent / "engine/data/pixels/testdata/goldens.json"
     args = parser.parse_args()
     encode = lambda a: base64.b64encode(np.ascontiguousarray(a).tobytes()).decode()
-    record = {"made_with": f"torchvision {torchvision.__version__}, Pillow {PIL.__version__}", "width": WIDTH, "height": HEIGHT,
+    record = {"made_with": f"torchvision {torchvision.__version__}, Pillow {PIL.__version__}", "width": WIDTH,
+              "height": HEIGHT,
               "images": {}, "cases": []}
     for name, array in images(args.photo):
         record["images"][name] = encode(array)
         for op, value, apply in operations():
-            record["cases"].append({"image": name, "op": op, "value": value, "want": encode(np.asarray(apply(Image.fromarray(array), value)))})
+            record["cases"].append({"image": name, "op": op, "value": value,
+                                    "want": encode(np.asarray(apply(Image.fromarray(array), value)))})
     out.parent.mkdir(exist_ok=True)
     lines = ",\n".join(json.dumps(c) for c in record.pop("cases"))
     head = json.dumps(record, indent=1)[:-2]

@@ -72,10 +72,14 @@ def loss_of(model, folder):
 
 
 def train(args, output, data, *extra):
-    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=gpt2", "--set", "model.layers=3",
-        "--set", "model.heads=4", "--set", "model.embedding_size=48", "--set", "data.dataset=text", "--set", f"data.path={data}",
-        "--set", f"data.vocabulary={VOCABULARY}", "--set", f"data.sequence_length={LENGTH}", "--set", "data.batch_size=16",
-        "--set", "train.precision=f32", "--set", "train.epochs=1", "--set", "optimizer.name=adamw", "--set", f"experiment.output_dir={output}",
+    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=gpt2", "--set",
+        "model.layers=3",
+        "--set", "model.heads=4", "--set", "model.embedding_size=48", "--set", "data.dataset=text", "--set",
+        f"data.path={data}",
+        "--set", f"data.vocabulary={VOCABULARY}", "--set", f"data.sequence_length={LENGTH}", "--set",
+        "data.batch_size=16",
+        "--set", "train.precision=f32", "--set", "train.epochs=1", "--set", "optimizer.name=adamw", "--set",
+        f"experiment.output_dir={output}",
         "--set", "experiment.name=run", *extra)
     result = json.loads((output / "run" / "results" / "result.json").read_text())
     return result
@@ -127,12 +131,14 @@ def shaken(model):
 def predictions(args, checkpoint, vocab, folder, texts, top):
     path = folder / "texts.txt"
     path.write_text("\n".join(texts) + "\n")
-    out = run(args.program, "predict", checkpoint, path, "--vocab", vocab, "--json", "--top", top, "--device", args.device, "--precision", "f32")
+    out = run(args.program, "predict", checkpoint, path, "--vocab", vocab, "--json", "--top", top, "--device",
+              args.device, "--precision", "f32")
     return [json.loads(line) for line in out.splitlines()]
 
 
 def probabilities(guesses):
-    return torch.tensor([g["probability"] for g in sorted(guesses, key=lambda g: g["id"] if "id" in g else g["label"])], dtype=torch.float64)
+    return torch.tensor([g["probability"] for g in sorted(guesses, key=lambda g: g["id"] if "id" in g else g["label"])],
+                        dtype=torch.float64)
 
 
 def encode(text, second=None):
@@ -195,65 +201,83 @@ def check_bert(args, folder):
         model.save_pretrained(theirs)
         run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
         run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
-        want = {n: t for n, t in model.state_dict().items() if n not in tied and not n.startswith(("bert.pooler", "cls.seq_relationship"))}
+        want = {n: t for n, t in model.state_dict().items() if n not in tied
+                and not n.startswith(("bert.pooler", "cls.seq_relationship"))}
         equal_weights(f"{kind} -> hetero-train -> transformers", load_file(back / "model.safetensors"), want)
         compare_masked(args, f"{kind} -> hetero-train", imported, vocab, folder, model)
-        compare_masked(args, f"hetero-train -> BertForMaskedLM, from {kind}", imported, vocab, folder, loads(transformers.BertForMaskedLM, back))
+        compare_masked(args, f"hetero-train -> BertForMaskedLM, from {kind}", imported, vocab, folder,
+                       loads(transformers.BertForMaskedLM, back))
 
     theirs, imported, back = folder / "BertForPreTraining", folder / "pairs.imported", folder / "pairs.back"
-    run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--set", "model.next_sentence=true", "--output", imported)
+    run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--set", "model.next_sentence=true", "--output",
+        imported)
     run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
     want = {n: t for n, t in pre.state_dict().items() if n not in tied}
-    equal_weights("BertForPreTraining -> hetero-train with next_sentence -> transformers", load_file(back / "model.safetensors"), want)
-    compare_masked(args, "hetero-train -> BertForPreTraining", imported, vocab, folder, loads(transformers.BertForPreTraining, back))
+    equal_weights("BertForPreTraining -> hetero-train with next_sentence -> transformers",
+                  load_file(back / "model.safetensors"), want)
+    compare_masked(args, "hetero-train -> BertForPreTraining", imported, vocab, folder,
+                   loads(transformers.BertForPreTraining, back))
 
-    classifier = shaken(transformers.BertForSequenceClassification(bert_config(id2label=dict(enumerate(CLASSES)), label2id={c: i for i, c in enumerate(CLASSES)})))
+    classifier = shaken(transformers.BertForSequenceClassification(
+        bert_config(id2label=dict(enumerate(CLASSES)), label2id={c: i for i, c in enumerate(CLASSES)})))
     theirs, imported, back = folder / "classifier", folder / "classifier.imported", folder / "classifier.back"
     classifier.save_pretrained(theirs)
     run(args.program, "checkpoint", "import", theirs, "--output", imported)
     run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
-    equal_weights("BertForSequenceClassification -> hetero-train -> transformers", load_file(back / "model.safetensors"), classifier.state_dict())
+    equal_weights("BertForSequenceClassification -> hetero-train -> transformers",
+                  load_file(back / "model.safetensors"), classifier.state_dict())
     compare_classes(args, "BertForSequenceClassification -> hetero-train", imported, vocab, folder, classifier, False)
 
     # hetero-train fine-tunes the masked model on pairs of texts, and transformers reads the result.
     rows = [("the cat sat", "a dog ran", "good"), ("the dog", "the mat", "bad"), ("a cat", "a cat", "neither")] * 20
     data = folder / "pairs.tsv"
     data.write_text("first\tsecond\tlabel\n" + "".join("\t".join(r) + "\n" for r in rows))
-    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=bert_base", "--set", "model.layers=3", "--set", "model.heads=4",
-        "--set", "model.embedding_size=48", "--set", "model.inner_size=80", "--set", "model.positions=24", "--set", f"model.init_from={folder / 'BertForPreTraining'}",
-        "--set", "data.dataset=labelled_text", "--set", f"data.path={data}", "--set", f"data.vocab_file={vocab}", "--set", "data.sequence_length=20",
-        "--set", "data.text_column=first", "--set", "data.second_column=second", "--set", "data.batch_size=8", "--set", "train.precision=f32",
-        "--set", "train.epochs=2", "--set", "optimizer.name=adamw", "--set", f"experiment.output_dir={folder}", "--set", "experiment.name=tuned")
+    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=bert_base", "--set",
+        "model.layers=3", "--set", "model.heads=4",
+        "--set", "model.embedding_size=48", "--set", "model.inner_size=80", "--set", "model.positions=24", "--set",
+        f"model.init_from={folder / 'BertForPreTraining'}",
+        "--set", "data.dataset=labelled_text", "--set", f"data.path={data}", "--set", f"data.vocab_file={vocab}",
+        "--set", "data.sequence_length=20",
+        "--set", "data.text_column=first", "--set", "data.second_column=second", "--set", "data.batch_size=8", "--set",
+        "train.precision=f32",
+        "--set", "train.epochs=2", "--set", "optimizer.name=adamw", "--set", f"experiment.output_dir={folder}", "--set",
+        "experiment.name=tuned")
     run(args.program, "checkpoint", "export", folder / "tuned", "--format", "hf", "--output", folder / "tuned.hf")
     tuned = loads(transformers.BertForSequenceClassification, folder / "tuned.hf")
     check("names of classes", [tuned.config.id2label[i] for i in range(3)] == CLASSES, tuned.config.id2label)
-    compare_classes(args, "fine-tuned by hetero-train -> BertForSequenceClassification", folder / "tuned", vocab, folder, tuned, True)
+    compare_classes(args, "fine-tuned by hetero-train -> BertForSequenceClassification", folder / "tuned", vocab,
+                    folder, tuned, True)
 
 
 def check_other_sizes(args, folder, data):
     """GPT-2 and BERT with settings that the published models do not have, in one file and in several."""
     for at, (activation, inner, eps, shard) in enumerate([("relu", 80, 1e-3, "5GB"), ("gelu", None, 1e-5, "20KB")]):
         torch.manual_seed(3)
-        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, n_inner=inner, activation_function=activation,
+        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4,
+                                         n_inner=inner, activation_function=activation,
                                          layer_norm_epsilon=eps, bos_token_id=None, eos_token_id=None)
         model = shaken(transformers.GPT2LMHeadModel(config))
         theirs, imported, back = folder / f"gpt2.{at}", folder / f"gpt2.{at}.imported", folder / f"gpt2.{at}.back"
         model.save_pretrained(theirs, max_shard_size=shard)
         run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
         run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
-        close(f"GPT-2 with {activation} -> hetero-train -> transformers", loss_of(load(back), data), loss_of(model, data))
-        out = json.loads(run(args.program, "eval", imported, "--json", "--device", args.device, "--precision", "f32", "--set", "data.dataset=text", "--set", f"data.path={data}",
+        close(f"GPT-2 with {activation} -> hetero-train -> transformers", loss_of(load(back), data),
+              loss_of(model, data))
+        out = json.loads(run(args.program, "eval", imported, "--json", "--device", args.device, "--precision", "f32",
+                             "--set", "data.dataset=text", "--set", f"data.path={data}",
                              "--set", f"data.vocabulary={VOCABULARY}", "--set", f"data.sequence_length={LENGTH}"))
         close(f"GPT-2 with {activation} -> hetero-train", out["loss"], loss_of(model, data))
 
     vocab = write_vocabulary(folder)
     for at, (activation, segments) in enumerate([("relu", 1), ("gelu_new", 3)]):
         torch.manual_seed(4)
-        model = shaken(transformers.BertForMaskedLM(bert_config(hidden_act=activation, layer_norm_eps=1e-3, type_vocab_size=segments)))
+        model = shaken(transformers.BertForMaskedLM(bert_config(hidden_act=activation, layer_norm_eps=1e-3,
+                                                                type_vocab_size=segments)))
         theirs, imported = folder / f"bert.{at}", folder / f"bert.{at}.imported"
         model.save_pretrained(theirs)
         run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
-        compare_masked(args, f"BERT with {activation} and {segments} segments -> hetero-train", imported, vocab, folder, model)
+        compare_masked(args, f"BERT with {activation} and {segments} segments -> hetero-train", imported, vocab, folder,
+                       model)
 
 
 TEXT = "It's the cat's MAT, don't you   see?\n\tNaïve café: 12,345 dogs — 猫が好き… 😀🙈 http://x.y/z_1 the a dog sat"
@@ -265,23 +289,28 @@ def check_tokenizers(args, folder):
     text.write_text((TEXT + "\n") * 40)
     one = folder / "one.txt"
     one.write_text(TEXT)
-    sizes = ["--set", "model.layers=1", "--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.sequence_length=24", "--set", "data.batch_size=4",
+    sizes = ["--set", "model.layers=1", "--set", "model.heads=2", "--set", "model.embedding_size=16", "--set",
+             "data.sequence_length=24", "--set", "data.batch_size=4",
              "--set", "train.steps=1", "--set", "train.precision=f32", "--set", f"experiment.output_dir={folder}"]
     for name in ("bytes", "gpt2", "wordpiece", "wordpiece-cased"):
         words = name.startswith("wordpiece")
         how = ["--tokenizer", name] + (["--vocab", vocab] if words else [])
-        run(args.program, "data", "tokenize", text, "-o", folder / name, "--val-fraction", "0.2", "--separator", "\\n", *how)
+        run(args.program, "data", "tokenize", text, "-o", folder / name, "--val-fraction", "0.2", "--separator", "\\n",
+            *how)
         run(args.program, "data", "tokenize", one, "-o", folder / f"{name}.one", *how)
-        run(args.program, "train", "--set", f"device.kind={args.device}", "--set", f"model.name={'bert_base' if words else 'gpt2'}", "--set", "data.dataset=text",
+        run(args.program, "train", "--set", f"device.kind={args.device}", "--set",
+            f"model.name={'bert_base' if words else 'gpt2'}", "--set", "data.dataset=text",
             "--set", f"data.path={folder / name}", "--set", f"experiment.name={name}.run", *sizes)
-        run(args.program, "checkpoint", "export", folder / f"{name}.run", "--format", "hf", "--output", folder / f"{name}.hf")
+        run(args.program, "checkpoint", "export", folder / f"{name}.run", "--format", "hf", "--output",
+            folder / f"{name}.hf")
         shard = next((folder / f"{name}.one").glob("*.bin"))
         want = numpy.frombuffer(shard.read_bytes()[256:], "<u2").tolist()[:-1]  # without the token that ends the text
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder / f"{name}.hf")
         got = tokenizer(TEXT, add_special_tokens=False).input_ids
         check(f"AutoTokenizer of {name}", got == want, f"{type(tokenizer).__name__}, {len(got)} tokens")
         framed = tokenizer(TEXT).input_ids
-        check(f"special tokens of {name}", framed == ([2] + want + [3] if words else want), f"{len(framed) - len(got)} more")
+        check(f"special tokens of {name}", framed == ([2] + want + [3] if words else want),
+              f"{len(framed) - len(got)} more")
         if not words:
             check(f"text of {name}", tokenizer.decode(got) == TEXT, repr(tokenizer.decode(got))[:40])
             check_greedy(args, name, folder, tokenizer)
@@ -292,11 +321,13 @@ def check_greedy(args, name, folder, tokenizer):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / f"{name}.hf").eval()
     end = tokenizer.eos_token_id
     check(f"end of text of {name}", model.generation_config.eos_token_id == end == len(tokenizer) - 1, end)
-    ours = json.loads(run(args.program, "generate", folder / f"{name}.run", "--device", args.device, "--precision", "f32", "--prompt", "the cat",
+    ours = json.loads(run(args.program, "generate", folder / f"{name}.run", "--device", args.device, "--precision",
+                          "f32", "--prompt", "the cat",
                           "--tokens", 12, "--temperature", 0, "--json"))
     prompt = tokenizer("the cat", return_tensors="pt")
     with torch.no_grad():
-        theirs = model.generate(**prompt, max_new_tokens=12, do_sample=False, pad_token_id=end)[0, prompt.input_ids.shape[1]:].tolist()
+        theirs = model.generate(**prompt, max_new_tokens=12, do_sample=False, pad_token_id=end)[
+            0, prompt.input_ids.shape[1]:].tolist()
     check(f"greedy text of {name}", [t for t in theirs if t != end] == ours["tokens"], f"{len(theirs)} tokens")
 
 
@@ -305,21 +336,25 @@ def main():
     parser.add_argument("--program", default="./hetero-train")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, {run(args.program, '--version').strip()}")
+    print(
+        f"torch {torch.__version__}, transformers {transformers.__version__}, {run(args.program, '--version').strip()}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         data = folder / "data"
         write_tokens(data)
 
         result = train(args, folder / "trained", data)
-        run(args.program, "checkpoint", "export", folder / "trained" / "run", "--format", "hf", "--output", folder / "exported")
+        run(args.program, "checkpoint", "export", folder / "trained" / "run", "--format", "hf", "--output",
+            folder / "exported")
         close("hetero-train -> transformers", evaluation(result), loss_of(load(folder / "exported"), data))
 
         torch.manual_seed(1)
-        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, bos_token_id=None, eos_token_id=None)
+        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4,
+                                         bos_token_id=None, eos_token_id=None)
         model = transformers.GPT2LMHeadModel(config)
         with torch.no_grad():
-            for p in model.parameters():  # changes biases and weights of LayerNorm, so that the comparison finds mistakes in them
+            for p in model.parameters():
+                # changes biases and weights of LayerNorm, so that the comparison finds mistakes in them
                 p.add_(torch.randn_like(p) * 0.2)
         for kind, saved in (("GPT2LMHeadModel", model), ("GPT2Model", model.transformer)):
             theirs, imported, back = folder / kind, folder / (kind + ".imported"), folder / (kind + ".back")
@@ -328,10 +363,13 @@ def main():
             run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
             got, want = load_file(back / "model.safetensors"), model.state_dict()
             want.pop("lm_head.weight")
-            differ = [n for n in set(got) | set(want) if n not in got or n not in want or not torch.equal(got[n], want[n])]
-            check(f"{kind} -> hetero-train -> transformers", not differ, differ or f"{len(got)} tensors equal bit by bit")
+            differ = [n for n in set(got) | set(want) if n not in got or n not in want
+                      or not torch.equal(got[n], want[n])]
+            check(f"{kind} -> hetero-train -> transformers", not differ, differ
+                  or f"{len(got)} tensors equal bit by bit")
             # A learning rate of 0 keeps the weights; the run ends with an evaluation of them.
-            result = train(args, folder / (kind + ".run"), data, "--set", f"model.init_from={theirs}", "--set", "optimizer.lr=0.0", "--set", "optimizer.weight_decay=0.0")
+            result = train(args, folder / (kind + ".run"), data, "--set", f"model.init_from={theirs}", "--set",
+                           "optimizer.lr=0.0", "--set", "optimizer.weight_decay=0.0")
             close(f"{kind} -> hetero-train", evaluation(result), loss_of(model, data))
         check_bert(args, folder)
         check_other_sizes(args, folder, data)

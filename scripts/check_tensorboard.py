@@ -25,7 +25,8 @@ from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 # Scalars that the run's records also contain, with their keys in the records.
-SAME = {"train/loss": "loss", "train/top1": "accuracy", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm",
+SAME = {"train/loss": "loss", "train/top1": "accuracy", "train/learning_rate": "learning_rate",
+        "train/grad_norm": "grad_norm",
         "progress/training_seconds": "training_time"}
 
 
@@ -53,7 +54,8 @@ def check_points(how, tag, points, records):
 
 
 def check_process(folder, records):
-    events = event_accumulator.EventAccumulator(folder, size_guidance={event_accumulator.TENSORS: 0, event_accumulator.SCALARS: 0})
+    events = event_accumulator.EventAccumulator(folder, size_guidance={event_accumulator.TENSORS: 0,
+                                                                       event_accumulator.SCALARS: 0})
     events.Reload()
     tags = events.Tags()
     points = 0
@@ -79,7 +81,8 @@ def ask(port, path, **query):
 
 
 def check_server(folder, records, port=16006):
-    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--port", str(port), "--samples_per_plugin", "scalars=1000000"],
+    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--port", str(port),
+                               "--samples_per_plugin", "scalars=1000000"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(120):
@@ -96,7 +99,8 @@ def check_server(folder, records, port=16006):
         for run, of_run in tags.items():
             for tag in of_run:
                 got = ask(port, "data/plugin/scalars/scalars", run=run, tag=tag)
-                points += check_points("from the server", tag, [(step, float(value)) for _, step, value in got], records)
+                points += check_points("from the server", tag, [(step, float(value)) for _, step, value in got],
+                                       records)
         if not ask(port, "data/plugin/text/tags"):
             fail("the server shows no text")
         return points

@@ -38,7 +38,8 @@ import torch
 import torchvision
 from PIL import Image
 
-MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # the constants of ImageNet, which data.dataset = "images" uses
+# the constants of ImageNet, which data.dataset = "images" uses
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 WIRE = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64}
 NAME = {dtype: wire for wire, dtype in WIRE.items()}
 
@@ -109,7 +110,8 @@ def check_in(work, args):
         theirs = random_model(args.model, args.classes, args.seed)
         save(work / "theirs.safetensors", theirs.state_dict())
         source = work / "imported"
-        run(args.program, "checkpoint", "import", work / "theirs.safetensors", "--model", args.model, "--output", source)
+        run(args.program, "checkpoint", "import", work / "theirs.safetensors", "--model", args.model, "--output",
+            source)
     told = json.loads(run(args.program, "checkpoint", "inspect", source, "--json"))
     name, classes = told["model"]["name"], told["model"]["num_classes"]
     f32 = None
@@ -125,7 +127,8 @@ def check_in(work, args):
             want = theirs.state_dict()
         other = [k for k in want if not torch.equal(want[k], tensors[k])]
         faults += len(other)
-        print(f"{dtype}: load_state_dict(strict=True) loaded {len(tensors)} tensors, {len(other)} of them differ {other[:3] if other else ''}".rstrip())
+        print(f"{dtype}: load_state_dict(strict=True) loaded {len(tensors)} tensors, "
+              f"{len(other)} of them differ {other[:3] if other else ''}".rstrip())
     return faults + compare(args, work, source, name, classes, f32)
 
 
@@ -133,14 +136,17 @@ def compare(args, work, source, name, classes, tensors):
     model = getattr(torchvision.models, name)(num_classes=classes)
     model.load_state_dict(tensors, strict=True)
     model.eval()
-    files = sorted(p for p in pathlib.Path(args.images).rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))[: args.count]
+    files = sorted(p for p in pathlib.Path(args.images).rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))[
+        : args.count]
     images = [middle(p, args.size) for p in files]
     pixels = numpy.stack([numpy.asarray(i) for i in images])
     (work / "images").mkdir()
     for i, image in enumerate(images):
         image.save(work / "images" / f"{i:05}.png")  # PNG, because decoders of JPEG may differ
-    told = run(args.program, "predict", source, work / "images", "--top", classes, "--json", "--precision", "f32", "--device", args.device,
-               "--set", 'data.dataset="images"', "--set", f'data.path="{work}"', "--set", f"data.image_size={args.size}", "--set", "data.random_resized_crop=false")
+    told = run(args.program, "predict", source, work / "images", "--top", classes, "--json", "--precision", "f32",
+               "--device", args.device,
+               "--set", 'data.dataset="images"', "--set", f'data.path="{work}"', "--set",
+               f"data.image_size={args.size}", "--set", "data.random_resized_crop=false")
     ours = numpy.full((len(images), classes), math.nan)
     for i, line in enumerate(told.splitlines()):
         for guess in json.loads(line)["top"]:
@@ -198,7 +204,8 @@ def train(model, args):
     pixels, labels = read_archive(args.train, "test")
     model.eval()
     with torch.no_grad():
-        right = sum((model(normalized(pixels[i : i + 500]).float()).argmax(1) == labels[i : i + 500]).sum().item() for i in range(0, len(labels), 500))
+        right = sum((model(normalized(pixels[i : i + 500]).float()).argmax(1) == labels[i : i + 500]).sum().item()
+                    for i in range(0, len(labels), 500))
     print(f"torch: {steps} steps of 128 samples, loss {loss.item():.4f}, top-1 {100 * right / len(labels):.2f} % of {len(labels)} test images")
 
 

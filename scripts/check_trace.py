@@ -89,7 +89,8 @@ def main():
             measured, explained = measured + step["dur"], explained + covered
             if not noted:
                 timed, named = timed + step["dur"], named + covered
-            print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, {100 * covered / step['dur']:.2f} % covered")
+            print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, "
+                  f"{100 * covered / step['dur']:.2f} % covered")
     for name, took in kernels.most_common(8):
         print(f"  {name}: {100 * took / measured:.1f} %")
     share = explained / measured

@@ -48,8 +48,10 @@ class Comparison:
     def __init__(self, a):
         self.a, self.rows, self.lock = a, {"ours": [], "pytorch": []}, threading.Lock()
         self.about = {
-            "model": a.model, "epochs": a.epochs, "precision": a.precision, "zero_init_residual": a.zero_init_residual, "threads": threads(a), "together": a.together,
-            "seed": a.seed, "batch_size": 128, "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "model": a.model, "epochs": a.epochs, "precision": a.precision, "zero_init_residual": a.zero_init_residual,
+            "threads": threads(a), "together": a.together,
+            "seed": a.seed, "batch_size": 128,
+            "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         }  # fmt: skip
 
     def load(self):
@@ -58,17 +60,20 @@ class Comparison:
         for key in self.about.keys() - {"started", "threads", "together"}:
             if before.get(key) != self.about[key]:
                 raise SystemExit(f"compare_accuracy: --resume: {key}: got {self.about[key]!r}, want {before.get(key)!r}, as in {self.a.output}")
-        self.about, self.rows = before | {"resumed": before.get("resumed", 0) + 1}, {who: before.pop(who) for who in self.rows}
+        self.about, self.rows = before | {"resumed": before.get("resumed", 0) + 1}, {who: before.pop(who)
+                                                                                     for who in self.rows}
 
     def add(self, who, epoch, top1, seconds):
-        """Notes the accuracy after an epoch, from 1. seconds is None if the epoch began before the start of this process."""
+        """Notes the accuracy after an epoch, from 1. seconds is None if the epoch began before the start of this
+        process."""
         with self.lock:
             rows = self.rows[who]
             del rows[epoch - 1 :]  # a resumed run repeats the steps after its last checkpoint
             if len(rows) != epoch - 1:
                 raise SystemExit(f"compare_accuracy: {who}: got epoch {epoch}, want {len(rows) + 1}")
             rows.append({"epoch": epoch, "top1": top1, "seconds": seconds})
-            print(f"{who}: epoch {epoch}/{self.a.epochs}, top-1 {100 * top1:.2f} %, {shown(seconds)} s", file=sys.stderr, flush=True)
+            print(f"{who}: epoch {epoch}/{self.a.epochs}, top-1 {100 * top1:.2f} %, {shown(seconds)} s",
+                  file=sys.stderr, flush=True)
             (self.a.output / "accuracy.json").write_text(json.dumps(self.about | self.rows, indent=1) + "\n")
             (self.a.output / "accuracy.md").write_text(self.table())
 
@@ -99,12 +104,14 @@ def commands(a):
         "experiment.name": "compare_accuracy", "experiment.output_dir": a.output, "experiment.seed": a.seed,
         "model.name": a.model, "data.dataset": "images", "data.path": a.data, "data.fallback": "",
         "device.kind": "cpu", "device.threads": threads(a), "parallel.ranks": 1, "profile.enabled": "false",
-        "model.zero_init_residual": str(a.zero_init_residual).lower(), "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "auto" if a.resume else "none", "checkpoint.best": "false",
+        "model.zero_init_residual": str(a.zero_init_residual).lower(), "train.epochs": a.epochs,
+        "train.precision": a.precision, "train.resume": "auto" if a.resume else "none", "checkpoint.best": "false",
     }  # fmt: skip
     ours = [a.binary, "train", "-c", a.config]
     for key, value in settings.items():
         ours += ["--set", f"{key}={value}"]
-    peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a), "--state", a.output / "pytorch.pt"]
+    peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision",
+            a.precision, "--seed", a.seed, "--threads", threads(a), "--state", a.output / "pytorch.pt"]
     if a.zero_init_residual:
         peer.append("--zero-init-residual")
     if a.epoch_steps:  # the schedule of a trial ends with the steps of the trial
@@ -127,14 +134,16 @@ def run(comparison, who, command):
             if who == "ours" and line.startswith("data "):
                 last = time.monotonic()  # the model and the data are ready at this time
             elif who == "ours" and (found := EVALUATION.match(line)):
-                comparison.add(who, int(found[1]) + 1, float(found[2]) / 100, None if partial else time.monotonic() - last)
+                comparison.add(who, int(found[1]) + 1, float(found[2]) / 100, None if partial
+                               else time.monotonic() - last)
                 last, partial = time.monotonic(), False
             elif who == "pytorch" and line.startswith('{"epoch"'):
                 record = json.loads(line)
                 comparison.add(who, record["epoch"], record["top1"], record["train_seconds"] + record["eval_seconds"])
     code, reached = process.wait(), len(comparison.rows[who])
     if code == 0 and reached != a.epochs:
-        print(f"compare_accuracy: {who}: got {reached} evaluations, want {a.epochs}: see {a.output / who}.log", file=sys.stderr)
+        print(f"compare_accuracy: {who}: got {reached} evaluations, want {a.epochs}: see {a.output / who}.log",
+              file=sys.stderr)
         return 1
     if code:
         print(f"compare_accuracy: {who} failed with exit code {code}: see {a.output / who}.log", file=sys.stderr)
@@ -143,19 +152,25 @@ def run(comparison, who, command):
 
 def parse_arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", type=pathlib.Path, required=True, help="archive of train/<class>/*.jpg and test/<class>/*.jpg")
+    p.add_argument("--data", type=pathlib.Path, required=True,
+                   help="archive of train/<class>/*.jpg and test/<class>/*.jpg")
     p.add_argument("--epochs", type=int, required=True, help="epochs of both programs")
     p.add_argument("--model", default="resnet50", help="a ResNet (default resnet50)")
-    p.add_argument("--config", default=ROOT / "configs" / "resnet50.toml", type=pathlib.Path, help="(default configs/resnet50.toml)")
+    p.add_argument("--config", default=ROOT / "configs" / "resnet50.toml", type=pathlib.Path,
+                   help="(default configs/resnet50.toml)")
     p.add_argument("--precision", choices=["f32", "bf16"], default="bf16", help="type of both programs (default bf16)")
-    p.add_argument("--zero-init-residual", action="store_true", help="in both programs, the last BatchNorm of each residual branch starts at zero")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
+    p.add_argument("--zero-init-residual", action="store_true",
+                   help="in both programs, the last BatchNorm of each residual branch starts at zero")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+                   help="(default: the CPUs of this process)")
     p.add_argument("--seed", type=int, default=42, help="seed of both programs' generators (default 42)")
     p.add_argument("--together", action="store_true", help="train both at the same time, on half of the threads each")
     p.add_argument("--resume", action="store_true", help="continue the comparison in --output")
-    p.add_argument("--epoch-steps", type=int, default=0, help="for a quick trial: steps of an epoch (default: all samples)")
+    p.add_argument("--epoch-steps", type=int, default=0,
+                   help="for a quick trial: steps of an epoch (default: all samples)")
     p.add_argument("--binary", type=pathlib.Path, default=ROOT / "hetero-train", help="(default ./hetero-train)")
-    p.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "compare_accuracy", help="(default build/compare_accuracy)")
+    p.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "compare_accuracy",
+                   help="(default build/compare_accuracy)")
     a = p.parse_args()
     if a.epochs < 1 or a.threads < 1 or a.epoch_steps < 0:
         p.error("--epochs and --threads: want at least 1; --epoch-steps: want at least 0")
@@ -175,7 +190,8 @@ def parse_arguments():
 
 def main():
     a = parse_arguments()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell started this program in the background, with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # also if a shell started this program in the background, with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     a.output.mkdir(parents=True, exist_ok=True)
     comparison = Comparison(a)

@@ -42,14 +42,16 @@ def peer(args, kind, out):
     steps += [T.RandAugment()] if "randaugment" in args.augment else []
     steps += [T.ColorJitter(0.4, 0.4, 0.4, 0.1)] if "jitter" in args.augment else []
     if kind == "io":
-        read = lambda path: torchvision.io.decode_image(torchvision.io.read_file(path), mode=torchvision.io.ImageReadMode.RGB)
+        read = lambda path: torchvision.io.decode_image(torchvision.io.read_file(path),
+                                                        mode=torchvision.io.ImageReadMode.RGB)
         data = datasets.ImageFolder(args.folder, T.Compose(steps), loader=read)
     else:
         data = datasets.ImageFolder(args.folder, T.Compose(steps + [T.PILToTensor()]))
 
     def run(batches):
         sampler = torch.utils.data.RandomSampler(data, replacement=True, num_samples=batches * args.batch_size)
-        loader = torch.utils.data.DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers, drop_last=True)
+        loader = torch.utils.data.DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers,
+                                             drop_last=True)
         used = lambda: sum(sum(resource.getrusage(w)[:2]) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         iterator = iter(loader)
         next(iterator)  # wait until the workers have started
@@ -57,7 +59,8 @@ def peer(args, kind, out):
         for _ in iterator:
             pass
         wall = time.monotonic() - started
-        del iterator, loader  # the CPU time of workers is known after they have ended; their start takes below 1 % of a long run
+        # the CPU time of workers is known after they have ended; their start takes below 1 % of a long run
+        del iterator, loader
         return batches * args.batch_size, wall, used() - cpu
 
     n, wall, _ = run(4)
@@ -66,7 +69,8 @@ def peer(args, kind, out):
 
 
 def ours(args):
-    command = [args.program, "bench", "data", "--json", "--path", args.folder, "--workers", str(args.workers), "--image-size", str(args.image_size),
+    command = [args.program, "bench", "data", "--json", "--path", args.folder, "--workers", str(args.workers),
+               "--image-size", str(args.image_size),
                "--batch-size", str(args.batch_size), "--seconds", str(args.seconds)]
     if args.augment:
         command += ["--augment", args.augment]
@@ -108,14 +112,17 @@ def main():
         rows.append((mine, peers[best], best))
         (a, ac), (b, bc) = mine, peers[best]
         others = "".join(f"; {kind} {v[1]:.0f} per CPU second" for kind, v in peers.items() if kind != best)
-        print(f"round {i + 1}: hetero-train {a:.0f} img/s, {ac:.0f} per CPU second; DataLoader with {best} {b:.0f}, {bc:.0f}; ratios {a / b:.2f}, {ac / bc:.2f}{others}", flush=True)
+        print(
+            f"round {i + 1}: hetero-train {a:.0f} img/s, {ac:.0f} per CPU second; DataLoader with {best} {b:.0f}, {bc:.0f}; ratios {a / b:.2f}, {ac / bc:.2f}{others}",
+            flush=True)
     for name, k in (("wall time", 0), ("CPU time", 1)):
         ratios = sorted(r[0][k] / r[1][k] for r in rows)
         mine, peers = statistics.median(r[0][k] for r in rows), statistics.median(r[1][k] for r in rows)
         print(f"{name}: hetero-train {mine:.0f} img/s, DataLoader {peers:.0f}, ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
     if args.output:  # of CPU time
         with open(args.output, "w") as f:
-            json.dump({"ours": mine, "theirs": peers, "peer": {"io": "torchvision.io", "pillow": "Pillow"}[rows[-1][2]], "ratio": statistics.median(ratios), "low": ratios[0], "high": ratios[-1]}, f)
+            json.dump({"ours": mine, "theirs": peers, "peer": {"io": "torchvision.io", "pillow": "Pillow"}[rows[-1][2]],
+                       "ratio": statistics.median(ratios), "low": ratios[0], "high": ratios[-1]}, f)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,11 @@ def main():
     resnet_cifar.add_arguments(p)
     p.add_argument("--run", required=True, help="folder of a run of hetero-train")
     p.add_argument("--steps", type=int, default=300, help="steps to compare (default 300)")
-    p.add_argument("--total-steps", type=int, default=0, help="steps of the run's schedule; the cosine ends with them (default: no cosine)")
+    p.add_argument("--total-steps", type=int, default=0,
+                   help="steps of the run's schedule; the cosine ends with them (default: no cosine)")
     a = p.parse_args()
-    ours = [r["loss"] for r in json.loads((pathlib.Path(a.run) / "logs" / "rank_0_metrics.json").read_text())][: a.steps]
+    ours = [r["loss"] for r in json.loads((pathlib.Path(a.run) / "logs" / "rank_0_metrics.json").read_text())][
+        : a.steps]
     training = resnet_cifar.Training(a, a.total_steps)
     peer = [training.step() for _ in range(a.steps)]
     print("| steps | hetero-train | PyTorch " + training.torch.__version__ + " |\n|---|---|---|")

@@ -85,11 +85,13 @@ def loss_of(model, batch):
 
 
 def peer(model, tokens, steps, order=None):
-    """Returns the losses of PyTorch before each update. The seed `order` selects another order of the samples in each batch."""
+    """Returns the losses of PyTorch before each update. The seed `order` selects another order of the samples in each
+    batch."""
     draws = torch.Generator().manual_seed(order or 0)
     weights = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": weights, "weight_decay": DECAY}, {"params": others, "weight_decay": 0}], lr=RATE, betas=(0.9, 0.99), eps=1e-8)
+    optimizer = torch.optim.AdamW([{"params": weights, "weight_decay": DECAY}, {"params": others, "weight_decay": 0}],
+                                  lr=RATE, betas=(0.9, 0.99), eps=1e-8)
     losses = []
     for batch in batches(tokens, steps):
         if order is not None:
@@ -119,11 +121,13 @@ def gradients(model, tokens):
 
 
 def own_gradients(folder, names):
-    """Returns the gradients of the first step from its checkpoint: the first moment is the gradient times 1 - beta1, in f32."""
+    """Returns the gradients of the first step from its checkpoint: the first moment is the gradient times 1 - beta1, in
+    f32."""
     state = safetensors.numpy.load_file(folder / "checkpoints" / "step-00000001" / "optimizer.safetensors")
     scale = float(numpy.float32(1) - numpy.float32(0.9))
     out = {name: state[f"{name}.exp_avg"].astype(numpy.float64) / scale for name in names}
-    return {name: g.T if kind_of(name) == "weights of linear layers" else g for name, g in out.items()}  # "Conv1D" of transformers
+    # "Conv1D" of transformers
+    return {name: g.T if kind_of(name) == "weights of linear layers" else g for name, g in out.items()}
 
 
 def kind_of(name):
@@ -136,7 +140,8 @@ def compare_gradients(ours, theirs, exact):
     error = lambda g, name: numpy.linalg.norm(g[name] - exact[name]) / numpy.linalg.norm(exact[name])
     print("\n| Parameters | hetero-train and PyTorch in f64 | PyTorch and PyTorch in f64 |\n|---|---|---|")
     for kind in sorted({kind_of(name) for name in exact}):
-        print(f"| {kind} | " + " | ".join(f"{numpy.median([error(g, n) for n in exact if kind_of(n) == kind]):.1e}" for g in (ours, theirs)) + " |")
+        print(f"| {kind} | " + " | ".join(f"{numpy.median([error(g, n) for n in exact if kind_of(n) == kind]):.1e}"
+                                          for g in (ours, theirs)) + " |")
 
 
 def run(*command):
@@ -151,29 +156,38 @@ def main():
     parser.add_argument("--program", default="./hetero-train")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--tolerance", type=float, default=1e-3, help="largest permitted relative difference of a loss (default 0.001)")
+    parser.add_argument("--tolerance", type=float, default=1e-3,
+                        help="largest permitted relative difference of a loss (default 0.001)")
     args = parser.parse_args()
     configuration = pathlib.Path(__file__).resolve().parent.parent / "configs" / "gpt2_shakespeare.toml"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        run(args.program, "data", "tokenize", args.data, "-o", folder / "shards", "--tokenizer", "bytes", "--val-fraction", "0.1")
+        run(args.program, "data", "tokenize", args.data, "-o", folder / "shards", "--tokenizer", "bytes",
+            "--val-fraction", "0.1")
         torch.manual_seed(SEED)
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=257, n_positions=LENGTH, n_embd=128, n_layer=4, n_head=4, embd_pdrop=0,
-                                                                     attn_pdrop=0, resid_pdrop=0, bos_token_id=None, eos_token_id=None)).train()
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=257, n_positions=LENGTH, n_embd=128,
+                                                                     n_layer=4, n_head=4, embd_pdrop=0,
+                                                                     attn_pdrop=0, resid_pdrop=0, bos_token_id=None,
+                                                                     eos_token_id=None)).train()
         model.save_pretrained(folder / "weights")
-        settings = {"data.path": folder / "shards", "model.init_from": folder / "weights", "experiment.output_dir": folder,
-                    "experiment.seed": SEED, "device.kind": args.device, "train.precision": "f32", "schedule.name": "constant",
-                    "schedule.warmup_steps": 0, "schedule.warmup_epochs": 0.0, "data.batch_size": BATCH, "data.sequence_length": LENGTH}
+        settings = {"data.path": folder / "shards", "model.init_from": folder / "weights",
+                    "experiment.output_dir": folder,
+                    "experiment.seed": SEED, "device.kind": args.device, "train.precision": "f32",
+                    "schedule.name": "constant",
+                    "schedule.warmup_steps": 0, "schedule.warmup_epochs": 0.0, "data.batch_size": BATCH,
+                    "data.sequence_length": LENGTH}
 
         def train(name, steps):
             changed = {"experiment.name": name, "train.steps": steps}
-            run(args.program, "-c", configuration, *(part for k, v in (settings | changed).items() for part in ("--set", f"{k}={v}")))
+            run(args.program, "-c", configuration,
+                *(part for k, v in (settings | changed).items() for part in ("--set", f"{k}={v}")))
             return folder / name
 
         ours = [r["loss"] for r in json.loads((train("run", args.steps) / "logs" / "rank_0_metrics.json").read_text())]
         tokens = numpy.fromfile(folder / "shards" / "train-000000.bin", "<u2", offset=256)
         exact_gradients = gradients(copy.deepcopy(model).double(), tokens)
-        compared = own_gradients(train("one", 1), exact_gradients), gradients(copy.deepcopy(model), tokens), exact_gradients
+        compared = own_gradients(train("one", 1), exact_gradients), gradients(copy.deepcopy(model),
+                                                                              tokens), exact_gradients
         exact = peer(copy.deepcopy(model).double(), tokens, args.steps)
         disturbed = [peer(changed(model, seed), tokens, args.steps) for seed in range(REPEATS)]
         reordered = [peer(copy.deepcopy(model), tokens, args.steps, order) for order in range(REPEATS)]
@@ -188,7 +202,8 @@ def main():
           f"| {REPEATS} changed runs and PyTorch in f64 | {REPEATS} reordered runs and PyTorch in f64 |\n|---|---|---|---|---|---|---|---|")
     for step in sorted({1, 10, 50, 100, args.steps} & set(range(1, args.steps + 1))):
         ranges = [sorted(max(c[:step]) for c in spread) for spread in spreads]
-        print(f"| {step} | {ours[step - 1]:.6f} | {theirs[step - 1]:.6f} | " + " | ".join(f"{max(c[:step]):.1e}" for c in columns)
+        print(f"| {step} | {ours[step - 1]:.6f} | {theirs[step - 1]:.6f} | " + " | ".join(f"{max(c[:step]):.1e}"
+                                                                                          for c in columns)
               + " | " + " | ".join(f"{r[0]:.1e} to {r[-1]:.1e}" for r in ranges) + " |")
     compare_gradients(*compared)
     sys.exit(max(columns[0]) > args.tolerance)

@@ -42,7 +42,8 @@ import urllib.request
 
 FIGURES = ("/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,"
            "utilization,memory,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange")
-SETTLE = 4.0  # s at the start of a block that are not measured: clients load their pages, or the server notices that they have gone
+# s at the start of a block that are not measured: clients load their pages, or the server notices that they have gone
+SETTLE = 4.0
 CONNECT = 60.0  # s within which the server must open all streams of a block; the block begins then
 LATE = 16.0  # s; longer delays are not measured
 LOOK = 0.02  # s between two looks at the file of records, which is written twice a second
@@ -69,7 +70,8 @@ async def load_of(connection, port, path, header=""):
 
 
 async def client(port, run, load, observer, got):
-    """One client, until it is canceled. got: what it has received. The observer learns the newest step of each version."""
+    """One client, until it is canceled. got: what it has received. The observer learns the newest step of each
+    version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got["status"], _ = await ask(reader, writer, port, f"/api/stream?run={run}")
     if got["status"] != 200:
@@ -164,7 +166,8 @@ def keep_awake(cpu, parent):
 
 
 def watch(path, seconds, writes):
-    """Waits, and adds each write to a file to writes: time of the write (by the kernel, to a few ms) and size of the file then."""
+    """Waits, and adds each write to a file to writes: time of the write (by the kernel, to a few ms) and size of the
+    file then."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         s = os.stat(path)
@@ -174,7 +177,8 @@ def watch(path, seconds, writes):
 
 
 def records_of(path):
-    """Returns (step, end in s since 1970, offset behind the record in the file) of each record. The last line may be incomplete."""
+    """Returns (step, end in s since 1970, offset behind the record in the file) of each record. The last line may be
+    incomplete."""
     out, offset = [], 0
     for line in open(path, "rb"):
         offset += len(line)
@@ -187,7 +191,8 @@ def records_of(path):
 
 
 def delays_of(block, writes, records):
-    """Returns the delay of each write at each client of a block; math.inf if a client has not received it within LATE."""
+    """Returns the delay of each write at each client of a block; math.inf if a client has not received it within
+    LATE."""
     ends = [r[2] for r in records]
     versions = sorted(tuple(p) for p in block["clients"][0]["steps"])
     known = [v for v, _ in versions]
@@ -239,7 +244,8 @@ def measure(a, folder, port, train):
         subprocess.run(["taskset", "-acp", a.server_cpus, str(server)], check=True, stdout=subprocess.DEVNULL)
     for i in range(2 * a.pairs):
         on = i % 4 in (0, 3)  # on, off, off, on, …: a steady change of the machine has no effect
-        crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port), "run", "--clients", str(a.clients),
+        crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port),
+                                                               "run", "--clients", str(a.clients),
                                                                "--load", a.load]), stdout=subprocess.PIPE)
         try:
             if crowd:
@@ -285,14 +291,16 @@ def report(a, blocks, writes, records):
     mean = sum(logs) / len(logs)
     half = T95[len(logs) - 1] * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1) / len(logs))
     without = sum(m for m, b in zip(means, blocks) if not b["on"]) / a.pairs
-    cpu = {on: (sum(b["cpu"] for b in blocks if b["on"] == on), sum(b["end"] - b["begin"] for b in blocks if b["on"] == on)) for on in (True, False)}
+    cpu = {on: (sum(b["cpu"] for b in blocks if b["on"] == on),
+                sum(b["end"] - b["begin"] for b in blocks if b["on"] == on)) for on in (True, False)}
     all_got = [got for b in blocks if b["on"] for got in b["clients"]]
     statuses = collections.Counter(got["status"] for got in all_got)
     errors = collections.Counter(got["error"] for got in all_got if got["error"])
     refused, refusals = len(all_got) - statuses[200], sum(got["refusals"] for got in all_got)
     delays = [d for b in blocks if b["on"] for d in delays_of(b, writes, records)]
     loads = [took for b in blocks if b["on"] for got in b["clients"] for at, took in got["loads"] if at > b["begin"]]
-    ms = lambda values, q: f"over {LATE:g} s" if math.isinf(quantile(values, q)) else f"{1000 * quantile(values, q):.0f} ms"
+    ms = lambda values, q: f"over {LATE:g} s" if math.isinf(
+        quantile(values, q)) else f"{1000 * quantile(values, q):.0f} ms"
 
     print(f"clients              {a.clients} ({a.load}), CPUs {a.client_cpus or 'all'}")
     print(f"training             {a.ranks} ranks, CPUs {a.train_cpus or 'all'}; server: CPUs {a.server_cpus or a.train_cpus or 'all'}")
@@ -318,9 +326,11 @@ def main():
     p.add_argument("--clients", type=int, default=1000)
     p.add_argument("--load", choices=["page", "stream"], default="page", help="what a client does (default: page)")
     p.add_argument("--block", type=float, default=30, help="length of a block in s (default: 30)")
-    p.add_argument("--pairs", type=int, default=6, help="pairs of blocks with and without clients, 2 to 16 (default: 6)")
+    p.add_argument("--pairs", type=int, default=6,
+                   help="pairs of blocks with and without clients, 2 to 16 (default: 6)")
     p.add_argument("--train-cpus", default="", help="CPUs of the training, as taskset -c takes them")
-    p.add_argument("--server-cpus", default="", help="CPUs of the server (default: those of the training, where it has a low priority)")
+    p.add_argument("--server-cpus", default="",
+                   help="CPUs of the server (default: those of the training, where it has a low priority)")
     p.add_argument("--client-cpus", default="", help="CPUs of the clients")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="further setting of the training")
@@ -340,13 +350,17 @@ def main():
     if a.client_cpus:
         subprocess.run(["taskset", "-cp", a.client_cpus, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
         for cpu in os.sched_getaffinity(0):
-            multiprocessing.Process(target=keep_awake, args=(cpu, os.getpid()), daemon=True).start()  # ends with this program
+            # ends with this program
+            multiprocessing.Process(target=keep_awake, args=(cpu, os.getpid()), daemon=True).start()
 
     folder, port = tempfile.mkdtemp(prefix="dashboard_clients_"), free_port()
-    settings = ["model.name=simple_cnn", "data.dataset=synthetic_image", "data.image_size=32", "data.batch_size=64", "train.steps=100000000",
-                "experiment.name=run", f"experiment.output_dir={folder}", f"parallel.ranks={a.ranks}", f"dashboard.port={port}",
+    settings = ["model.name=simple_cnn", "data.dataset=synthetic_image", "data.image_size=32", "data.batch_size=64",
+                "train.steps=100000000",
+                "experiment.name=run", f"experiment.output_dir={folder}", f"parallel.ranks={a.ranks}",
+                f"dashboard.port={port}",
                 "balance.policy=none", *a.set]
-    train = subprocess.Popen(pinned(a.train_cpus, [a.binary, "train", "--dashboard", *(x for s in settings for x in ("--set", s))]),
+    train = subprocess.Popen(
+        pinned(a.train_cpus, [a.binary, "train", "--dashboard", *(x for s in settings for x in ("--set", s))]),
                              stdout=subprocess.DEVNULL, stderr=open(os.path.join(folder, "messages"), "wb"))
     try:
         blocks, writes, records = measure(a, folder, port, train)

@@ -9,7 +9,8 @@ MARKS = ("skip", "except", "needs", "python", "file", "add", "replace", "before"
 PROGRAMS = r"""kill|jq|(\./|/\S+/)?hetero-train|\./\w+|make|go|git|sudo|source|\.|export|for|while|if|cd|cp|mkdir|printf|ssh|taskset|python3|pip|curl|tensorboard
 |mlflow|promtool|prometheus|kubectl|torchrun|mpirun|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|unshare|strace|truncate|hf
 |echo|cat|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|\S+/bin/\S+"""
-COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\$\([^)]*\)|\S*)\s+)*(" + PROGRAMS.replace("\n", "") + r")(\s|$)")
+COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\$\([^)]*\)|\S*)\s+)*(" + PROGRAMS.replace("\n", "") +
+                     r")(\s|$)")
 
 
 class Block:
@@ -70,7 +71,8 @@ def pages():
 
 
 def blocks(page):
-    """Returns the blocks of commands of a page, the texts of files, and the number of other blocks without a language."""
+    """Returns the blocks of commands of a page, the texts of files, and the number of other blocks without a
+    language."""
     found, files, others, marks, fence, start, language = [], {}, 0, [], None, 0, ""
     for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
         if fence is not None:

@@ -100,7 +100,8 @@ def checkout(folder):
     """Makes a folder with links to the files of this checkout, and the program behind a wrapper."""
     folder = Path(folder)
     folder.mkdir(parents=True)
-    tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
+    tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True,
+                             check=True).stdout.splitlines()
     for name in sorted({path.split("/")[0] for path in tracked} | {"build"}):
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)
@@ -127,12 +128,16 @@ class Place:
         if not home.exists():
             checkout(home / "hetero-train")
             self.programs.mkdir()
-            values = {"root": ROOT, "make": shutil.which("make"), "git": shutil.which("git"), "go": shutil.which("go") or "go"}
+            values = {"root": ROOT, "make": shutil.which("make"), "git": shutil.which("git"), "go": shutil.which("go")
+                      or "go"}
             for program, text in REPLACED.items():
                 program_at(self.programs / program, text % values)
-        known = {key: value for key, value in os.environ.items() if not key.startswith(("HETERO_LIB_DIR", "HETERO_REQUIRE", "MAKE", "MFLAGS"))}
-        caches = subprocess.run(["go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"], capture_output=True, text=True).stdout.splitlines() if shutil.which("go") else []
-        self.env = dict(known, **dict(zip(("GOCACHE", "GOMODCACHE", "GOPATH"), caches)), HOME=str(home), XDG_CACHE_HOME=str(Path(work) / "cache"))
+        known = {key: value for key, value in os.environ.items()
+                 if not key.startswith(("HETERO_LIB_DIR", "HETERO_REQUIRE", "MAKE", "MFLAGS"))}
+        caches = subprocess.run(["go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"], capture_output=True,
+                                text=True).stdout.splitlines() if shutil.which("go") else []
+        self.env = dict(known, **dict(zip(("GOCACHE", "GOMODCACHE", "GOPATH"), caches)), HOME=str(home),
+                        XDG_CACHE_HOME=str(Path(work) / "cache"))
 
     def run(self, block):
         """Runs a block. Returns "ok", or what was wrong, and the output."""
@@ -147,10 +152,14 @@ class Place:
     def execute(self, block, commands, stop=0):
         """Runs commands. With stop, they get SIGTERM after this number of seconds."""
         state = shlex.quote(str(self.state))
-        text = "\n".join([f"[ ! -e {state} ] || . {state}", f"export DOCS_ADD={shlex.quote(block.add)} DOCS_HELP={'' if block.line else 1}", self.path_of(block),
-                          f"""trap '{{ declare -px; echo "cd $(printf %q "$PWD")"; }} >{state}' EXIT""", "set -eo pipefail", *commands])
+        text = "\n".join(
+            [f"[ ! -e {state} ] || . {state}",
+             f"export DOCS_ADD={shlex.quote(block.add)} DOCS_HELP={'' if block.line else 1}", self.path_of(block),
+                          f"""trap '{{ declare -px; echo "cd $(printf %q "$PWD")"; }} >{state}' EXIT""",
+                          "set -eo pipefail", *commands])
         with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            process = subprocess.Popen(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=out, start_new_session=True)
             self.groups.append(process.pid)
             late = stopped = False
             try:
@@ -217,13 +226,16 @@ def result_of(block, place):
 
 
 def images(folder, classes, count):
-    """Writes images of 40 x 30 pixels whose colours depend on the class. They are PNG images, whatever their names say."""
+    """Writes images of 40 x 30 pixels whose colours depend on the class. They are PNG images, whatever their names
+    say."""
     chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     for k, name in enumerate(classes):
         (Path(folder) / name).mkdir(parents=True, exist_ok=True)
         for i in range(count):
-            rows = b"".join(b"\0" + bytes(v for x in range(40) for v in ((60 * k + 5 * i) % 256, 4 * x, 6 * y)) for y in range(30))
-            data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 40, 30, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+            rows = b"".join(b"\0" + bytes(v for x in range(40) for v in ((60 * k + 5 * i) % 256, 4 * x, 6 * y))
+                            for y in range(30))
+            data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 40, 30, 8, 2, 0, 0, 0)) + chunk(
+                b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
             (Path(folder) / name / f"{i + 1:03d}.jpg").write_bytes(data)
 
 
@@ -239,7 +251,8 @@ def data(name, path):
 
 
 def parts(args):
-    """Yields the name of each page and of each command with examples, its blocks, its files, and the number of its other blocks."""
+    """Yields the name of each page and of each command with examples, its blocks, its files, and the number of its
+    other blocks."""
     named = args.pages or [*pages(), "help"]
     if named[0] == "help":
         named, only = ["help"], " ".join(named[1:])
@@ -251,20 +264,23 @@ def parts(args):
         else:
             found = [(page, *blocks(page))] if (ROOT / page).is_file() else []
         if args.pages and not any(part[1] for part in found):
-            print(f"docs_commands: {' '.join(filter(None, (page, only)))}: there are no commands of this name", file=sys.stderr)
+            print(f"docs_commands: {' '.join(filter(None, (page, only)))}: there are no commands of this name",
+                  file=sys.stderr)
             sys.exit(2)
         yield from found
 
 
 def start_of(name, found, work):
     """Returns the folder in which a page or the examples of a command start."""
-    if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip for block in found):
+    if any("git clone https://github.com/hetero-train/hetero-train" in block.text and not block.skip
+           for block in found):
         return "empty"
     if not name.startswith("help"):
         return "checkout"
     prepared = Path(work) / "prepared"
     if not prepared.exists():
-        result, said = Place(work, "prepared", docs_help.files(), "checkout").execute(Block("docs_help.py", 1, "", [("seconds", "900")]), [docs_help.PREPARE])
+        result, said = Place(work, "prepared", docs_help.files(), "checkout").execute(
+            Block("docs_help.py", 1, "", [("seconds", "900")]), [docs_help.PREPARE])
         if result != "ok":
             sys.exit(f"docs_commands: the files for the examples of the help: {result}\n{said}")
     return prepared
@@ -273,11 +289,14 @@ def start_of(name, found, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*")
-    parser.add_argument("--root", help="folder for the folders of the pages; default: a temporary folder, which is removed")
+    parser.add_argument("--root",
+                        help="folder for the folders of the pages; default: a temporary folder, which is removed")
     parser.add_argument("--list", action="store_true", help="print the blocks, and run nothing")
-    parser.add_argument("--images", nargs=3, metavar=("DIR", "CLASSES", "N"), help="write small images, and run nothing")
+    parser.add_argument("--images", nargs=3, metavar=("DIR", "CLASSES", "N"),
+                        help="write small images, and run nothing")
     parser.add_argument("--data", nargs=2, metavar=("NAME", "PATH"), help="make a link to public data, and run nothing")
-    parser.add_argument("--checkout", metavar="DIR", help="make a folder with links to the files of this checkout, and run nothing")
+    parser.add_argument("--checkout", metavar="DIR",
+                        help="make a folder with links to the files of this checkout, and run nothing")
     args = parser.parse_args()
     if args.checkout:
         return checkout(args.checkout)
@@ -305,9 +324,11 @@ def main():
             for number, block in enumerate(found, 1):
                 start = time.monotonic()
                 if not place or not block.line:  # each example of the help has its folder
-                    place = Place(work, f"{name.replace('/', '_').replace(' ', '_').removesuffix('.md')}_{number}", files, start_of(name, found, work))
+                    place = Place(work, f"{name.replace('/', '_').replace(' ', '_').removesuffix('.md')}_{number}",
+                                  files, start_of(name, found, work))
                 result, said = result_of(block, place)
-                print(f"{block.place}: {result}" + ("" if result.startswith("skip") else f", {time.monotonic() - start:.1f} s"), flush=True)
+                print(f"{block.place}: {result}" + ("" if result.startswith("skip")
+                                                    else f", {time.monotonic() - start:.1f} s"), flush=True)
                 if result == "ok":
                     counts["ok"] += 1
                     skipped += [f"{block.place}: lines with {part}: {reason}" for part, reason in block.excepted]
@@ -317,10 +338,12 @@ def main():
                 else:
                     counts["failed"] += 1
                     failed.append(f"{block.place}: {result}")
-                    print("\n".join("    " + line for line in (block.text + "\n" + said[-3000:]).splitlines()), flush=True)
+                    print("\n".join("    " + line for line in (block.text + "\n" + said[-3000:]).splitlines()),
+                          flush=True)
                 if block is found[-1] or not block.line:
                     place.end()
-            table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first, cpu() - used))
+            table.append((name, counts["ok"], counts["failed"], counts["skip"], others, time.monotonic() - first,
+                          cpu() - used))
     finally:
         if not args.root:
             shutil.rmtree(work, ignore_errors=True)

@@ -51,7 +51,8 @@ def of_command(words):
         return found
     if program == "make":
         makefile = (ROOT / "Makefile").read_text()
-        return found + [f"make {word}: no such target" for word in rest if not re.match(r"^(-|\w+=)", word) and not re.search(rf"^{re.escape(word)}:", makefile, re.M)]
+        return found + [f"make {word}: no such target" for word in rest if not re.match(r"^(-|\w+=)", word)
+                        and not re.search(rf"^{re.escape(word)}:", makefile, re.M)]
     if "--" in rest:  # scripts/lab.sh … -- COMMAND
         found += of_command(rest[rest.index("--") + 1 :])
         rest = rest[: rest.index("--")]
@@ -63,7 +64,8 @@ def of_command(words):
         source = (ROOT / program).read_text()
         if direct and not (ROOT / program).stat().st_mode & 0o100:
             found.append(f"{program}: not executable")
-        found += [f"{program}: no flag {flag}" for flag in flags(rest) if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", source)]
+        found += [f"{program}: no flag {flag}" for flag in flags(rest)
+                  if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", source)]
     return found
 
 
@@ -74,7 +76,9 @@ def flags(words):
 def files(words):
     """Returns the files of the checkout that do not exist."""
     named = [re.sub(r"^\./", "", word) for word in words]
-    return [f"{name}: no such file" for name in named if re.match(r"^(configs|scripts|deploy|examples|third_party|\.ci|docs)/[\w./-]+$", name) and not (ROOT / name).exists()]
+    return [f"{name}: no such file" for name in named
+            if re.match(r"^(configs|scripts|deploy|examples|third_party|\.ci|docs)/[\w./-]+$", name)
+            and not (ROOT / name).exists()]
 
 
 @cache
@@ -90,14 +94,16 @@ def keys():
 def of_program(rest):
     words = []
     for word in rest:
-        if not re.search(rf"^  {re.escape(word)} ", help_of(*words).partition("Available Commands:")[2].partition("\n\n")[0], re.M):
+        if not re.search(rf"^  {re.escape(word)} ",
+                         help_of(*words).partition("Available Commands:")[2].partition("\n\n")[0], re.M):
             break
         words.append(word)
     text = help_of(*words)
     if "Available Commands:" in text and words and len(rest) > len(words) and not rest[len(words)].startswith("-"):
         return [f"hetero-train {' '.join(words)}: no command {rest[len(words)]}"]
     listed = text.partition("Flags:")[2]
-    found = [f"hetero-train {' '.join(words)}: no flag {flag}" for flag in flags(rest) if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", listed)]
+    found = [f"hetero-train {' '.join(words)}: no flag {flag}" for flag in flags(rest)
+             if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", listed)]
     tables = {table for _, table in keys()}
     for at, word in enumerate(rest[:-1]):
         table, dot, name = rest[at + 1].partition("=")[0].rpartition(".")

@@ -51,15 +51,18 @@ done
 """
 SMALL = "--set train.steps=2 --set data.batch_size=8 --set data.dataset=images --set data.path=photos"
 GAVEL = [f"before scripts/docs_commands.py --data gavel/{source} {target}" for source, target in
-         (("simulation_throughputs.json",) * 2, ("traces/6c71a0-seed0.trace", "a.trace"), ("traces/6c71a0-seed1.trace", "b.trace"))]
-# Marks of the examples that begin with a text, without the name of the program. add adds arguments to each hetero-train.
+         (("simulation_throughputs.json",) * 2, ("traces/6c71a0-seed0.trace", "a.trace"),
+          ("traces/6c71a0-seed1.trace", "b.trace"))]
+# Marks of the examples that begin with a text, without the name of the program. add adds arguments to each
+# hetero-train.
 MARKED = {
     "-c configs/resnet50.toml": [f"add {SMALL} --set train.eval_interval=0 --set experiment.name=mine"],
     "analyze": ["before cp -r experiments/resnet50 experiments/a && cp -r experiments/resnet50 experiments/b",
                 "before hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 640 --batch-size 8 --set data.image_size=8 --set train.steps=80 --set experiment.output_dir=experiments/benchmarks"],
     "analyze --compare experiments/a experiments/b": ["before mkdir -p mlruns/1 && ln -s ../$(cd mlruns && ls -d */*/metrics | sed s,/metrics,,) mlruns/1/0123456789abcdef0123456789abcdef"],
     'analyze --compare experiments/a "http': ["skip it needs an MLflow server"],
-    "scripts/lab.sh": ["replace data.batch_size=256 => data.batch_size=32", "add --policies none,hybrid --rounds 3 --block 3"],
+    "scripts/lab.sh": ["replace data.batch_size=256 => data.batch_size=32",
+                       "add --policies none,hybrid --rounds 3 --block 3"],
     "balance simulate --curves -": ["replace --json => --json < curves.csv"],
     "bench data": ["add --seconds 0.2 --batch-size 8"],
     "bench data --path": ["replace ~/flowers => data/flowers"],
@@ -90,11 +93,13 @@ MARKED = {
     "data inspect /data/imagenet": ["replace /data/imagenet => data/flowers"],
     "data inspect '/data": ["replace /data/ => data/", "replace 000146 => 000001"],
     "data inspect shakespeare": ["before mv tokens shakespeare"],
-    "data inspect other.bin": ["before python3 -c 'import array; array.array(\"I\", range(4000)).tofile(open(\"other.bin\", \"wb\"))'"],
+    "data inspect other.bin": [
+        "before python3 -c 'import array; array.array(\"I\", range(4000)).tofile(open(\"other.bin\", \"wb\"))'"],
     "data verify /data": ["replace /data/imagenet => data/flowers"],
     "data verify -c": ["replace --json => --set data.dataset=images --set data.path=photos --json"],
     "data repack": ["before tar --zstd -cf train-000000.tar.zst photos && mkdir seekable"],
-    "data tokenize web": ["needs zstd", "before for i in {1..500}; do echo '{\"content\": \"text '$i'\"}'; done | zstd -q > web.jsonl.zst"],
+    "data tokenize web": ["needs zstd",
+                          "before for i in {1..500}; do echo '{\"content\": \"text '$i'\"}'; done | zstd -q > web.jsonl.zst"],
     "data verify '/data": ["replace /data/ => data/", "replace 000146 => 000001"],
     "eval -c": ["add --set data.dataset=images --set data.path=photos"],
     "eval experiments/resnet50 --set": ["replace /data/ => data/"],
@@ -112,7 +117,8 @@ MARKED = {
     "schedule compare --speeds": [*GAVEL, "add --policy fcfs"],
     "schedule ingest cluster.toml jobs=monday.csv": ["before cp jobs.csv monday.csv"],
     "schedule ingest --speeds": GAVEL,
-    "schedule ingest --alibaba": [f"before scripts/docs_commands.py --data alibaba/{name} {name}" for name in ("job_1_norm.csv", "job_2_norm.csv")],
+    "schedule ingest --alibaba": [f"before scripts/docs_commands.py --data alibaba/{name} {name}"
+                                  for name in ("job_1_norm.csv", "job_2_norm.csv")],
     "schedule ingest --live": ["needs nvidia-smi"],
     "schedule train": ["add --episodes 40"],
     "schedule train --speeds": GAVEL,
@@ -127,8 +133,10 @@ MARKED = {
 
 
 def lines_of(text):
-    """Returns the lines of the examples of a help. It joins continued lines, and removes explanations: they follow two spaces."""
-    part = re.split(r"^(?:Available Commands|Flags|Global Flags):$", text.partition("Examples:\n")[2], maxsplit=1, flags=re.M)[0]
+    """Returns the lines of the examples of a help. It joins continued lines, and removes explanations: they follow two
+    spaces."""
+    part = re.split(r"^(?:Available Commands|Flags|Global Flags):$", text.partition("Examples:\n")[2], maxsplit=1,
+                    flags=re.M)[0]
     lines = re.sub(r"\\\n\s*", "", part).splitlines()
     return [line.strip().partition("  ")[0] for line in lines if re.match(r"^  \S", line)]
 
@@ -149,8 +157,10 @@ def files():
 
 
 def marks_of(line):
-    """Returns the texts of MARKED with which an example begins, and their marks. The longest text gives the arguments to add."""
-    prefixes = [prefix for prefix in MARKED if line.replace("hetero-train ", "", 1).replace("./", "", 1).startswith(prefix)]
+    """Returns the texts of MARKED with which an example begins, and their marks. The longest text gives the arguments
+    to add."""
+    prefixes = [prefix for prefix in MARKED
+                if line.replace("hetero-train ", "", 1).replace("./", "", 1).startswith(prefix)]
     marks, adds = [], []
     for prefix in sorted(prefixes, key=len):
         for value in MARKED[prefix]:
@@ -163,7 +173,8 @@ def marks_of(line):
 
 
 def examples(only):
-    """Yields the name of each command, or of one command, with its examples; a family of commands does not repeat theirs."""
+    """Yields the name of each command, or of one command, with its examples; a family of commands does not repeat
+    theirs."""
     seen, used = set(), set()
     for name, lines in commands():
         lines = [line for line in lines if line not in seen]

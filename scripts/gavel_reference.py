@@ -66,7 +66,8 @@ def main():
     run.simulate(gpus, arrivals, jobs)
     times = [run._job_completion_times[job] for job in sorted(run._job_completion_times)]
     with open(out, "w") as f:
-        json.dump({"trace": os.path.basename(trace), "policy": args.policy, "gpus": [gpus[t] for t in kinds], "round": args.round,
+        json.dump({"trace": os.path.basename(trace), "policy": args.policy, "gpus": [gpus[t] for t in kinds],
+                   "round": args.round,
                    "lines": lines, "seconds": times}, f)
 
 

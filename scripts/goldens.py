@@ -70,12 +70,13 @@ CASES = {
     "simple_cnn_sgd": {**SMALL, "seed": 57, "optimizer": {**SGD, "lr": 0.01}, "label_smoothing": 0.0},
     "simple_cnn_adamw": {**SMALL, "seed": 221, "optimizer": ADAMW, "label_smoothing": 0.1},
     "simple_cnn_finetune": {**SMALL, "seed": 221, "optimizer": {**ADAMW, "lr": 2e-3}, "label_smoothing": 0.0,
-                            "finetune": {"freeze": ["block0"], "layer_decay": 0.7, "ema_decay": 0.8, "ema_interval": 2}},
+                            "finetune": {"freeze": ["block0"], "layer_decay": 0.7, "ema_decay": 0.8,
+                                         "ema_interval": 2}},
     "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
     "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
-    # The published image size. The learning rate keeps the losses of the variants close for 20 steps. A single activation
-    # on the other side of a ReLU changes the gradient norm of a bias in layer4 by more than 1e-4, because only 98 positions
-    # are summed. f64 is slow at this size, so the case has two variants.
+    # The published image size. The learning rate keeps the losses of the variants close for 20 steps. A single
+    # activation on the other side of a ReLU changes the gradient norm of a bias in layer4 by more than 1e-4, because
+    # only 98 positions are summed. f64 is slow at this size, so the case has two variants.
     "resnet50_224": {**RESNET, "seed": 22, "batch_size": 2, "image_size": 224, "optimizer": {**SGD, "lr": 0.0001},
                      "variants": ["default", "without oneDNN"], "norm_limit": 3e-4},
 }
@@ -91,7 +92,8 @@ def build(config, dtype, disturbance=0):
         for name, p in model.named_parameters():
             p.copy_(torch.from_numpy(initial_value(config, name, tuple(p.shape), model.fc.in_features)))
             if disturbance:
-                noise = Stream(config["seed"], f"golden.disturbance.{disturbance}.{name}").fill_normal(tuple(p.shape), 0.0, 1e-7)
+                noise = Stream(config["seed"], f"golden.disturbance.{disturbance}.{name}").fill_normal(tuple(p.shape),
+                                                                                                       0.0, 1e-7)
                 p.add_(p * torch.from_numpy(noise))
     return model.to(dtype)
 
@@ -111,9 +113,11 @@ def initial_value(config, name, shape, fc_inputs):
 def make_batch(config, step):
     """Images (N, H, W, 3) of u8 and labels (N)."""
     n, size = config["batch_size"], config["image_size"]
-    labels = (Stream(config["seed"], f"golden.labels.{step}").bits(indices((n,))) % np.uint64(config["classes"])).astype(np.int64)
+    labels = (Stream(config["seed"], f"golden.labels.{step}").bits(indices((n,))) % np.uint64(
+        config["classes"])).astype(np.int64)
     shape = (n, size, size, 3)
-    noise = (Stream(config["seed"], f"golden.images.{step}").bits(indices(shape)) & np.uint64(127)).astype(np.int64).reshape(shape)
+    noise = (Stream(config["seed"], f"golden.images.{step}").bits(indices(shape)) & np.uint64(127)).astype(
+        np.int64).reshape(shape)
     y, x, c = np.ogrid[:size, :size, :3]
     wave = (labels[:, None, None, None] + 1) * (x + 2 * y + 3 * c) % 16
     return (noise + 8 * wave).astype(np.uint8), labels
@@ -164,8 +168,10 @@ def freeze(model, finetune):
 
 def make_optimizer(o, parameters):
     if o["name"] == "sgd":
-        return torch.optim.SGD(parameters, lr=o["lr"], momentum=o["momentum"], nesterov=o["nesterov"], weight_decay=o["weight_decay"])
-    return torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"])
+        return torch.optim.SGD(parameters, lr=o["lr"], momentum=o["momentum"], nesterov=o["nesterov"],
+                               weight_decay=o["weight_decay"])
+    return torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"],
+                             weight_decay=o["weight_decay"])
 
 
 def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
@@ -175,19 +181,23 @@ def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     if finetune:
         freeze(model, finetune)
         average = Average(finetune)
-    optimizer = make_optimizer(config["optimizer"], parameter_groups(model, finetune) if finetune else model.parameters())
+    optimizer = make_optimizer(config["optimizer"], parameter_groups(model, finetune) if finetune
+                               else model.parameters())
     result = {"loss": []}
     for step in range(config["steps"]):
         images, labels = make_batch(config, step)
         for group in optimizer.param_groups:
-            group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"]) * group.get("scale", 1.0)
+            group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"]) * group.get("scale",
+                                                                                                                1.0)
         logits = model(torch.from_numpy(normalize(images)).to(dtype))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels), label_smoothing=config["label_smoothing"])
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels),
+                                                 label_smoothing=config["label_smoothing"])
         optimizer.zero_grad()
         loss.backward()
         result["loss"].append(loss.item())
         if step == 0:
-            result["grad_norm"] = {name: p.grad.double().norm().item() for name, p in model.named_parameters() if p.grad is not None}
+            result["grad_norm"] = {name: p.grad.double().norm().item() for name, p in model.named_parameters()
+                                   if p.grad is not None}
         optimizer.step()
         if finetune:
             average.update(model, step + 1)
@@ -266,7 +276,8 @@ def summarize(name, run):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata; see the top of this file.")
+    parser = argparse.ArgumentParser(
+        description="Makes the golden runs in engine/models/testdata; see the top of this file.")
     parser.add_argument("--case", action="append", choices=CASES, help="run only this case; repeatable (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="print the gaps, write nothing")
     arguments = parser.parse_args()

@@ -57,14 +57,16 @@ for o in range(1, 9):
     for name in (f"exif{o}.png", f"exif{o}.jpg"):
         save(name, img, exif=exif, **({"quality": 95} if name.endswith("jpg") else {}))
         turned = ImageOps.exif_transpose(Image.open(out / name))
-        (out / (name + ".turned.rgb")).write_bytes(np.array([turned.width, turned.height], "<u4").tobytes() + turned.convert("RGB").tobytes())
+        (out / (name + ".turned.rgb")).write_bytes(np.array([turned.width, turned.height], "<u4").tobytes() +
+                                                   turned.convert("RGB").tobytes())
 
 
 # Orientation 6 in the forms of ImageMagick (EXIF as hexadecimal text) and of programs that compress XMP.
 def turned(name, info):
     save(name, img, pnginfo=info)
     up = ImageOps.exif_transpose(Image.open(out / name))
-    (out / (name + ".turned.rgb")).write_bytes(np.array([up.width, up.height], "<u4").tobytes() + up.convert("RGB").tobytes())
+    (out / (name + ".turned.rgb")).write_bytes(np.array([up.width, up.height], "<u4").tobytes() +
+                                               up.convert("RGB").tobytes())
 
 
 exif = Image.Exif()
@@ -73,8 +75,10 @@ raw = exif.tobytes()
 digits = raw.hex()
 for name, zipped in (("raw-profile.png", False), ("raw-profile-zipped.png", True)):
     info = PngImagePlugin.PngInfo()
-    info.add_text("Raw profile type exif", f"\nexif\n{len(raw):8d}\n" + "\n".join(digits[i:i + 72] for i in range(0, len(digits), 72)) + "\n", zip=zipped)
+    info.add_text("Raw profile type exif", f"\nexif\n{len(raw):8d}\n" +
+                  "\n".join(digits[i:i + 72] for i in range(0, len(digits), 72)) + "\n", zip=zipped)
     turned(name, info)
 info = PngImagePlugin.PngInfo()
-info.add_itxt("XML:com.adobe.xmp", '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>', zip=True)
+info.add_itxt("XML:com.adobe.xmp",
+              '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>', zip=True)
 turned("xmp-zipped.png", info)

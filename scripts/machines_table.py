@@ -12,7 +12,8 @@ FIELDS = ["row", "seconds", "megabytes", "training", "loss", "commit", "day", "c
 SYSTEMS = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "sid": "Debian sid"}
 USERS = {"root": "root", "user": "ordinary user"}
 BEGIN, END = "<!-- machines -->\n", "<!-- end of machines -->\n"
-HEAD = ["System", "User", "From", "Compiler", "Installation, s", "CPU time of it, s", "Installation, MB", "Training, s", "Loss", "Commit", "Day",
+HEAD = ["System", "User", "From", "Compiler", "Installation, s", "CPU time of it, s", "Installation, MB", "Training, s",
+        "Loss", "Commit", "Day",
         "Cores"]
 
 
@@ -27,7 +28,8 @@ def read_results(path):
             of = dict(zip(FIELDS, values))
             system, user, source, compiler = of["row"].split("/")
             key = (SYSTEMS[system], USERS[user], source, "" if compiler == "none" else compiler)
-            rows[key] = [of["seconds"], of["cpu"], of["megabytes"], of["training"], f"{float(of['loss']):.6f}", of["commit"], of["day"], of["cores"]]
+            rows[key] = [of["seconds"], of["cpu"], of["megabytes"], of["training"], f"{float(of['loss']):.6f}",
+                         of["commit"], of["day"], of["cores"]]
     return rows
 
 

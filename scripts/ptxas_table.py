@@ -18,7 +18,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = os.path.join(ROOT, "cuda", "src")
-INCLUDES = [SOURCES, os.path.join(ROOT, "engine", "device", "native"), os.path.join(ROOT, "engine", "device", "native", "src")]
+INCLUDES = [SOURCES, os.path.join(ROOT, "engine", "device", "native"),
+            os.path.join(ROOT, "engine", "device", "native", "src")]
 KERNEL = re.compile(r"Compiling entry function '(\S+)' for")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
@@ -48,7 +49,8 @@ def short(name):
 
 def compiled(nvcc, file, arch):
     """The kernels of a file: (arch, file, name, registers, spilled bytes, shared bytes)."""
-    command = [nvcc, "-std=c++17", "-O3", "--fmad=false", f"-arch=sm_{arch}", "-cubin", "-Xptxas", "-v", "-o", os.devnull]
+    command = [nvcc, "-std=c++17", "-O3", "--fmad=false", f"-arch=sm_{arch}", "-cubin", "-Xptxas", "-v", "-o",
+               os.devnull]
     command += [part for folder in INCLUDES for part in ("-I", folder)] + [os.path.join(SOURCES, file)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
@@ -67,7 +69,8 @@ def compiled(nvcc, file, arch):
 
 
 def demangled(kernels):
-    names = subprocess.run(["c++filt"], input="\n".join(k[2] for k in kernels), capture_output=True, text=True, check=True).stdout.splitlines()
+    names = subprocess.run(["c++filt"], input="\n".join(k[2] for k in kernels), capture_output=True, text=True,
+                           check=True).stdout.splitlines()
     return [k[:2] + (short(n),) + k[3:] for k, n in zip(kernels, names)]
 
 
@@ -80,7 +83,8 @@ def table(head, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", action="append", help="compute capability without the point; repeatable (default 80 and 90)")
+    parser.add_argument("--arch", action="append",
+                        help="compute capability without the point; repeatable (default 80 and 90)")
     parser.add_argument("--all", action="store_true", help="every kernel instead of the ten with the most registers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -93,7 +97,8 @@ def main():
     rows = []
     for arch in archs:
         mine = [k for k in kernels if k[0] == arch]
-        rows.append((f"sm_{arch}", len(mine), max(k[3] for k in mine), sum(k[4] > 0 for k in mine), max(k[5] for k in mine)))
+        rows.append((f"sm_{arch}", len(mine), max(k[3] for k in mine), sum(k[4] > 0 for k in mine),
+                     max(k[5] for k in mine)))
     table(["architecture", "kernels", "most registers", "kernels that spill", "most shared memory (bytes)"], rows)
     heaviest = sorted((k for k in kernels if k[0] == archs[-1]), key=lambda k: (-k[3], k[1], k[2]))
     table([f"kernel (sm_{archs[-1]})", "file", "registers", "spilled (bytes)", "shared memory (bytes)"],

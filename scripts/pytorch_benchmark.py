@@ -25,7 +25,8 @@ def build(name, samples):
     torch.manual_seed(0)
     if name == "resnet18":
         import torchvision
-        return torchvision.models.resnet18(num_classes=10).eval(), TensorDataset(torch.randn(samples, 3, 64, 64), torch.randint(0, 10, (samples,)))
+        return torchvision.models.resnet18(num_classes=10).eval(), TensorDataset(torch.randn(samples, 3, 64, 64),
+                                                                                 torch.randint(0, 10, (samples,)))
     import transformers
     c = transformers.GPT2Config(vocab_size=1024, n_positions=64, n_embd=256, n_layer=4, n_head=4)
     return transformers.GPT2LMHeadModel(c).eval(), TensorDataset(torch.randint(0, 1024, (samples, 64)))
@@ -57,7 +58,8 @@ def main():
         loader = DataLoader(data, batch_size=args.batch // world, sampler=DistributedSampler(data))
     else:
         import hetero_train
-        balancer = hetero_train.Balancer(global_batch=args.batch, policy=args.mode, name=f"{args.model}_{args.mode}", output_dir=args.output_dir, steps=args.steps, log_level="warn",
+        balancer = hetero_train.Balancer(global_batch=args.batch, policy=args.mode, name=f"{args.model}_{args.mode}",
+                                         output_dir=args.output_dir, steps=args.steps, log_level="warn",
                                          settings={"balance.curve_cache": "off"})
         balancer.attach(model, optimizer)
         loader = DataLoader(data, batch_sampler=balancer.sampler(data))
@@ -74,8 +76,11 @@ def main():
     if balancer:
         balancer.close()
     if dist.get_rank() == 0:
-        print(json.dumps({"model": args.model, "mode": args.mode, "samples_per_second": round(args.batch * (args.steps - args.warm_up) / seconds, 2),
-                          "shares": list(balancer.shares) if balancer else [args.batch // world] * world, "share_of_oracle": balancer.share_of_oracle if balancer else None}), flush=True)
+        print(
+            json.dumps({"model": args.model, "mode": args.mode,
+                        "samples_per_second": round(args.batch * (args.steps - args.warm_up) / seconds, 2),
+                          "shares": list(balancer.shares) if balancer else [args.batch // world] * world,
+                          "share_of_oracle": balancer.share_of_oracle if balancer else None}), flush=True)
     dist.destroy_process_group()
 
 

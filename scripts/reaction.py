@@ -48,7 +48,8 @@ def main():
     if not ranks or not 0 <= o.rank < len(ranks):
         p.error(f"{o.run}: got the metrics of {len(ranks)} ranks, want those of rank {o.rank} too")
     slow = lambda step: o.begin <= step <= o.end
-    own = lambda m: m["data_loading_time"] + m["forward_time"] + m["backward_time"] - m["exchange_time"] + m["optimizer_time"]
+    own = lambda m: m["data_loading_time"] + m["forward_time"] + m["backward_time"] - m["exchange_time"] + m[
+        "optimizer_time"]
 
     def line(rank, when):
         points = [(m["batch_size"], own(m)) for m in ranks[rank] if m["iteration"] > 3 and when(m["iteration"])]
@@ -72,7 +73,8 @@ def main():
     print(f"rank {o.rank} took {(slowed[0] + slowed[1] * typical) / (usual[o.rank][0] + usual[o.rank][1] * typical):.2f} times as long; "
           f"best step {1e3 * best[False]:.1f} ms, with the slow rank {1e3 * best[True]:.1f} ms")
     for name, at, until in (("slower", o.begin, o.end), ("recovered", o.end + 1, max(share))):
-        steps = next((s - at for s in range(at, until + 1) if all(share[t] >= 0.97 for t in range(s, min(s + 5, until) + 1))), None)
+        steps = next((s - at for s in range(at, until + 1)
+                      if all(share[t] >= 0.97 for t in range(s, min(s + 5, until) + 1))), None)
         print(f"{name} at step {at}: within 3 % of the best shares after {steps} steps; fraction of the oracle before {share[at]:.3f}, at the end {share[until]:.3f}")
     print(f"time lost from step {o.begin} to {max(share)}: {lost:.2f} s of {sum(m['iteration_time'] for m in ranks[0] if m['iteration'] >= o.begin):.1f} s")
 

@@ -25,8 +25,10 @@ VERIFY_TIME = 60
 
 
 def command(folder, ranks):
-    sets = [f"parallel.ranks={ranks}", f"train.steps={STEPS}", "model.channels=[4]", "data.image_size=8", "data.num_samples=240", "data.batch_size=12", "device.kind=cpu",
-            "device.threads=1", "checkpoint.interval_steps=40", "checkpoint.keep=2", "train.log_interval=1", "profile.enabled=false", f"experiment.output_dir={folder}",
+    sets = [f"parallel.ranks={ranks}", f"train.steps={STEPS}", "model.channels=[4]", "data.image_size=8",
+            "data.num_samples=240", "data.batch_size=12", "device.kind=cpu",
+            "device.threads=1", "checkpoint.interval_steps=40", "checkpoint.keep=2", "train.log_interval=1",
+            "profile.enabled=false", f"experiment.output_dir={folder}",
             "experiment.name=run"]
     args = [PROGRAM, "train", "--model", "simple_cnn", "--dataset", "synthetic_image"]
     for s in sets:
@@ -37,7 +39,8 @@ def command(folder, ranks):
 def digest(folder):
     checkpoints = os.path.join(folder, "run", "checkpoints")
     last = os.path.join(checkpoints, f"step-{STEPS:08d}")
-    return {name: hashlib.sha256(open(os.path.join(last, name), "rb").read()).hexdigest() for name in ("model.safetensors", "optimizer.safetensors")}
+    return {name: hashlib.sha256(open(os.path.join(last, name), "rb").read()).hexdigest()
+            for name in ("model.safetensors", "optimizer.safetensors")}
 
 
 def processes(folder):
@@ -49,7 +52,8 @@ def processes(folder):
             state = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if os.fsencode(folder) in text and b"checkpoint\0verify" not in text and state != "Z" and int(pid) != os.getpid():
+        if os.fsencode(folder) in text and b"checkpoint\0verify" not in text and state != "Z" and int(
+                pid) != os.getpid():
             found.append(int(pid))
     return found
 
@@ -80,7 +84,8 @@ class Trial:
         self.before = log_size(folder)
 
     def start(self, stdout):
-        self.process = subprocess.Popen(command(self.folder, self.ranks), stdout=stdout, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command(self.folder, self.ranks), stdout=stdout, stderr=subprocess.STDOUT,
+                                        stdin=subprocess.DEVNULL)
 
     def await_steps(self):
         deadline = time.monotonic() + PATIENCE
@@ -186,7 +191,8 @@ def disk_full(t):
     return {7, 75, 143}
 
 
-FAULTS = [kill_supervisor, kill_rank, terminate, interrupt, terminate_rank, save_now, pause_rank, pause_all, reader_leaves, reader_pauses]
+FAULTS = [kill_supervisor, kill_rank, terminate, interrupt, terminate_rank, save_now, pause_rank, pause_all,
+          reader_leaves, reader_pauses]
 
 
 def soak(root, minutes, seed, disks):
@@ -198,7 +204,8 @@ def soak(root, minutes, seed, disks):
     for ranks in (1, 2, 3):
         folder = os.path.join(root, f"clean{ranks}")
         os.mkdir(folder)
-        subprocess.run(command(folder, ranks), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10 * PATIENCE)
+        subprocess.run(command(folder, ranks), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       timeout=10 * PATIENCE)
         clean[ranks] = digest(folder)
         shutil.rmtree(folder)
 
@@ -258,7 +265,8 @@ def soak(root, minutes, seed, disks):
                 os.remove(os.path.join(folder, "ballast"))
             checkpoints = os.path.join(folder, "run", "checkpoints")
             if any(name.startswith("step-") for name in os.listdir(checkpoints)):
-                verified = subprocess.run([PROGRAM, "checkpoint", "verify", checkpoints], capture_output=True, text=True, timeout=VERIFY_TIME)
+                verified = subprocess.run([PROGRAM, "checkpoint", "verify", checkpoints], capture_output=True,
+                                          text=True, timeout=VERIFY_TIME)
                 if verified.returncode != 0:
                     violation(f"checkpoint verify: exit code {verified.returncode}: {verified.stdout}{verified.stderr}")
                     sound = False
@@ -267,7 +275,8 @@ def soak(root, minutes, seed, disks):
         if sound:
             with open(os.path.join(folder, "output"), "ab") as out:
                 try:
-                    code = subprocess.run(command(folder, ranks), stdout=out, stderr=out, timeout=4 * PATIENCE).returncode
+                    code = subprocess.run(command(folder, ranks), stdout=out, stderr=out,
+                                          timeout=4 * PATIENCE).returncode
                 except subprocess.TimeoutExpired:
                     code = "none: the process hangs"
             if code != 0:
@@ -279,7 +288,9 @@ def soak(root, minutes, seed, disks):
         print(f"run {number}: {ranks} ranks, {' '.join(history) or 'no fault'}: {'done' if sound else 'ended'}; "
               f"{sum(trials.values())} trials, {len(violations)} violations", flush=True)
     by_fault = ", ".join(f"{name} {n}" for name, n in sorted(trials.items()))
-    print(f"{runs} runs compared bit for bit, {sum(trials.values())} trials ({by_fault}), {sum(void.values())} void, {len(violations)} violations", flush=True)
+    print(
+        f"{runs} runs compared bit for bit, {sum(trials.values())} trials ({by_fault}), {sum(void.values())} void, {len(violations)} violations",
+        flush=True)
     return 1 if violations else 0
 
 
@@ -292,7 +303,8 @@ if __name__ == "__main__":
         os.environ["SOAK_ROOT"] = root
         print(f"seed {seed}, runs with violations are kept in {keep}", flush=True)
         mounted = 'mount -t tmpfs -o size=24m soak "$SOAK_ROOT" && exec "$@"'
-        code = subprocess.run(["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, __file__, str(minutes), str(seed)]).returncode
+        code = subprocess.run(["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, __file__, str(minutes),
+                               str(seed)]).returncode
         os.rmdir(root)
         sys.exit(code)
     disks = "SOAK_ROOT" in os.environ

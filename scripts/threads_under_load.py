@@ -27,7 +27,8 @@ def busy(count):
 
 
 def step_seconds(program, threads, options):
-    command = [program, "bench", "train", "--model", options.model, "--image-size", str(options.image_size), "--classes", "10",
+    command = [program, "bench", "train", "--model", options.model, "--image-size", str(options.image_size),
+               "--classes", "10",
                "--batch-size", str(options.batch_size), "--precision", options.precision, "--steps", str(options.steps),
                "--warmup", str(options.warmup), "--device", "cpu", "--threads", str(threads), "--json"]
     r = subprocess.run(command, capture_output=True, text=True)
@@ -38,7 +39,8 @@ def step_seconds(program, threads, options):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", default="./hetero-train", help="path of the program; several, separated by commas, are compared")
+    p.add_argument("--program", default="./hetero-train",
+                   help="path of the program; several, separated by commas, are compared")
     p.add_argument("--threads", type=numbers, default=[1, 2], help="numbers of threads (default 1,2)")
     p.add_argument("--load", type=numbers, default=[0, 1, 2], help="numbers of busy processes (default 0,1,2)")
     p.add_argument("--rounds", type=int, default=5)

@@ -19,7 +19,8 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = "hetero_train"
-GPU_LIBRARIES = ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_cupti", "nvidia_nccl_cu13")  # which the program opens at run time
+# which the program opens at run time
+GPU_LIBRARIES = ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_cupti", "nvidia_nccl_cu13")
 PACKAGE = os.path.join(HERE, "..", "deploy", "pytorch", NAME)  # for PyTorch scripts
 
 
@@ -35,7 +36,8 @@ def read_file(path):
 
 
 def gpu_packages(tree):
-    """Returns the lines of METADATA for `pip install hetero-train[cuda]`, which also installs the libraries that GPUs need."""
+    """Returns the lines of METADATA for `pip install hetero-train[cuda]`, which also installs the libraries that GPUs
+    need."""
     if not os.path.exists(os.path.join(tree, "lib/hetero-train/libhetero_cuda.so")):
         return ""
     lines = ["Provides-Extra: cuda"]

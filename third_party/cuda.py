@@ -22,7 +22,8 @@ PINS_ARM64 = os.path.join(wheels.HERE, "cuda_arm64.sha256")
 
 def place(parts):
     if parts[0].endswith(".dist-info"):
-        return ["nvidia", "licences", parts[0].split("-")[0], parts[-1]] if parts[-1].lower().startswith("license") else None
+        return ["nvidia", "licences", parts[0].split("-")[0], parts[-1]] if parts[-1].lower().startswith(
+            "license") else None
     return parts if parts[0] == "nvidia" and parts[-1] != "__init__.py" else None
 
 
@@ -34,12 +35,14 @@ def make_programs_executable(tree):
 
 
 def make_arm64():
-    return wheels.make_tree(PINS_ARM64, os.path.join(wheels.FETCHED, ".cuda-arm64"), "the CUDA run-time library for arm64", "2 MB", place,
+    return wheels.make_tree(PINS_ARM64, os.path.join(wheels.FETCHED, ".cuda-arm64"),
+                            "the CUDA run-time library for arm64", "2 MB", place,
                             lambda tree: None, "aarch64")
 
 
 def make():
-    if not wheels.make_tree(PINS, os.path.join(wheels.FETCHED, ".cuda"), "the CUDA toolkit", "1.2 GB, 1.9 GB unpacked", place, make_programs_executable):
+    if not wheels.make_tree(PINS, os.path.join(wheels.FETCHED, ".cuda"), "the CUDA toolkit", "1.2 GB, 1.9 GB unpacked",
+                            place, make_programs_executable):
         return False
     for _, wheel in wheels.read_pins(PINS):
         os.remove(wheels.place_of(wheel))

@@ -26,7 +26,8 @@ def link_equal_libraries(tree):
 
 
 def make():
-    return wheels.make_tree(os.path.join(wheels.HERE, "onednn.sha256"), os.path.join(wheels.FETCHED, "onednn"), "oneDNN", "39 MB", place, link_equal_libraries)
+    return wheels.make_tree(os.path.join(wheels.HERE, "onednn.sha256"), os.path.join(wheels.FETCHED, "onednn"),
+                            "oneDNN", "39 MB", place, link_equal_libraries)
 
 
 if __name__ == "__main__":

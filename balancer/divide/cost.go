@@ -62,7 +62,9 @@ func checkPowers(ranks int, busy, idle []float64, slowdown float64) error {
 	}
 	for r := range busy {
 		if !(busy[r] >= 0 && idle[r] >= 0) || math.IsInf(busy[r]+idle[r], 1) {
-			return fmt.Errorf("rank %d: got a busy power of %v and an idle power of %v, want finite numbers of at least 0", r, busy[r], idle[r])
+			return fmt.Errorf(
+				"rank %d: got a busy power of %v and an idle power of %v, want finite numbers of at least 0", r,
+				busy[r], idle[r])
 		}
 	}
 	if !(slowdown >= 0) || math.IsInf(slowdown, 1) {

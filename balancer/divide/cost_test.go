@@ -22,7 +22,8 @@ func TestSpent(t *testing.T) {
 		{"waiting costs as much", []int{10, 2}, []float64{3, 2}, []float64{3, 2}, 5},
 	}
 	for _, test := range tests {
-		if got := Spent([]Curve{line, line}, test.shares, test.busy, test.idle); math.Abs(got-test.want) > 1e-12*test.want {
+		if got := Spent([]Curve{line, line}, test.shares, test.busy, test.idle); math.Abs(got-test.want) >
+			1e-12*test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -104,7 +105,8 @@ func TestCheapestWithoutSlowdownIsAsFastAsCanBe(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		b := Batch{Total: 8 + r.IntN(100), Unit: r.IntN(3)}
-		curves := []Curve{randomCurve(r, b.Total, false), randomCurve(r, b.Total, false), randomCurve(r, b.Total, false)}
+		curves := []Curve{randomCurve(r, b.Total, false), randomCurve(r, b.Total, false),
+			randomCurve(r, b.Total, false)}
 		busy := []float64{300 * r.Float64(), 300 * r.Float64(), 300 * r.Float64()}
 		shares, err := Cheapest(b, curves, busy, []float64{1, 1, 1}, 0)
 		fastest, _ := Solve(b, curves)
@@ -126,13 +128,16 @@ func TestCheapestRefuses(t *testing.T) {
 	}{
 		{"powers of other length", []float64{1}, two, 0, "got 1 busy and 2 idle values, want 2 of each"},
 		{"idle powers of other length", two, nil, 0, "got 2 busy and 0 idle values, want 2 of each"},
-		{"a power of NaN", []float64{1, math.NaN()}, two, 0, "rank 1: got a busy power of NaN and an idle power of 1, want finite numbers of at least 0"},
-		{"a negative idle power", two, []float64{-1, 1}, 0, "rank 0: got a busy power of 1 and an idle power of -1, want finite numbers of at least 0"},
+		{"a power of NaN", []float64{1, math.NaN()}, two, 0,
+			"rank 1: got a busy power of NaN and an idle power of 1, want finite numbers of at least 0"},
+		{"a negative idle power", two, []float64{-1, 1}, 0,
+			"rank 0: got a busy power of 1 and an idle power of -1, want finite numbers of at least 0"},
 		{"slowdown of NaN", two, two, math.NaN(), "slowdown: got NaN, want a finite number of at least 0"},
 		{"endless slowdown", two, two, math.Inf(1), "slowdown: got +Inf, want a finite number of at least 0"},
 	}
 	for _, test := range tests {
-		if _, err := Cheapest(Batch{Total: 4}, curves, test.busy, test.idle, test.slowdown); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Cheapest(Batch{Total: 4}, curves, test.busy, test.idle, test.slowdown); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
 		}
 	}
@@ -159,7 +164,8 @@ func TestMarginalSaysWhatARankIsWorth(t *testing.T) {
 func TestLossCountsCommunication(t *testing.T) {
 	for _, test := range []struct{ exposed, want float64 }{{math.NaN(), 1}, {0, 1}, {1, 0.5}} {
 		if got := (Worth{With: 1, Without: 2}).Loss(test.exposed); got != test.want {
-			t.Errorf("1 s with the rank, 2 s without it, %v s of communication: got %v, want %v", test.exposed, got, test.want)
+			t.Errorf("1 s with the rank, 2 s without it, %v s of communication: got %v, want %v", test.exposed, got,
+				test.want)
 		}
 	}
 }

@@ -25,10 +25,13 @@ func (c Curve) Check() error {
 	}
 	for i, p := range c {
 		if !(p.Samples > 0) || math.IsInf(p.Samples, 0) || !(p.Seconds >= 0) || math.IsInf(p.Seconds, 0) {
-			return fmt.Errorf("point %d: got %v samples in %v s, want finite numbers, samples above 0 and a time of at least 0", i, p.Samples, p.Seconds)
+			return fmt.Errorf(
+				"point %d: got %v samples in %v s, want finite numbers, samples above 0 and a time of at least 0", i,
+				p.Samples, p.Seconds)
 		}
 		if i > 0 && p.Samples <= c[i-1].Samples {
-			return fmt.Errorf("point %d: got %v samples after %v, want ascending numbers of samples", i, p.Samples, c[i-1].Samples)
+			return fmt.Errorf("point %d: got %v samples after %v, want ascending numbers of samples", i, p.Samples,
+				c[i-1].Samples)
 		}
 	}
 	return nil
@@ -56,8 +59,9 @@ func (c Curve) At(samples float64) float64 {
 	return Between(c[i-1], c[i], samples)
 }
 
-// first returns the index of the first point for which found is true, or the number of points. The points before it must
-// be those for which found is false. The compiler inlines the binary search, which is the inner loop of the solver.
+// first returns the index of the first point for which found is true, or the number of points. The points before it
+// must be those for which found is false. The compiler inlines the binary search, which is the inner loop of the
+// solver.
 func (c Curve) first(found func(Point) bool) int {
 	low, high := 0, len(c)
 	for low < high {
@@ -143,7 +147,8 @@ func (c Curve) passes(seconds, otherwise float64) float64 {
 	return a.Samples + (b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds))
 }
 
-// LeastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other values.
+// LeastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other
+// values.
 const LeastSeconds, MostSeconds = 1e-9, 1e9
 
 // Measured returns seconds, or NaN if it is not a measurement.

@@ -26,11 +26,13 @@ func checkInverses(t *rapid.T, c Curve, limit int, upTo float64) {
 		seconds := upTo * rapid.Float64Range(0, 1).Draw(t, "seconds")
 		n := c.most(seconds, limit)
 		if n < 0 || n > limit || n > 0 && c.At(float64(n)) > seconds || n < limit && c.At(float64(n+1)) <= seconds {
-			t.Fatalf("%v: most(%v, %d) = %d, which takes %v s, one more %v s", c, seconds, limit, n, c.At(float64(n)), c.At(float64(n+1)))
+			t.Fatalf("%v: most(%v, %d) = %d, which takes %v s, one more %v s", c, seconds, limit, n, c.At(float64(n)),
+				c.At(float64(n+1)))
 		}
 		x := c.inverse(seconds, float64(limit))
 		if x < 0 || x > float64(limit) || n > 0 && x < float64(n)*(1-1e-9) || c.At(x) > seconds*(1+1e-9)+1e-12 {
-			t.Fatalf("%v: inverse(%v, %d) = %v, which takes %v s; %d whole samples fit", c, seconds, limit, x, c.At(x), n)
+			t.Fatalf("%v: inverse(%v, %d) = %v, which takes %v s; %d whole samples fit", c, seconds, limit, x, c.At(x),
+				n)
 		}
 		if above := x*(1+1e-6) + 1e-6; above < float64(limit) && x > 0 && c.At(above) < seconds {
 			t.Fatalf("%v: inverse(%v, %d) = %v, but %v take %v s", c, seconds, limit, x, above, c.At(above))

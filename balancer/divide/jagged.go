@@ -194,7 +194,8 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 
 // construct writes the shares of a division that exists: the ranks of order give back given units together, and the
 // other ranks give back the rest of the excess, the slowest first.
-func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int, given int) {
+func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int,
+	given int) {
 	fixed := make([]bool, len(shares))
 	left := excess - given
 	for i := len(order) - 1; i >= 0; i-- {

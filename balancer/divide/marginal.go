@@ -7,8 +7,9 @@ type Worth struct {
 	With, Without float64 // s with the best shares; +Inf if the other ranks cannot hold the batch
 }
 
-// Loss returns by how much a step gets longer without the rank, as a fraction of the step. exposed is the time of a step
-// in which ranks only communicate, s; NaN means unknown and counts as 0. It is assumed to be equal without the rank.
+// Loss returns by how much a step gets longer without the rank, as a fraction of the step. exposed is the time of a
+// step in which ranks only communicate, s; NaN means unknown and counts as 0. It is assumed to be equal without the
+// rank.
 func (w Worth) Loss(exposed float64) float64 {
 	if math.IsNaN(exposed) {
 		exposed = 0

@@ -61,7 +61,8 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 // ranks that finish the same number of units within both times.
 func (u units) fill(curves []Curve) []int {
 	few, many := make([]int, len(curves)), make([]int, len(curves)) // units that each finishes within low, within high
-	open, settled := make([]int, 0, len(curves)), 0                 // ranks that finish more units within high than within low; units of the other ranks
+	// ranks that finish more units within high than within low; units of the other ranks
+	open, settled := make([]int, 0, len(curves)), 0
 	fed := 0
 	for r, c := range curves {
 		if u.limit[r] == 0 {

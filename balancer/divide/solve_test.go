@@ -159,7 +159,8 @@ func fallen(r *rand.Rand, c Curve) Curve {
 	for i := range c {
 		c[i].Samples += 3
 	}
-	return append(Curve{{0.5, c[0].Seconds + 2*r.Float64()}, {1 + 2*r.Float64(), c[0].Seconds + r.Float64()*0.2}}, c...).smoothed()
+	return append(Curve{{0.5, c[0].Seconds + 2*r.Float64()}, {1 + 2*r.Float64(), c[0].Seconds + r.Float64()*0.2}},
+		c...).smoothed()
 }
 
 func checkShares(t *testing.T, name string, b Batch, shares []int) {
@@ -194,7 +195,8 @@ func TestSolveLeavesTheOthersShort(t *testing.T) {
 func TestSolveSaysWhoCanHoldWhat(t *testing.T) {
 	line := Curve{{1, 1}, {2, 2}}
 	_, err := Solve(Batch{Total: 256, Limits: []int{96, 64, 0}}, []Curve{line, line, line})
-	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "96 of 256 samples do not fit: the ranks can hold 96, 64, 0") {
+	if !errors.Is(err, ErrInfeasible) ||
+		!strings.Contains(err.Error(), "96 of 256 samples do not fit: the ranks can hold 96, 64, 0") {
 		t.Errorf("got %v", err)
 	}
 	_, err = Solve(Batch{Total: 256}, []Curve{line, {{2, 1}, {1, 1}}})
@@ -217,7 +219,8 @@ func BenchmarkSolve(b *testing.B) {
 		for name, curves := range map[string][]Curve{"": curves, "/zigzag": zigzags(r, ranks, 128)} {
 			b.Run(fmt.Sprint(ranks)+name, func(b *testing.B) {
 				for b.Loop() {
-					if _, err := Solve(Batch{Total: total, Limits: slices.Repeat([]int{128}, ranks)}, curves); err != nil {
+					if _, err := Solve(Batch{Total: total, Limits: slices.Repeat([]int{128}, ranks)}, curves); err !=
+						nil {
 						b.Fatal(err)
 					}
 				}
@@ -236,7 +239,8 @@ func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 		{"no rank takes any time", []Curve{{{1, 0}}, {{1, 0}}}, []int{2, 2}},
 		{"none but the last samples of one", []Curve{{{1, 0}, {2, 0}, {3, 1}}, {{1, 0}, {2, 1}}}, []int{2, 2}},
 		{"beyond the last point floats end", []Curve{huge, huge}, []int{2, 2}},
-		{"the points of a flat curve are nearer than floats can divide by", []Curve{{{5e-324, 1}, {1e-323, 1}}, {{1, 1}, {2, 2}}}, []int{3, 1}},
+		{"the points of a flat curve are nearer than floats can divide by",
+			[]Curve{{{5e-324, 1}, {1e-323, 1}}, {{1, 1}, {2, 2}}}, []int{3, 1}},
 	}
 	for _, test := range tests {
 		shares, err := Solve(Batch{Total: 4}, test.curves)
@@ -248,7 +252,8 @@ func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 	}
 }
 
-// tileByTile is the least slowest time by trying all divisions rank by rank: a dumb twin for batches that are too large to try everything.
+// tileByTile is the least slowest time by trying all divisions rank by rank: a dumb twin for batches that are too large
+// to try everything.
 func tileByTile(total int, limits []int, curves []Curve) float64 {
 	best := make([]float64, total+1) // slowest time of the ranks so far, by the samples that they have together
 	for i := range best[1:] {

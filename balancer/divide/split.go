@@ -68,7 +68,8 @@ func check(total int, speed []float64, limit []int) error {
 		return fmt.Errorf("%w: %d samples, want at least one for each of %d ranks", ErrInfeasible, total, active)
 	}
 	if capacity < total {
-		return fmt.Errorf("%w: the ranks' limits sum to %d samples, want at least %d (the batch)", ErrInfeasible, capacity, total)
+		return fmt.Errorf("%w: the ranks' limits sum to %d samples, want at least %d (the batch)", ErrInfeasible,
+			capacity, total)
 	}
 	return nil
 }

@@ -157,7 +157,8 @@ func TestSplitGivesAFasterRankNoFewer(t *testing.T) {
 		for i := range shares {
 			for j := range shares {
 				if speed[i] > speed[j] && limit[i] >= limit[j] && shares[i] < shares[j] {
-					t.Fatalf("rank %d is faster than rank %d and holds as many, but got %d, not %d", i, j, shares[i], shares[j])
+					t.Fatalf("rank %d is faster than rank %d and holds as many, but got %d, not %d", i, j, shares[i],
+						shares[j])
 				}
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"sort"
 )
 
-// A rank may take longer for few samples than for more: libraries choose other kernels for them. Such a curve falls to a valley, and rises beyond it.
+// A rank may take longer for few samples than for more: libraries choose other kernels for them. Such a curve falls to
+// a valley, and rises beyond it.
 
 // valley returns the index of the lowest point, or of the first one of several.
 func (c Curve) valley() (lowest int) {
@@ -25,7 +26,9 @@ func (c Curve) ascent() Curve { return c[c.valley():] }
 // turnsOnce reports whether a curve only falls before its valley and only rises after it.
 func (c Curve) turnsOnce() bool {
 	lowest := c.valley()
-	return c[lowest:].Rises() && slices.IsSortedFunc(c[:min(lowest+1, len(c))], func(a, b Point) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return c[lowest:].Rises() && slices.IsSortedFunc(c[:min(lowest+1, len(c))], func(a, b Point) int {
+		return cmp.Compare(b.Seconds, a.Seconds)
+	})
 }
 
 // smoothed returns the lowest curve that turns once and is nowhere below this curve.

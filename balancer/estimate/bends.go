@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// priorFixed is the fraction of a rank's time that does not depend on its share, if only one share is known. lineSigma is
-	// the standard deviation of this part, and of the slope.
+	// priorFixed is the fraction of a rank's time that does not depend on its share, if only one share is known.
+	// lineSigma is the standard deviation of this part, and of the slope.
 	priorFixed, lineSigma = 0.15, 0.3
-	// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: finds a tile of all ranks sooner.
-	// Larger: finds tiles of single ranks.
+	// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: finds a tile of all ranks
+	// sooner. Larger: finds tiles of single ranks.
 	priorRanks = 8.0
 )
 

@@ -17,7 +17,9 @@ func TestABoundLeavesReachableTimes(t *testing.T) {
 	f.add(0, []float64{1e-9})
 	f.add(8, nil)
 	got := f.bound(c)
-	if want := (divide.Curve{{Samples: 1, Seconds: reachable * 0.01}, {Samples: 8, Seconds: 0.1}, {Samples: 32, Seconds: 0.2}}); math.Abs(got[0].Seconds-want[0].Seconds) > 1e-12 || !slices.Equal(got[1:], want[1:]) || c[0].Seconds != 0.001 {
+	if want := (divide.Curve{{Samples: 1, Seconds: reachable * 0.01}, {Samples: 8, Seconds: 0.1},
+		{Samples: 32, Seconds: 0.2}}); math.Abs(got[0].Seconds-want[0].Seconds) > 1e-12 ||
+		!slices.Equal(got[1:], want[1:]) || c[0].Seconds != 0.001 {
 		t.Errorf("got %v from %v, want %v", got, c, want)
 	}
 	if f.add(32, []float64{0.2, 0.1, 0.3}); f.largest != 32 || f.perSample != 0.1/32 {

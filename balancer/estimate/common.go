@@ -9,8 +9,8 @@ import (
 // commonSure times the variance by chance is the least common movement of all ranks within a window.
 const commonSure = 2.0
 
-// commonMode estimates the change that the times of all ranks have in common from window to window: ranks of one host have
-// the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
+// commonMode estimates the change that the times of all ranks have in common from window to window: ranks of one host
+// have the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
 // ratios of the ranks' speeds. If each rank's own curve contained it, the shares would change.
 type commonMode struct {
 	variance float64 // variance of the log of a window's mean that the ranks have in common
@@ -19,8 +19,8 @@ type commonMode struct {
 
 func newCommonMode() commonMode { return commonMode{priorNoise * priorNoise, priorWeight} }
 
-// estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that the
-// change is larger than the usual changes from window to window: the ranks have another speed now.
+// estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that
+// the change is larger than the usual changes from window to window: the ranks have another speed now.
 func (t *commonMode) estimate(readings []reading) (offset, variance float64, lasts bool) {
 	var surprises []float64
 	for _, m := range readings {

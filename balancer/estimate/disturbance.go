@@ -7,11 +7,11 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast as
-// before. If the shares change at the same time, the times of earlier shares become wrong: they were measured before the
-// disturbance, or with another level during it. An earlier share that seems slow is not measured again, so the error
-// would remain. Each rank therefore keeps its state of the time before the disturbance. It returns to this state once
-// that state predicts the times again, with any share.
+// A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast
+// as before. If the shares change at the same time, the times of earlier shares become wrong: they were measured before
+// the disturbance, or with another level during it. An earlier share that seems slow is not measured again, so the
+// error would remain. Each rank therefore keeps its state of the time before the disturbance. It returns to this state
+// once that state predicts the times again, with any share.
 
 // sureRatio is the log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance
 // agreements. Larger: more disturbances whose end remains unnoticed.

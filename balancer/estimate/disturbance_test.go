@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// disturbedWindow plays one window of a rank as [hybrid.learn] does while a disturbance lasts or not, and reports whether the
-// rank returned to its state before the disturbance.
+// disturbedWindow plays one window of a rank as [hybrid.learn] does while a disturbance lasts or not, and reports
+// whether the rank returned to its state before the disturbance.
 func (e *posterior) disturbedWindow(k *source, samples int, disturbed bool) (returned bool) {
 	m := e.read(samples, logsOf(k.window(samples, 10)), false)
 	if disturbed && e.ended(&m, 0) {
@@ -55,7 +55,8 @@ func TestARankStaysAtALevelThatLasts(t *testing.T) {
 		"passes": {1.8, 1, 0.6, 0.6, 0.6, 0.6},
 	} {
 		factor := 1.0
-		k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: sloped, level: func(int) float64 { return factor }, noise: 0.01}
+		k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: sloped, level: func(int) float64 { return factor },
+			noise: 0.01}
 		e := newPosterior(nil, 0, 512)
 		for _, n := range []int{240, 270, 256, 256, 248, 256} {
 			e.disturbedWindow(k, n, false)
@@ -92,12 +93,13 @@ func TestAKeptStateIsACopy(t *testing.T) {
 }
 
 // The rank that a disturbance hits gets a share far from those that were measured before. The earlier state predicts
-// this share too vaguely to be sure of the end, but an earlier share would be faster in that state, so the rank tries it.
-// If the state is wrong, the rank returns to the other one.
+// this share too vaguely to be sure of the end, but an earlier share would be faster in that state, so the rank tries
+// it. If the state is wrong, the rank returns to the other one.
 func TestARankTriesTheStateBeforeADisturbance(t *testing.T) {
 	for name, end := range map[string]bool{"disturbance ended": true, "disturbance lasts": false} {
 		factor := 1.0
-		k := &source{r: rand.New(rand.NewPCG(7, 8)), curve: sloped, level: func(int) float64 { return factor }, noise: 0.01}
+		k := &source{r: rand.New(rand.NewPCG(7, 8)), curve: sloped, level: func(int) float64 { return factor },
+			noise: 0.01}
 		e := newPosterior(nil, 0, 512)
 		for _, n := range []int{240, 270, 256, 256, 248, 256} {
 			e.disturbedWindow(k, n, false)

@@ -23,9 +23,9 @@ func Fills(tile, share int) bool { return tiles[tile].feature(float64(share)) ==
 // never found.
 const leastProbed = 0.004
 
-// Under returns the posterior probability that a rank has a tile, and its curve in this case, if the weight of the tile is
-// a number of standard deviations above the expected weight. The curve is nil if the probability is too small, or if the
-// fit fails numerically.
+// Under returns the posterior probability that a rank has a tile, and its curve in this case, if the weight of the tile
+// is a number of standard deviations above the expected weight. The curve is nil if the probability is too small, or if
+// the fit fails numerically.
 func (m *Model) Under(tile, rank int, sigmas float64) (probability float64, curve divide.Curve) {
 	f := m.ranks[rank].shape
 	if f == nil || f.chances[tile] < leastProbed {

@@ -18,8 +18,8 @@ type Options struct {
 	CurveErrors []float64      // standard errors of the times of Curves, as fractions; nil: none
 }
 
-// Model is the posterior of the step times of all ranks. After each window, Learn takes its times, and Fit then computes
-// the curves.
+// Model is the posterior of the step times of all ranks. After each window, Learn takes its times, and Fit then
+// computes the curves.
 type Model struct {
 	options Options
 	ranks   []*posterior
@@ -44,7 +44,8 @@ type Window struct {
 
 // New returns the model before the first window.
 func New(o Options) *Model {
-	m := &Model{options: o, ranks: make([]*posterior, len(o.Limits)), common: newCommonMode(), types: typesOf(o.Types), bends: priorBends, curves: newCurves(len(o.Limits))}
+	m := &Model{options: o, ranks: make([]*posterior, len(o.Limits)), common: newCommonMode(), types: typesOf(o.Types),
+		bends: priorBends, curves: newCurves(len(o.Limits))}
 	for r, limit := range o.Limits {
 		sigma := 0.0
 		if o.CurveErrors != nil {
@@ -108,7 +109,8 @@ func (m *Model) Learn(w *Window) {
 
 // read returns the readings of all ranks.
 func (m *Model) read(w *Window) []reading {
-	readings, logs, noise := make([]reading, len(m.ranks)), make([][]float64, len(m.ranks)), make([]float64, len(m.ranks))
+	readings, logs, noise := make([]reading, len(m.ranks)), make([][]float64, len(m.ranks)),
+		make([]float64, len(m.ranks))
 	for r, e := range m.ranks {
 		logs[r], noise[r] = logsOf(w.Seconds[r]), e.noise
 		m.curves.bounds[r].add(w.Shares[r], w.Seconds[r])
@@ -147,8 +149,8 @@ const caution = 0.27
 // Fitted is the time of a rank on its curve, with the share in use, and its standard error, s; NaN: unknown.
 type Fitted struct{ Seconds, Error float64 }
 
-// Fit computes all curves around the shares in use. With cautious, the curves of [Model.Cautious] get a margin after the
-// first windows. missing is an active rank that was not measured, or -1.
+// Fit computes all curves around the shares in use. With cautious, the curves of [Model.Cautious] get a margin after
+// the first windows. missing is an active rank that was not measured, or -1.
 func (m *Model) Fit(shares []int, cautious bool) (fitted []Fitted, missing int) {
 	fitted = slices.Repeat([]Fitted{{math.NaN(), math.NaN()}}, len(m.ranks))
 	missing = m.fit(shares, cautious, fitted)
@@ -206,8 +208,10 @@ const (
 func (m *Model) follows(rank int, share float64) bool {
 	e := m.ranks[rank]
 	f := e.shape
-	if len(m.ranks) <= manyRanks || (m.windows+rank)%drawnEvery == 0 || m.windows == settledAfter || f == nil || f.b0 != share || e.trend != 0 ||
-		len(f.known) < len(e.cells) || !slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
+	if len(m.ranks) <= manyRanks || (m.windows+rank)%drawnEvery == 0 || m.windows == settledAfter || f == nil ||
+		f.b0 != share || e.trend != 0 ||
+		len(f.known) < len(e.cells) ||
+		!slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
 		return false
 	}
 	moved := stat.Exp(e.cells[e.current].log - e.drawn)

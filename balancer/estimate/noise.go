@@ -4,12 +4,12 @@ import "github.com/hetero-train/hetero-train/balancer/internal/stat"
 
 // Noise before any measurement.
 const (
-	// priorNoise is the standard deviation of the log of a step's time, and of the change that all ranks have in common from
-	// window to window.
+	// priorNoise is the standard deviation of the log of a step's time, and of the change that all ranks have in common
+	// from window to window.
 	priorNoise  = 0.03
 	priorWeight = 4.0 // weight of both, in observations
-	// memory is the number of windows over which both are averaged, and after which a disturbance counts as the usual state.
-	// Larger: more exact, but follows a change of noise later.
+	// memory is the number of windows over which both are averaged, and after which a disturbance counts as the usual
+	// state. Larger: more exact, but follows a change of noise later.
 	memory      = 12
 	windowNoise = 0.002 // standard deviation of the log of a window's mean that more steps do not reduce
 )
@@ -40,8 +40,8 @@ func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
 	if n == 0 {
 		return
 	}
-	// The median of a variance is smaller than its mean, by the third power of root (Wilson and Hilferty). The median of
-	// two values is their mean.
+	// The median of a variance is smaller than its mean, by the third power of root (Wilson and Hilferty). The median
+	// of two values is their mean.
 	for i, root := range roots {
 		if len(variances) > 2 {
 			variances[i] /= root * root * root

@@ -9,7 +9,8 @@ import (
 
 // playWindow gives the model a window of ranks that take 0.01 s, and 0.001 s for each sample.
 func playWindow(m *Model, random *rand.Rand, shares []int, steps int, noise float64) {
-	w := &Window{Shares: shares, Seconds: make([][]float64, len(shares)), Opening: m.windows == 0 || steps < m.options.Interval, Blind: true}
+	w := &Window{Shares: shares, Seconds: make([][]float64, len(shares)), Opening: m.windows == 0 ||
+		steps < m.options.Interval, Blind: true}
 	for r, n := range shares {
 		for range steps {
 			w.Seconds[r] = append(w.Seconds[r], sloped(n)*math.Exp(noise*random.NormFloat64()))

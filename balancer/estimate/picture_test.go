@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/images/fit.svg")
 
-// fitPicture plays windows of a rank whose kernels fill tiles of 16 samples, with one share in each window, and draws its
-// curve: the truth, the measured shares, the expected times with two standard deviations, and the share in use.
+// fitPicture plays windows of a rank whose kernels fill tiles of 16 samples, with one share in each window, and draws
+// its curve: the truth, the measured shares, the expected times with two standard deviations, and the share in use.
 func fitPicture(played ...int) string {
 	tiled := func(fixed, perSample float64) func(float64) float64 {
 		return func(samples float64) float64 {
@@ -50,7 +50,8 @@ func fitPicture(played ...int) string {
 	y := func(seconds float64) float64 { return height - 50 - (height-50-top)*min(seconds, slowest)/slowest }
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`, width, height)
+	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`, width,
+		height)
 	line(`<rect width="%d" height="%d" fill="white"/>`, width, height)
 	e := m.ranks[0]
 	var upper, lower, mean, truth []string
@@ -62,7 +63,8 @@ func fitPicture(played ...int) string {
 		mean = append(mean, fmt.Sprintf("%.1f,%.1f", x(n), y(m.Mean()[0].At(n))))
 		truth = append(truth, fmt.Sprintf("%.1f,%.1f", x(n), y(truly(n))))
 	}
-	line(`<polygon points="%s %s" fill="#9ecae1" fill-opacity="0.5"/>`, strings.Join(upper, " "), strings.Join(lower, " "))
+	line(`<polygon points="%s %s" fill="#9ecae1" fill-opacity="0.5"/>`, strings.Join(upper, " "),
+		strings.Join(lower, " "))
 	line(`<polyline points="%s" fill="none" stroke="#999" stroke-dasharray="3 3"/>`, strings.Join(truth, " "))
 	line(`<polyline points="%s" fill="none" stroke="#08519c" stroke-width="1.5"/>`, strings.Join(mean, " "))
 	now := float64(shares[0])
@@ -70,7 +72,8 @@ func fitPicture(played ...int) string {
 	line(`<text x="%.1f" y="%d" fill="#d94801">share in use: %d</text>`, x(now)+5, top+12, shares[0])
 	for i, m := range e.cells {
 		s := 2 * math.Sqrt(e.cov[i][i])
-		line(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#000"/>`, x(m.samples), y(stat.Exp(m.log-s)), x(m.samples), y(stat.Exp(m.log+s)))
+		line(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#000"/>`, x(m.samples), y(stat.Exp(m.log-s)),
+			x(m.samples), y(stat.Exp(m.log+s)))
 		line(`<circle cx="%.1f" cy="%.1f" r="4" fill="#000"/>`, x(m.samples), y(stat.Exp(m.log)))
 	}
 	line(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#000"/>`, left, height-50, width-20, height-50)
@@ -112,8 +115,8 @@ func TestPictureOfAFit(t *testing.T) {
 // number matches computed coordinates: only they have decimals.
 var number = regexp.MustCompile(`\d+\.\d+`)
 
-// differs returns the first difference of two pictures, or "". Computed coordinates may differ by their last digit, because
-// another architecture may round differently. All other texts are equal.
+// differs returns the first difference of two pictures, or "". Computed coordinates may differ by their last digit,
+// because another architecture may round differently. All other texts are equal.
 func differs(got, want string) string {
 	if text := number.ReplaceAllString(got, ""); text != number.ReplaceAllString(want, "") {
 		return "it has other elements or texts"

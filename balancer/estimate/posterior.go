@@ -13,8 +13,8 @@ const (
 	// likelySigmas: larger differences of one window are clipped, and beyond them a curve is known to fall. In standard
 	// deviations.
 	likelySigmas = 2.5
-	// sureSigmas: beyond this number of standard deviations, the speed of a rank has changed. With fewer, many ranks would
-	// give false alarms.
+	// sureSigmas: beyond this number of standard deviations, the speed of a rank has changed. With fewer, many ranks
+	// would give false alarms.
 	sureSigmas = 4.5
 	leastShift = 0.03 // log: the filter follows smaller changes of speed
 	leastJump  = 0.1  // log: smaller jumps of a level begin no disturbance
@@ -25,12 +25,12 @@ const (
 	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
 	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
 	reshape     = 0.25    // fraction of wander by which each unmeasured share moves on its own
-	// wanderRate is the log of the change of wander per window, for each unit of agreement of its innovation with earlier
-	// ones.
+	// wanderRate is the log of the change of wander per window, for each unit of agreement of its innovation with
+	// earlier ones.
 	wanderRate = 0.1
 	wanderBias = 0.3 // subtracted from the agreement, so that chance does not accumulate
-	// follow is the fraction of the difference by which an average follows each observation. Larger: follows faster, and
-	// noise more.
+	// follow is the fraction of the difference by which an average follows each observation. Larger: follows faster,
+	// and noise more.
 	follow = 0.3
 	// boundarySteps is the number of steps between two windows: the omitted step, and half of each neighbour.
 	boundarySteps = 2.0
@@ -40,9 +40,9 @@ const (
 	mostShares = 24 // measured shares that a rank remembers. Larger values change the shares little
 )
 
-// posterior is the belief about of one rank's step time: a Kalman filter whose states (cells) are the logs of the current time
-// of each measured share. A change of the level moves all cells equally. Two observations distinguish the level from
-// the shape of the curve:
+// posterior is the belief about of one rank's step time: a Kalman filter whose states (cells) are the logs of the
+// current time of each measured share. A change of the level moves all cells equally. Two observations distinguish the
+// level from the shape of the curve:
 //
 //   - Within a window, the share is constant, so only the level changes (reading.shift).
 //   - If the time of a share without a cell is far from the curve, speed opens a boundary. If a measured share is near
@@ -52,16 +52,17 @@ const (
 //
 // Between and beyond the cells, the curve comes from the regression in [shape].
 type posterior struct {
-	cells   []cell
-	cov     [][]float64 // of the cells' logs
-	wander  float64     // standard deviation by which the level moves from window to window, log
-	noise   float64     // variance of the log of a step's time
-	weight  float64     // steps behind noise
-	jitter  float64     // variance of the log of a window's mean that its steps' noise does not explain
-	drift   float64     // decaying sum of innovations in standard deviations: many of one sign mean that the level moves
-	trend   float64     // change of the level within the last window, log per step; 0 if noise explains it
-	current int         // index of the cell that was measured last, -1 before the first measurement
-	known   bool        // the rank was measured in this run, so the height of an earlier run's curve does not apply
+	cells  []cell
+	cov    [][]float64 // of the cells' logs
+	wander float64     // standard deviation by which the level moves from window to window, log
+	noise  float64     // variance of the log of a step's time
+	weight float64     // steps behind noise
+	jitter float64     // variance of the log of a window's mean that its steps' noise does not explain
+	// decaying sum of innovations in standard deviations: many of one sign mean that the level moves
+	drift   float64
+	trend   float64 // change of the level within the last window, log per step; 0 if noise explains it
+	current int     // index of the cell that was measured last, -1 before the first measurement
+	known   bool    // the rank was measured in this run, so the height of an earlier run's curve does not apply
 
 	surprise float64 // log difference of a new share from its curve at the open boundary; 0: no boundary is open
 	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
@@ -72,9 +73,10 @@ type posterior struct {
 
 	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
 
-	before *posterior // state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
-	away   int        // windows since that state
-	back   bool       // the last reading was as before the disturbance
+	// state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
+	before *posterior
+	away   int  // windows since that state
+	back   bool // the last reading was as before the disturbance
 
 	shape *shape  // as of the last decision
 	drawn float64 // log of the time of the share in use, as of the last drawn curve
@@ -89,8 +91,8 @@ type cell struct {
 	steps   int     // in which it was measured
 }
 
-// newPosterior returns the posterior of a rank before the first window. sigma is the standard error of the log of a time of
-// the prior curve.
+// newPosterior returns the posterior of a rank before the first window. sigma is the standard error of the log of a
+// time of the prior curve.
 func newPosterior(prior divide.Curve, sigma float64, limit int) *posterior {
 	e := &posterior{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
 	for _, p := range simplify(within(prior, 1, float64(limit)), mostShares/2) {
@@ -230,9 +232,9 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 	return false
 }
 
-// alike reports whether a measured share is near another one and fills the same tiles. No tile that the rank may have then
-// makes one of the two slower by more than leastShift, with its expected weight before any measurement. Nearly all pairs
-// of shares differ in some tile that rounds up, so such a tile must be more probable to count.
+// alike reports whether a measured share is near another one and fills the same tiles. No tile that the rank may have
+// then makes one of the two slower by more than leastShift, with its expected weight before any measurement. Nearly all
+// pairs of shares differ in some tile that rounds up, so such a tile must be more probable to count.
 func (e *posterior) alike(samples float64) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool {
 		if math.Abs(math.Log(c.samples/samples)) > math.Log(GridRatio) {
@@ -259,7 +261,8 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
 	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
-		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // the level had moved, not the shape
+		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 {
+			// the level had moved, not the shape
 			for i := range e.cells {
 				if e.cells[i].age > e.since {
 					e.cells[i].log += innovation

@@ -63,7 +63,8 @@ func TestSpeedBearsSlowSteps(t *testing.T) {
 			times[(3*window)%10] *= 5 // one step in ten: a checkpoint, another process
 			e.measure(64, times)
 		}
-		// Huber's edge lies some 2.5 sigma out, so that one step in ten pulls the mean up by some 0.25 sigma: 0.5 %. The plain mean is 40 % off.
+		// Huber's edge lies some 2.5 sigma out, so that one step in ten pulls the mean up by some 0.25 sigma: 0.5 %.
+		// The plain mean is 40 % off.
 		if far := k.far(e, 64); far > 0.02 {
 			t.Errorf("seed %d: %.1f %% off", seed, 100*far)
 		}
@@ -177,7 +178,8 @@ func TestSpeedFollowsDrift(t *testing.T) {
 				worst = max(worst, k.far(e, 64))
 			}
 		}
-		// The mean of a window alone is 0.6 % off (a standard deviation); a filter that took the level as fixed would be 30 % behind at the end.
+		// The mean of a window alone is 0.6 % off (a standard deviation); a filter that took the level as fixed would
+		// be 30 % behind at the end.
 		if worst > 0.025 {
 			t.Errorf("seed %d: at worst %.1f %% off", seed, 100*worst)
 		}
@@ -186,7 +188,9 @@ func TestSpeedFollowsDrift(t *testing.T) {
 
 func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 	for _, shares := range []int{1, 5} { // measured in turns
-		for _, test := range []struct{ perWindow, least, most float64 }{{0, 0, 2 * leastWander}, {0.003, 10 * leastWander, 0.01}} {
+		for _, test := range []struct {
+			perWindow, least, most float64
+		}{{0, 0, 2 * leastWander}, {0.003, 10 * leastWander, 0.01}} {
 			var learnt []float64
 			for seed := range uint64(20) {
 				k, e := newRank(seed, 0.02), newPosterior(nil, 0, 256)
@@ -199,14 +203,16 @@ func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 				learnt = append(learnt, e.wander)
 			}
 			if got := stat.Median(learnt); got < test.least || got > test.most {
-				t.Errorf("%d shares: a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v", shares, test.perWindow, got, test.least, test.most)
+				t.Errorf("%d shares: a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v",
+					shares, test.perWindow, got, test.least, test.most)
 			}
 		}
 	}
 }
 
 func TestOneShareTellsOfTheOthers(t *testing.T) {
-	// A rank gets slower by 0.2 % a window, 12 % in all, while it is measured at one share only: no single window is a change of speed.
+	// A rank gets slower by 0.2 % a window, 12 % in all, while it is measured at one share only: no single window is a
+	// change of speed.
 	k, e := newRank(9, 0.01), newPosterior(nil, 0, 256)
 	for range 4 {
 		for _, samples := range []int{32, 64, 128} {
@@ -276,7 +282,9 @@ func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 			t.Errorf("%v samples: got %.4f s, want %.4f", samples, got, shape(samples))
 		}
 	}
-	for name, prior := range map[string]divide.Curve{"elsewhere": {{Samples: 300, Seconds: 1}, {Samples: 400, Seconds: 2}}, "without times": {{Samples: 1, Seconds: 0}, {Samples: 256, Seconds: 0}}} {
+	for name, prior := range map[string]divide.Curve{
+		"elsewhere":     {{Samples: 300, Seconds: 1}, {Samples: 400, Seconds: 2}},
+		"without times": {{Samples: 1, Seconds: 0}, {Samples: 256, Seconds: 0}}} {
 		if e := newPosterior(prior, 0, 256); len(e.cells) > 0 || e.shape != nil {
 			t.Errorf("of a curve %s got cells %+v", name, e.cells)
 		}
@@ -298,7 +306,8 @@ func TestNewestIsQuickInLongWindows(t *testing.T) {
 	}
 }
 
-// A rank with a CPU quota ends some steps within its share of a period, and waits for the next one in the others: no step of either kind is an exception.
+// A rank with a CPU quota ends some steps within its share of a period, and waits for the next one in the others: no
+// step of either kind is an exception.
 func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 	logs := make([]float64, 10)
 	for i := range logs {
@@ -313,8 +322,8 @@ func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 	}
 }
 
-// A neighbour takes nearly half of a rank for three windows, in which its share changes each time, and lets it go again.
-// The share of one of these windows tells that the level has moved, not the shape.
+// A neighbour takes nearly half of a rank for three windows, in which its share changes each time, and lets it go
+// again. The share of one of these windows tells that the level has moved, not the shape.
 func TestASpellIsTakenBackByAKnownShare(t *testing.T) {
 	for seed := range uint64(20) {
 		k, e := newRank(seed, 0.02), newPosterior(nil, 0, 256)
@@ -353,7 +362,8 @@ func TestSpeedLearnsHowMuchWindowsDiffer(t *testing.T) {
 			learnt = append(learnt, math.Sqrt(e.jitter))
 		}
 		if got := stat.Median(learnt); got < c.least || got > c.most {
-			t.Errorf("windows that differ by %v in addition to their steps: got an estimate of %.4f, want %v to %v", c.sigma, got, c.least, c.most)
+			t.Errorf("windows that differ by %v in addition to their steps: got an estimate of %.4f, want %v to %v",
+				c.sigma, got, c.least, c.most)
 		}
 	}
 }

@@ -41,7 +41,8 @@ func play(e *posterior, k *source, shares ...int) {
 	}
 }
 
-// In the first windows, a surprise at a share near a measured one must not move the level: the times of both shares stay.
+// In the first windows, a surprise at a share near a measured one must not move the level: the times of both shares
+// stay.
 func TestTheFirstWindowsDoNotMoveTheLevel(t *testing.T) {
 	for _, opening := range []bool{false, true} {
 		e := newPosterior(nil, 0, 1000)
@@ -150,7 +151,8 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 		e := newPosterior(nil, 0, 256)
 		play(e, k, test.shares...)
 		if m := e.read(test.next, logsOf(k.window(test.next, 10)), false); math.IsNaN(m.surprise) != test.first {
-			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise, test.first)
+			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise,
+				test.first)
 		}
 	}
 }
@@ -170,7 +172,8 @@ func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 		}
 	}
 	if a, b, plain := small.At(64), large.At(64), sloped(64); !(b < 0.75*plain && b < 0.8*a && a < plain) {
-		t.Errorf("64 samples: got %.4f s with a small weight and %.4f with a large one, want less than %.4f, and %.4f at most", a, b, plain, 0.75*plain)
+		t.Errorf("64 samples: got %.4f s with a small weight and %.4f with a large one, want less than %.4f, and %.4f at most",
+			a, b, plain, 0.75*plain)
 	}
 }
 
@@ -291,7 +294,8 @@ func TestAKeptGridChangesNoBit(t *testing.T) {
 			kept++
 		}
 		mean, off := e.shape.curves(256, 0.5)
-		if !slices.Equal(mean, wantMean) || !slices.Equal(off, wantOff) || !slices.Equal(e.shape.chances, fresh.chances) {
+		if !slices.Equal(mean, wantMean) || !slices.Equal(off, wantOff) ||
+			!slices.Equal(e.shape.chances, fresh.chances) {
 			t.Errorf("window %d, %d samples: got a curve other than that of a fresh fit", i, n)
 		}
 		for j, p := range mean {

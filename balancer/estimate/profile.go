@@ -19,7 +19,8 @@ func ProfileShares(expected float64, most, unit int) []int {
 	expected = min(max(expected, 1), float64(most))
 	whole := int(math.Exp2(math.Round(math.Log2(expected)))) // fills every tile that is not larger than it
 	var shares []int
-	for _, samples := range []int{whole, 2 * whole, whole / 2, int(math.Round(expected)), whole + 1, whole / 4, whole + 8, whole + 4, whole + 16, whole + 32, whole - 1, 4 * whole} {
+	for _, samples := range []int{whole, 2 * whole, whole / 2, int(math.Round(expected)), whole + 1, whole / 4,
+		whole + 8, whole + 4, whole + 16, whole + 32, whole - 1, 4 * whole} {
 		samples = (samples + unit - 1) / unit * unit
 		if samples >= unit && samples <= min(most, 4*whole) && !slices.Contains(shares, samples) {
 			shares = append(shares, samples)

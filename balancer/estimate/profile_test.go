@@ -27,7 +27,8 @@ func TestSharesOfAProfileSpanTheExpectedShare(t *testing.T) {
 			slices.Sort(test.want)
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("expected %v of at most %d in multiples of %d: got %v, want %v", test.expected, test.most, test.unit, got, test.want)
+			t.Errorf("expected %v of at most %d in multiples of %d: got %v, want %v", test.expected, test.most,
+				test.unit, got, test.want)
 		}
 	}
 }
@@ -42,6 +43,7 @@ func TestErrorsOfCurvesWidenThePosterior(t *testing.T) {
 	_, less := sure.expect(64)
 	_, more := unsure.expect(64)
 	if !(more > 10*less) {
-		t.Errorf("got a variance of %v with an error of 10 %% and %v with 1 %%, want more than ten times as much", more, less)
+		t.Errorf("got a variance of %v with an error of 10 %% and %v with 1 %%, want more than ten times as much", more,
+			less)
 	}
 }

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// unknownShape times the distance to the nearest measured share, in log, is the standard deviation of a surprise of a new
-	// share. Such a surprise is no evidence about other ranks.
+	// unknownShape times the distance to the nearest measured share, in log, is the standard deviation of a surprise of
+	// a new share. Such a surprise is no evidence about other ranks.
 	unknownShape = 0.75
-	// startError is the standard deviation of the log of the first step's time because of the start of the program. Smaller:
-	// trusts a slow start. Larger: the first decision is worth less.
+	// startError is the standard deviation of the log of the first step's time because of the start of the program.
+	// Smaller: trusts a slow start. Larger: the first decision is worth less.
 	startError = 0.1
-	// startDropped, in log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops what
-	// the curve would explain. Larger: the time of the first step, however uncertain, bends the curve.
+	// startDropped, in log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops
+	// what the curve would explain. Larger: the time of the first step, however uncertain, bends the curve.
 	startDropped = 1.0
 )
 
@@ -56,8 +56,10 @@ func newest(logs []float64, noise float64) []float64 {
 			continue
 		}
 		before, after := stat.Median(logs[:cut]), stat.Median(logs[cut:])
-		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
-		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
+		// of a difference of medians
+		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut)))
+		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) &&
+			sameSide(logs[:cut], before+d/2, -d) {
 			return logs[cut:]
 		}
 	}

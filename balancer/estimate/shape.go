@@ -11,14 +11,15 @@ import (
 // Reach of one decision, because a curve says little about shares far from the measured ones.
 const (
 	ReachUp = 4.0 // times the largest measured share
-	// ReachDown: the smallest measured share divided by this is the least share. Smaller: slow ranks keep large shares for
-	// longer at the start. Larger: finds fewer falls.
+	// ReachDown: the smallest measured share divided by this is the least share. Smaller: slow ranks keep large shares
+	// for longer at the start. Larger: finds fewer falls.
 	ReachDown = 12.0
 )
 
 // Resolution of a curve. Finer values take longer, and change the shares little.
 const (
-	// GridRatio is the ratio of shares near each other, and of neighbouring points of a curve in the reach of a decision.
+	// GridRatio is the ratio of shares near each other, and of neighbouring points of a curve in the reach of a
+	// decision.
 	GridRatio  = 1.25
 	farRatio   = 2.0  // ratio of neighbouring points beyond it
 	mostParts  = 4    // hypotheses of tiles that a prediction uses
@@ -63,7 +64,9 @@ type grid struct {
 
 // fits reports whether the grid belongs to these cells.
 func (g *grid) fits(cells []cell, b0, b1 float64) bool {
-	return g != nil && g.b0 == b0 && g.b1 == b1 && slices.EqualFunc(g.cells, cells, func(p place, c cell) bool { return p.samples == c.samples })
+	return g != nil && g.b0 == b0 && g.b1 == b1 && slices.EqualFunc(g.cells, cells, func(p place, c cell) bool {
+		return p.samples == c.samples
+	})
 }
 
 // gridOf returns the grid of the cells. It returns old if old belongs to them.
@@ -72,8 +75,9 @@ func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
 		return old
 	}
 	n := len(cells)
-	g := &grid{b0: b0, b1: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)), filled: make([]bool, len(tiles)),
-		flat: make([]float64, 2*n*n+3*n+len(tiles))}
+	g := &grid{b0: b0, b1: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)),
+		filled: make([]bool, len(tiles)),
+		flat:   make([]float64, 2*n*n+3*n+len(tiles))}
 	for i, c := range cells {
 		g.cells[i] = g.place(c.samples)
 	}
@@ -121,7 +125,8 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	for _, row := range cov {
 		f.cov = append(f.cov, slices.Clone(row))
 	}
-	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n], f.flat[2*n*n+n:2*n*n+2*n]
+	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n],
+		f.flat[2*n*n+n:2*n*n+2*n]
 	for i, c := range cells {
 		f.times[i] = stat.Exp(c.log) / f.scale
 		f.residual[i] = f.times[i] - f.cells[i].mean
@@ -173,9 +178,9 @@ func (f *shape) keep() {
 	}
 }
 
-// base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It is at least a tenth
-// of a proportional time, because the regression can extrapolate below 0. It writes the covariances of the share with the
-// cells to k.
+// base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It is at least a
+// tenth of a proportional time, because the regression can extrapolate below 0. It writes the covariances of the share
+// with the cells to k.
 func (f *shape) base(p *part, at place, k []float64) float64 {
 	for i, c := range f.cells {
 		k[i] = linear(at, c) + p.bend*p.bend*brownian(at, c)

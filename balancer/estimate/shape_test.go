@@ -29,7 +29,8 @@ func TestShapeReproducesALine(t *testing.T) {
 		times[samples] = line(samples)
 	}
 	f := estimated(0.002, times).fit(64)
-	for _, test := range []struct{ samples, off float64 }{{16, 0.005}, {30, 0.005}, {64, 0.002}, {80, 0.005}, {150, 0.02}, {200, 0.03}, {8, 0.03}} {
+	for _, test := range []struct{ samples, off float64 }{{16, 0.005}, {30, 0.005}, {64, 0.002}, {80, 0.005},
+		{150, 0.02}, {200, 0.03}, {8, 0.03}} {
 		if got := f.mean(test.samples); math.Abs(got/line(test.samples)-1) > test.off {
 			t.Errorf("%v samples: got %.5f s, want %.5f within %v", test.samples, got, line(test.samples), test.off)
 		}
@@ -83,9 +84,11 @@ func TestShapeGetsSurerWithData(t *testing.T) {
 		}
 		ratios = append(ratios, e.fit(float64(at)).sigma(float64(at))/first)
 	}
-	// 21 windows would bring 1/sqrt(21) = 0.22; what is known fades, and what one window says of the noise is itself uncertain.
+	// 21 windows would bring 1/sqrt(21) = 0.22; what is known fades, and what one window says of the noise is itself
+	// uncertain.
 	if middle, most := stat.Median(ratios), slices.Max(ratios); middle > 0.4 || most > 0.9 {
-		t.Errorf("after 20 more windows the standard deviation is %.2f of what it was, at most %.2f, want 0.4 and 0.9", middle, most)
+		t.Errorf("after 20 more windows the standard deviation is %.2f of what it was, at most %.2f, want 0.4 and 0.9",
+			middle, most)
 	}
 }
 
@@ -144,8 +147,8 @@ func TestShapeKnowsWhereACurveFalls(t *testing.T) {
 	}
 }
 
-// Other ranks can make a tile probable that this rank certainly does not have. The smooth curve then explains the times,
-// although it was improbable before.
+// Other ranks can make a tile probable that this rank certainly does not have. The smooth curve then explains the
+// times, although it was improbable before.
 func TestTheTimesExcludeAProbableTile(t *testing.T) {
 	times := map[float64]float64{1: 0.214, 16: 0.207, 33: 0.143, 34: 0.143, 35: 0.139, 38: 0.146, 45: 0.138, 49: 0.142}
 	e := estimated(0.02, times)
@@ -158,12 +161,14 @@ func TestTheTimesExcludeAProbableTile(t *testing.T) {
 		}
 		f := newShape(e.cells, e.cov, &priorBends, chances, 45, nil)
 		if f == nil || f.parts[0].tile != 0 || f.jagged() {
-			t.Fatalf("tile of 7 with probability %v: got no curve, or a curve with tiles, want only the smooth curve", chance)
+			t.Fatalf("tile of 7 with probability %v: got no curve, or a curve with tiles, want only the smooth curve",
+				chance)
 		}
 		mean, _ := f.curves(256, 0)
 		for samples, want := range times {
 			if got := mean.At(samples); math.Abs(math.Log(got/want)) > 0.06 { // three standard deviations
-				t.Errorf("tile of 7 with probability %v, %v samples: got %.4f s, want %.4f as measured", chance, samples, got, want)
+				t.Errorf("tile of 7 with probability %v, %v samples: got %.4f s, want %.4f as measured", chance,
+					samples, got, want)
 			}
 		}
 	}
@@ -200,7 +205,8 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 		corners := rapid.IntRange(2, 6).Draw(t, "corners")
 		var truth divide.Curve
 		for i := range corners {
-			truth = append(truth, divide.Point{Samples: float64(1 + 50*i), Seconds: float64(1+i) + rapid.Float64Range(0, 0.9).Draw(t, "seconds")})
+			truth = append(truth, divide.Point{
+				Samples: float64(1 + 50*i), Seconds: float64(1+i) + rapid.Float64Range(0, 0.9).Draw(t, "seconds")})
 		}
 		var fine divide.Curve
 		for samples := 1.0; samples <= truth[corners-1].Samples; samples++ {
@@ -212,10 +218,12 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 		}
 		for _, p := range fine {
 			if at := got.At(p.Samples); math.Abs(at/p.Seconds-1) > 0.02 {
-				t.Fatalf("at %v samples the simplified curve %v of %v has %v s, want %v", p.Samples, got, truth, at, p.Seconds)
+				t.Fatalf("at %v samples the simplified curve %v of %v has %v s, want %v", p.Samples, got, truth, at,
+					p.Seconds)
 			}
 		}
 	})
 }
 
-// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is not.
+// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is
+// not.

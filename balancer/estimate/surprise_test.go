@@ -41,8 +41,8 @@ func TestASurpriseNextToAKnownShareIsTheLevels(t *testing.T) {
 	}
 }
 
-// A rank surprises its curve at a new share. The model asks for an earlier share, which tells whether its level has moved,
-// once, and not if the next share is already this one.
+// A rank surprises its curve at a new share. The model asks for an earlier share, which tells whether its level has
+// moved, once, and not if the next share is already this one.
 func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 	for name, test := range map[string]struct{ near, want int }{"another share": {64, 62}, "the same share": {62, 0}} {
 		m := New(Options{Limits: []int{128}, Active: []bool{true}, Interval: 10})
@@ -61,8 +61,8 @@ func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 	}
 }
 
-// What all ranks do alike within a window is no ramp and no noise of one rank. Two ranks have nothing in common for sure,
-// and noise of their own stays.
+// What all ranks do alike within a window is no ramp and no noise of one rank. Two ranks have nothing in common for
+// sure, and noise of their own stays.
 func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	make4 := func(ranks int, ramp, noise float64) [][]float64 {
@@ -109,12 +109,13 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	}
 }
 
-// With many ranks, each rank fits its curve in one of eight windows, and scales the curve in the others. Its time at the
-// share in use is that of a new curve all the same, also if shrink moved the curves of one type in every window.
+// With many ranks, each rank fits its curve in one of eight windows, and scales the curve in the others. Its time at
+// the share in use is that of a new curve all the same, also if shrink moved the curves of one type in every window.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
 	for _, types := range [][]string{nil, slices.Repeat([]string{"one"}, ranks)} {
-		m := New(Options{Limits: slices.Repeat([]int{64 * ranks}, ranks), Active: slices.Repeat([]bool{true}, ranks), Interval: 10, Types: types})
+		m := New(Options{Limits: slices.Repeat([]int{64 * ranks}, ranks), Active: slices.Repeat([]bool{true}, ranks),
+			Interval: 10, Types: types})
 		random := rand.New(rand.NewPCG(3, 99))
 		shares := slices.Repeat([]int{64}, ranks)
 		for range 20 {

@@ -14,7 +14,8 @@ const (
 	AlignedWeight = -0.35 // expected weight of an aligned tile
 	TileSigma     = 0.2   // standard deviation of a weight: steps of 10 to 60 % were measured
 	roundsWeight  = 0.7   // expected weight of a tile that rounds up
-	// leastChance is the least probability of a tile that predictions use. Smaller: improbable tiles would bend smooth curves.
+	// leastChance is the least probability of a tile that predictions use. Smaller: improbable tiles would bend smooth
+	// curves.
 	leastChance = 0.05
 )
 
@@ -33,8 +34,10 @@ type tile struct {
 
 var tiles = []tile{
 	{0, false, 1 - 5*tilePrior - 8*roundsPrior},
-	{4, false, tilePrior}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior}, {64, false, tilePrior},
-	{2, true, roundsPrior}, {3, true, roundsPrior}, {4, true, roundsPrior}, {5, true, roundsPrior}, {6, true, roundsPrior}, {7, true, roundsPrior},
+	{4, false, tilePrior}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior},
+	{64, false, tilePrior},
+	{2, true, roundsPrior}, {3, true, roundsPrior}, {4, true, roundsPrior}, {5, true, roundsPrior},
+	{6, true, roundsPrior}, {7, true, roundsPrior},
 	{8, true, roundsPrior}, {16, true, roundsPrior},
 }
 
@@ -139,7 +142,9 @@ func (v tilePool) without(own *shape) tileBelief {
 
 // misses reports whether no share was measured that fills an aligned tile.
 func (f *shape) misses(t *tile) bool {
-	return f != nil && t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 })
+	return f != nil && t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool {
+		return t.feature(c.samples) != 0
+	})
 }
 
 // tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.

@@ -11,15 +11,15 @@ import (
 const (
 	// shapeError is the standard deviation of the log of a time between runs, and between devices of one type.
 	shapeError = 0.03
-	// levelSpread is the least standard deviation of the levels of devices of one type, log. Larger: noise makes one of many
-	// equal ranks look slow. Smaller: differences below the noise are found later.
+	// levelSpread is the least standard deviation of the levels of devices of one type, log. Larger: noise makes one of
+	// many equal ranks look slow. Smaller: differences below the noise are found later.
 	levelSpread = 0.01
 	lenders     = 3 // ranks of a type that lend measured shares. Larger values change the shares little
 	mostLent    = 6 // measured shares of lenders that the curve of a rank uses. Larger values change the shares little
 )
 
-// deviceTypes are the groups of ranks of one device type. Ranks of one type run the same kernels, so their curves have the
-// same shape at different levels.
+// deviceTypes are the groups of ranks of one device type. Ranks of one type run the same kernels, so their curves have
+// the same shape at different levels.
 type deviceTypes struct {
 	groups  [][]int // ranks of one type, at least two
 	lenders [][]int // by rank: ranks of the same type whose measurements it uses; nil: no two ranks have one type
@@ -168,9 +168,10 @@ func (e *posterior) levelVariance(samples float64) float64 {
 }
 
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
-// whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the standard
-// deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least levelSpread.
-// For a rank far from the mean, tau is at least its distance / sureSigmas: one of many ranks hardly changes the estimate.
+// whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
+// standard deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least
+// levelSpread. For a rank far from the mean, tau is at least its distance / sureSigmas: one of many ranks hardly
+// changes the estimate.
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
 	for _, group := range t.groups {
 		var ranks []int

@@ -46,12 +46,12 @@ func (m *Model) Sigma(rank, share int) float64 {
 // Known reports whether the rank has a fitted curve.
 func (m *Model) Known(rank int) bool { return m.ranks[rank].shape != nil }
 
-// Unsure returns the factor on the standard error of a rank's times that remains after the ranks of its type have lent it
-// their level, 0…1.
+// Unsure returns the factor on the standard error of a rank's times that remains after the ranks of its type have lent
+// it their level, 0…1.
 func (m *Model) Unsure(rank int) float64 { return m.curves.unsure[rank] }
 
-// Shares returns the measured shares through which the curve of a rank passes, in no order. They include shares that ranks
-// of its type have lent.
+// Shares returns the measured shares through which the curve of a rank passes, in no order. They include shares that
+// ranks of its type have lent.
 func (m *Model) Shares(rank int) []float64 {
 	f := m.ranks[rank].shape
 	if f == nil {
@@ -94,10 +94,10 @@ func (m *Model) SharesType(rank int) bool {
 	return m.types.lenders != nil && m.types.lenders[rank] != nil
 }
 
-// AskAgain returns an earlier share of a rank, the nearest one to a given share, if the last new share of the rank was far
-// from its curve. The difference comes from the curve or from the level, and only an earlier share distinguishes the two.
-// The result is 0 if there is no such question, if the given share answers it, or if it was asked before: to ask again
-// costs more than it finds.
+// AskAgain returns an earlier share of a rank, the nearest one to a given share, if the last new share of the rank was
+// far from its curve. The difference comes from the curve or from the level, and only an earlier share distinguishes
+// the two. The result is 0 if there is no such question, if the given share answers it, or if it was asked before: to
+// ask again costs more than it finds.
 func (m *Model) AskAgain(rank, near int) (share int) {
 	e := m.ranks[rank]
 	if e.surprise == 0 || e.confirmed {

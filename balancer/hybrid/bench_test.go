@@ -11,14 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
-// unequal makes a policy for ranks of unequal speed that has known them for some decisions, and steps with the shares that it then has.
+// unequal makes a policy for ranks of unequal speed that has known them for some decisions, and steps with the shares
+// that it then has.
 func unequal(b *testing.B, policy string, ranks, interval int, types []string) (balancer.Policy, []*balancer.Step) {
 	random := rand.New(rand.NewPCG(1, 1))
 	c := newCluster(1, 0.02)
 	for range ranks {
 		c.seconds = append(c.seconds, line(0.005+0.01*random.Float64(), 0.003*math.Exp(0.5*random.NormFloat64())))
 	}
-	p, err := policies.New(policy, balancer.Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval, Types: types})
+	p, err := policies.New(policy, balancer.Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks,
+		Interval: interval, Types: types})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// overloaded plays two equal ranks on a machine whose other programs slow down each rank in bursts, by up to seven times. It
-// calls check after each step, with the decision or nil.
-func overloaded(t *testing.T, seed uint64, check func(step int, curves []divide.Curve, s *balancer.Step, d *balancer.Decision)) {
+// overloaded plays two equal ranks on a machine whose other programs slow down each rank in bursts, by up to seven
+// times. It calls check after each step, with the decision or nil.
+func overloaded(t *testing.T, seed uint64, check func(step int, curves []divide.Curve, s *balancer.Step,
+	d *balancer.Decision)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 32}, Ranks: 2})
@@ -44,9 +45,9 @@ func overloaded(t *testing.T, seed uint64, check func(step int, curves []divide.
 	}
 }
 
-// TestSharesFollowNoTimesThatARankNeverReached: no curve goes far below the shortest time per sample of any step. Without
-// the bound, levels that move gave equal ranks 28 and 4 samples, for half of the shortest time per sample that was ever
-// measured.
+// TestSharesFollowNoTimesThatARankNeverReached: no curve goes far below the shortest time per sample of any step.
+// Without the bound, levels that move gave equal ranks 28 and 4 samples, for half of the shortest time per sample that
+// was ever measured.
 func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 	const reachable = 0.7 // of the shortest time per sample
 	for seed := uint64(1); seed <= 40; seed++ {
@@ -61,12 +62,14 @@ func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 			for k, curve := range curves {
 				for b := 1.0; b <= 32; b++ {
 					if least := reachable * shortest[k] * min(b, largest[k]); curve.At(b) < 0.999*least {
-						t.Fatalf("seed %d, step %d: rank %d: %v s for %v samples, want at least %v", seed, step, k, curve.At(b), b, least)
+						t.Fatalf("seed %d, step %d: rank %d: %v s for %v samples, want at least %v", seed, step, k,
+							curve.At(b), b, least)
 					}
 				}
 			}
 			if seed == 16 && step == 94 && slices.Equal(d.Next, []int{28, 4}) {
-				t.Errorf("step %d: got the shares %v of %v, which need half of the shortest time per sample", step, d.Next, d.Shares)
+				t.Errorf("step %d: got the shares %v of %v, which need half of the shortest time per sample", step,
+					d.Next, d.Shares)
 			}
 		})
 	}
@@ -75,7 +78,9 @@ func TestSharesFollowNoTimesThatARankNeverReached(t *testing.T) {
 // A rank that becomes faster than ever gets its samples: the bound follows the fastest step.
 func TestARankThatBecomesFasterGetsMoreSamples(t *testing.T) {
 	factor := []float64{1, 4}
-	c := newCluster(4, 0.01, func(n float64) float64 { return factor[0] * (0.002 + 0.001*n) }, func(n float64) float64 { return factor[1] * (0.002 + 0.001*n) })
+	c := newCluster(4, 0.01, func(n float64) float64 { return factor[0] * (0.002 + 0.001*n) }, func(n float64) float64 {
+		return factor[1] * (0.002 + 0.001*n)
+	})
 	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2})
 	d := last(c.run(p, 400, func(step int, s *balancer.Step) {
 		if step == 150 {

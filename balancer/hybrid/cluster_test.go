@@ -56,7 +56,8 @@ func (c *cluster) step(shares []int) *balancer.Step {
 	return s
 }
 
-// run plays steps; event, if not nil, may change the world before a step. It returns all decisions, by the step that they followed.
+// run plays steps; event, if not nil, may change the world before a step. It returns all decisions, by the step that
+// they followed.
 func (c *cluster) run(p balancer.Policy, steps int, event func(step int, s *balancer.Step)) map[int]*balancer.Decision {
 	shares, coming, wait := p.Start(), []int(nil), 0
 	decisions, fresh := map[int]*balancer.Decision{}, false

@@ -64,9 +64,11 @@ func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int
 func TestSharesStayWhereAllRanksSlowDownTogether(t *testing.T) {
 	for seed := range uint64(10) {
 		l := &lab{perSample: []float64{0.0009, 0.00175, 0.0034, 0.0034}, random: rand.New(rand.NewPCG(seed, 3))}
-		// Taken for each rank's own, the windows of 7 % would move shares some thirty times. Best shares are fractions: whole ones are 1 % off.
+		// Taken for each rank's own, the windows of 7 % would move shares some thirty times. Best shares are fractions:
+		// whole ones are 1 % off.
 		if share, rebalances := l.run(t, 512, 2000); share < 0.975 || rebalances > 12 {
-			t.Errorf("seed %d: got %.4f of the oracle with %d rebalances, want at least 0.975 with at most 12", seed, share, rebalances)
+			t.Errorf("seed %d: got %.4f of the oracle with %d rebalances, want at least 0.975 with at most 12", seed,
+				share, rebalances)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func excludeSlow(batch divide.Batch, curves []divide.Curve, best []int) []int {
 	}
 }
 
-// excludeCostly excludes ranks that cost more than they are worth. It repeatedly excludes the rank that saves most, while the
-// step stays within the slowdown. A rank without samples costs nothing.
+// excludeCostly excludes ranks that cost more than they are worth. It repeatedly excludes the rank that saves most,
+// while the step stays within the slowdown. A rank without samples costs nothing.
 func (c *chooser) excludeCostly(batch divide.Batch, curves []divide.Curve) ([]int, error) {
 	best, err := divide.Solve(batch, curves)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *chooser) excludeCostly(batch divide.Batch, curves []divide.Curve) ([]in
 	}
 }
 
-// costliest returns the ranks that cost most per sample, the most expensive first. The list is short, so that a decision
-// stays fast.
+// costliest returns the ranks that cost most per sample, the most expensive first. The list is short, so that a
+// decision stays fast.
 func (c *chooser) costliest(shares []int) []int {
 	const most = 6
 	var ranks []int
@@ -81,8 +81,8 @@ func (c *chooser) costliest(shares []int) []int {
 	return ranks[:min(len(ranks), most)]
 }
 
-// readmitFirst is the number of decisions until an excluded rank gets samples again. It doubles each time. Larger: a rank
-// that has become faster is found later.
+// readmitFirst is the number of decisions until an excluded rank gets samples again. It doubles each time. Larger: a
+// rank that has become faster is found later.
 const readmitFirst = 20
 
 // exclusions counts how long ranks have been excluded.

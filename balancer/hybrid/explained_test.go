@@ -40,9 +40,11 @@ func TestEveryPolicyIsExplained(t *testing.T) {
 		for i := range got {
 			d := got[i]
 			if !slices.Equal(d.Next, want[i].Next) || d.Reason != want[i].Reason {
-				t.Errorf("%s: decision %d: got %v (%s), want %v (%s)", name, i, d.Next, d.Reason, want[i].Next, want[i].Reason)
+				t.Errorf("%s: decision %d: got %v (%s), want %v (%s)", name, i, d.Next, d.Reason, want[i].Next,
+					want[i].Reason)
 			}
-			if !(d.OfOracle.Value > 0 && d.OfOracle.Value <= 1) || d.Unknown != "" || d.Ranks[0].Fitted != d.Ranks[0].Fitted {
+			if !(d.OfOracle.Value > 0 && d.OfOracle.Value <= 1) || d.Unknown != "" ||
+				d.Ranks[0].Fitted != d.Ranks[0].Fitted {
 				t.Fatalf("%s: decision %d: got %+v, want a known fraction", name, i, d.Explanation)
 			}
 			world := alone.curves(64)
@@ -72,7 +74,8 @@ func TestAnUnknownFractionHasAReason(t *testing.T) {
 	}
 	step := balancer.Step{Shares: []int{4, 4}, Own: []float64{0.1, math.NaN()}, Seconds: 0.1}
 	for range 2 {
-		if d, due := p.Observe(&step); due && (!strings.Contains(d.Unknown, "rank 1 was not measured") || d.OfOracle.Value == d.OfOracle.Value) {
+		if d, due := p.Observe(&step); due && (!strings.Contains(d.Unknown, "rank 1 was not measured") ||
+			d.OfOracle.Value == d.OfOracle.Value) {
 			t.Errorf("got %+v, want the reason that rank 1 was not measured", d.Explanation)
 		}
 	}
@@ -92,7 +95,8 @@ func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
 	if !found {
 		t.Fatalf("got the reason %q", d.Reason)
 	}
-	if _, err := fmt.Sscanf(after, "%f", &percent); err != nil || percent > 100*(1-d.OfOracle.Value)+0.05 || percent > 100*0.128/1.128 {
+	if _, err := fmt.Sscanf(after, "%f", &percent); err != nil || percent > 100*(1-d.OfOracle.Value)+0.05 ||
+		percent > 100*0.128/1.128 {
 		t.Errorf("got the reason %q with %.1f %% of the oracle, %v", d.Reason, 100*d.OfOracle.Value, err)
 	}
 }
@@ -101,12 +105,14 @@ func TestTheGainIsWhatTheFractionAllows(t *testing.T) {
 func TestTheGainIsUnknownFarFromMeasuredShares(t *testing.T) {
 	options := balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2}
 	c := newCluster(7, 0, line(0, 0.001), line(0, 0.004))
-	if d := last(c.run(mustNew(t, "hybrid", options), 40, nil)); !(math.Abs(d.Gain()-0.128/d.Explanation.Seconds) < 0.03) {
+	if d := last(c.run(mustNew(t, "hybrid", options), 40, nil)); !(math.Abs(d.Gain()-0.128/d.Explanation.Seconds) <
+		0.03) {
 		t.Errorf("after equal shares at the start: got a gain of %v, want %v", d.Gain(), 0.128/d.Explanation.Seconds)
 	}
 	options.Scores = []float64{15, 1} // rank 1 has 4 samples at first, and never comes near 32
 	if d := last(c.run(mustNew(t, "hybrid", options), 3, nil)); d.Gain() == d.Gain() || d.Predicted != d.Predicted {
-		t.Errorf("got shares %v, a gain of %v and a prediction of %v, want no gain and a prediction", d.Shares, d.Gain(), d.Predicted)
+		t.Errorf("got shares %v, a gain of %v and a prediction of %v, want no gain and a prediction", d.Shares,
+			d.Gain(), d.Predicted)
 	}
 }
 
@@ -126,13 +132,17 @@ func TestHybridExplainsTheStep(t *testing.T) {
 			}
 			// Without noise, the step is shorter by the imbalance with the best shares.
 			if whole := e.Seconds - e.Lost.Noise; math.Abs(whole-e.Lost.Imbalance-whole*e.OfOracle.Value) > 1e-9 {
-				t.Errorf("step %d: got an imbalance of %.5f s of %.5f, and %.4f of the oracle", i, e.Lost.Imbalance, whole, e.OfOracle.Value)
+				t.Errorf("step %d: got an imbalance of %.5f s of %.5f, and %.4f of the oracle", i, e.Lost.Imbalance,
+					whole, e.OfOracle.Value)
 			}
-			if math.Abs(e.Lost.Communication-exposed) > 1e-12 || e.Lost.Granularity < 0 || e.Lost.Granularity > e.Oracle-exposed {
+			if math.Abs(e.Lost.Communication-exposed) > 1e-12 || e.Lost.Granularity < 0 ||
+				e.Lost.Granularity > e.Oracle-exposed {
 				t.Errorf("step %d: got %+v lost", i, e.Lost)
 			}
 			if !(e.Oracle > exposed && e.Oracle <= e.Fitted) {
-				t.Errorf("got %g s with the best shares and %g s with the shares in use, both fitted; want at most as much", e.Oracle, e.Fitted)
+				t.Errorf(
+					"got %g s with the best shares and %g s with the shares in use, both fitted; want at most as much",
+					e.Oracle, e.Fitted)
 			}
 			if share := e.ShareOfOracle(); !(share > 0 && share <= 1) {
 				t.Errorf("step %d: fraction of the oracle %v", i, share)
@@ -142,7 +152,8 @@ func TestHybridExplainsTheStep(t *testing.T) {
 				if i == 0 { // the first step also contains the start of the program
 					most = 0.15
 				}
-				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds || !(view.Error > 0 && view.Error < most*view.Seconds) {
+				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds ||
+					!(view.Error > 0 && view.Error < most*view.Seconds) {
 					t.Errorf("step %d: rank %d: got %+v", i, r, view)
 				}
 			}
@@ -151,22 +162,28 @@ func TestHybridExplainsTheStep(t *testing.T) {
 }
 
 func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
-	// Without noise: ranks of 1 and 3 ms a sample, that begin with 30 samples each. The best shares are 45 and 15, 45 ms.
+	// Without noise: ranks of 1 and 3 ms a sample, that begin with 30 samples each. The best shares are 45 and 15, 45
+	// ms.
 	c := newCluster(1, 0, line(0, 0.001), line(0, 0.003))
 	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 60}, Ranks: 2})
 	d := last(c.run(p, 1, nil))
-	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) > 1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
-		t.Errorf("got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known", d.Explanation)
+	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) >
+		1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
+		t.Errorf(
+			"got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known",
+			d.Explanation)
 	}
 	if want := 1 - 0.03/0.09; math.Abs(d.Imbalance-want) > 1e-9 {
 		t.Errorf("got imbalance %v, want %v", d.Imbalance, want)
 	}
-	// In groups of 16 the best are 48 and 16 of 64, 48 ms, and divisible samples would take the same; of 80 they are 64 and 16, 64 ms against 60.
+	// In groups of 16 the best are 48 and 16 of 64, 48 ms, and divisible samples would take the same; of 80 they are 64
+	// and 16, 64 ms against 60.
 	for total, granularity := range map[int]float64{64: 0, 80: 0.004} {
 		p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: total, Unit: 16}, Ranks: 2})
 		d := last(c.run(p, 1000, nil))
 		if math.Abs(d.Lost.Granularity-granularity) > 0.002 {
-			t.Errorf("%d samples in groups of 16, %v: granularity costs %v s, want %v", total, d.Shares, d.Lost.Granularity, granularity)
+			t.Errorf("%d samples in groups of 16, %v: granularity costs %v s, want %v", total, d.Shares,
+				d.Lost.Granularity, granularity)
 		}
 	}
 }

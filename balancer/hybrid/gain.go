@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// leastGain is the smallest gain of a change of shares, as a fraction of a step. Larger: keeps shares that are nearly
-	// the best.
+	// leastGain is the smallest gain of a change of shares, as a fraction of a step. Larger: keeps shares that are
+	// nearly the best.
 	leastGain = 0.0015
-	// gainSigmas is the number of standard deviations of the slowest rank's curve that a change must gain. Larger: follows
-	// noise less, and a rank later.
+	// gainSigmas is the number of standard deviations of the slowest rank's curve that a change must gain. Larger:
+	// follows noise less, and a rank later.
 	gainSigmas = 0.6
 )
 
-// gain is the gain of a change of shares. fraction and doubt are fractions of a step, or of the energy or cost of a step.
+// gain is the gain of a change of shares. fraction and doubt are fractions of a step, or of the energy or cost of a
+// step.
 type gain struct {
 	fraction float64
 	doubt    float64 // part of the gain that may be noise
@@ -26,8 +27,8 @@ type gain struct {
 	reason   string
 }
 
-// gain compares shares with the shares in use, by the objective. A step contains exposed communication, in s, which shares
-// do not change.
+// gain compares shares with the shares in use, by the objective. A step contains exposed communication, in s, which
+// shares do not change.
 func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 	now, curves := d.Shares, c.model.Cautious()
 	busy, slowest := divide.Slowest(curves, now)
@@ -39,7 +40,8 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 		if of := d.OfOracle.Value; c.opts.Objective == balancer.Time && of == of {
 			shorter = min(shorter, 1-of)
 		}
-		g.reason = fmt.Sprintf("rank %d is the slowest; without noise, the step should get %.1f %% shorter", slowest, 100*shorter)
+		g.reason = fmt.Sprintf("rank %d is the slowest; without noise, the step should get %.1f %% shorter", slowest,
+			100*shorter)
 		return g
 	}
 	spent := c.spent(now)

@@ -23,7 +23,8 @@ type policy struct {
 	accounts accounts
 }
 
-// New creates policy hybrid. It starts with shares by the scores, or with the best shares on the curves of earlier runs.
+// New creates policy hybrid. It starts with shares by the scores, or with the best shares on the curves of earlier
+// runs.
 func New(o balancer.Options) (balancer.Policy, error) { return newPolicy(o) }
 
 func newPolicy(o balancer.Options) (*policy, error) {
@@ -39,7 +40,8 @@ func newPolicy(o balancer.Options) (*policy, error) {
 	for r, n := range start {
 		active[r] = n > 0
 	}
-	model := estimate.New(estimate.Options{Limits: limits, Active: active, Interval: o.Interval, Types: o.Types, Curves: o.Curves, CurveErrors: o.CurveErrors})
+	model := estimate.New(estimate.Options{Limits: limits, Active: active, Interval: o.Interval, Types: o.Types,
+		Curves: o.Curves, CurveErrors: o.CurveErrors})
 	curves, known := model.Start()
 	if known {
 		start, err = divide.Solve(o.Batch, curves)
@@ -85,16 +87,18 @@ func (p *policy) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return d, true
 }
 
-// endsEarly reports whether the window ends before its interval: it is one of the first windows, or that of a probe that
-// costs more than probes may.
+// endsEarly reports whether the window ends before its interval: it is one of the first windows, or that of a probe
+// that costs more than probes may.
 func (p *policy) endsEarly() bool {
 	steps := p.window.Seconds.N
-	return steps >= p.pace.length() || p.prober.running && steps >= fewSteps && p.price.tooSlow(p.window, p.model.Noise())
+	return steps >= p.pace.length() || p.prober.running && steps >= fewSteps &&
+		p.price.tooSlow(p.window, p.model.Noise())
 }
 
 // learn updates the model with the window.
 func (p *policy) learn() {
-	p.model.Learn(&estimate.Window{Shares: p.window.Shares, Seconds: p.window.Compute, Opening: p.pace.opening(), Blind: p.pace.blind})
+	p.model.Learn(&estimate.Window{Shares: p.window.Shares, Seconds: p.window.Compute, Opening: p.pace.opening(),
+		Blind: p.pace.blind})
 }
 
 // fit computes the curves, and adds the fitted times to the decision. It returns the reason if a rank was not measured.
@@ -111,9 +115,9 @@ func (p *policy) fit(d *balancer.Decision) (unknown string) {
 	return ""
 }
 
-// decide returns the next shares, or nil and the reason to keep the shares. The reasons to change them are, in this order:
-// the shares in use do not divide the batch; an excluded rank is due; a surprising time needs a second measurement; other
-// shares are better; a probe pays.
+// decide returns the next shares, or nil and the reason to keep the shares. The reasons to change them are, in this
+// order: the shares in use do not divide the batch; an excluded rank is due; a surprising time needs a second
+// measurement; other shares are better; a probe pays.
 func (p *policy) decide(d *balancer.Decision) (next []int, reason string) {
 	if d.Unknown = p.fit(d); d.Unknown != "" {
 		return nil, d.Unknown
@@ -144,7 +148,8 @@ func (p *policy) decide(d *balancer.Decision) (next []int, reason string) {
 	return nil, reason
 }
 
-// worthChanging reports whether the gain of the best shares exceeds its doubt and the price of a change, with the reason.
+// worthChanging reports whether the gain of the best shares exceeds its doubt and the price of a change, with the
+// reason.
 func (p *policy) worthChanging(d *balancer.Decision, best []int) (change bool, reason string) {
 	g := p.chooser.gain(d, best, p.window.Exposed.Or(0))
 	price := p.price.fraction(g.step)

@@ -13,9 +13,9 @@ import (
 )
 
 func TestHybridLeavesEqualRanksAlone(t *testing.T) {
-	// 200 decisions each. The slowest of 8 equal ranks seems 1.4 standard errors slower than it is, so changes happen while little is known:
-	// over 20 seeds 3, 5 and 9 on average for 2, 4 and 8 ranks, 14 at most. Of those, 7 at most are in the second half, probes of ranks that never had
-	// another share and the way back among them.
+	// 200 decisions each. The slowest of 8 equal ranks seems 1.4 standard errors slower than it is, so changes happen
+	// while little is known: over 20 seeds 3, 5 and 9 on average for 2, 4 and 8 ranks, 14 at most. Of those, 7 at most
+	// are in the second half, probes of ranks that never had another share and the way back among them.
 	for seed := range uint64(5) {
 		for _, ranks := range []int{2, 4, 8} {
 			p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks})
@@ -27,7 +27,8 @@ func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 				}
 			}
 			if n := changes(decisions); n > 20 || late > 9 {
-				t.Errorf("seed %d, %d ranks: %d changes in 2,000 steps, %d of them in the second 1,000", seed, ranks, n, late)
+				t.Errorf("seed %d, %d ranks: %d changes in 2,000 steps, %d of them in the second 1,000", seed, ranks, n,
+					late)
 			}
 			for r, n := range last(decisions).Next {
 				if n < 60 || n > 68 { // each percent that a share is off costs one of the step
@@ -39,7 +40,8 @@ func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 }
 
 func TestHybridBearsPeriodicSlowSteps(t *testing.T) {
-	// Every seventh step rank 1 takes 3 times as long (it saves, or its machine runs something else): its usual speed counts.
+	// Every seventh step rank 1 takes 3 times as long (it saves, or its machine runs something else): its usual speed
+	// counts.
 	c := newCluster(4, 0.02, equalRanks(4)...)
 	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 256}, Ranks: 4})
 	decisions := c.run(p, 1000, func(step int, s *balancer.Step) {
@@ -59,7 +61,8 @@ func TestHybridBearsPeriodicSlowSteps(t *testing.T) {
 }
 
 func TestHybridReturnsFromTheNextTile(t *testing.T) {
-	// Equal shares fill a tile of 32 on both ranks, and every other split begins a second one on one of them. That both take longer elsewhere is no slower host.
+	// Equal shares fill a tile of 32 on both ranks, and every other split begins a second one on one of them. That both
+	// take longer elsewhere is no slower host.
 	tiled := func(fixed, tile float64) func(float64) float64 {
 		return func(samples float64) float64 { return fixed + tile*math.Ceil(samples/32) }
 	}
@@ -72,8 +75,8 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 	}
 }
 
-// Far below the measured shares, a curve is an extrapolation: a decision reduces a share to no less than a twelfth of the
-// smallest measured one.
+// Far below the measured shares, a curve is an extrapolation: a decision reduces a share to no less than a twelfth of
+// the smallest measured one.
 func TestHybridGoesDownByTwelfths(t *testing.T) {
 	c := newCluster(1, 0.01, line(0, 0.1), line(0, 0.001)) // the best shares are 5 and 507
 	decisions := c.run(mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 512}, Ranks: 2}), 40, nil)
@@ -96,9 +99,11 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 		scores   []float64
 		curves   []divide.Curve
 		want     []int // steps of the first windows
-	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}}, {1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{2, 10, 10}}, {2, scores, nil, []int{2, 2}},
+	}{{10, nil, nil, []int{1, 2, 4, 8, 10, 10}}, {3, nil, nil, []int{1, 2, 3, 3}}, {2, nil, nil, []int{2, 2, 2}},
+		{1, nil, nil, []int{1, 1}}, {10, scores, nil, []int{2, 10, 10}}, {2, scores, nil, []int{2, 2}},
 		{10, nil, curves, []int{2, 10}}, {10, nil, []divide.Curve{curves[0], nil}, []int{1, 2, 4}}} {
-		p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2, Interval: test.interval, Scores: test.scores, Curves: test.curves})
+		p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64}, Ranks: 2, Interval: test.interval,
+			Scores: test.scores, Curves: test.curves})
 		c := newCluster(1, 0.01, line(0.01, 0.002), line(0.01, 0.001))
 		var got []int
 		for range test.want {
@@ -111,7 +116,8 @@ func TestTheFirstWindowsAreShort(t *testing.T) {
 			got = append(got, n)
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("interval %d, scores %v, %d curves: got windows of %v steps, want %v", test.interval, test.scores, len(test.curves), got, test.want)
+			t.Errorf("interval %d, scores %v, %d curves: got windows of %v steps, want %v", test.interval, test.scores,
+				len(test.curves), got, test.want)
 		}
 	}
 }
@@ -138,7 +144,8 @@ func TestHybridBearsNoiseWithShortIntervals(t *testing.T) {
 				t.Fatal(err)
 			}
 			then, _ := divide.Slowest(curves, best)
-			p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks, Interval: test.interval})
+			p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 64 * ranks}, Ranks: ranks,
+				Interval: test.interval})
 			changed += float64(changes(c.run(p, steps, func(step int, s *balancer.Step) {
 				if step >= steps*3/4 {
 					now, _ := divide.Slowest(curves, s.Shares)
@@ -148,16 +155,18 @@ func TestHybridBearsNoiseWithShortIntervals(t *testing.T) {
 		}
 		t.Logf("interval %d: %.4f of the oracle in the last quarter, %.0f changes", test.interval, reach, changed)
 		if reach < test.reach || changed > test.mostChange {
-			t.Errorf("interval %d: got %.4f of the oracle in the last quarter and %.0f changes, want at least %v and at most %v", test.interval, reach, changed, test.reach,
+			t.Errorf("interval %d: got %.4f of the oracle in the last quarter and %.0f changes, want at least %v and at most %v",
+				test.interval, reach, changed, test.reach,
 				test.mostChange)
 		}
 	}
 }
 
-// The start of a program makes the first step of some ranks longer. Soon, equal ranks must have nearly equal shares, also
-// if most of the ranks were slow: the other ranks then seem to be the ones that changed.
+// The start of a program makes the first step of some ranks longer. Soon, equal ranks must have nearly equal shares,
+// also if most of the ranks were slow: the other ranks then seem to be the ones that changed.
 func TestHybridForgetsASlowFirstStep(t *testing.T) {
-	for _, slow := range [][]float64{{1, 3, 1.5, 1}, {10, 10, 10, 1}, {50, 50, 1, 1}, {10, 10, 10, 10, 10, 10, 10, 1}, {3, 3, 3, 3, 3, 3, 1, 1}} {
+	for _, slow := range [][]float64{{1, 3, 1.5, 1}, {10, 10, 10, 1}, {50, 50, 1, 1}, {10, 10, 10, 10, 10, 10, 10, 1},
+		{3, 3, 3, 3, 3, 3, 1, 1}} {
 		const seeds = 10
 		early := 0.0 // mean of the largest share, in equal shares, after 20 steps
 		for seed := range uint64(seeds) {
@@ -174,11 +183,13 @@ func TestHybridForgetsASlowFirstStep(t *testing.T) {
 					early += float64(slices.Max(s.Shares)) / 64 / seeds
 				}
 			})
-			checkShareOfOracle(t, fmt.Sprintf("first step %v times as long, seed %d, after 60 steps", slow, seed), c, last(decisions).Next, 0.97)
+			checkShareOfOracle(t, fmt.Sprintf("first step %v times as long, seed %d, after 60 steps", slow, seed), c,
+				last(decisions).Next, 0.97)
 		}
 		t.Logf("first step %v times as long: the largest share is %.3f times the equal one after 20 steps", slow, early)
 		if early > 1.05 {
-			t.Errorf("first step %v times as long: the largest share is %.3f times the equal one after 20 steps, want at most 1.05", slow, early)
+			t.Errorf("first step %v times as long: the largest share is %.3f times the equal one after 20 steps, want at most 1.05",
+				slow, early)
 		}
 	}
 }
@@ -230,7 +241,8 @@ func checkShareOfOracle(t *testing.T, when string, c *cluster, shares []int, wan
 }
 
 func TestHybridBelievesTheShapeOfCachedCurves(t *testing.T) {
-	// All are flat up to a knee. The heights are not this run's (another clock, another driver), so that rank 2 seems to be ten times as fast.
+	// All are flat up to a knee. The heights are not this run's (another clock, another driver), so that rank 2 seems
+	// to be ten times as fast.
 	knee := func(samples, perSample float64) func(float64) float64 {
 		return func(s float64) float64 { return perSample * max(s, samples) }
 	}
@@ -261,7 +273,8 @@ func TestHybridChangesLessWhereChangesAreDear(t *testing.T) {
 	}
 	free, dear := play(0), play(20*0.26) // 20 steps' time for each of the steps of a change
 	if free < 8 || dear > free/2 {
-		t.Errorf("%d changes where they are free, %d where they are dear, want many and at most half of them", free, dear)
+		t.Errorf("%d changes where they are free, %d where they are dear, want many and at most half of them", free,
+			dear)
 	}
 }
 
@@ -359,7 +372,8 @@ func TestHybridSavesWithoutFlapping(t *testing.T) {
 	truth := []func(float64) float64{line(0, 0.001), line(0, 0.002), line(0, 0.004)}
 	for seed := range uint64(2) {
 		c := newCluster(seed, 0.2, truth...)
-		o := balancer.Options{Batch: divide.Batch{Total: 140}, Ranks: 3, Objective: balancer.Energy, Watts: watts, IdleWatts: idle, Slowdown: 0.2}
+		o := balancer.Options{Batch: divide.Batch{Total: 140}, Ranks: 3, Objective: balancer.Energy, Watts: watts,
+			IdleWatts: idle, Slowdown: 0.2}
 		decisions := c.run(mustNew(t, "hybrid", o), 1500, nil)
 		if n := changes(decisions); n > 12 { // 6 on average; without regard to noise 20
 			t.Errorf("seed %d: %d changes in 1,500 steps", seed, n)
@@ -371,7 +385,8 @@ func TestHybridSavesWithoutFlapping(t *testing.T) {
 		}
 		got, want := divide.Spent(curves, shares, watts, idle), divide.Spent(curves, best, watts, idle)
 		if seconds, _ := divide.Slowest(curves, shares); got > 1.05*want || seconds > 0.08*1.2*1.05 {
-			t.Errorf("seed %d: %v take %.2f J and %.3f s, the cheapest, %v, %.2f J", seed, shares, got, seconds, best, want)
+			t.Errorf("seed %d: %v take %.2f J and %.3f s, the cheapest, %v, %.2f J", seed, shares, got, seconds, best,
+				want)
 		}
 	}
 }

@@ -89,7 +89,8 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) ba
 		parts[i] = min(max((oracle+exchanged)/(slowest+exchanged), 0), 1)
 	}
 	slices.Sort(parts)
-	return balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail], High: parts[scenarios-1-tail]}
+	return balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail],
+		High: parts[scenarios-1-tail]}
 }
 
 // gives returns how many samples per second the ranks can take together, to first order.

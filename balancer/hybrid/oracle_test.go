@@ -18,15 +18,18 @@ func TestShareOfTheOracleFollowsTheErrorsOfTheCurves(t *testing.T) {
 	if want := (balancer.Fraction{Value: 0.75, Low: 0.75, High: 0.75}); sure != want {
 		t.Errorf("curves without error: got %+v, want %+v", sure, want)
 	}
-	if got := ofOracle([]prospect{{now: 2, best: 1.5, slope: 0.01}, {now: 1, best: 1.5, slope: 0.01}}, nil, 1.5, 0.5, 1); math.Abs(got.Value-0.8) > 1e-12 {
+	if got := ofOracle([]prospect{{now: 2, best: 1.5, slope: 0.01}, {now: 1, best: 1.5, slope: 0.01}}, nil, 1.5, 0.5,
+		1); math.Abs(got.Value-0.8) > 1e-12 {
 		t.Errorf("with half a second of communication: got %+v, want 0.8", got)
 	}
-	// With divisible samples, the slowest of n ranks is slower than their mean by this number of standard errors: 0.56 of
-	// 2, 2.35 of 64.
+	// With divisible samples, the slowest of n ranks is slower than their mean by this number of standard errors: 0.56
+	// of 2, 2.35 of 64.
 	for ranks, deviations := range map[int]float64{2: 0.56, 64: 2.35} {
 		got := ofOracle(even(ranks, 0.01), nil, 1, 0, 0)
-		if want := 1 - 0.01*deviations; math.Abs(got.Value-want) > 0.003 || !(got.Low < got.Value && got.Value < got.High) {
-			t.Errorf("%d ranks with errors of 1 %%: got %+v, want a value of %.3f within the interval", ranks, got, want)
+		if want := 1 - 0.01*deviations; math.Abs(got.Value-want) > 0.003 ||
+			!(got.Low < got.Value && got.Value < got.High) {
+			t.Errorf("%d ranks with errors of 1 %%: got %+v, want a value of %.3f within the interval", ranks, got,
+				want)
 		}
 	}
 	// One sample costs 0.01 s: with errors of 0.002 s, no rank can take another one. With errors of 0.02 s, some can.

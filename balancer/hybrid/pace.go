@@ -2,8 +2,8 @@ package hybrid
 
 import "math/bits"
 
-// fewSteps is the number of steps that show the noise of a step: the length of the first window, and of a probe that ends
-// early. Larger: a bad probe costs more.
+// fewSteps is the number of steps that show the noise of a step: the length of the first window, and of a probe that
+// ends early. Larger: a bad probe costs more.
 const fewSteps = 2
 
 // pace is the length of the windows.
@@ -13,9 +13,9 @@ type pace struct {
 	blind    bool // neither scores nor curves of all ranks gave the first shares
 }
 
-// length returns the number of steps of the next window. If the policy starts blind, the first shares are equal and cost
-// most, so the first windows have 1, 2, 4, … steps. One step does not show its noise. If the interval has no room for a
-// later window of more steps, the first window is as long as the interval.
+// length returns the number of steps of the next window. If the policy starts blind, the first shares are equal and
+// cost most, so the first windows have 1, 2, 4, … steps. One step does not show its noise. If the interval has no room
+// for a later window of more steps, the first window is as long as the interval.
 func (p *pace) length() int {
 	switch {
 	case p.blind && p.interval > fewSteps:

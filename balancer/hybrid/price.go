@@ -12,8 +12,8 @@ import (
 const (
 	// payBack is the number of intervals in which a change must repay its price. Larger: changes pay sooner.
 	payBack = 10
-	// mostPrice is the largest price of a change, as a fraction of the time of payBack intervals. Without it, a jump of the
-	// clock would stop the balancing.
+	// mostPrice is the largest price of a change, as a fraction of the time of payBack intervals. Without it, a jump of
+	// the clock would stop the balancing.
 	mostPrice = 0.1
 	// followPrice is the fraction of the difference by which the price follows each change. Larger: follows noise more.
 	followPrice = 0.3
@@ -50,8 +50,8 @@ func (c *changePrice) fraction(step float64) float64 {
 	return c.average / (payBack * c.interval * step)
 }
 
-// tooSlow reports whether the steps of a probe take longer than probes may, beyond the noise of a step: the variance of the
-// log of its time.
+// tooSlow reports whether the steps of a probe take longer than probes may, beyond the noise of a step: the variance of
+// the log of its time.
 func (c *changePrice) tooSlow(w *window.Window, noise float64) bool {
 	return w.Usual() > c.steady*(1+probeCost+math.Sqrt(noise/float64(w.Seconds.N)))
 }

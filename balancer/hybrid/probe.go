@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// probeCost is the additional time of a step, as a fraction, from which a probe ends early. Larger: bad probes cost more.
+	// probeCost is the additional time of a step, as a fraction, from which a probe ends early. Larger: bad probes cost
+	// more.
 	probeCost = 0.05
-	// patienceGrows is the factor on the number of windows without a change before the next speculative probe, after each
-	// such probe. Smaller: probes more often without a result.
+	// patienceGrows is the factor on the number of windows without a change before the next speculative probe, after
+	// each such probe. Smaller: probes more often without a result.
 	patienceGrows = 1.3
 	// probeSigmas is the number of standard deviations by which a speculative probe assumes ranks to be faster.
 	probeSigmas = 1.5
@@ -20,8 +21,8 @@ const (
 	mostProbe = 0.25
 )
 
-// prober selects probes. A probe tries shares that may be better than the best known ones, for one window. It ends after
-// two steps if it costs more than probeCost.
+// prober selects probes. A probe tries shares that may be better than the best known ones, for one window. It ends
+// after two steps if it costs more than probeCost.
 type prober struct {
 	*chooser
 	running    bool // the shares in use are those of a probe
@@ -31,8 +32,8 @@ type prober struct {
 	left       int  // remaining steps of the run; 0: unknown
 }
 
-// probe returns the shares of the next probe with the reason, or nil if no probe pays. The one or two steps of the first
-// window say little about the ranks, so no probe follows them.
+// probe returns the shares of the next probe with the reason, or nil if no probe pays. The one or two steps of the
+// first window say little about the ranks, so no probe follows them.
 func (p *prober) probe(reach divide.Batch, inUse []int) (next []int, reason string) {
 	if p.quiet++; p.opts.Objective != balancer.Time || p.quiet < p.patience || p.model.Windows() <= 1 {
 		return nil, ""
@@ -76,8 +77,8 @@ func (p *prober) mostValuable(batch divide.Batch, inUse []int, now float64) (nex
 	return next, "a probe (trial of other shares): the step-time curves are uncertain at these shares"
 }
 
-// optimistic returns the best shares under the assumption that each rank is faster by probeSigmas. It returns nil if their
-// expected cost is above mostProbe.
+// optimistic returns the best shares under the assumption that each rank is faster by probeSigmas. It returns nil if
+// their expected cost is above mostProbe.
 func (p *prober) optimistic(batch divide.Batch, inUse []int, now float64) []int {
 	curves := slices.Clone(p.model.Mean())
 	for r := range curves {
@@ -137,8 +138,8 @@ func (p *prober) cost(slower float64) float64 {
 
 // confirm measures earlier shares of ranks again whose time at a new share was far from their curve, because only an
 // earlier share shows whether the level of the rank has changed. The shares make the step at most probeCost slower. The
-// result is nil if no rank needs this, or if the best shares already distinguish the two; otherwise rank is one that gets
-// an earlier share.
+// result is nil if no rank needs this, or if the best shares already distinguish the two; otherwise rank is one that
+// gets an earlier share.
 func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, rank int) {
 	batch.Limits, batch.Least = batch.Capacities(len(inUse)), slices.Clone(batch.Least)
 	rank = -1

@@ -11,15 +11,19 @@ import (
 
 // Falls: a rank may take longer for few samples than for more, because libraries choose other kernels for them.
 const (
-	fallChance   = 0.1 // probability of a fall within the octave beyond the fastest shares, if the curve has not fallen so far
+	// probability of a fall within the octave beyond the fastest shares, if the curve has not fallen so far
+	fallChance   = 0.1
 	valleyChance = 0.5 // likewise, of a further fall, if the curve falls up to its fastest share
-	// fallFades is the log of the factor by which each probe of a fall reduces both. Smaller: probes longer without a result.
+	// fallFades is the log of the factor by which each probe of a fall reduces both. Smaller: probes longer without a
+	// result.
 	fallFades = 0.17
-	// fallGain is the gain of a fall, as a fraction of a step. Larger: finds more falls, and costs more if there are none.
+	// fallGain is the gain of a fall, as a fraction of a step. Larger: finds more falls, and costs more if there are
+	// none.
 	fallGain = 0.3
 	// mostOctaves is the largest distance from measured shares that counts, in octaves. Larger: probes larger shares.
 	mostOctaves = 1.3
-	// nearlyFastest: a probe starts from the largest share whose time exceeds the shortest time by at most this fraction.
+	// nearlyFastest: a probe starts from the largest share whose time exceeds the shortest time by at most this
+	// fraction.
 	nearlyFastest = 0.15
 )
 
@@ -59,8 +63,8 @@ func (p *prober) probeFalls(batch divide.Batch, inUse []int, now float64) []int 
 	return best
 }
 
-// fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it, so
-// the share is between the largest one that is nearly the fastest and the next larger measured one.
+// fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it,
+// so the share is between the largest one that is nearly the fastest and the next larger measured one.
 func (p *prober) fallOf(rank, limit int, inUse []int, now float64) (try int) {
 	curve := p.model.Mean()[rank]
 	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }

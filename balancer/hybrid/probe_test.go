@@ -15,7 +15,8 @@ func TestProbesOfFallsEndWithUnits(t *testing.T) {
 		probes := 0
 		for seed := range uint64(3) {
 			c := newCluster(seed, 0.03, line(0.1, 0.0002), line(0.05, 0.0003), line(0, 0.0001))
-			decisions := c.run(mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 512, Unit: unit}, Ranks: 3}), 1000, nil)
+			decisions := c.run(mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 512, Unit: unit},
+				Ranks: 3}), 1000, nil)
 			for _, d := range decisions {
 				if d.Changed && strings.HasPrefix(d.Reason, "a probe (trial of other shares): larger") {
 					probes++
@@ -53,7 +54,8 @@ func TestProbesOfTilesTryNewShares(t *testing.T) {
 		var tried [][]int
 		for step := range 900 {
 			d, ok := decisions[step]
-			if !ok || !d.Changed || !strings.HasPrefix(d.Reason, "a probe (trial of other shares): these shares may fill") {
+			if !ok || !d.Changed ||
+				!strings.HasPrefix(d.Reason, "a probe (trial of other shares): these shares may fill") {
 				continue
 			}
 			tried = append(tried, slices.Clone(d.Next))

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/estimate"
 )
 
-// hypothesis assumes that several ranks have a tile: shares that are multiples of a number of samples are faster on them.
+// hypothesis assumes that several ranks have a tile: shares that are multiples of a number of samples are faster on
+// them.
 type hypothesis struct {
 	tile        int
 	probability float64
@@ -19,8 +20,8 @@ type hypothesis struct {
 	gain        float64        // of a step with the best shares, as a fraction
 }
 
-// hypothesisOf returns the hypothesis of a tile whose weight is a number of standard deviations above the expected weight.
-// It returns false if no rank may have the tile, or if the shares would not change.
+// hypothesisOf returns the hypothesis of a tile whose weight is a number of standard deviations above the expected
+// weight. It returns false if no rank may have the tile, or if the shares would not change.
 func (p *prober) hypothesisOf(tile int, sigmas float64, batch divide.Batch, inUse []int) (h hypothesis, ok bool) {
 	h = hypothesis{tile: tile, ranks: make([]bool, len(inUse)), curves: slices.Clone(p.model.Mean())}
 	ranks := 0.0
@@ -92,8 +93,8 @@ func (p *prober) probeTiles(batch divide.Batch, inUse []int, now float64) (best 
 	return best
 }
 
-// hypotheses lists the hypotheses of all aligned tiles. The weight of a tile takes two values with half of the probability
-// each, because the value of a tile grows faster than its weight.
+// hypotheses lists the hypotheses of all aligned tiles. The weight of a tile takes two values with half of the
+// probability each, because the value of a tile grows faster than its weight.
 func (p *prober) hypotheses(batch divide.Batch, inUse []int) (list []hypothesis) {
 	for _, tile := range estimate.AlignedTiles() {
 		for _, sigmas := range []float64{-1, 1} {
@@ -129,9 +130,9 @@ func (p *prober) isNew(probe, inUse []int) bool {
 	return false
 }
 
-// cheapest returns shares near the shares in use with which the ranks of a hypothesis fill its tile; the other ranks take
-// the rest. It returns nil if there are no such shares. If the ranks do not have the tile, these shares cost less than the
-// best shares of the hypothesis.
+// cheapest returns shares near the shares in use with which the ranks of a hypothesis fill its tile; the other ranks
+// take the rest. It returns nil if there are no such shares. If the ranks do not have the tile, these shares cost less
+// than the best shares of the hypothesis.
 func (p *prober) cheapest(h *hypothesis, batch divide.Batch, inUse []int) []int {
 	batch.Limits, batch.Least = slices.Clone(batch.Limits), slices.Clone(batch.Least)
 	free, largest := 0, -1 // ranks whose share is not fixed

@@ -26,10 +26,12 @@ func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
 		{"none that is cheap for its speed", []float64{1, 1, 0.1}, nil, 0.5, []bool{false, false, false}},
 		{"none without slowdown", []float64{1, 1, 1}, nil, 0, []bool{false, false, false}},
 		{"a fast one that costs ten times as much", []float64{10, 1, 0.1}, nil, 2, []bool{true, false, false}},
-		{"none that must hold a part of the batch", []float64{1, 1, 1}, []int{40, 40, 40}, 0.5, []bool{false, false, false}},
+		{"none that must hold a part of the batch", []float64{1, 1, 1}, []int{40, 40, 40}, 0.5,
+			[]bool{false, false, false}},
 	}
 	for _, test := range tests {
-		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 100, Limits: test.limits}, Ranks: 3, Watts: test.prices, Slowdown: test.slowdown, Objective: balancer.Cost, Bench: true}}
+		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 100, Limits: test.limits}, Ranks: 3,
+			Watts: test.prices, Slowdown: test.slowdown, Objective: balancer.Cost, Bench: true}}
 		shares, err := c.excludeCostly(c.opts.Batch, curves)
 		if err != nil {
 			t.Fatal(err)
@@ -51,9 +53,11 @@ func TestReleaseIsNearlyAsGoodAsTryingEverything(t *testing.T) {
 		curves, prices := make([]divide.Curve, ranks), make([]float64, ranks)
 		for i := range curves {
 			seconds := 0.001 * math.Exp(r.NormFloat64())
-			curves[i], prices[i] = divide.Curve{{Samples: 1, Seconds: 0.01 + seconds}, {Samples: 400, Seconds: 0.01 + 400*seconds}}, math.Exp(r.NormFloat64())
+			curves[i], prices[i] = divide.Curve{{Samples: 1, Seconds: 0.01 + seconds},
+				{Samples: 400, Seconds: 0.01 + 400*seconds}}, math.Exp(r.NormFloat64())
 		}
-		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1, Objective: balancer.Cost, Bench: true}}
+		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1,
+			Objective: balancer.Cost, Bench: true}}
 		shares, err := c.excludeCostly(c.opts.Batch, curves)
 		if err != nil {
 			t.Fatal(err)
@@ -78,8 +82,10 @@ func TestReleaseIsNearlyAsGoodAsTryingEverything(t *testing.T) {
 				least = min(least, spent(try))
 			}
 		}
-		if seconds, _ := divide.Slowest(curves, shares); seconds > 2*shortest || got > 1.1*least { // one after the other is not all at once
-			t.Errorf("seed %d: %v cost %.4f and take %v s, the cheapest cost %.4f; without slowdown %v s", seed, shares, got, seconds, least, shortest)
+		if seconds, _ := divide.Slowest(curves, shares); seconds > 2*shortest || got > 1.1*least {
+			// one after the other is not all at once
+			t.Errorf("seed %d: %v cost %.4f and take %v s, the cheapest cost %.4f; without slowdown %v s", seed, shares,
+				got, seconds, least, shortest)
 		}
 	}
 }

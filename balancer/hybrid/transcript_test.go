@@ -73,7 +73,8 @@ type slower struct {
 }
 
 func (w *slower) at(rank, step int) float64 {
-	if w.rank >= 0 && rank != w.rank || step < w.from || step >= w.until || w.every > 0 && step%w.every >= (w.every+2)/3 {
+	if w.rank >= 0 && rank != w.rank || step < w.from || step >= w.until || w.every > 0 &&
+		step%w.every >= (w.every+2)/3 {
 		return 1
 	}
 	return w.factor
@@ -121,7 +122,8 @@ func parseScene(text string) (*scene, error) {
 		case "minimize":
 			var what string
 			_, err = fmt.Sscanf(rest, "%s slowdown %g %%", &what, &o.Slowdown)
-			o.Objective, o.Slowdown = map[string]balancer.Objective{"energy": balancer.Energy, "cost": balancer.Cost}[what], o.Slowdown/100
+			o.Objective, o.Slowdown = map[string]balancer.Objective{
+				"energy": balancer.Energy, "cost": balancer.Cost}[what], o.Slowdown/100
 		case "exclude ranks that are not worth their samples":
 			o.Bench = true
 		case "profile of an earlier run":
@@ -131,7 +133,8 @@ func parseScene(text string) (*scene, error) {
 			if strings.HasPrefix(rest, "all") {
 				rest = "rank -1" + strings.TrimPrefix(rest, "all")
 			}
-			_, err = fmt.Sscanf(rest, "rank %d by %g from step %d to %d in bursts of %d", &w.rank, &w.factor, &w.from, &w.until, &w.every)
+			_, err = fmt.Sscanf(rest, "rank %d by %g from step %d to %d in bursts of %d", &w.rank, &w.factor, &w.from,
+				&w.until, &w.every)
 			if w.factor > 0 { // the end of the line may be missing
 				err = nil
 			}
@@ -178,7 +181,8 @@ func (s *scene) addRanks(text string) error {
 	parts := strings.Split(text, "; ")
 	var kind string
 	var fixed, perSample float64
-	if _, err := fmt.Sscanf(strings.Replace(parts[0], ",", "", 1), "type %s %g ms + %g ms per sample", &kind, &fixed, &perSample); err != nil {
+	if _, err := fmt.Sscanf(strings.Replace(parts[0], ",", "", 1), "type %s %g ms + %g ms per sample", &kind, &fixed,
+		&perSample); err != nil {
 		return err
 	}
 	count, effects := 1, []func(b, seconds float64) float64{}
@@ -310,18 +314,21 @@ func (s *scene) ofOracle(truth []divide.Curve, shares []int) float64 {
 }
 
 // judge gives a window to the detector, with the curves of the time when the ranks were healthy.
-func judge(detector *straggler.Detector, healthy *straggler.References, step int64, d *balancer.Decision) ([]straggler.Verdict, error) {
+func judge(detector *straggler.Detector, healthy *straggler.References, step int64, d *balancer.Decision) (
+	[]straggler.Verdict, error) {
 	window := make([]straggler.Observation, len(d.Shares))
 	for r := range window {
 		o := &window[r]
-		*o = straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: math.NaN(), Link: math.NaN(), Health: telemetry.Summary{Value: telemetry.Unknown()}}
+		*o = straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: math.NaN(),
+			Link: math.NaN(), Health: telemetry.Summary{Value: telemetry.Unknown()}}
 		o.Expected, o.ExpectedError = healthy.Expect(r, d.Shares[r])
 	}
 	return detector.Observe(step, window)
 }
 
 // write writes the paragraph of a decision.
-func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth []divide.Curve, verdicts []straggler.Verdict) {
+func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth []divide.Curve,
+	verdicts []straggler.Verdict) {
 	var took, belief []string
 	for r, v := range d.Ranks[:min(len(d.Ranks), 4)] {
 		if d.Shares[r] == 0 {
@@ -329,7 +336,8 @@ func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth 
 			continue
 		}
 		took = append(took, fmt.Sprintf("%.1f", 1000*v.Seconds))
-		belief = append(belief, fmt.Sprintf("%.1f ± %.1f (%.1f)", 1000*v.Fitted, 1000*v.Error, 1000*truth[r].At(float64(d.Shares[r]))))
+		belief = append(belief, fmt.Sprintf("%.1f ± %.1f (%.1f)", 1000*v.Fitted, 1000*v.Error,
+			1000*truth[r].At(float64(d.Shares[r]))))
 	}
 	more := ""
 	if len(d.Ranks) > 4 {
@@ -341,7 +349,8 @@ func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth 
 		fmt.Fprintf(b, "  oracle    unknown: %s\n", d.Unknown)
 	} else {
 		of := d.OfOracle
-		fmt.Fprintf(b, "  oracle    %.1f %% (%.1f to %.1f); in truth %.1f %%\n", 100*of.Value, 100*of.Low, 100*of.High, 100*s.ofOracle(truth, d.Shares))
+		fmt.Fprintf(b, "  oracle    %.1f %% (%.1f to %.1f); in truth %.1f %%\n", 100*of.Value, 100*of.Low, 100*of.High,
+			100*s.ofOracle(truth, d.Shares))
 	}
 	for _, v := range verdicts[:min(len(verdicts), 4)] {
 		if v.Kind == straggler.Sick {

@@ -49,8 +49,10 @@ func newDynamic(o balancer.Options) (balancer.Policy, error) {
 		return nil, err
 	}
 	o.Bench = false // only hybrid does
-	return &dynamic{opts: o, start: start, window: window.New(o.Ranks, o.Interval), median: straggler.NewMedianRule(o.Ranks),
-		slow: make([]bool, o.Ranks), calm: make([]int, o.Ranks), proof: make([]int, o.Ranks), speed: make([]float64, o.Ranks)}, nil
+	return &dynamic{opts: o, start: start, window: window.New(o.Ranks, o.Interval),
+		median: straggler.NewMedianRule(o.Ranks),
+		slow:   make([]bool, o.Ranks), calm: make([]int, o.Ranks), proof: make([]int, o.Ranks),
+		speed: make([]float64, o.Ranks)}, nil
 }
 
 // Start implements [balancer.Policy].
@@ -106,7 +108,8 @@ func (d *dynamic) decide() ([]int, string) {
 		return nil, err.Error()
 	}
 	for r, n := range next {
-		if move := math.Abs(float64(n - w.Shares[r])); move > max(keepSamples*float64(max(d.opts.Unit, 1)), keepFraction*float64(w.Shares[r])) {
+		if move := math.Abs(float64(n - w.Shares[r])); move > max(keepSamples*float64(max(d.opts.Unit, 1)),
+			keepFraction*float64(w.Shares[r])) {
 			return next, ""
 		}
 	}
@@ -132,7 +135,8 @@ func (d *dynamic) weights() (weight []float64, missing int) {
 	weight = slices.Repeat([]float64{1}, d.opts.Ranks)
 	for r := range weight {
 		if d.start[r] > 0 {
-			weight[r] = (0.6*scores[r]/sumScores + 0.4*d.speed[r]/sumSpeeds) * (1 - 0.2*fraction(w.Use[r])) * (1 - 0.2*fraction(w.Memory[r]))
+			weight[r] = (0.6*scores[r]/sumScores + 0.4*d.speed[r]/sumSpeeds) * (1 - 0.2*fraction(w.Use[r])) *
+				(1 - 0.2*fraction(w.Memory[r]))
 		}
 	}
 	return weight, -1

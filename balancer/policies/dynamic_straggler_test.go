@@ -11,11 +11,13 @@ import (
 
 func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 	scores := []float64{1, 1, 1, 1}
-	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: 4, Interval: 10, Scores: scores})
+	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: 4, Interval: 10,
+		Scores: scores})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of equal shares rank 3 takes 1.6 times the median, of those that follow still more than 1.5 times it if they are not put into use.
+	// Of equal shares rank 3 takes 1.6 times the median, of those that follow still more than 1.5 times it if they are
+	// not put into use.
 	times, none := []float64{0.001, 0.001, 0.001, 0.0016}, []float64{0, 0, 0, 0}
 	equal := p.Start()
 	for window, straggler := range []bool{false, true, true} {
@@ -25,12 +27,14 @@ func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 			t.Errorf("window %d: got %v, want %v", window, d.Next, want)
 		}
 	}
-	// At 1.45 times the median it remains one: that is between the bounds of the hysteresis. It is none after two windows below the lower one.
+	// At 1.45 times the median it remains one: that is between the bounds of the hysteresis. It is none after two
+	// windows below the lower one.
 	between, fast := []float64{0.001, 0.001, 0.001, 0.00145}, []float64{0.001, 0.001, 0.001, 0.0012}
 	for window, now := range []struct {
 		times     []float64
 		straggler bool
-	}{{between, true}, {between, true}, {fast, true}, {between, true}, {fast, true}, {fast, false}, {times, false}, {times, true}} {
+	}{{between, true}, {between, true}, {fast, true}, {between, true}, {fast, true}, {fast, false}, {times, false},
+		{times, true}} {
 		d := decide(t, p, steady(now.times, nil, nil), equal)
 		want := formula(400, scores, now.times, none, none, []bool{false, false, false, now.straggler})
 		if !slices.Equal(d.Next, want) {

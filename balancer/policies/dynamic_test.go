@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
-// formula is what policy dynamic documents, a second time: shares of the batch by score, largest remainder, ties to the lower rank. It
-// has no limits and assumes that no share falls below one sample.
+// formula is what policy dynamic documents, a second time: shares of the batch by score, largest remainder, ties to the
+// lower rank. It has no limits and assumes that no share falls below one sample.
 func formula(total int, base, secondsPerSample, utilization, memory []float64, straggler []bool) []int {
 	sumBase, sumPerformance := 0.0, 0.0
 	for r := range base {
@@ -89,15 +89,19 @@ func TestDynamicFollowsItsFormula(t *testing.T) {
 		// base 0.5 0.3 0.2, performance 4/7 2/7 1/7: scores .528571 .294286 .177143 of 200 = 105.71 58.86 35.43
 		{"speed", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, nil, nil, zero, zero, []int{106, 59, 35}},
 		// the same times 0.8 for rank 0, all of the batch of 1 - 0.105714 = 0.894286: 94.57 65.81 39.62
-		{"a busy device", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{1, 0, 0}, nil, []float64{1, 0, 0}, zero, []int{94, 66, 40}},
-		{"devices with little memory left", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{0.5, 0.25, 1}, []float64{0.9, 0.1, 0.5},
+		{"a busy device", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{1, 0, 0}, nil,
+			[]float64{1, 0, 0}, zero, []int{94, 66, 40}},
+		{"devices with little memory left", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{0.5, 0.25, 1},
+			[]float64{0.9, 0.1, 0.5},
 			[]float64{0.5, 0.25, 1}, []float64{0.9, 0.1, 0.5}, nil},
-		{"unknown utilization counts as none, and fractions end at 0 and 1", []float64{1, 1, 1}, []float64{0.001, 0.001, 0.002}, []float64{nan, 7, -3}, []float64{nan, nan, 2},
+		{"unknown utilization counts as none, and fractions end at 0 and 1", []float64{1, 1, 1},
+			[]float64{0.001, 0.001, 0.002}, []float64{nan, 7, -3}, []float64{nan, nan, 2},
 			[]float64{0, 1, 0}, []float64{0, 0, 1}, nil},
 		{"unknown scores count alike", nil, []float64{0.001, 0.002, 0.004}, nil, nil, zero, zero, nil},
 	}
 	for _, test := range tests {
-		p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200}, Ranks: 3, Interval: 10, Scores: test.scores})
+		p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200}, Ranks: 3, Interval: 10,
+			Scores: test.scores})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +127,8 @@ func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
 	}
 	times := []float64{0.1, 0.1, 0.1, 0.5} // mean 0.2: half as fast as rank 1, with the same share
 	for i, own := range times {
-		d, ok := p.Observe(&balancer.Step{Shares: []int{100, 100}, Own: []float64{own, 0.1}, Update: []float64{9, 9}, Data: []float64{0.01, 0.01}})
+		d, ok := p.Observe(&balancer.Step{Shares: []int{100, 100}, Own: []float64{own, 0.1}, Update: []float64{9, 9},
+			Data: []float64{0.01, 0.01}})
 		if ok != (i == 3) {
 			t.Fatalf("step %d: decided: %v", i, ok)
 		}
@@ -148,7 +153,8 @@ func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
 
 func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 	scores := []float64{8, 4, 1}
-	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 260}, Ranks: 3, Interval: 10, Scores: scores})
+	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 260}, Ranks: 3, Interval: 10,
+		Scores: scores})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +176,8 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 	for _, test := range []struct {
 		slower float64 // rank 1, a fraction
 		change bool
-	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} { // shares move by about a fifth of that: 0.4 of performance, half to each side
+	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} {
+		// shares move by about a fifth of that: 0.4 of performance, half to each side
 		p, err := policies.New("dynamic", o)
 		if err != nil {
 			t.Fatal(err)
@@ -185,12 +192,14 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 
 func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
 	// The score of a rank without samples weighs nothing: with it, base would count little relative to performance.
-	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200, Limits: []int{200, 200, 0}}, Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
+	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200, Limits: []int{200, 200, 0}},
+		Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := decide(t, p, steady([]float64{0.001, 0.003, 1}, nil, nil), p.Start())
-	want := append(formula(200, []float64{1, 1}, []float64{0.001, 0.003}, []float64{0, 0}, []float64{0, 0}, []bool{false, false}), 0)
+	want := append(formula(200, []float64{1, 1}, []float64{0.001, 0.003}, []float64{0, 0}, []float64{0, 0},
+		[]bool{false, false}), 0)
 	if !slices.Equal(d.Next, want) {
 		t.Errorf("got %v, want %v", d.Next, want)
 	}
@@ -204,7 +213,8 @@ func TestDynamicWaitsForAllRanks(t *testing.T) {
 	step := func(own ...float64) func([]int) *balancer.Step {
 		return func(shares []int) *balancer.Step { return &balancer.Step{Shares: shares, Own: own} }
 	}
-	if d := decide(t, p, step(0.1, math.NaN()), p.Start()); d.Changed || d.Reason != "the time of rank 1 was not measured" {
+	if d := decide(t, p, step(0.1, math.NaN()), p.Start()); d.Changed ||
+		d.Reason != "the time of rank 1 was not measured" {
 		t.Errorf("got %v (%s), want no change before rank 1 was measured", d.Next, d.Reason)
 	}
 	if d := decide(t, p, step(0.1, 0.3), p.Start()); !d.Changed {
@@ -213,7 +223,8 @@ func TestDynamicWaitsForAllRanks(t *testing.T) {
 	// Once measured, a rank's last speed counts while it is silent.
 	before := []int{32, 32}
 	d := decide(t, p, step(0.1, math.NaN()), before)
-	if want := formula(64, []float64{1, 1}, []float64{0.1 / 32, 0.3 / 32}, []float64{0, 0}, []float64{0, 0}, []bool{false, false}); !slices.Equal(d.Next, want) {
+	if want := formula(64, []float64{1, 1}, []float64{0.1 / 32, 0.3 / 32}, []float64{0, 0}, []float64{0, 0},
+		[]bool{false, false}); !slices.Equal(d.Next, want) {
 		t.Errorf("with rank 1 silent got %v, want %v", d.Next, want)
 	}
 }

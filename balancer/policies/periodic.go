@@ -14,7 +14,8 @@ import (
 //
 // decide must depend only on its arguments and on earlier calls, because every rank calls it and must get the same
 // result.
-func Periodic(o balancer.Options, start []int, decide func(shares []int, ranks []balancer.RankView) (next []int, reason string)) balancer.Policy {
+func Periodic(o balancer.Options, start []int, decide func(shares []int, ranks []balancer.RankView) (next []int,
+	reason string)) balancer.Policy {
 	return &periodic{opts: o, start: slices.Clone(start), window: window.New(o.Ranks, o.Interval), decide: decide}
 }
 

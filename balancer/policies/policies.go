@@ -14,7 +14,8 @@ func Makers() []balancer.Maker {
 		{Name: "none", Doc: "equal shares", New: newNone},
 		{Name: "proportional", Doc: "shares by the static compute score of each rank", New: newProportional},
 		{Name: "dynamic", Doc: "shares by compute score and measured speed, utilization and memory", New: newDynamic},
-		{Name: "hybrid", Doc: "starts like proportional, then fits step-time curves during training and computes the shares with the shortest step from them", New: hybrid.New},
+		{Name: "hybrid", Doc: "starts like proportional, then fits step-time curves during training and computes the shares with the shortest step from them",
+			New: hybrid.New},
 	}
 }
 

@@ -29,38 +29,67 @@ func TestNewRefuses(t *testing.T) {
 		{"no samples", func(o *balancer.Options) { o.Total = 0 }, false, "a batch of 0 samples"},
 		{"negative unit", func(o *balancer.Options) { o.Unit = -1 }, false, "in units of -1"},
 		{"limits of other length", func(o *balancer.Options) { o.Limits = []int{8} }, false, "got 1 limits, want 3"},
-		{"a negative limit", func(o *balancer.Options) { o.Limits = []int{8, -1, 64} }, false, "limit of rank 1: got -1, want 0 or more"},
-		{"limits that hold too little", func(o *balancer.Options) { o.Limits = []int{8, 0, 16} }, true, "8 of 32 samples do not fit: the ranks can hold 8, 0, 16"},
-		{"limits that hold nothing", func(o *balancer.Options) { o.Limits = []int{0, 0, 0} }, true, "32 of 32 samples do not fit: the ranks can hold 0, 0, 0"},
-		{"limits that hold too little in whole units", func(o *balancer.Options) { o.Unit, o.Limits = 8, []int{15, 15, 8} }, true,
+		{"a negative limit", func(o *balancer.Options) { o.Limits = []int{8, -1, 64} }, false,
+			"limit of rank 1: got -1, want 0 or more"},
+		{"limits that hold too little", func(o *balancer.Options) { o.Limits = []int{8, 0, 16} }, true,
+			"8 of 32 samples do not fit: the ranks can hold 8, 0, 16"},
+		{"limits that hold nothing", func(o *balancer.Options) { o.Limits = []int{0, 0, 0} }, true,
+			"32 of 32 samples do not fit: the ranks can hold 0, 0, 0"},
+		{"limits that hold too little in whole units", func(o *balancer.Options) {
+			o.Unit, o.Limits = 8, []int{15, 15, 8}
+		}, true,
 			"8 of 32 samples do not fit: the ranks can hold 15, 15, 8"},
-		{"fewer units than ranks", func(o *balancer.Options) { o.Unit = 16 }, true, "32 samples in units of 16, want at least one unit for each of 3 ranks"},
-		{"curves of other length", func(o *balancer.Options) { o.Curves = []divide.Curve{line} }, false, "got 1 curves, want 3"},
-		{"a curve with NaN", func(o *balancer.Options) { o.Curves = []divide.Curve{nil, {{Samples: 1, Seconds: nan}}, line} }, false, "curve of rank 1: point 0: got 1 samples in NaN s"},
-		{"a curve with a negative time", func(o *balancer.Options) { o.Curves = []divide.Curve{line, line, {{Samples: 1, Seconds: -1}}} }, false, "curve of rank 2: point 0: got 1 samples in -1 s"},
+		{"fewer units than ranks", func(o *balancer.Options) { o.Unit = 16 }, true,
+			"32 samples in units of 16, want at least one unit for each of 3 ranks"},
+		{"curves of other length", func(o *balancer.Options) { o.Curves = []divide.Curve{line} }, false,
+			"got 1 curves, want 3"},
+		{
+			"a curve with NaN", func(o *balancer.Options) {
+				o.Curves = []divide.Curve{nil, {{Samples: 1, Seconds: nan}}, line}
+			}, false, "curve of rank 1: point 0: got 1 samples in NaN s"},
+		{"a curve with a negative time", func(o *balancer.Options) {
+			o.Curves = []divide.Curve{line, line, {{Samples: 1, Seconds: -1}}}
+		}, false, "curve of rank 2: point 0: got 1 samples in -1 s"},
 		{"a curve that does not go on", func(o *balancer.Options) {
 			o.Curves = []divide.Curve{{{Samples: 2, Seconds: 1}, {Samples: 2, Seconds: 1}}, nil, nil}
 		}, false, "curve of rank 0: point 1: got 2 samples after 2"},
-		{"scores of other length", func(o *balancer.Options) { o.Scores = []float64{1, 2} }, false, "got 2 values of score, want 3"},
-		{"a score of NaN", func(o *balancer.Options) { o.Scores = []float64{1, nan, 1} }, false, "score of rank 1: got NaN, want a finite number above 0"},
-		{"a score of 0", func(o *balancer.Options) { o.Scores = []float64{1, 1, 0} }, false, "score of rank 2: got 0, want a finite number above 0"},
-		{"a negative score", func(o *balancer.Options) { o.Scores = []float64{-1, 1, 1} }, false, "score of rank 0: got -1, want a finite number above 0"},
-		{"an infinite score", func(o *balancer.Options) { o.Scores = []float64{inf, 1, 1} }, false, "score of rank 0: got +Inf"},
-		{"a power of NaN", func(o *balancer.Options) { o.Watts = []float64{1, 1, nan} }, false, "power of rank 2: got NaN, want a finite number of at least 0"},
-		{"a negative idle power", func(o *balancer.Options) { o.IdleWatts = []float64{1, -1, 1} }, false, "idle power of rank 1: got -1, want a finite number of at least 0"},
-		{"energy without power", func(o *balancer.Options) { o.Objective, o.Watts = balancer.Energy, []float64{1, 1, 1} }, false, "got no power or price, want one value for each rank"},
-		{"cost without prices", func(o *balancer.Options) { o.Objective = balancer.Cost }, false, "got no power or price, want one value for each rank"},
-		{"slowdown of NaN", func(o *balancer.Options) { o.Slowdown = nan }, false, "slowdown: got NaN, want a finite number of at least 0"},
-		{"endless slowdown", func(o *balancer.Options) { o.Slowdown = inf }, false, "slowdown: got +Inf, want a finite number of at least 0"},
-		{"negative slowdown", func(o *balancer.Options) { o.Slowdown = -0.1 }, false, "slowdown: got -0.1, want a finite number of at least 0"},
+		{"scores of other length", func(o *balancer.Options) { o.Scores = []float64{1, 2} }, false,
+			"got 2 values of score, want 3"},
+		{"a score of NaN", func(o *balancer.Options) { o.Scores = []float64{1, nan, 1} }, false,
+			"score of rank 1: got NaN, want a finite number above 0"},
+		{"a score of 0", func(o *balancer.Options) { o.Scores = []float64{1, 1, 0} }, false,
+			"score of rank 2: got 0, want a finite number above 0"},
+		{"a negative score", func(o *balancer.Options) { o.Scores = []float64{-1, 1, 1} }, false,
+			"score of rank 0: got -1, want a finite number above 0"},
+		{"an infinite score", func(o *balancer.Options) { o.Scores = []float64{inf, 1, 1} }, false,
+			"score of rank 0: got +Inf"},
+		{"a power of NaN", func(o *balancer.Options) { o.Watts = []float64{1, 1, nan} }, false,
+			"power of rank 2: got NaN, want a finite number of at least 0"},
+		{"a negative idle power", func(o *balancer.Options) { o.IdleWatts = []float64{1, -1, 1} }, false,
+			"idle power of rank 1: got -1, want a finite number of at least 0"},
+		{"energy without power", func(o *balancer.Options) {
+			o.Objective, o.Watts = balancer.Energy,
+				[]float64{1, 1, 1}
+		}, false, "got no power or price, want one value for each rank"},
+		{"cost without prices", func(o *balancer.Options) { o.Objective = balancer.Cost }, false,
+			"got no power or price, want one value for each rank"},
+		{"slowdown of NaN", func(o *balancer.Options) { o.Slowdown = nan }, false,
+			"slowdown: got NaN, want a finite number of at least 0"},
+		{"endless slowdown", func(o *balancer.Options) { o.Slowdown = inf }, false,
+			"slowdown: got +Inf, want a finite number of at least 0"},
+		{"negative slowdown", func(o *balancer.Options) { o.Slowdown = -0.1 }, false,
+			"slowdown: got -0.1, want a finite number of at least 0"},
 	}
 	for _, test := range tests {
 		for _, policy := range policies.Names() {
 			o := balancer.Options{Batch: divide.Batch{Total: 32}, Ranks: 3, Interval: 10}
 			test.change(&o)
 			_, err := policies.New(policy, o)
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "policy "+policy+": ") || errors.Is(err, divide.ErrInfeasible) != test.infeasible {
-				t.Errorf("%s: policy %s: got error %v, want %q in it, ErrInfeasible %v", test.name, policy, err, test.want, test.infeasible)
+			if err == nil || !strings.Contains(err.Error(), test.want) ||
+				!strings.HasPrefix(err.Error(), "policy "+policy+": ") ||
+				errors.Is(err, divide.ErrInfeasible) != test.infeasible {
+				t.Errorf("%s: policy %s: got error %v, want %q in it, ErrInfeasible %v", test.name, policy, err,
+					test.want, test.infeasible)
 			}
 		}
 	}
@@ -88,9 +117,12 @@ func TestPoliciesStart(t *testing.T) {
 		{"proportional", balancer.Options{}, []int{32, 32}},
 		{"dynamic", balancer.Options{Scores: scores}, []int{48, 16}},
 		{"hybrid", balancer.Options{Scores: scores}, []int{48, 16}},
-		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}}, // measured curves before scores
-		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},     // but of all ranks
-		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}}, []int{64, 0}},
+		// measured curves before scores
+		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}},
+		// but of all ranks
+		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},
+		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}},
+			[]int{64, 0}},
 	}
 	for _, test := range tests {
 		test.o.Total, test.o.Ranks, test.o.Interval = 64, 2, 10
@@ -103,7 +135,8 @@ func TestPoliciesStart(t *testing.T) {
 	}
 }
 
-// TestPoliciesBearGarbage feeds policies what no rank should report, and what the trainer may do besides: changes that come late or not at all.
+// TestPoliciesBearGarbage feeds policies what no rank should report, and what the trainer may do besides: changes that
+// come late or not at all.
 func TestPoliciesBearGarbage(t *testing.T) {
 	for _, name := range policies.Names() {
 		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { bearGarbage(t, name) }) })
@@ -143,7 +176,8 @@ func bearGarbage(t *rapid.T, name string) {
 		if !ok {
 			continue
 		}
-		if !slices.Equal(d.Shares, shares) || d.Changed != !slices.Equal(d.Next, d.Shares) || d.Reason == "" || len(d.Ranks) != o.Ranks {
+		if !slices.Equal(d.Shares, shares) || d.Changed != !slices.Equal(d.Next, d.Shares) || d.Reason == "" ||
+			len(d.Ranks) != o.Ranks {
 			t.Fatalf("with shares %v in use got decision %+v", shares, d)
 		}
 		checkDivision(t, o.Batch, d.Next, benches)
@@ -183,7 +217,8 @@ func drawOptions(t *rapid.T) balancer.Options {
 	if rapid.Bool().Draw(t, "has curves") {
 		o.Curves = rapid.SliceOfN(rapid.Custom(drawCurve), ranks, ranks).Draw(t, "curves")
 	}
-	if o.Objective = rapid.SampledFrom([]balancer.Objective{balancer.Time, balancer.Energy, balancer.Cost}).Draw(t, "objective"); o.Objective != balancer.Time {
+	if o.Objective = rapid.SampledFrom([]balancer.Objective{balancer.Time, balancer.Energy, balancer.Cost}).Draw(t,
+		"objective"); o.Objective != balancer.Time {
 		o.Watts, o.IdleWatts = values("watts"), values("idle watts")
 	}
 	return o
@@ -195,7 +230,8 @@ func drawCurve(t *rapid.T) divide.Curve {
 	for range rapid.IntRange(0, 20).Draw(t, "points") {
 		samples += rapid.SampledFrom([]float64{0.25, 1, 1, 7, 1e-300, 1e300}).Draw(t, "further")
 		if len(c) == 0 || samples > c[len(c)-1].Samples && samples < 1e308 {
-			c = append(c, divide.Point{Samples: samples, Seconds: rapid.SampledFrom([]float64{0, 0.01, 0.5, 1, 1e-300, 1e300}).Draw(t, "seconds")})
+			c = append(c, divide.Point{Samples: samples,
+				Seconds: rapid.SampledFrom([]float64{0, 0.01, 0.5, 1, 1e-300, 1e300}).Draw(t, "seconds")})
 		}
 	}
 	return c
@@ -210,7 +246,8 @@ func drawDivision(t *rapid.T, o balancer.Options) []int {
 }
 
 func drawStep(t *rapid.T, ranks int, shares []int) *balancer.Step {
-	number := rapid.SampledFrom([]float64{0.1, 0.1, 0.2, 0.3, 0.01, 10, 0, -1, 1e300, 1.5e308, 5e-324, math.NaN(), math.Inf(1), math.Inf(-1)})
+	number := rapid.SampledFrom([]float64{0.1, 0.1, 0.2, 0.3, 0.01, 10, 0, -1, 1e300, 1.5e308, 5e-324, math.NaN(),
+		math.Inf(1), math.Inf(-1)})
 	list := func(name string) []float64 {
 		switch rapid.IntRange(0, 7).Draw(t, "which "+name) {
 		case 0:
@@ -222,11 +259,14 @@ func drawStep(t *rapid.T, ranks int, shares []int) *balancer.Step {
 		}
 		return rapid.SliceOfN(number, ranks, ranks).Draw(t, name)
 	}
-	return &balancer.Step{Shares: shares, Own: list("own"), Update: list("update"), Data: list("data"), Exposed: number.Draw(t, "exposed"), Seconds: number.Draw(t, "seconds"),
-		Utilization: list("utilization"), Memory: list("memory"), Settling: rapid.IntRange(0, 5).Draw(t, "settling") == 0}
+	return &balancer.Step{Shares: shares, Own: list("own"), Update: list("update"), Data: list("data"),
+		Exposed: number.Draw(t, "exposed"), Seconds: number.Draw(t, "seconds"),
+		Utilization: list("utilization"), Memory: list("memory"),
+		Settling: rapid.IntRange(0, 5).Draw(t, "settling") == 0}
 }
 
-// checkDivision fails unless shares divide the batch as [divide.Batch] says. Only a policy that benches may leave out a rank that could have samples.
+// checkDivision fails unless shares divide the batch as [divide.Batch] says. Only a policy that benches may leave out a
+// rank that could have samples.
 func checkDivision(t *rapid.T, b divide.Batch, shares []int, benches bool) {
 	t.Helper()
 	unit, sum, last := max(b.Unit, 1), 0, 0
@@ -267,12 +307,14 @@ func TestTheOpeningIsTheFirstDecision(t *testing.T) {
 				want, moves := balancer.Opening(p, interval), policy == "dynamic" || policy == "hybrid"
 				shares := p.Start()
 				for step := 1; step <= 4*interval; step++ {
-					_, decided := p.Observe(&balancer.Step{Shares: shares, Own: []float64{float64(shares[0]), 3 * float64(shares[1])}, Update: []float64{1, 1}, Seconds: 100})
+					_, decided := p.Observe(&balancer.Step{Shares: shares, Own: []float64{
+						float64(shares[0]), 3 * float64(shares[1])}, Update: []float64{1, 1}, Seconds: 100})
 					if !decided {
 						continue
 					}
 					if moves && want != step || !moves && want != 0 {
-						t.Errorf("%s, scores %v, interval %d: decides after step %d, want %d", policy, scores, interval, step, want)
+						t.Errorf("%s, scores %v, interval %d: decides after step %d, want %d", policy, scores, interval,
+							step, want)
 					}
 					break
 				}

@@ -7,13 +7,15 @@ import (
 	"slices"
 )
 
-// allox assigns each waiting job a type of GPU and a place in the order of this type, so that the sum of the completion times
-// is least (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, a job that is the k-th from
-// the end delays k-1 jobs by its running time, so the best order on all machines is an assignment problem.
+// allox assigns each waiting job a type of GPU and a place in the order of this type, so that the sum of the completion
+// times is least (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, a job that is
+// the k-th from the end delays k-1 jobs by its running time, so the best order on all machines is an assignment
+// problem.
 //
-// AlloX knows jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its running time, and
-// the first job waits for the mean remaining time of the GPUs. The assignment is made again at each decision, for the
-// [alloxDepth] shortest jobs; longer jobs wait. The first job of each type starts that fits. The policy never stops a job and shares no GPU.
+// AlloX knows jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its running
+// time, and the first job waits for the mean remaining time of the GPUs. The assignment is made again at each decision,
+// for the [alloxDepth] shortest jobs; longer jobs wait. The first job of each type starts that fits. The policy never
+// stops a job and shares no GPU.
 type allox struct {
 	placer
 	order  []ranked // jobs of the assignment
@@ -105,8 +107,8 @@ func (p *allox) measure(s *State) {
 	}
 }
 
-// rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type that has enough
-// available GPUs. A longer job waits, even if GPUs are free, until it is among them.
+// rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type that has
+// enough available GPUs. A longer job waits, even if GPUs are free, until it is among them.
 func (p *allox) rank(s *State) {
 	p.order = p.order[:0]
 	for _, q := range s.Queue {
@@ -118,13 +120,16 @@ func (p *allox) rank(s *State) {
 			p.order = append(p.order, ranked{least * float64(s.Workload.Jobs[q].GPUs), q})
 		}
 	}
-	slices.SortFunc(p.order, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.job, b.job)) })
+	slices.SortFunc(p.order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.job, b.job))
+	})
 	if len(p.order) > alloxDepth {
 		p.order = p.order[:alloxDepth]
 	}
 }
 
-// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there, or if too few of them are available.
+// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there, or if too few of them are
+// available.
 func (p *allox) seconds(s *State, job, typ int) float64 {
 	if float64(s.Workload.Jobs[job].GPUs) > p.size[typ] {
 		return math.Inf(1)
@@ -135,7 +140,8 @@ func (p *allox) seconds(s *State, job, typ int) float64 {
 // assign fills p.places.
 func (p *allox) assign(s *State) {
 	jobs, types := len(p.order), len(p.places)
-	p.run, p.delay = append(p.run[:0], make([]float64, jobs*types)...), append(p.delay[:0], make([]float64, jobs*types)...)
+	p.run, p.delay = append(p.run[:0], make([]float64, jobs*types)...),
+		append(p.delay[:0], make([]float64, jobs*types)...)
 	for i, v := range p.order {
 		n := float64(s.Workload.Jobs[v.job].GPUs)
 		for t := range types {

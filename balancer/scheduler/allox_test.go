@@ -68,7 +68,8 @@ func TestAssignmentIsOptimal(t *testing.T) {
 			got += costs[row*columns+c]
 		}
 		if assigned != most || most == rows && got != least {
-			t.Fatalf("%d x %d: got %d rows and a sum of %v, want %d and %v: %v", rows, columns, assigned, got, most, least, costs)
+			t.Fatalf("%d x %d: got %d rows and a sum of %v, want %d and %v: %v", rows, columns, assigned, got, most,
+				least, costs)
 		}
 	}
 }

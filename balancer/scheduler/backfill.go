@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// backfill reserves GPUs for one job of the queue, and finds places for other jobs that do not delay it. The zero value is
-// ready after reset.
+// backfill reserves GPUs for one job of the queue, and finds places for other jobs that do not delay it. The zero value
+// is ready after reset.
 type backfill struct {
 	placer
 	ends     []ending
@@ -32,9 +32,9 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
 }
 
-// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation. begins is the time in s
-// from now until the reservation. why completes the sentence "this job …". Call reserve before. The slice is valid until the
-// next call.
+// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation. begins is the
+// time in s from now until the reservation. why completes the sentence "this job …". Call reserve before. The slice is
+// valid until the next call.
 func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
 	defer func() { p.free = p.counts }()
 	p.free = p.now
@@ -59,8 +59,9 @@ func (p *backfill) load(s *State, job int) float64 {
 	return 0
 }
 
-// reserve finds the GPUs on which a job can start first, and returns the seconds until then. It is +Inf if the job cannot
-// start even after all running jobs, for example because GPUs are not available; then nothing is reserved. It sets p.rest.
+// reserve finds the GPUs on which a job can start first, and returns the seconds until then. It is +Inf if the job
+// cannot start even after all running jobs, for example because GPUs are not available; then nothing is reserved. It
+// sets p.rest.
 func (p *backfill) reserve(s *State, job int) (begins float64) {
 	p.ends = p.ends[:0]
 	for i := range s.Running {
@@ -68,7 +69,9 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 			p.ends = append(p.ends, ending{i, left})
 		}
 	}
-	slices.SortFunc(p.ends, func(a, b ending) int { return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.running, b.running)) })
+	slices.SortFunc(p.ends, func(a, b ending) int {
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.running, b.running))
+	})
 	p.copyOf(s)
 	l := &p.later
 	p.reserved, begins = p.reserved[:0], math.Inf(1)
@@ -104,7 +107,8 @@ func reservation(name string, begins float64) string {
 // copyOf sets p.later to the state.
 func (p *backfill) copyOf(s *State) {
 	l := &p.later
-	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up = s.Now, s.Cluster, s.Workload, s.Speeds, s.Queue, s.Remaining, s.Up
+	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up = s.Now, s.Cluster, s.Workload, s.Speeds,
+		s.Queue, s.Remaining, s.Up
 	l.FreeCPUs, l.FreeMem = append(l.FreeCPUs[:0], s.FreeCPUs...), append(l.FreeMem[:0], s.FreeMem...)
 	for g, on := range s.OnGPU {
 		l.OnGPU[g] = append(l.OnGPU[g][:0], on...)
@@ -122,11 +126,12 @@ func (p *backfill) release(l *State, r *Running) {
 	}
 }
 
-// leave sets p.rest to the state without the reserved GPUs, and without the CPU cores and the memory that a job needs on
-// them and that no running job frees until then.
+// leave sets p.rest to the state without the reserved GPUs, and without the CPU cores and the memory that a job needs
+// on them and that no running job frees until then.
 func (p *backfill) leave(s *State, job int) {
 	j, l, rest := &s.Workload.Jobs[job], &p.later, &p.rest
-	up, cpus, memory := append(rest.Up[:0], s.Up...), append(rest.FreeCPUs[:0], s.FreeCPUs...), append(rest.FreeMem[:0], s.FreeMem...)
+	up, cpus, memory := append(rest.Up[:0], s.Up...), append(rest.FreeCPUs[:0], s.FreeCPUs...),
+		append(rest.FreeMem[:0], s.FreeMem...)
 	*rest = *s
 	rest.Up, rest.FreeCPUs, rest.FreeMem = up, cpus, memory
 	for _, g := range p.reserved {

@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// Bound is the time that a job may wait before other jobs must not delay it: from its arrival, Factor times its running time on
-// its fastest type of GPU, plus Seconds. Factor does not count for a job with [Job.Guessed].
+// Bound is the time that a job may wait before other jobs must not delay it: from its arrival, Factor times its running
+// time on its fastest type of GPU, plus Seconds. Factor does not count for a job with [Job.Guessed].
 type Bound struct {
 	Factor  float64
 	Seconds float64
 }
 
-// DefaultBound suits jobs of minutes to hours. With a smaller bound, long gangs wait for a shorter time, and short jobs for a
-// longer time. docs/benchmarks/scheduling.md has the effect of several bounds.
+// DefaultBound suits jobs of minutes to hours. With a smaller bound, long gangs wait for a shorter time, and short jobs
+// for a longer time. docs/benchmarks/scheduling.md has the effect of several bounds.
 var DefaultBound = Bound{Factor: 2, Seconds: 3600}
 
-// Limit returns policy p with a bound of the time that jobs wait. A job that has waited for longer is overdue. The job whose
-// bound ended first gets a reservation, as the first job of policy easy does. Other overdue jobs come next, in the order in
-// which their bounds ended, if they do not delay it. Policy p decides about the resources that are left. GPUs that are
-// reserved but free get the shortest job that ends before the reservation begins.
+// Limit returns policy p with a bound of the time that jobs wait. A job that has waited for longer is overdue. The job
+// whose bound ended first gets a reservation, as the first job of policy easy does. Other overdue jobs come next, in
+// the order in which their bounds ended, if they do not delay it. Policy p decides about the resources that are left.
+// GPUs that are reserved but free get the shortest job that ends before the reservation begins.
 //
-// If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at most
-// for its bound, for the overdue jobs before it, and for the running jobs whose GPUs it needs.
+// If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at
+// most for its bound, for the overdue jobs before it, and for the running jobs whose GPUs it needs.
 //
 // The actions have reasons if explain is set. The result implements [Waiter], and Unwrap returns p.
 func Limit(p Policy, b Bound, explain bool) Policy {
@@ -68,7 +68,8 @@ func (p *bounded) Decide(s *State) Action {
 func (p *bounded) decide(s *State) Action {
 	p.overdue, p.next = p.overdue[:0], math.Inf(1)
 	for _, q := range s.Queue {
-		if earliest := s.Workload.Jobs[q].Arrival + p.bound.Seconds; s.Now < earliest { // as for all jobs that arrived later
+		if earliest := s.Workload.Jobs[q].Arrival + p.bound.Seconds; s.Now < earliest {
+			// as for all jobs that arrived later
 			p.next = min(p.next, earliest)
 			break
 		}
@@ -90,7 +91,8 @@ func (p *bounded) decide(s *State) Action {
 	begins := p.reserve(s, first)
 	for _, q := range p.overdue[1:] {
 		if gpus, why, ok := p.around(s, q, begins); ok {
-			return p.start(s, q, gpus, fmt.Sprintf("; %s, and this job %s", reservation(s.Workload.Jobs[first].Name, begins), why))
+			return p.start(s, q, gpus,
+				fmt.Sprintf("; %s, and this job %s", reservation(s.Workload.Jobs[first].Name, begins), why))
 		}
 	}
 	a := p.Policy.Decide(&p.rest)
@@ -103,7 +105,8 @@ func (p *bounded) decide(s *State) Action {
 	return a
 }
 
-// fill starts the job with the shortest running time on free GPUs that are reserved, if it ends before the reservation begins.
+// fill starts the job with the shortest running time on free GPUs that are reserved, if it ends before the reservation
+// begins.
 func (p *bounded) fill(s *State, begins float64) Action {
 	p.free = p.now
 	defer func() { p.free = p.counts }()
@@ -121,7 +124,8 @@ func (p *bounded) fill(s *State, begins float64) Action {
 	gpus, _, _ := p.fastest(s, job)
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("%s, and its bound has ended; this job ends in %s on %s", reservation(s.Workload.Jobs[p.overdue[0]].Name, begins), seconds(shortest), s.types(gpus))
+		a.Reason = fmt.Sprintf("%s, and its bound has ended; this job ends in %s on %s",
+			reservation(s.Workload.Jobs[p.overdue[0]].Name, begins), seconds(shortest), s.types(gpus))
 	}
 	return a
 }
@@ -131,7 +135,8 @@ func (p *bounded) start(s *State, job int, gpus []int, after string) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
 		a.Reason = fmt.Sprintf("the job arrived %s ago, and its bound is %s; it starts on %s%s",
-			seconds(s.Now-s.Workload.Jobs[job].Arrival), seconds(p.due[job]-s.Workload.Jobs[job].Arrival), s.types(gpus), after)
+			seconds(s.Now-s.Workload.Jobs[job].Arrival), seconds(p.due[job]-s.Workload.Jobs[job].Arrival),
+			s.types(gpus), after)
 	}
 	return a
 }

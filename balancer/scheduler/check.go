@@ -133,13 +133,15 @@ func (j *Job) check(f *faults, w *Workload, i int) {
 	f.number(what, "network", "bytes/s", j.Network, 0, finite, false)
 	f.number(what, "priority", "", j.Priority, 0, 1, false)
 	if i > 0 && j.Arrival < w.Jobs[i-1].Arrival {
-		f.add("%s: got arrival at %v s after a job that arrives at %v s, want jobs in the order of arrival", what, j.Arrival, w.Jobs[i-1].Arrival)
+		f.add("%s: got arrival at %v s after a job that arrives at %v s, want jobs in the order of arrival", what,
+			j.Arrival, w.Jobs[i-1].Arrival)
 	}
 }
 
 func (j *Job) valid(w *Workload) bool {
 	in := func(v, most float64) bool { return v >= 0 && v <= most }
-	return j.Kind >= 0 && j.Kind < len(w.Kinds) && j.GPUs >= 1 && in(j.Arrival, finite) && j.Work > 0 && j.Work <= finite &&
+	return j.Kind >= 0 && j.Kind < len(w.Kinds) && j.GPUs >= 1 && in(j.Arrival, finite) && j.Work > 0 &&
+		j.Work <= finite &&
 		in(j.CPUs, finite) && in(j.Memory, finite) && in(j.Network, finite) && in(j.Priority, 1)
 }
 

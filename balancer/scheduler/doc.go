@@ -5,10 +5,10 @@
 //
 // # Model
 //
-// A [Cluster] has machines with CPU cores, host memory, a network link and GPUs of several types. A [Workload] is a list
-// of jobs in the order of their arrival. A [Job] needs a fixed number of GPUs, which start and stop together (a gang), and
-// CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] states how many steps per second a
-// kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
+// A [Cluster] has machines with CPU cores, host memory, a network link and GPUs of several types. A [Workload] is a
+// list of jobs in the order of their arrival. A [Job] needs a fixed number of GPUs, which start and stop together (a
+// gang), and CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] states how many steps per
+// second a kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
 //
 // A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads the state and
 // returns an [Action]: start a job on GPUs, stop a job, or wait for the next event. Package simulate applies actions
@@ -21,7 +21,8 @@
 //
 // # Policies
 //
-// [New] returns a policy by its name, and [Names] lists the names. Policy dqn belongs to the program (cmd/hetero-train/internal/dqn).
+// [New] returns a policy by its name, and [Names] lists the names. Policy dqn belongs to the program
+// (cmd/hetero-train/internal/dqn).
 //
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
 //	easy      as fcfs, on the fastest free GPUs; a later job starts first if it does not delay the first one (EASY backfilling)
@@ -40,6 +41,6 @@
 // # Errors
 //
 // [Cluster.Check] and [Workload.Check] report all invalid numbers at once; each fault has a name, the number, and the
-// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses jobs that
-// run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
+// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses
+// jobs that run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
 package scheduler

@@ -1,6 +1,7 @@
 package scheduler
 
-// fairness computes the allocation of max-min fairness: which fraction of time each job should spend on each type of GPU.
+// fairness computes the allocation of max-min fairness: which fraction of time each job should spend on each type of
+// GPU.
 //
 //	rate[j][t]   speed of job j on type t, in any unit that makes jobs comparable; 0: does not run there
 //	gpus[j]      GPUs that job j uses at once

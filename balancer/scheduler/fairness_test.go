@@ -28,7 +28,8 @@ func problem(random *rand.Rand) *fairness {
 	return f
 }
 
-// cost is the least cost of a level at prices, which sum to 1 over full types. Above 1, the level cannot be reached (weak duality).
+// cost is the least cost of a level at prices, which sum to 1 over full types. Above 1, the level cannot be reached
+// (weak duality).
 func cost(f *fairness, price []float64, level float64) (sum float64) {
 	for j, rate := range f.rate {
 		best, top := math.Inf(1), 0.0
@@ -97,7 +98,8 @@ func TestFairnessIsOptimal(t *testing.T) {
 			}
 			top = max(top, own)
 			if time > 1+1e-9 || got < min(level, own)*(1-1e-9) {
-				t.Fatalf("problem %d: job %d: got time %v and level %v, want time up to 1 and level %v", n, j, time, got, min(level, own))
+				t.Fatalf("problem %d: job %d: got time %v and level %v, want time up to 1 and level %v", n, j, time,
+					got, min(level, own))
 			}
 		}
 		for u, v := range load {

@@ -24,7 +24,8 @@ const (
 var refusals = [...]string{"it fits", "the job does not wait in the queue", "the job needs another number of GPUs",
 	"the list of GPUs is not ascending or names GPUs that do not exist", "a GPU is not available",
 	"a GPU has a job that cannot share it with this job", "the memory of a GPU is too small",
-	"a machine has too few free CPU cores", "a machine has too little free memory", "the kind of job does not run on these GPUs"}
+	"a machine has too few free CPU cores", "a machine has too little free memory",
+	"the kind of job does not run on these GPUs"}
 
 func (r Refusal) String() string {
 	if r < 0 || int(r) >= len(refusals) {
@@ -202,13 +203,17 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	if most < j.GPUs {
 		why = fmt.Sprintf("it needs %s, but %s of one type can hold it", gpus(j.GPUs), atMost(most))
 		if total >= j.GPUs {
-			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types: %s", w.Kinds[j.Kind].Name, j.GPUs, lacks)
+			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types: %s", w.Kinds[j.Kind].Name,
+				j.GPUs, lacks)
 		}
 		if sawMemory {
-			why += fmt.Sprintf("; it needs %.4g GiB of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory/(1<<30))
+			why += fmt.Sprintf("; it needs %.4g GiB of memory on each GPU, more than some GPUs have",
+				w.Kinds[j.Kind].GPUMemory/(1<<30))
 		}
 		if sawHost {
-			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g GiB of memory for each GPU, more than some machines have", j.CPUs, j.Memory/(1<<30))
+			why += fmt.Sprintf(
+				"; it needs %.4g CPU cores and %.4g GiB of memory for each GPU, more than some machines have", j.CPUs,
+				j.Memory/(1<<30))
 		}
 	}
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
@@ -249,8 +254,8 @@ func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *b
 	return total, spread
 }
 
-// lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set has as many GPUs
-// as fit, in order.
+// lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set has as many
+// GPUs as fit, in order.
 func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	counts := make([]int, len(c.Types))
 	left, without := j.GPUs, -1 // without: a type on which the job has no speed

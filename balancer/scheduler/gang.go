@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// gang plans ahead and prices sets of GPUs of several types. For the jobs of the queue, those with the least remaining work
-// first, it predicts the finish on
+// gang plans ahead and prices sets of GPUs of several types. For the jobs of the queue, those with the least remaining
+// work first, it predicts the finish on
 //
 //   - each type of GPU, as soon as enough GPUs of the type are free; the remaining times of the jobs that run are known
 //
-//   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed]); only on clusters
-//     of up to maxMixedTypes types
+//   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed]); only on
+//     clusters of up to maxMixedTypes types
 //
-//   - the GPUs of a running job that has them alone, next to this job ([Speeds.Shared]), if the job gains more time than the
-//     other loses
+//   - the GPUs of a running job that has them alone, next to this job ([Speeds.Shared]), if the job gains more time
+//     than the other loses
 //
-// and chooses the earliest. If this is on GPUs that are free now, the job starts. Otherwise the job reserves the GPUs in the
-// plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish earlier
-// than slow GPUs that are free. The plan is made again at each decision. If no job waits and GPUs are free, the policy moves jobs
-// to faster GPUs.
+// and chooses the earliest. If this is on GPUs that are free now, the job starts. Otherwise the job reserves the GPUs
+// in the plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish
+// earlier than slow GPUs that are free. The plan is made again at each decision. If no job waits and GPUs are free, the
+// policy moves jobs to faster GPUs.
 //
-// A plan has up to gangDepth jobs. If it then leaves GPUs free, it continues to as many jobs as the cluster has GPUs. If still
-// more jobs wait, GPUs that the plan leaves free get a job that ends there before the plan does ([gang.fill]).
+// A plan has up to gangDepth jobs. If it then leaves GPUs free, it continues to as many jobs as the cluster has GPUs.
+// If still more jobs wait, GPUs that the plan leaves free get a job that ends there before the plan does ([gang.fill]).
 type gang struct {
 	placer
 	keep   bool                // never move a job
@@ -42,21 +42,21 @@ type gang struct {
 	groups [][][]int // by type: its GPUs on each machine that has any
 }
 
-// gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free GPUs, and
-// each job of the plan costs time.
+// gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free
+// GPUs, and each job of the plan costs time.
 const gangDepth = 64
 
-// gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At 1, the
-// sum of both completion times is as it would be without sharing.
+// gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At
+// 1, the sum of both completion times is as it would be without sharing.
 const gangMargin = 2
 
-// gangGain is the least sum of the speeds of two jobs that share GPUs, each relative to its speed without the other. At 1, the
-// GPUs compute as much as with one job after the other. Pairs that gain little are no gain in a full cluster, because they
-// occupy both places on the GPUs when a shorter job arrives.
+// gangGain is the least sum of the speeds of two jobs that share GPUs, each relative to its speed without the other. At
+// 1, the GPUs compute as much as with one job after the other. Pairs that gain little are no gain in a full cluster,
+// because they occupy both places on the GPUs when a shorter job arrives.
 const gangGain = 1.2
 
-// gangMove is the fraction of its remaining time that a job must gain before it moves to other GPUs. Smaller values move jobs more
-// often for less; predictions are not exact on real GPUs.
+// gangMove is the fraction of its remaining time that a job must gain before it moves to other GPUs. Smaller values
+// move jobs more often for less; predictions are not exact on real GPUs.
 const gangMove = 0.1
 
 // maxMixedTypes is the number of types of GPUs in a cluster up to which the policy considers mixed sets. The number of
@@ -151,9 +151,9 @@ func (p *gang) Decide(s *State) Action {
 	return Action{}
 }
 
-// fill starts the job with the least remaining GPU time on GPUs that the plan leaves free, if the job ends there before the
-// plan does. Each job of the plan finishes earlier if it waits for faster GPUs. But the jobs behind the plan keep the faster
-// GPUs busy after the plan, and until then the other GPUs would be idle.
+// fill starts the job with the least remaining GPU time on GPUs that the plan leaves free, if the job ends there before
+// the plan does. Each job of the plan finishes earlier if it waits for faster GPUs. But the jobs behind the plan keep
+// the faster GPUs busy after the plan, and until then the other GPUs would be idle.
 func (p *gang) fill(s *State, end float64) Action {
 	p.idle(s, p.free)
 	p.rank(s)
@@ -172,7 +172,8 @@ func (p *gang) fill(s *State, end float64) Action {
 			if len(gpus) == 1 {
 				verb = "is"
 			}
-			a.Reason = fmt.Sprintf("more jobs wait than the plan has, and %s %s idle: predicted %.4g steps/s, end in %s",
+			a.Reason = fmt.Sprintf(
+				"more jobs wait than the plan has, and %s %s idle: predicted %.4g steps/s, end in %s",
 				s.types(gpus), verb, speed, seconds(s.Remaining[job]/speed))
 		}
 		return a
@@ -190,13 +191,14 @@ func (p *gang) idle(s *State, have []int) {
 	}
 }
 
-// move stops the job that gains most time on free GPUs of another type, with the cost of its checkpoint. The job then starts
-// there from the queue.
+// move stops the job that gains most time on free GPUs of another type, with the cost of its checkpoint. The job then
+// starts there from the queue.
 func (p *gang) move(s *State) Action {
 	best, gain, typ := -1, 0.0, 0
 	for i := range s.Running {
 		r := &s.Running[i]
-		// A job that started just now stays: it might otherwise move between equally good GPUs forever, without time passing.
+		// A job that started just now stays: it might otherwise move between equally good GPUs forever, without time
+		// passing.
 		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now {
 			continue
 		}
@@ -221,7 +223,8 @@ func (p *gang) move(s *State) Action {
 	}
 	a := Action{Verb: Stop, Job: s.Running[best].Job}
 	if p.explain {
-		a.Reason = fmt.Sprintf("no job waits, and it finishes %s earlier on free GPUs of type %s", seconds(gain), s.Cluster.Types[typ].Name)
+		a.Reason = fmt.Sprintf("no job waits, and it finishes %s earlier on free GPUs of type %s", seconds(gain),
+			s.Cluster.Types[typ].Name)
 	}
 	return a
 }
@@ -358,8 +361,8 @@ func (p *gang) pairs(s *State, job int, r *Running) bool {
 	return ok && speed > 0
 }
 
-// together is the time in which each of two jobs ends that share GPUs until the first one ends. Work is in steps, speeds are in
-// steps/s, in the pair and alone.
+// together is the time in which each of two jobs ends that share GPUs until the first one ends. Work is in steps,
+// speeds are in steps/s, in the pair and alone.
 func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB float64) {
 	endA, endB = workA/pairA, workB/pairB
 	if endA < endB {
@@ -368,9 +371,9 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
-// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines. It finds
-// GPUs of one machine if they are free no later than those of several machines. A reservation does not keep this machine:
-// see reserve.
+// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines. It
+// finds GPUs of one machine if they are free no later than those of several machines. A reservation does not keep this
+// machine: see reserve.
 func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
 	if n == 1 {
 		at = p.nth(p.ofType[typ], 1)
@@ -461,10 +464,10 @@ func (p *gang) price(s *State, job int, best *plan) {
 	}
 }
 
-// reserve takes the n GPUs of a type that are free first, on any machines. It may thus reserve GPUs of several machines for
-// a job whose finish was predicted on one machine. Then the plan is optimistic about this job, and the GPUs that it leaves
-// to later jobs are not those that the job will take. The plan is made again at each decision, so such an error ends
-// with the next event.
+// reserve takes the n GPUs of a type that are free first, on any machines. It may thus reserve GPUs of several machines
+// for a job whose finish was predicted on one machine. Then the plan is optimistic about this job, and the GPUs that it
+// leaves to later jobs are not those that the job will take. The plan is made again at each decision, so such an error
+// ends with the next event.
 func (p *gang) reserve(s *State, typ, n int, until float64) {
 	for range n {
 		first := -1
@@ -483,8 +486,8 @@ func (p *gang) reserve(s *State, typ, n int, until float64) {
 	}
 }
 
-// start finds the GPUs of a choice. If the machines lack CPU cores or memory for them, it takes the fastest GPUs that have
-// both; ok is false if there are none.
+// start finds the GPUs of a choice. If the machines lack CPU cores or memory for them, it takes the fastest GPUs that
+// have both; ok is false if there are none.
 func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 	var gpus []int
 	if best.shared >= 0 {
@@ -510,7 +513,8 @@ func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 		if best.shared >= 0 {
 			with = fmt.Sprintf(" together with job %d", s.Running[best.shared].Job)
 		}
-		a.Reason = fmt.Sprintf("it finishes first on %s%s: predicted %.4g steps/s, end in %s", s.types(gpus), with, best.speed, seconds(best.finish-s.Now))
+		a.Reason = fmt.Sprintf("it finishes first on %s%s: predicted %.4g steps/s, end in %s", s.types(gpus), with,
+			best.speed, seconds(best.finish-s.Now))
 	}
 	return a, true
 }

@@ -5,22 +5,22 @@ import (
 	"math"
 )
 
-// las gives priority to jobs that have had little service, because the work of a job is often not known before it ends. It
-// follows the rule 2D-LAS of Tiresias (Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019) with
-// two queues. The service of a job is the number of its GPUs times the time for which it had them, without the time in which it
-// wrote its checkpoint after a stop.
+// las gives priority to jobs that have had little service, because the work of a job is often not known before it ends.
+// It follows the rule 2D-LAS of Tiresias (Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning,
+// NSDI 2019) with two queues. The service of a job is the number of its GPUs times the time for which it had them,
+// without the time in which it wrote its checkpoint after a stop.
 //
-// Jobs with less than [lasService] come first, then the others; within both, in the order of arrival. A job of the first queue
-// that finds no free GPUs stops jobs of the second. Jobs of the second queue may wait forever: Tiresias can promote them, this
-// policy does not. The policy reads no work and no remaining time.
+// Jobs with less than [lasService] come first, then the others; within both, in the order of arrival. A job of the
+// first queue that finds no free GPUs stops jobs of the second. Jobs of the second queue may wait forever: Tiresias can
+// promote them, this policy does not. The policy reads no work and no remaining time.
 type las struct {
 	preemptor
 	service []float64 // by job: GPU seconds
 	at      float64   // seconds: service counts up to this time
 }
 
-// lasService is the service in GPU seconds that moves a job into the second queue: one GPU hour. The published simulator of
-// Tiresias has 3,250 or 3,600 GPU seconds as the first limit of its policies (dlas-gpu, multi-dlas-gpu).
+// lasService is the service in GPU seconds that moves a job into the second queue: one GPU hour. The published
+// simulator of Tiresias has 3,250 or 3,600 GPU seconds as the first limit of its policies (dlas-gpu, multi-dlas-gpu).
 const lasService = 3600
 
 func (p *las) Name() string { return "las" }
@@ -48,7 +48,8 @@ func (p *las) Decide(s *State) Action {
 	if v, ok := p.stop(s); ok {
 		a := Action{Verb: Stop, Job: v}
 		if p.explain {
-			a.Reason = fmt.Sprintf("it has had %.0f GPU seconds, and job %q, which has had %.0f, finds no free GPUs", p.service[v], s.Workload.Jobs[p.job].Name, p.service[p.job])
+			a.Reason = fmt.Sprintf("it has had %.0f GPU seconds, and job %q, which has had %.0f, finds no free GPUs",
+				p.service[v], s.Workload.Jobs[p.job].Name, p.service[p.job])
 		}
 		return a
 	}
@@ -96,7 +97,9 @@ func (p *las) start(s *State, job int, gpus []int) Action {
 		if p.served(job) {
 			queue = "second"
 		}
-		a.Reason = fmt.Sprintf("it is the oldest job of the %s queue that fits: it has had %.0f GPU seconds; it starts on %s", queue, p.service[job], s.types(gpus))
+		a.Reason = fmt.Sprintf(
+			"it is the oldest job of the %s queue that fits: it has had %.0f GPU seconds; it starts on %s", queue,
+			p.service[job], s.types(gpus))
 	}
 	return a
 }

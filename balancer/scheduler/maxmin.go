@@ -30,10 +30,10 @@ const (
 // fraction of time on each type of GPU.
 //
 // The policy approaches these fractions in rounds. The priority of a job on a type is a quotient. The
-// dividend is the job's fraction. The divisor is the fraction of the type's time that the job has received since the last
-// computation. The pairs of a job and a type with the highest priorities get the GPUs of the round. A job that was on the
-// type keeps its GPUs. GPUs that are left go to pairs without a fraction. Of these, the pairs with the highest speed
-// relative to the job's fastest type are first. Gavel
+// dividend is the job's fraction. The divisor is the fraction of the type's time that the job has received since the
+// last computation. The pairs of a job and a type with the highest priorities get the GPUs of the round. A job that was
+// on the type keeps its GPUs. GPUs that are left go to pairs without a fraction. Of these, the pairs with the highest
+// speed relative to the job's fastest type are first. Gavel
 // serves one type after the other, and gives idle GPUs of a type to jobs whose fraction is on a later type. Its result
 // therefore depends on the order of the types ([Options.TypeByType]).
 //
@@ -119,7 +119,8 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 				fastest = max(fastest, float64(j.GPUs)*s.Alone(j.Kind, t, 1, false))
 			}
 		}
-		if seconds := j.Work / fastest; fastest > 0 && !(seconds <= maxminLongest) { // without a speed, the simulator refuses the job
+		if seconds := j.Work / fastest; fastest > 0 && !(seconds <= maxminLongest) {
+			// without a speed, the simulator refuses the job
 			return &TooLongError{Job: i, Name: j.Name, Seconds: seconds, Most: maxminLongest}
 		}
 		if j.Arrival > maxminLatest {
@@ -167,7 +168,9 @@ func (p *maxmin) Decide(s *State) Action {
 		if job := p.fill(s); job >= 0 {
 			if gpus, _, ok := p.fastest(s, job); ok {
 				p.target[job] = s.Cluster.GPUs[gpus[0]].Type
-				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason(p.why(s, job, gpus, "the GPUs are free until the next round, and the job has waited longest"))}
+				return Action{Verb: Start, Job: job, GPUs: gpus,
+					Reason: p.reason(
+						p.why(s, job, gpus, "the GPUs are free until the next round, and the job has waited longest"))}
 			}
 		}
 	}
@@ -191,7 +194,8 @@ func (p *maxmin) fraction(x float64) string {
 	case !p.explain:
 		return ""
 	case x > 0:
-		return fmt.Sprintf("the job has GPUs of this type in this round: its fair fraction of the time on this type is %.2f", x)
+		return fmt.Sprintf(
+			"the job has GPUs of this type in this round: its fair fraction of the time on this type is %.2f", x)
 	}
 	return "GPUs of this type are left in this round, because no job with a fair fraction claims them"
 }
@@ -284,8 +288,8 @@ func (p *maxmin) allocate(s *State) {
 	}
 }
 
-// choose gives the GPUs of a round to jobs. The order of the types has no effect, except between types on which a job has
-// the same fraction, deficit and speed.
+// choose gives the GPUs of a round to jobs. The order of the types has no effect, except between types on which a job
+// has the same fraction, deficit and speed.
 func (p *maxmin) choose(s *State) {
 	types := len(s.Cluster.Types)
 	clear(p.left)
@@ -314,9 +318,11 @@ func (p *maxmin) choose(s *State) {
 	}
 	slices.SortFunc(p.entries, func(a, b entry) int {
 		if p.byType {
-			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(a.job, b.job))
+			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(b.priority, a.priority),
+				cmp.Compare(b.fraction, a.fraction), cmp.Compare(a.job, b.job))
 		}
-		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(b.speed, a.speed),
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction),
+			cmp.Compare(b.speed, a.speed),
 			cmp.Compare(a.job, b.job), cmp.Compare(a.typ, b.typ))
 	})
 	for _, e := range p.entries {

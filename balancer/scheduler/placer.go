@@ -76,7 +76,8 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
 		for _, g := range s.Cluster.Machines[m].GPUs {
 			t := s.Cluster.GPUs[g].Type
-			if n > 0 && len(gpus) < j.GPUs && s.Up[g] && len(s.OnGPU[g]) == 0 && s.Workload.Kinds[j.Kind].GPUMemory <= s.Cluster.Types[t].Memory &&
+			if n > 0 && len(gpus) < j.GPUs && s.Up[g] && len(s.OnGPU[g]) == 0 &&
+				s.Workload.Kinds[j.Kind].GPUMemory <= s.Cluster.Types[t].Memory &&
 				s.Speeds.Alone(j.Kind, t, 1, false) > 0 {
 				gpus = append(gpus, g)
 				n--
@@ -125,7 +126,8 @@ func (s *State) types(gpus []int) string {
 	return text
 }
 
-// fastestSpeed is the speed of a job on its fastest type of GPU, within one machine, in steps/s; 0 if no single type has one.
+// fastestSpeed is the speed of a job on its fastest type of GPU, within one machine, in steps/s; 0 if no single type
+// has one.
 func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 	for t := range c.Types {
 		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))

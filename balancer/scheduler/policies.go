@@ -10,11 +10,11 @@ import (
 type Options struct {
 	Explain bool // give each action a reason, which takes time
 	Keep    bool // never stop a running job
-	// TypeByType makes policy maxmin serve one type of GPU after the other, as Gavel does. The result then depends on the
-	// order of the types. It serves to compare the simulator with Gavel's.
+	// TypeByType makes policy maxmin serve one type of GPU after the other, as Gavel does. The result then depends on
+	// the order of the types. It serves to compare the simulator with Gavel's.
 	TypeByType bool
-	// ShortPlan makes policy gang plan for at most 64 jobs, and start no other job. It serves to measure the effect of longer
-	// plans.
+	// ShortPlan makes policy gang plan for at most 64 jobs, and start no other job. It serves to measure the effect of
+	// longer plans.
 	ShortPlan bool
 }
 
@@ -57,7 +57,10 @@ func New(name string, o Options) (Policy, error) {
 	for _, p := range policies {
 		if p.name == name {
 			if o.Keep && Stops(name) {
-				return nil, fmt.Errorf("policy %s stops running jobs, so it does not support this setting: choose another policy", name)
+				return nil,
+					fmt.Errorf(
+						"policy %s stops running jobs, so it does not support this setting: choose another policy",
+						name)
 			}
 			return p.make(o), nil
 		}

@@ -34,8 +34,8 @@ func (p *preemptor) stop(s *State) (job int, ok bool) {
 	return 0, false
 }
 
-// settle returns the job that stopped others if its GPUs are free, and forgets it. Otherwise start is -1, and view is the state
-// for other jobs, without the GPUs and the other resources of this one.
+// settle returns the job that stopped others if its GPUs are free, and forgets it. Otherwise start is -1, and view is
+// the state for other jobs, without the GPUs and the other resources of this one.
 func (p *preemptor) settle(s *State) (start int, view *State) {
 	if p.job < 0 {
 		return -1, s
@@ -68,8 +68,8 @@ func (p *preemptor) held(s *State) (free, usable bool) {
 	return true, why == Fits
 }
 
-// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if their GPUs are too
-// few, or if another job still waits for the GPUs of stopped jobs. A job that loads its checkpoint stays.
+// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if their GPUs
+// are too few, or if another job still waits for the GPUs of stopped jobs. A job that loads its checkpoint stays.
 func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) bool {
 	if p.job >= 0 {
 		return false
@@ -98,7 +98,8 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) boo
 			p.release(&p.later, r)
 		}
 	}
-	if _, why := p.later.Fit(job, p.gpus); why != Fits || len(p.victims) == 0 { // it also needs CPU cores or memory of other jobs
+	if _, why := p.later.Fit(job, p.gpus); why != Fits || len(p.victims) == 0 {
+		// it also needs CPU cores or memory of other jobs
 		p.victims = p.victims[:0]
 		return false
 	}

@@ -16,8 +16,9 @@ const (
 	ruleOverdue = 2
 )
 
-// rule starts the job with the highest score that fits, on the free GPUs on which it is fastest, in the machine that has the
-// fewest GPUs left after it (best fit). The score is the priority plus the waiting time divided by the ageing time.
+// rule starts the job with the highest score that fits, on the free GPUs on which it is fastest, in the machine that
+// has the fewest GPUs left after it (best fit). The score is the priority plus the waiting time divided by the ageing
+// time.
 type rule struct {
 	placer
 	ageing float64 // seconds

@@ -17,7 +17,7 @@ type Speeds interface {
 // MeasuredSpeeds are Speeds that can state which figure [Speeds.Mixed] lacks.
 type MeasuredSpeeds interface {
 	Speeds
-	// Lacks returns the first figure without which Mixed has no speed, and the type of GPU whose figure it is; -1 if the
-	// figure belongs to no type. figure is "" if Mixed lacks none.
+	// Lacks returns the first figure without which Mixed has no speed, and the type of GPU whose figure it is; -1 if
+	// the figure belongs to no type. figure is "" if Mixed lacks none.
 	Lacks(kind int, counts []int, spread bool) (gpuType int, figure string)
 }

@@ -31,7 +31,8 @@ func (p *srf) Decide(s *State) Action {
 	gpus, _, _ := p.fastest(s, job)
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("the job has the shortest remaining time of the jobs that fit: %s on %s", seconds(least), s.types(gpus))
+		a.Reason = fmt.Sprintf("the job has the shortest remaining time of the jobs that fit: %s on %s", seconds(least),
+			s.types(gpus))
 	}
 	return a
 }

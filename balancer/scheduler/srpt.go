@@ -6,17 +6,18 @@ import (
 	"slices"
 )
 
-// srpt starts the job with the shortest remaining processing time on the free GPUs on which it is fastest. If there are none, it
-// stops running jobs that need longer. It counts the price of a stop: the time in which the stopped job writes its checkpoint
-// and loads it again.
+// srpt starts the job with the shortest remaining processing time on the free GPUs on which it is fastest. If there are
+// none, it stops running jobs that need longer. It counts the price of a stop: the time in which the stopped job writes
+// its checkpoint and loads it again.
 //
-// With one machine and no price, this order has the least mean completion time (Schrage, A Proof of the Optimality of the
-// Shortest Remaining Processing Time Discipline, 1968). Large gangs may wait forever.
+// With one machine and no price, this order has the least mean completion time (Schrage, A Proof of the Optimality of
+// the Shortest Remaining Processing Time Discipline, 1968). Large gangs may wait forever.
 type srpt struct {
 	preemptor
 	order   []int // jobs of the queue, shortest first
 	seconds []float64
-	rates   []float64 // by job: on its fastest type, steps/s; of a job that needs several types, as if all GPUs were the slowest
+	// by job: on its fastest type, steps/s; of a job that needs several types, as if all GPUs were the slowest
+	rates []float64
 }
 
 func (p *srpt) Name() string { return "srpt" }
@@ -37,7 +38,8 @@ func (p *srpt) Decide(s *State) Action {
 	if v, ok := p.stop(s); ok {
 		a := Action{Verb: Stop, Job: v}
 		if p.explain {
-			a.Reason = fmt.Sprintf("job %q has a shorter remaining time, %s, and no free GPUs", s.Workload.Jobs[p.job].Name, seconds(p.seconds[p.job]))
+			a.Reason = fmt.Sprintf("job %q has a shorter remaining time, %s, and no free GPUs",
+				s.Workload.Jobs[p.job].Name, seconds(p.seconds[p.job]))
 		}
 		return a
 	}
@@ -53,7 +55,9 @@ func (p *srpt) Decide(s *State) Action {
 		p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.rates[q]
 		p.order = append(p.order, q)
 	}
-	slices.SortFunc(p.order, func(a, b int) int { return cmp.Or(cmp.Compare(p.seconds[a], p.seconds[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(p.order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(p.seconds[a], p.seconds[b]), cmp.Compare(a, b))
+	})
 	for _, q := range p.order {
 		p.count(view)
 		if gpus, _, ok := p.fastest(view, q); ok {

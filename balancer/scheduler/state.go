@@ -59,9 +59,10 @@ const (
 
 // Action is one decision of a policy.
 type Action struct {
-	Verb   Verb
-	Job    int     // index into Workload.Jobs
-	GPUs   []int   // Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
+	Verb Verb
+	Job  int // index into Workload.Jobs
+	// Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
+	GPUs   []int
 	Until  float64 // Wait: time in s, after Now, of the next decision if no event comes before; 0: at the next event
 	Reason string  // one sentence, for `schedule explain`; empty without Options.Explain
 }

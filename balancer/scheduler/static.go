@@ -139,7 +139,8 @@ func (p *static) Waits(s *State, job int) string {
 	if n := s.Workload.Jobs[job].GPUs; have >= n {
 		return ""
 	}
-	return fmt.Sprintf("policy static assigned its kind %q to type %q, which has %s left", s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.Cluster.Types[t].Name, gpus(have))
+	return fmt.Sprintf("policy static assigned its kind %q to type %q, which has %s left",
+		s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.Cluster.Types[t].Name, gpus(have))
 }
 
 // gpus counts GPUs in words.
@@ -156,7 +157,8 @@ func gpus(n int) string {
 func (p *static) start(s *State, job int, gpus []int) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = p.why(s, job, gpus, fmt.Sprintf("%s is assigned to %s, and no earlier job waits for this type", s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.types(gpus)))
+		a.Reason = p.why(s, job, gpus, fmt.Sprintf("%s is assigned to %s, and no earlier job waits for this type",
+			s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.types(gpus)))
 	}
 	return a
 }

@@ -21,9 +21,11 @@ func equalRanks(seed uint64, kink bool, noise float64) simulate.Options {
 	curve := points(int(total), func(b float64) float64 { return fixed + 0.001*b })
 	if kink {
 		below, above := -0.3+0.5*r.Float64(), 1+3*r.Float64() // change of the time below and beyond the equal share
-		curve = divide.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1}, {Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
+		curve = divide.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1},
+			{Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
 	}
-	o := simulate.Options{Policy: "hybrid", Total: int(total), Curves: slices.Repeat([]divide.Curve{curve}, ranks), Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+	o := simulate.Options{Policy: "hybrid", Total: int(total), Curves: slices.Repeat([]divide.Curve{curve}, ranks),
+		Noise: noise, Steps: 400, Interval: 10, Seed: seed}
 	o.Knows = func(known *balancer.Options) { known.Types = simulate.Types(o.Curves) }
 	return o
 }
@@ -56,7 +58,9 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 				unequal++
 			}
 		}
-		t.Logf("%s: %d runs: %.2f of 400 steps lost, %d runs end more than 1 %% slower than with equal shares, worst %.3f", test.name, runs, sum/float64(runs), unequal, worst)
+		t.Logf(
+			"%s: %d runs: %.2f of 400 steps lost, %d runs end more than 1 %% slower than with equal shares, worst %.3f",
+			test.name, runs, sum/float64(runs), unequal, worst)
 		if sum > test.most*float64(runs) || unequal*40 > test.unequals*runs {
 			t.Errorf("%s: got %.2f steps lost and %d of %d runs more than 1 %% slower than with equal shares, want at most %.1f and %d of 40",
 				test.name, sum/float64(runs), unequal, runs, test.most, test.unequals)
@@ -69,11 +73,13 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 func TestASlowShareIsNotTriedAgainAndAgain(t *testing.T) {
 	var curves []divide.Curve
 	for _, f := range []float64{1, 1.2, 1.5, 2} {
-		curves = append(curves, divide.Curve{{Samples: 1, Seconds: 0.01 * f}, {Samples: 64, Seconds: 0.074 * f}, {Samples: 65, Seconds: 0.0962 * f}, {Samples: 512, Seconds: 0.5432 * f}})
+		curves = append(curves, divide.Curve{{Samples: 1, Seconds: 0.01 * f}, {Samples: 64, Seconds: 0.074 * f},
+			{Samples: 65, Seconds: 0.0962 * f}, {Samples: 512, Seconds: 0.5432 * f}})
 	}
 	most, sum := 0, 0
 	for seed := range uint64(20) {
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 600, Interval: 10, Seed: seed})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 600,
+			Interval: 10, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}

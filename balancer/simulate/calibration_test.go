@@ -38,11 +38,12 @@ func (c *calibration) percent() (near, covered float64) {
 }
 
 // Equal seeds give equal windows, so the limits lie near what the policies reach. The windows of a run depend on each
-// other, so the figures need many seeds: with 20 instead of 40, saturating curves at 5 % noise reach 87 % instead of 91 %.
-// An interval covers the truth if it is off by at most a thousandth: both ends may be 1.
+// other, so the figures need many seeds: with 20 instead of 40, saturating curves at 5 % noise reach 87 % instead of 91
+// %. An interval covers the truth if it is off by at most a thousandth: both ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	const policy, seeds = "hybrid", 40
-	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64, cluster func(seed uint64) simulate.Options) {
+	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64,
+		cluster func(seed uint64) simulate.Options) {
 		t.Helper()
 		var start, c calibration
 		for seed := range uint64(seeds) {
@@ -57,9 +58,11 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		}
 		startNear, startCovered := start.percent()
 		gotNear, gotCovered := c.percent()
-		t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% | first %d steps: %.0f %%, %.0f %% |", name, 100*noise, policy, gotNear, gotCovered, early, startNear, startCovered)
+		t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% | first %d steps: %.0f %%, %.0f %% |", name, 100*noise,
+			policy, gotNear, gotCovered, early, startNear, startCovered)
 		if gotNear < near || gotCovered < covered {
-			t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v", policy, name, noise,
+			t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v",
+				policy, name, noise,
 				gotNear, c.windows, gotCovered, near, covered)
 		}
 		if startNear < earlyNear || startCovered < earlyCovered {
@@ -78,7 +81,8 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 				earlyNear, earlyCovered = 80, 84
 			}
 			switch {
-			case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
+			case family.name == "stepped":
+				// a share next to those that were measured may be a step lower, and no interval knows
 				near, covered = 80, 75
 			case noise > 0.1:
 				near, covered = 84, 84
@@ -89,7 +93,8 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 				for i := range curves {
 					curves[i] = family.curve(r, 64*len(curves))
 				}
-				return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+				return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10,
+					Seed: seed}
 			})
 		}
 	}
@@ -98,6 +103,8 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		if !alike { // the tiles of one rank say nothing about those of another
 			near, covered = 86, 84
 		}
-		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, 12, 60, func(seed uint64) simulate.Options { return zigzag(seed, alike, 0.05) })
+		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, 12, 60, func(seed uint64) simulate.Options {
+			return zigzag(seed, alike, 0.05)
+		})
 	}
 }

@@ -33,13 +33,17 @@ func ReadCurves(r io.Reader) (curves []divide.Curve, warnings []string, err erro
 	for rank := range len(byRank) {
 		c, ok := byRank[rank]
 		if !ok {
-			return nil, nil, fmt.Errorf("rank %d has no points: the file has %d of the ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
+			return nil, nil,
+				fmt.Errorf(
+					"rank %d has no points: the file has %d of the ranks, want ranks numbered from 0 without gaps",
+					rank, len(byRank))
 		}
 		slices.SortFunc(c, func(a, b divide.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
 			if ratio := c[i].Seconds / c[i-1].Seconds; ratio < 1 {
 				if falls++; ratio < steepest {
-					steepest, example = ratio, fmt.Sprintf("rank %d from %v s at batch %v to %v s at batch %v", rank, c[i-1].Seconds, c[i-1].Samples, c[i].Seconds, c[i].Samples)
+					steepest, example = ratio, fmt.Sprintf("rank %d from %v s at batch %v to %v s at batch %v", rank,
+						c[i-1].Seconds, c[i-1].Samples, c[i].Seconds, c[i].Samples)
 				}
 			}
 		}
@@ -49,7 +53,8 @@ func ReadCurves(r io.Reader) (curves []divide.Curve, warnings []string, err erro
 	case falls == 1:
 		warnings = append(warnings, "the time falls at a larger batch: "+example)
 	case falls > 1:
-		warnings = append(warnings, fmt.Sprintf("the time falls at a larger batch in %d places; the steepest: %s", falls, example))
+		warnings = append(warnings, fmt.Sprintf("the time falls at a larger batch in %d places; the steepest: %s",
+			falls, example))
 	}
 	return curves, warnings, nil
 }
@@ -66,7 +71,8 @@ func readPoints(r io.Reader) (map[int]divide.Curve, error) {
 	lines := bufio.NewScanner(r)
 	n, first := 1, true
 	for ; len(faults) < 10 && lines.Scan(); n++ {
-		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")) // some spreadsheets write a byte order mark
+		// some spreadsheets write a byte order mark
+		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
 		if text == "" || text[0] == '#' {
 			continue
 		}
@@ -84,14 +90,17 @@ func readPoints(r io.Reader) (map[int]divide.Curve, error) {
 		case err != nil:
 			faults = append(faults, fmt.Errorf("line %d: %w", n, err))
 		case seen[at] > 0:
-			faults = append(faults, fmt.Errorf("line %d: rank %d: got batch %v a second time (first in line %d), want each batch once", n, rank, p.Samples, seen[at]))
+			faults = append(faults,
+				fmt.Errorf("line %d: rank %d: got batch %v a second time (first in line %d), want each batch once", n,
+					rank, p.Samples, seen[at]))
 		default:
 			seen[at] = n
 			byRank[rank] = append(byRank[rank], p)
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		faults = append(faults, fmt.Errorf("line %d: got more than %d bytes, want %s", n, bufio.MaxScanTokenSize, header))
+		faults = append(faults, fmt.Errorf("line %d: got more than %d bytes, want %s", n, bufio.MaxScanTokenSize,
+			header))
 	} else if err != nil {
 		faults = append(faults, fmt.Errorf("line %d: %w", n, err))
 	}
@@ -133,8 +142,10 @@ func parsePoint(text string) (rank int, p divide.Point, err error) {
 	if p.Samples, err = strconv.ParseFloat(fields[1], 64); err != nil || !(p.Samples > 0) || math.IsInf(p.Samples, 0) {
 		return 0, p, fmt.Errorf("batch: got %s, want a finite number above 0", quoted(fields[1]))
 	}
-	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds >= leastSeconds) || p.Seconds > divide.MostSeconds {
-		return 0, p, fmt.Errorf("seconds: got %s, want a number from %v to %v", quoted(fields[2]), leastSeconds, divide.MostSeconds)
+	if p.Seconds, err = strconv.ParseFloat(fields[2], 64); err != nil || !(p.Seconds >= leastSeconds) ||
+		p.Seconds > divide.MostSeconds {
+		return 0, p, fmt.Errorf("seconds: got %s, want a number from %v to %v", quoted(fields[2]), leastSeconds,
+			divide.MostSeconds)
 	}
 	return rank, p, nil
 }
@@ -167,7 +178,8 @@ func checkCurves(curves []divide.Curve) error {
 		}
 		for i, p := range c {
 			if p.Seconds < leastSeconds || p.Seconds > divide.MostSeconds {
-				return fmt.Errorf("rank %d: point %d: got %v s, want %v to %v s", rank, i, p.Seconds, leastSeconds, divide.MostSeconds)
+				return fmt.Errorf("rank %d: point %d: got %v s, want %v to %v s", rank, i, p.Seconds, leastSeconds,
+					divide.MostSeconds)
 			}
 		}
 	}

@@ -33,7 +33,8 @@ func TestReadCurves(t *testing.T) {
 
 func TestReadCurvesWarnsWhereTimesFall(t *testing.T) {
 	curves, warnings, err := simulate.ReadCurves(strings.NewReader("0,1,1\n0,2,1\n1,1,3\n1,2,2\n1,3,1\n"))
-	want := []string{"the time falls at a larger batch in 2 places; the steepest: rank 1 from 2 s at batch 2 to 1 s at batch 3"}
+	want := []string{
+		"the time falls at a larger batch in 2 places; the steepest: rank 1 from 2 s at batch 2 to 1 s at batch 3"}
 	if err != nil || len(curves) != 2 || !slices.Equal(warnings, want) {
 		t.Errorf("got %v, warnings %q, error %v, want warnings %q", curves, warnings, err, want)
 	}
@@ -46,11 +47,14 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"two columns", "0,1\n", `line 1: got "0,1", want rank,batch,seconds`},
 		{"four columns", "rank,batch,seconds\n0,1,1,1\n", `line 2: got "0,1,1,1", want rank,batch,seconds`},
 		{"semicolons", "0;1;1\n", `line 1: got "0;1;1", want rank,batch,seconds`},
-		{"a header of other columns", "rank,samples,ms\n0,1,1\n", `line 1: header: got "rank,samples,ms", want rank,batch,seconds`},
-		{"a header in the middle", "0,1,1\nrank,batch,seconds\n", `line 2: rank: got "rank", want an integer from 0 to 1048575`},
+		{"a header of other columns", "rank,samples,ms\n0,1,1\n",
+			`line 1: header: got "rank,samples,ms", want rank,batch,seconds`},
+		{"a header in the middle", "0,1,1\nrank,batch,seconds\n",
+			`line 2: rank: got "rank", want an integer from 0 to 1048575`},
 		{"a rank below 0", "-1,1,1\n", `line 1: rank: got "-1", want an integer from 0 to 1048575`},
 		{"a rank that is none", "1.0,1,1\n", `line 1: rank: got "1.0", want an integer from 0 to 1048575`},
-		{"a rank beyond all clusters", "1048576,1,1\n", `line 1: rank: got "1048576", want an integer from 0 to 1048575`},
+		{"a rank beyond all clusters", "1048576,1,1\n",
+			`line 1: rank: got "1048576", want an integer from 0 to 1048575`},
 		{"a batch of 0", "0,0,1\n", `line 1: batch: got "0", want a finite number above 0`},
 		{"a batch of NaN", "0,NaN,1\n", `line 1: batch: got "NaN", want a finite number above 0`},
 		{"an endless batch", "0,inf,1\n", `line 1: batch: got "inf", want a finite number above 0`},
@@ -59,13 +63,19 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"no time", "0,1,\n", `line 1: seconds: got "", want a number from 1e-09 to 1e+09`},
 		{"a time of 40 years", "0,1,1.2e9\n", `line 1: seconds: got "1.2e9", want a number from 1e-09 to 1e+09`},
 		{"a time below a nanosecond", "0,1,1e-10\n", `line 1: seconds: got "1e-10", want a number from 1e-09 to 1e+09`},
-		{"a long line", strings.Repeat("x", 100) + "\n", `line 1: got "` + strings.Repeat("x", 60) + `"… (100 bytes), want rank,batch,seconds`},
+		{"a long line", strings.Repeat("x", 100) + "\n", `line 1: got "` + strings.Repeat("x", 60) +
+			`"… (100 bytes), want rank,batch,seconds`},
 		{"all faults at once", "0,1,x\n\n0,2,1\nx,1,1\n", "line 1: seconds: got \"x\", want a number from 1e-09 to 1e+09\nline 4: rank: got \"x\", want an integer from 0 to 1048575"},
-		{"ten faults of many", strings.Repeat("x\n", 50), strings.TrimSuffix(strings.Repeat("line N: got \"x\", want rank,batch,seconds\n", 10), "\n")},
-		{"a gap", "0,1,1\n2,1,1\n", "rank 1 has no points: the file has 2 of the ranks, want ranks numbered from 0 without gaps"},
-		{"no rank 0", "1,1,1\n", "rank 0 has no points: the file has 1 of the ranks, want ranks numbered from 0 without gaps"},
-		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0: got batch 1 a second time (first in line 1), want each batch once"},
-		{"a line without end", "# " + strings.Repeat("x", 1<<17), "line 1: got more than 65536 bytes, want rank,batch,seconds"},
+		{"ten faults of many", strings.Repeat("x\n", 50),
+			strings.TrimSuffix(strings.Repeat("line N: got \"x\", want rank,batch,seconds\n", 10), "\n")},
+		{"a gap", "0,1,1\n2,1,1\n",
+			"rank 1 has no points: the file has 2 of the ranks, want ranks numbered from 0 without gaps"},
+		{"no rank 0", "1,1,1\n",
+			"rank 0 has no points: the file has 1 of the ranks, want ranks numbered from 0 without gaps"},
+		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n",
+			"line 3: rank 0: got batch 1 a second time (first in line 1), want each batch once"},
+		{"a line without end", "# " + strings.Repeat("x", 1<<17),
+			"line 1: got more than 65536 bytes, want rank,batch,seconds"},
 	}
 	for _, test := range tests {
 		curves, warnings, err := simulate.ReadCurves(strings.NewReader(test.text))
@@ -91,7 +101,8 @@ func TestReadCurvesReportsAReaderThatFails(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
-	if err := simulate.WriteCurves(failing{broken}, []divide.Curve{{{Samples: 1, Seconds: 1}}}); !errors.Is(err, broken) {
+	if err := simulate.WriteCurves(failing{broken}, []divide.Curve{{{Samples: 1, Seconds: 1}}}); !errors.Is(err,
+		broken) {
 		t.Errorf("writing: got %v, want %v", err, broken)
 	}
 }
@@ -109,7 +120,8 @@ func TestWriteCurvesRefusesWhatCannotBeRead(t *testing.T) {
 	}{
 		{nil, "no curves"},
 		{[]divide.Curve{line, nil}, "rank 1: got a curve without points"},
-		{[]divide.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
+		{[]divide.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}},
+			"rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
 		{[]divide.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want 1e-09 to 1e+09 s"},
 	} {
 		var b bytes.Buffer
@@ -143,7 +155,8 @@ func TestCurvesSurviveAFile(t *testing.T) {
 }
 
 func FuzzReadCurves(f *testing.F) {
-	for _, seed := range []string{"", "rank,batch,seconds\n0,1,0.5\n0,8,2\n1,4.5,1\n", "# comment\n\n0,1,1", "1,1,1\n0,1e308,5e-324\n", "0,1,1\n0,1,1\n", "0,1,2\n0,2,1\n",
+	for _, seed := range []string{"", "rank,batch,seconds\n0,1,0.5\n0,8,2\n1,4.5,1\n", "# comment\n\n0,1,1",
+		"1,1,1\n0,1e308,5e-324\n", "0,1,1\n0,1,1\n", "0,1,2\n0,2,1\n",
 		"0,NaN,1\n", "0,0x1p-2,1\n", "-0,1_0,+1\n", "1048575,1,1\n", "\ufeff0,1,1\n", ",,\n", "\x00"} {
 		f.Add([]byte(seed))
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// disturbed makes a cluster of four ranks on two cores, as in scripts/lab.sh --cpu 0.8,0.4,0.2,0.2. Other work makes some
-// or all ranks slower for up to 20 windows, by a factor of up to 3 that changes from window to window. It begins and ends
-// at a window boundary, where shares change too, or anywhere. The result has the first step after the disturbance.
+// disturbed makes a cluster of four ranks on two cores, as in scripts/lab.sh --cpu 0.8,0.4,0.2,0.2. Other work makes
+// some or all ranks slower for up to 20 windows, by a factor of up to 3 that changes from window to window. It begins
+// and ends at a window boundary, where shares change too, or anywhere. The result has the first step after the
+// disturbance.
 func disturbed(seed uint64) (o simulate.Options, end int) {
 	r := rand.New(rand.NewPCG(seed, 0xd15))
 	var curves []divide.Curve
@@ -43,9 +44,11 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 			swing[i] = append(swing[i], 0.2*r.NormFloat64())
 		}
 	}
-	return simulate.Options{Policy: "hybrid", Total: 512, Curves: curves, Noise: []float64{0.01, 0.03, 0.05}[r.IntN(3)], Steps: end + 250, Interval: 10, Seed: seed,
+	return simulate.Options{Policy: "hybrid", Total: 512, Curves: curves, Noise: []float64{0.01, 0.03, 0.05}[r.IntN(3)],
+		Steps: end + 250, Interval: 10, Seed: seed,
 		Knows: func(o *balancer.Options) {
-			o.Scores, o.Types = []float64{2.5, 1.2, 0.56, 0.56}, []string{"0.8 CPUs", "0.4 CPUs", "0.2 CPUs", "0.2 CPUs"}
+			o.Scores, o.Types = []float64{2.5, 1.2, 0.56, 0.56},
+				[]string{"0.8 CPUs", "0.4 CPUs", "0.2 CPUs", "0.2 CPUs"}
 		},
 		Drift: func(rank, step int) float64 {
 			if step < begin || step >= end || slower[rank] == 0 {
@@ -75,8 +78,10 @@ func TestHybridRecoversFromADisturbance(t *testing.T) {
 		}
 	}
 	slices.Sort(shares)
-	t.Logf("%d disturbances: median %.4f, %d below 0.98, worst %.4f of the oracle", seeds, shares[seeds/2], low, shares[0])
+	t.Logf("%d disturbances: median %.4f, %d below 0.98, worst %.4f of the oracle", seeds, shares[seeds/2], low,
+		shares[0])
 	if shares[seeds/2] < 0.99 || low > 1 || shares[0] < 0.97 {
-		t.Errorf("got a median of %.4f, %d of %d runs below 0.98 and a worst run of %.4f of the oracle; want 0.99, at most 1, and 0.97", shares[seeds/2], low, seeds, shares[0])
+		t.Errorf("got a median of %.4f, %d of %d runs below 0.98 and a worst run of %.4f of the oracle; want 0.99, at most 1, and 0.97",
+			shares[seeds/2], low, seeds, shares[0])
 	}
 }

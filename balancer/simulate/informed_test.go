@@ -13,10 +13,10 @@ import (
 )
 
 // informed is a policy that knows how [zigzag] or [spread] makes its curves, and the noise. A policy without this
-// knowledge can be compared with it. After each window, it computes the probability of each kind of tiles for each rank.
-// Under each kind, the logs of the fixed part and of the slope have a normal distribution (Laplace's approximation).
-// After the first windows (trials), the shares are the best ones on curves that it draws from this posterior (Thompson
-// sampling). Later, they are the candidates with the shortest expected step.
+// knowledge can be compared with it. After each window, it computes the probability of each kind of tiles for each
+// rank. Under each kind, the logs of the fixed part and of the slope have a normal distribution (Laplace's
+// approximation). After the first windows (trials), the shares are the best ones on curves that it draws from this
+// posterior (Thompson sampling). Later, they are the candidates with the shortest expected step.
 type informed struct {
 	options balancer.Options
 	random  *rand.Rand
@@ -63,7 +63,8 @@ func kindsOf(tiled float64) []kind {
 	}
 	for _, period := range []int{4, 8, 16, 32} {
 		for i := range steps {
-			kinds = append(kinds, kind{period: period, slower: math.Log1p(0.1 + 0.5*(float64(i)+0.5)/steps), chance: tiled / (4 * steps)})
+			kinds = append(kinds, kind{period: period, slower: math.Log1p(0.1 + 0.5*(float64(i)+0.5)/steps),
+				chance: tiled / (4 * steps)})
 		}
 	}
 	return kinds
@@ -181,7 +182,8 @@ func (p *informed) draw() []divide.Curve {
 		x, y := p.random.NormFloat64(), p.random.NormFloat64()
 		fixed, slope := math.Exp(k.fixed+k.root[0]*x), math.Exp(k.slope+k.root[1]*x+k.root[2]*y)
 		for b := 1; b <= p.options.Total; b++ {
-			curves[r] = append(curves[r], divide.Point{Samples: float64(b), Seconds: (fixed + slope*float64(b)) * math.Exp(k.factor(b))})
+			curves[r] = append(curves[r],
+				divide.Point{Samples: float64(b), Seconds: (fixed + slope*float64(b)) * math.Exp(k.factor(b))})
 		}
 	}
 	return curves
@@ -236,15 +238,16 @@ func informedMaker(seed uint64, p informed) balancer.Maker {
 	}}
 }
 
-// The rows of informed policies in docs/benchmarks/balancing.md. Where tiles are certain, the informed policy shows what
-// measurements can tell, so no fewer of its runs than of hybrid's may reach 0.98.
+// The rows of informed policies in docs/benchmarks/balancing.md. Where tiles are certain, the informed policy shows
+// what measurements can tell, so no fewer of its runs than of hybrid's may reach 0.98.
 func TestInformedOnZigzags(t *testing.T) {
 	onlyFull(t)
 	const clusters = 400
 	for _, noise := range []float64{0.05, 0.2} {
 		for _, alike := range []bool{true, false} {
-			atHybrid := 0                                 // runs of hybrid below 0.98
-			for _, tiled := range []float64{0, 1, 0.13} { // 0: policy hybrid; 0.13: hybrid's probability before any measurement
+			atHybrid := 0 // runs of hybrid below 0.98
+			for _, tiled := range []float64{0, 1, 0.13} {
+				// 0: policy hybrid; 0.13: hybrid's probability before any measurement
 				name := "hybrid"
 				if tiled > 0 {
 					name = fmt.Sprintf("informed, tiles with probability %.2f", tiled)
@@ -253,7 +256,8 @@ func TestInformedOnZigzags(t *testing.T) {
 				for seed := range uint64(clusters) {
 					o := zigzag(seed, alike, noise)
 					if tiled > 0 {
-						o.Maker = informedMaker(seed, informed{noise: noise, prior: zigzagPrior, alike: alike, tiled: tiled, trials: 16})
+						o.Maker = informedMaker(seed,
+							informed{noise: noise, prior: zigzagPrior, alike: alike, tiled: tiled, trials: 16})
 					}
 					res, err := simulate.Run(o)
 					if err != nil {
@@ -266,18 +270,21 @@ func TestInformedOnZigzags(t *testing.T) {
 				if low := below(shares, 0.98); tiled == 0 {
 					atHybrid = low
 				} else if tiled == 1 && low > atHybrid {
-					t.Errorf("noise %v, alike %v: got %d runs of the informed policy below 0.98, want at most hybrid's %d", noise, alike, low, atHybrid)
+					t.Errorf(
+						"noise %v, alike %v: got %d runs of the informed policy below 0.98, want at most hybrid's %d",
+						noise, alike, low, atHybrid)
 				}
-				fmt.Printf("| %.0f %%, alike %v, %s | median %.4f, %.1f %% at 0.98 and above, worst %.4f, lost %.1f of 400 steps (median) |\n", 100*noise, alike, name,
+				fmt.Printf("| %.0f %%, alike %v, %s | median %.4f, %.1f %% at 0.98 and above, worst %.4f, lost %.1f of 400 steps (median) |\n",
+					100*noise, alike, name,
 					shares[clusters/2], 100-100*float64(below(shares, 0.98))/clusters, shares[0], steps[clusters/2])
 			}
 		}
 	}
 }
 
-// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It prints the figures for
-// the steps lost in the first 100 in docs/benchmarks/balancing.md: fewer than hybrid's (median), and at least 2.9, which the
-// first step with equal shares costs.
+// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It prints the figures
+// for the steps lost in the first 100 in docs/benchmarks/balancing.md: fewer than hybrid's (median), and at least 2.9,
+// which the first step with equal shares costs.
 func TestInformedOnLines(t *testing.T) {
 	onlyFull(t)
 	const clusters = 200
@@ -287,7 +294,8 @@ func TestInformedOnLines(t *testing.T) {
 		return o
 	})
 	if hybrids := lostAtStart(t, clusters, spread); steps[clusters/2] > hybrids[clusters/2] || steps[clusters/2] < 2.9 {
-		t.Errorf("got a median of %.1f steps lost, want at least 2.9 and at most hybrid's %.1f", steps[clusters/2], hybrids[clusters/2])
+		t.Errorf("got a median of %.1f steps lost, want at least 2.9 and at most hybrid's %.1f", steps[clusters/2],
+			hybrids[clusters/2])
 	}
 	fmt.Printf("| lines, informed, a decision after every step | median %.1f, 90th percentile %.1f steps lost of the first 100 |\n",
 		steps[clusters/2], steps[clusters*9/10])

@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A profile says how fast ranks are, up to a tenth; curves of an earlier run have the right shape, at another height and up to 3 %.
+// A profile says how fast ranks are, up to a tenth; curves of an earlier run have the right shape, at another height
+// and up to 3 %.
 func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	const ranks, total, allowed = 8, 512, 3
 	knowledge := map[string]func(r *rand.Rand, curves []divide.Curve, o *balancer.Options){
@@ -25,7 +26,8 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 			for _, c := range curves {
 				var known divide.Curve
 				for b := 4.0; b <= 256; b *= 2 {
-					known = append(known, divide.Point{Samples: b, Seconds: c.At(b) * height * (0.97 + 0.06*r.Float64())})
+					known = append(known,
+						divide.Point{Samples: b, Seconds: c.At(b) * height * (0.97 + 0.06*r.Float64())})
 				}
 				o.Curves = append(o.Curves, known)
 			}
@@ -44,7 +46,8 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 				for i := range curves {
 					curves[i] = family.curve(r, total)
 				}
-				res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01, Steps: 250, Interval: 10, Seed: seed,
+				res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01,
+					Steps: 250, Interval: 10, Seed: seed,
 					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
 				if err != nil {
 					t.Fatal(err)
@@ -64,9 +67,11 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 			}
 			slices.Sort(settled)
 			slices.Sort(slow)
-			t.Logf("%s, %s: rebalances until 99 %% for good: %v; steps lost: median %.1f, most %.1f", name, family.name, settled, slow[len(slow)/2], slow[len(slow)-1])
+			t.Logf("%s, %s: rebalances until 99 %% for good: %v; steps lost: median %.1f, most %.1f", name, family.name,
+				settled, slow[len(slow)/2], slow[len(slow)-1])
 			if settled[len(settled)-1] > allowed {
-				t.Errorf("%s, %s: %v rebalances until the fraction of the oracle stays at 99 %%, want at most %d", name, family.name, settled, allowed)
+				t.Errorf("%s, %s: %v rebalances until the fraction of the oracle stays at 99 %%, want at most %d", name,
+					family.name, settled, allowed)
 			}
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT) measured on K80, P100 and V100, by network
-// and type. They are no part of this project.
+// measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT)
+// measured on K80, P100 and V100, by network and type. They are no part of this project.
 func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	t.Helper()
 	text, err := os.ReadFile(needtest.Data(t, "gavel", "simulation_throughputs.json"))
@@ -57,9 +57,9 @@ func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	return curves
 }
 
-// measuredBlind makes a cluster of measured GPUs whose types the policy does not know. Equal shares are a quarter to three
-// quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is flat before
-// it falls.
+// measuredBlind makes a cluster of measured GPUs whose types the policy does not know. Equal shares are a quarter to
+// three quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is
+// flat before it falls.
 func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 3))
 	var cluster []divide.Curve
@@ -68,12 +68,13 @@ func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) sim
 		c := gpus[[]string{"k80", "p100", "v100"}[r.IntN(3)]]
 		cluster, capacity = append(cluster, c), capacity+c[len(c)-1].Samples
 	}
-	return simulate.Options{Policy: "hybrid", Total: int(capacity * (0.25 + 0.5*r.Float64())), Curves: cluster, Noise: noise, Steps: 200, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: int(capacity * (0.25 + 0.5*r.Float64())), Curves: cluster,
+		Noise: noise, Steps: 200, Interval: 10, Seed: seed}
 }
 
-// Clusters of real GPUs, whose curves bend, are flat for small batches, and in one case fall: a K80 takes less time for 32
-// images of ResNet-18 than for 16. There, a policy that starts with a large share cannot know that the curve falls, so the
-// worst run of this network has no bound.
+// Clusters of real GPUs, whose curves bend, are flat for small batches, and in one case fall: a K80 takes less time for
+// 32 images of ResNet-18 than for 16. There, a policy that starts with a large share cannot know that the curve falls,
+// so the worst run of this network has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
 	seeds := seeds(20, 400) // 400 runs in all without -simulate.full
@@ -95,7 +96,9 @@ func TestHybridOnMeasuredGPUs(t *testing.T) {
 			})
 			e.check(t, name+", types known", p)
 			known.add(e)
-			e = playAll(t, seeds, func(seed uint64) simulate.Options { return measuredBlind(curves[network], seed, noise) })
+			e = playAll(t, seeds, func(seed uint64) simulate.Options {
+				return measuredBlind(curves[network], seed, noise)
+			})
 			e.check(t, name+", types unknown", p)
 			blind.add(e)
 		}

@@ -30,7 +30,8 @@ func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 			slices.Sort(shares)
 			var points divide.Curve
 			for _, s := range shares {
-				points = append(points, divide.Point{Samples: float64(s), Seconds: c.At(float64(s)) * math.Exp(sigma*r.NormFloat64())})
+				points = append(points,
+					divide.Point{Samples: float64(s), Seconds: c.At(float64(s)) * math.Exp(sigma*r.NormFloat64())})
 			}
 			k.Curves = append(k.Curves, points)
 		}
@@ -48,7 +49,9 @@ func TestAProfileReplacesDiscovery(t *testing.T) {
 	}{
 		{"lines", spread, 1.5},
 		{"zigzag, one type", func(seed uint64) simulate.Options { return zigzag(seed, true, 0.05) }, 4},
-		{"zigzag, each rank with its own tiles", func(seed uint64) simulate.Options { return zigzag(seed, false, 0.05) }, 6},
+		{"zigzag, each rank with its own tiles", func(seed uint64) simulate.Options {
+			return zigzag(seed, false, 0.05)
+		}, 6},
 	} {
 		unknown := func(seed uint64) simulate.Options {
 			o := test.cluster(seed)
@@ -56,11 +59,15 @@ func TestAProfileReplacesDiscovery(t *testing.T) {
 			return o
 		}
 		blind := lostAtStart(t, seeds, unknown)
-		known := lostAtStart(t, seeds, func(seed uint64) simulate.Options { return profiled(unknown(seed), seed, 0.02) })
-		t.Logf("%s: steps lost of 100, median and 90th percentile: blind %.1f, %.1f; with a profile %.1f, %.1f", test.name, blind[seeds/2], blind[9*seeds/10],
+		known := lostAtStart(t, seeds, func(seed uint64) simulate.Options {
+			return profiled(unknown(seed), seed, 0.02)
+		})
+		t.Logf("%s: steps lost of 100, median and 90th percentile: blind %.1f, %.1f; with a profile %.1f, %.1f",
+			test.name, blind[seeds/2], blind[9*seeds/10],
 			known[seeds/2], known[9*seeds/10])
 		if known[seeds/2] > test.median || 2*known[seeds/2] > blind[seeds/2] {
-			t.Errorf("%s: got a median of %.1f steps lost with a profile and %.1f without, want at most %.1f and half", test.name, known[seeds/2], blind[seeds/2], test.median)
+			t.Errorf("%s: got a median of %.1f steps lost with a profile and %.1f without, want at most %.1f and half",
+				test.name, known[seeds/2], blind[seeds/2], test.median)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A promise states how runs of policy hybrid on one kind of clusters end. Fractions of the oracle are means over the last
-// quarter of the steps. The table "Promises and their tests" in docs/benchmarks/balancing.md has the same figures.
+// A promise states how runs of policy hybrid on one kind of clusters end. Fractions of the oracle are means over the
+// last quarter of the steps. The table "Promises and their tests" in docs/benchmarks/balancing.md has the same figures.
 type promise struct {
 	median, worst float64 // fractions of the oracle, at least
 	low           float64 // fraction of the runs that may end below 0.98 of the oracle
@@ -49,16 +49,20 @@ func (e endings) check(t *testing.T, name string, p promise) {
 	t.Helper()
 	n := len(e.shares)
 	low, worse := below(e.shares, 0.98), n-below(e.below, 0.01)
-	t.Logf("%s, %d runs: median %.4f, 5th percentile %.4f, worst %.4f, %d below 0.98; %d end more than one point below equal shares, the deepest by %.4f", name, n,
+	t.Logf("%s, %d runs: median %.4f, 5th percentile %.4f, worst %.4f, %d below 0.98; %d end more than one point below equal shares, the deepest by %.4f",
+		name, n,
 		e.shares[n/2], e.shares[n/20], e.shares[0], low, worse, max(0, e.below[n-1]))
 	if e.shares[n/2] < p.median || e.shares[0] < p.worst {
-		t.Errorf("%s: got a median of %.4f and a worst run of %.4f of the oracle, want at least %v and %v", name, e.shares[n/2], e.shares[0], p.median, p.worst)
+		t.Errorf("%s: got a median of %.4f and a worst run of %.4f of the oracle, want at least %v and %v", name,
+			e.shares[n/2], e.shares[0], p.median, p.worst)
 	}
 	if float64(low) > max(1, p.low*float64(n)) {
 		t.Errorf("%s: got %d of %d runs below 0.98 of the oracle, want at most %v of them", name, low, n, p.low)
 	}
-	if allowed := p.worse * float64(n); float64(worse) > allowed && (p.worse == 0 || worse > 1) || e.below[n-1] > p.deepest {
-		t.Errorf("%s: got %d of %d runs that end more than one point below equal shares, the deepest by %.4f; want at most %v of them, and at most %v", name, worse, n,
+	if allowed := p.worse * float64(n); float64(worse) > allowed && (p.worse == 0 || worse > 1) ||
+		e.below[n-1] > p.deepest {
+		t.Errorf("%s: got %d of %d runs that end more than one point below equal shares, the deepest by %.4f; want at most %v of them, and at most %v",
+			name, worse, n,
 			e.below[n-1], p.worse, p.deepest)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A rank whose score promises too much is halved as a straggler by policy dynamic. Its halved share must not clear it, or its share would be restored and
-// halved again for ever.
+// A rank whose score promises too much is halved as a straggler by policy dynamic. Its halved share must not clear it,
+// or its share would be restored and halved again for ever.
 func TestDynamicComesToRest(t *testing.T) {
 	for _, scores := range []bool{false, true} {
 		runs, restless, swinging := 0, 0, 0
@@ -24,7 +24,8 @@ func TestDynamicComesToRest(t *testing.T) {
 					for i := range curves {
 						curves[i] = family.curve(r, total)
 					}
-					o := simulate.Options{Policy: "dynamic", Total: total, Curves: curves, Noise: 0.02, Steps: 400, Interval: 10, Seed: seed}
+					o := simulate.Options{Policy: "dynamic", Total: total, Curves: curves, Noise: 0.02, Steps: 400,
+						Interval: 10, Seed: seed}
 					if scores { // half to twice as high as they should be
 						o.Knows = func(o *balancer.Options) {
 							for _, c := range curves {
@@ -45,10 +46,12 @@ func TestDynamicComesToRest(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("wrong scores %v: %d runs of 40 decisions: %d with more than 20 rebalances, %d with 8 or more swings", scores, runs, restless, swinging)
+		t.Logf("wrong scores %v: %d runs of 40 decisions: %d with more than 20 rebalances, %d with 8 or more swings",
+			scores, runs, restless, swinging)
 		// With wrong scores, the shares of some ranks alternate by two samples where a curve has steps.
 		if most := map[bool]int{false: 0, true: 12}[scores]; restless > most || swinging > 10 {
-			t.Errorf("wrong scores %v: got %d runs that go on changing shares and %d in which a share swings, want at most %d and 10", scores, restless, swinging, most)
+			t.Errorf("wrong scores %v: got %d runs that go on changing shares and %d in which a share swings, want at most %d and 10",
+				scores, restless, swinging, most)
 		}
 	}
 }

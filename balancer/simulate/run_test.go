@@ -25,18 +25,25 @@ func TestRunRefuses(t *testing.T) {
 		want   string
 	}{
 		{"no curves", func(o *simulate.Options) { o.Curves = nil }, "simulate: no curves"},
-		{"an empty curve", func(o *simulate.Options) { o.Curves = []divide.Curve{proportionalTo(1), nil} }, "simulate: rank 1: got a curve without points"},
-		{"times of 0", func(o *simulate.Options) { o.Curves = []divide.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want 1e-09"},
+		{"an empty curve", func(o *simulate.Options) { o.Curves = []divide.Curve{proportionalTo(1), nil} },
+			"simulate: rank 1: got a curve without points"},
+		{"times of 0", func(o *simulate.Options) { o.Curves = []divide.Curve{{{Samples: 1, Seconds: 0}}} },
+			"simulate: rank 0: point 0: got 0 s, want 1e-09"},
 		{"negative noise", func(o *simulate.Options) { o.Noise = -1 }, "simulate: noise: got -1, want 0 to 10"},
 		{"noise of NaN", func(o *simulate.Options) { o.Noise = math.NaN() }, "simulate: noise: got NaN, want 0 to 10"},
 		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want 1 to 100000000"},
-		{"no interval", func(o *simulate.Options) { o.Interval = 0 }, "policy hybrid: interval: got 0 steps, want at least 1"},
-		{"a policy that is none", func(o *simulate.Options) { o.Policy = "best" }, `policy: got "best", want none, proportional, dynamic, hybrid`},
-		{"a batch beyond the curves", func(o *simulate.Options) { o.Total = 600 }, "88 of 600 samples do not fit: the ranks can hold 256, 256"},
-		{"a drift of 0", func(o *simulate.Options) { o.Drift = func(int, int) float64 { return 0 } }, "simulate: step 0: drift of rank 0: got 0, want a finite number above 0"},
+		{"no interval", func(o *simulate.Options) { o.Interval = 0 },
+			"policy hybrid: interval: got 0 steps, want at least 1"},
+		{"a policy that is none", func(o *simulate.Options) { o.Policy = "best" },
+			`policy: got "best", want none, proportional, dynamic, hybrid`},
+		{"a batch beyond the curves", func(o *simulate.Options) { o.Total = 600 },
+			"88 of 600 samples do not fit: the ranks can hold 256, 256"},
+		{"a drift of 0", func(o *simulate.Options) { o.Drift = func(int, int) float64 { return 0 } },
+			"simulate: step 0: drift of rank 0: got 0, want a finite number above 0"},
 	}
 	for _, test := range tests {
-		o := simulate.Options{Policy: "hybrid", Total: 256, Curves: []divide.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
+		o := simulate.Options{Policy: "hybrid", Total: 256,
+			Curves: []divide.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
 		test.change(&o)
 		if _, err := simulate.Run(o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
@@ -46,7 +53,8 @@ func TestRunRefuses(t *testing.T) {
 
 func TestRunIsDeterministic(t *testing.T) {
 	for _, policy := range policies.Names() {
-		o := simulate.Options{Policy: policy, Total: 300, Curves: []divide.Curve{proportionalTo(100), proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
+		o := simulate.Options{Policy: policy, Total: 300, Curves: []divide.Curve{proportionalTo(100),
+			proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
 		first, err := simulate.Run(o)
 		if err != nil {
 			t.Fatal(err)
@@ -69,14 +77,17 @@ func TestRunReportsWhatHappened(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Equal shares take 1 s, the best, 50 and 150, half of that.
-	if !slices.Equal(r.Shares, []int{100, 100}) || math.Abs(r.StepSeconds-1) > 1e-9 || math.Abs(r.OracleSeconds-0.5) > 1e-9 || math.Abs(r.ShareOfOracle-0.5) > 1e-9 || r.Rebalances != 0 || len(r.History) != 0 || len(r.Track) != 25 {
+	if !slices.Equal(r.Shares, []int{100, 100}) || math.Abs(r.StepSeconds-1) > 1e-9 ||
+		math.Abs(r.OracleSeconds-0.5) > 1e-9 || math.Abs(r.ShareOfOracle-0.5) > 1e-9 || r.Rebalances != 0 ||
+		len(r.History) != 0 || len(r.Track) != 25 {
 		t.Errorf("policy none: got %+v", r)
 	}
 	r, err = simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 100, Interval: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 1 || !slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
+	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 1 ||
+		!slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
 		t.Errorf("policy hybrid: got %+v", r)
 	}
 	for step, share := range r.Track {
@@ -100,7 +111,8 @@ func TestRunFollowsDrift(t *testing.T) {
 		}
 		return 1
 	}
-	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []divide.Curve{proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
+	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []divide.Curve{
+		proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
 	r, err := simulate.Run(o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +120,8 @@ func TestRunFollowsDrift(t *testing.T) {
 	for _, want := range []struct {
 		from, to    int
 		least, most float64 // fraction of the oracle
-	}{{0, 1, 0.49, 0.51}, {100, 200, 0.98, 1}, {200, 201, 0.75, 0.85}, {240, 400, 0.97, 1}, {400, 401, 0.6, 0.65}, {440, 600, 0.97, 1}} {
+	}{{0, 1, 0.49, 0.51}, {100, 200, 0.98, 1}, {200, 201, 0.75, 0.85}, {240, 400, 0.97, 1}, {400, 401, 0.6, 0.65},
+		{440, 600, 0.97, 1}} {
 		for step := want.from; step < want.to; step++ {
 			if share := r.Track[step]; share < want.least || share > want.most+1e-9 {
 				t.Errorf("step %d: fraction of the oracle %v, want %v to %v", step, share, want.least, want.most)
@@ -122,7 +135,8 @@ func TestRunFollowsDrift(t *testing.T) {
 
 func TestRunTellsThePolicyWhatAProfileWould(t *testing.T) {
 	curves := []divide.Curve{proportionalTo(100), proportionalTo(300)}
-	r, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 1, Interval: 10, Knows: func(o *balancer.Options) { o.Curves = curves }})
+	r, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 1, Interval: 10,
+		Knows: func(o *balancer.Options) { o.Curves = curves }})
 	if err != nil || !slices.Equal(r.Shares, []int{50, 150}) || r.Track[0] < 1-1e-9 {
 		t.Errorf("with known curves got %+v, %v, want 50 and 150 samples at once", r, err)
 	}

@@ -122,14 +122,16 @@ func Run(o Options) (*Result, error) {
 		}
 		shares = slices.Clone(d.Next)
 		r.Rebalances++
-		r.History = append(r.History, Change{Step: s + 1, Shares: shares, ShareOfOracle: world.share(shares), Reason: d.Reason})
+		r.History = append(r.History, Change{Step: s + 1, Shares: shares, ShareOfOracle: world.share(shares),
+			Reason: d.Reason})
 	}
 	if n := len(r.Windows); n > 0 {
 		r.Estimate = &r.Windows[n-1].Estimate
 	}
 	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
 	r.StepSeconds, _ = divide.Slowest(world.curves, shares)
-	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track), mean(r.Track[3*len(r.Track)/4:])
+	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track),
+		mean(r.Track[3*len(r.Track)/4:])
 	return r, nil
 }
 
@@ -227,7 +229,8 @@ func (w *world) drift(step int) error {
 		}
 		factor := w.options.Drift(r, step)
 		if !(factor > 0) || math.IsInf(factor, 1) {
-			return fmt.Errorf("simulate: step %d: drift of rank %d: got %v, want a finite number above 0", step, r, factor)
+			return fmt.Errorf("simulate: step %d: drift of rank %d: got %v, want a finite number above 0", step, r,
+				factor)
 		}
 		w.curves[r] = slices.Clone(c)
 		for i := range c {

@@ -41,7 +41,8 @@ var families = []struct {
 	curve func(r *rand.Rand, total int) divide.Curve
 }{
 	{"linear", func(r *rand.Rand, total int) divide.Curve {
-		speed := 300 * math.Exp(0.8*r.NormFloat64()) // samples/s; a factor of 20 between the 5th and the 95th of 100 ranks
+		// samples/s; a factor of 20 between the 5th and the 95th of 100 ranks
+		speed := 300 * math.Exp(0.8*r.NormFloat64())
 		return points(total, func(b float64) float64 { return b / speed })
 	}},
 	{"affine", func(r *rand.Rand, total int) divide.Curve {
@@ -83,7 +84,8 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		for i := range curves {
 			curves[i] = families[family].curve(r, total)
 		}
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: steps, Interval: 10, Seed: seed, Drift: drift})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise,
+			Steps: steps, Interval: 10, Seed: seed, Drift: drift})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,8 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 				settled = i + 2 // the next one at the earliest
 			}
 		}
-		o.shares, o.rebalances, o.settled = append(o.shares, lastQuarter(res)), append(o.rebalances, res.Rebalances), append(o.settled, settled)
+		o.shares, o.rebalances, o.settled = append(o.shares, lastQuarter(res)), append(o.rebalances, res.Rebalances),
+			append(o.settled, settled)
 	}
 	slices.Sort(o.shares)
 	slices.Sort(o.rebalances)
@@ -106,8 +109,8 @@ func lastQuarter(res *simulate.Result) float64 {
 	return res.LastQuarterShareOfOracle
 }
 
-// cases are those of the table in docs/benchmarks/balancing.md. The slowest of many ranks is some standard errors above the mean, so much noise takes many steps, and so do tiles of
-// many ranks, which are found one after the other.
+// cases are those of the table in docs/benchmarks/balancing.md. The slowest of many ranks is some standard errors above
+// the mean, so much noise takes many steps, and so do tiles of many ranks, which are found one after the other.
 var cases = []struct {
 	ranks int
 	noise float64
@@ -153,11 +156,13 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 				median = 0.985
 			}
 			if *full {
-				fmt.Printf("| %d | %.0f %% | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", c.ranks, 100*c.noise, 100*c.drift, family.name, steps,
+				fmt.Printf("| %d | %.0f %% | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", c.ranks,
+					100*c.noise, 100*c.drift, family.name, steps,
 					o.shares[n/2], o.shares[0], o.rebalances[n/2], o.rebalances[n-1], o.settled[n/2], o.settled[n-1])
 			}
 			if o.shares[n/2] < median || o.shares[0] < worst {
-				t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want %v and %v", c.ranks, c.noise, family.name, o.shares[n/2], o.shares[0], median, worst)
+				t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want %v and %v", c.ranks,
+					c.noise, family.name, o.shares[n/2], o.shares[0], median, worst)
 			}
 		}
 	}
@@ -176,11 +181,12 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 			curves[i] = append(curves[i], divide.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
 		}
 	}
-	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400,
+		Interval: 10, Seed: seed}
 }
 
-// Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A rank that takes one sample more may take twice as
-// long, so that a few such clusters end some percent off.
+// Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A
+// rank that takes one sample more may take twice as long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
 	leastEach, seeds := 32, 6
 	if *full {
@@ -200,16 +206,22 @@ func TestHybridFillsTiles(t *testing.T) {
 	e.check(t, "tiles", promise{median: 0.995, worst: 0.9, low: 0.1, worse: 0.01, deepest: 0.05})
 }
 
-// One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small batches): a policy that took every curve for a
-// rising one would give it ever fewer.
+// One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small
+// batches): a policy that took every curve for a rising one would give it ever fewer.
 func TestHybridFindsWhereACurveFalls(t *testing.T) {
-	falls := divide.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
-	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
-	for _, test := range []struct{ falling, rising, total int }{{1, 1, 64}, {1, 1, 256}, {1, 3, 256}, {2, 2, 128}, {3, 1, 256}, {2, 6, 1024}} {
-		curves := append(slices.Repeat([]divide.Curve{falls}, test.falling), slices.Repeat([]divide.Curve{rises}, test.rising)...)
+	falls := divide.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142},
+		{Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
+	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07},
+		{Samples: 256, Seconds: 0.12}}
+	for _, test := range []struct {
+		falling, rising, total int
+	}{{1, 1, 64}, {1, 1, 256}, {1, 3, 256}, {2, 2, 128}, {3, 1, 256}, {2, 6, 1024}} {
+		curves := append(slices.Repeat([]divide.Curve{falls}, test.falling),
+			slices.Repeat([]divide.Curve{rises}, test.rising)...)
 		var shares []float64
 		for seed := range uint64(20) {
-			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05,
+				Steps: 400, Interval: 10, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,20 +230,23 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 		slices.Sort(shares)
 		t.Logf("%+v: median %.4f, worst %.4f", test, shares[len(shares)/2], shares[0])
 		if shares[len(shares)/2] < 0.97 || shares[0] < 0.9 {
-			t.Errorf("%+v: got a median of %.4f, at worst %.4f of the oracle, want 0.97 and 0.9", test, shares[len(shares)/2], shares[0])
+			t.Errorf("%+v: got a median of %.4f, at worst %.4f of the oracle, want 0.97 and 0.9", test,
+				shares[len(shares)/2], shares[0])
 		}
 	}
 }
 
-// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. It is followed all the same: what is lost, in steps of the
-// oracle's, is hardly more than what deciding each ten steps costs.
+// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. It is followed
+// all the same: what is lost, in steps of the oracle's, is hardly more than what deciding each ten steps costs.
 func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 	for name, test := range map[string]struct {
 		factor     func(step int) float64 // of rank 0's times
 		mean, most float64                // steps lost of 500
 	}{
-		"for good, within 100 steps": {func(step int) float64 { return math.Pow(6, min(max(float64(step-100)/100, 0), 1)) }, 45, 130},
-		"to and fro":                 {func(step int) float64 { return math.Pow(6, 0.5-0.5*math.Cos(float64(step)/40)) }, 150, 300},
+		"for good, within 100 steps": {
+			func(step int) float64 { return math.Pow(6, min(max(float64(step-100)/100, 0), 1)) }, 45, 130},
+		"to and fro": {
+			func(step int) float64 { return math.Pow(6, 0.5-0.5*math.Cos(float64(step)/40)) }, 150, 300},
 	} {
 		mean, most := 0.0, 0.0
 		const seeds = 20
@@ -242,12 +257,13 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 				slope := 0.001 * math.Exp(0.5*r.NormFloat64())
 				curves[i] = points(256, func(b float64) float64 { return 0.0005 + slope*b })
 			}
-			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01, Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
-				if rank > 0 {
-					return 1
-				}
-				return test.factor(step)
-			}})
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01,
+				Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
+					if rank > 0 {
+						return 1
+					}
+					return test.factor(step)
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +275,8 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 		}
 		t.Logf("%s: %.0f steps lost, at most %.0f", name, mean, most)
 		if mean > test.mean || most > test.most {
-			t.Errorf("%s: got %.0f steps lost, at most %.0f, want %.0f and %.0f", name, mean, most, test.mean, test.most)
+			t.Errorf("%s: got %.0f steps lost, at most %.0f, want %.0f and %.0f", name, mean, most, test.mean,
+				test.most)
 		}
 	}
 }

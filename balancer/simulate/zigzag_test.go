@@ -35,7 +35,8 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 			curves[i] = append(curves[i], divide.Point{Samples: b, Seconds: seconds})
 		}
 	}
-	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed,
+	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10,
+		Seed:  seed,
 		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
@@ -48,7 +49,8 @@ func spread(seed uint64) simulate.Options {
 		fixed, slope := 0.005*r.Float64(), 0.001*math.Exp(r.NormFloat64())
 		curves[i] = points(64*ranks, func(b float64) float64 { return fixed + slope*b })
 	}
-	return simulate.Options{Policy: "hybrid", Total: 64 * ranks, Curves: curves, Noise: 0.05, Steps: 100, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: 64 * ranks, Curves: curves, Noise: 0.05, Steps: 100, Interval: 10,
+		Seed: seed}
 }
 
 // measuredCluster makes a cluster of measured GPUs, with equal shares of four samples up to three quarters of what the
@@ -65,7 +67,8 @@ func measuredCluster(gpus map[string]divide.Curve, seed uint64) simulate.Options
 	}
 	least := 4 * float64(len(curves))
 	total := int(least + (0.75*capacity-least)*r.Float64())
-	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed,
+	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10,
+		Seed:  seed,
 		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
@@ -97,19 +100,23 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 		{0.2, false, promise{median: 0.98, worst: 0.80, low: 0.25, deepest: 0.01}},
 	} {
 		playAll(t, seeds, func(seed uint64) simulate.Options { return zigzag(seed, test.alike, test.noise) }).
-			check(t, fmt.Sprintf("zigzag curves, one type: %v, %.0f %% noise", test.alike, 100*test.noise), test.promise)
+			check(t, fmt.Sprintf("zigzag curves, one type: %v, %.0f %% noise", test.alike, 100*test.noise),
+				test.promise)
 	}
 }
 
-// A measured kind of rank takes equally long up to 16 samples, and less for 32. Two faster ranks leave it few samples, so
-// that no share near those in use is faster.
+// A measured kind of rank takes equally long up to 16 samples, and less for 32. Two faster ranks leave it few samples,
+// so that no share near those in use is faster.
 func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
-	falls := divide.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
-	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
+	falls := divide.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14},
+		{Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
+	rises := divide.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07},
+		{Samples: 256, Seconds: 0.12}}
 	found := 0
 	const seeds = 20
 	for seed := range uint64(seeds) {
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 45, Curves: []divide.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 45,
+			Curves: []divide.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +152,9 @@ func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	median, most := early[seeds/2], early[9*seeds/10]
 	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", median, most)
 	if median > 6 || most > 20 {
-		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 6 and 20", median, most)
+		t.Errorf(
+			"got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 6 and 20",
+			median, most)
 	}
 }
 
@@ -173,7 +182,8 @@ func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 	}
 	t.Logf("60 runs without types and with them: %v below 0.98, %.0f steps lost", low, steps)
 	if steps[1] >= steps[0] || low[1] > 3 {
-		t.Errorf("got %.0f steps lost without types and %.0f with them, want fewer; got %d of 60 runs below 0.98 with types, want at most 3", steps[0], steps[1], low[1])
+		t.Errorf("got %.0f steps lost without types and %.0f with them, want fewer; got %d of 60 runs below 0.98 with types, want at most 3",
+			steps[0], steps[1], low[1])
 	}
 }
 
@@ -188,7 +198,8 @@ func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 			curves[i] = families[0].curve(r, 64*len(curves))
 		}
 		last := 130 + 10*int(seed%4)
-		o := simulate.Options{Policy: "hybrid", Total: 64 * len(curves), Curves: curves, Noise: 0.05, Steps: last + 10, Interval: 10, Seed: seed}
+		o := simulate.Options{Policy: "hybrid", Total: 64 * len(curves), Curves: curves, Noise: 0.05, Steps: last + 10,
+			Interval: 10, Seed: seed}
 		for _, o.EndUnknown = range []bool{false, true} {
 			res, err := simulate.Run(o)
 			if err != nil {

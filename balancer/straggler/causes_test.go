@@ -35,8 +35,10 @@ func unknownHealth() telemetry.Summary { return telemetry.Summary{Value: telemet
 
 func gpuRank(expected float64) fakeRank {
 	h := unknownHealth()
-	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 97, telemetry.Memory: 60, telemetry.Temperature: 71,
-		telemetry.Power: 250, telemetry.Clock: 96, telemetry.PCIe: 100, telemetry.ECCErrors: 0, telemetry.OtherProcesses: 0,
+	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 97, telemetry.Memory: 60,
+		telemetry.Temperature: 71,
+		telemetry.Power:       250, telemetry.Clock: 96, telemetry.PCIe: 100, telemetry.ECCErrors: 0,
+		telemetry.OtherProcesses:   0,
 		telemetry.HardwareSlowdown: 0, telemetry.ThermalThrottling: 0, telemetry.PowerLimit: 0, telemetry.CPUQuota: 0} {
 		set(&h, s, v)
 	}
@@ -45,7 +47,8 @@ func gpuRank(expected float64) fakeRank {
 
 func cpuRank(expected float64) fakeRank {
 	h := unknownHealth()
-	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 98, telemetry.Memory: 60, telemetry.StolenCPU: 0.5,
+	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 98, telemetry.Memory: 60,
+		telemetry.StolenCPU:         0.5,
 		telemetry.ThermalThrottling: 0, telemetry.CPUQuota: 0} {
 		set(&h, s, v)
 	}
@@ -71,7 +74,8 @@ func laptopRank(expected float64) fakeRank {
 
 // window makes one observation with noise as a lognormal share.
 func (r fakeRank) window(random *rand.Rand, noise float64) straggler.Observation {
-	return straggler.Observation{Seconds: r.expected * math.Exp(noise*random.NormFloat64()), Data: r.data, Expected: r.expected, ExpectedError: 0.005 * r.expected,
+	return straggler.Observation{Seconds: r.expected * math.Exp(noise*random.NormFloat64()), Data: r.data,
+		Expected: r.expected, ExpectedError: 0.005 * r.expected,
 		Link: r.link * math.Exp(noise*random.NormFloat64()), Health: r.health}
 }
 
@@ -95,7 +99,8 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			set(&o.Health, telemetry.Clock, 58)
 			set(&o.Health, telemetry.Temperature, 93)
 			throttled(&o.Health, telemetry.ThermalThrottling, 12)
-		}, straggler.CauseThermal, []string{"thermal throttling for 12 of 20 samples at 93 °C", "clock 58 % of its maximum, was 96 %"}, 1.6},
+		}, straggler.CauseThermal, []string{"thermal throttling for 12 of 20 samples at 93 °C",
+			"clock 58 % of its maximum, was 96 %"}, 1.6},
 		{"a laptop that is always hot gets hotter", laptopRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 1.3
 			throttled(&o.Health, telemetry.ThermalThrottling, 18)
@@ -105,12 +110,14 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			set(&o.Health, telemetry.Clock, 70)
 			set(&o.Health, telemetry.Power, 150)
 			throttled(&o.Health, telemetry.PowerLimit, 20)
-		}, straggler.CausePower, []string{"power limit reached for 20 of 20 samples at 150 W, was 250 W", "clock 70 %"}, 1.4},
+		}, straggler.CausePower, []string{"power limit reached for 20 of 20 samples at 150 W, was 250 W", "clock 70 %"},
+			1.4},
 		{"a lower power cap where there always was one", laptopRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 1.4
 			set(&o.Health, telemetry.Clock, 40)
 			set(&o.Health, telemetry.Power, 150)
-		}, straggler.CausePower, []string{"power limit reached for 20 of 20 samples, was 100 % at 150 W, was 250 W"}, 1.4},
+		}, straggler.CausePower, []string{"power limit reached for 20 of 20 samples, was 100 % at 150 W, was 250 W"},
+			1.4},
 		{"hardware slowdown", gpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 2
 			set(&o.Health, telemetry.Clock, 50)
@@ -159,9 +166,12 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			o.Data += 0.2
 			set(&o.Health, telemetry.Clock, 70) // an idle GPU lowers its clock
 		}, straggler.CauseData, []string{"waits 0.204 s per step for data, was 0.004 s"}, 1.5},
-		{"a slow link", gpuRank(0.4), func(o *straggler.Observation) { o.Link *= 4 }, straggler.CauseNetwork, []string{"the links of the rank take 0.3", "was 0.0"}, 4},
-		{"no sign", gpuRank(0.4), slower(1.3), straggler.CauseUnknown, []string{"times as slow as its step-time curve predicts; no measurement shows a cause"}, 1.3},
-		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: unknownHealth()}, slower(1.3), straggler.CauseUnknown, nil, 1.3},
+		{"a slow link", gpuRank(0.4), func(o *straggler.Observation) { o.Link *= 4 }, straggler.CauseNetwork,
+			[]string{"the links of the rank take 0.3", "was 0.0"}, 4},
+		{"no sign", gpuRank(0.4), slower(1.3), straggler.CauseUnknown,
+			[]string{"times as slow as its step-time curve predicts; no measurement shows a cause"}, 1.3},
+		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: unknownHealth()}, slower(1.3),
+			straggler.CauseUnknown, nil, 1.3},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

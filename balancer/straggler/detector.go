@@ -31,14 +31,15 @@ type Observation struct {
 // from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
 //
 // A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
-// deviations (of the rank's noise and of its curve together); by more deviations of a noise that few windows measured. A
-// window is good if the ratio exceeds the usual ratio by less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
-// detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
-// If a sensor measures lost time itself, such as the time for which a CPU quota stops the rank, and more of it than its own
-// noise allows, the limit is lower: a window is slow if a slowdown of any size up to the measured one explains the ratio
-// better than noise does. The rank then learns nothing for 20 windows, because noise may hide a part of the slowdown.
-// For healthy ranks with lognormal windows, false verdicts begin in two of a million windows at a deviation of 5 %, in
-// three at 10 % and at 15 %, and never at 2 %.
+// deviations (of the rank's noise and of its curve together); by more deviations of a noise that few windows measured.
+// A window is good if the ratio exceeds the usual ratio by less than half of this limit. The usual ratio and the noise
+// are robust estimates for each rank (see history). The detector therefore finds slowdowns of less than about 4
+// standard deviations late, and the verdict may come and go. If a sensor measures lost time itself, such as the time
+// for which a CPU quota stops the rank, and more of it than its own noise allows, the limit is lower: a window is slow
+// if a slowdown of any size up to the measured one explains the ratio better than noise does. The rank then learns
+// nothing for 20 windows, because noise may hide a part of the slowdown. For healthy ranks with lognormal windows,
+// false verdicts begin in two of a million windows at a deviation of 5 %, in three at 10 % and at 15 %, and never at 2
+// %.
 //
 // If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
 // sign, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first window as normal,
@@ -85,7 +86,8 @@ const (
 
 // NewDetector returns a Detector for a number of ranks.
 func NewDetector(ranks int) *Detector {
-	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), predicted: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
+	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks),
+		growth: make([]float64, ranks), predicted: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
 	for i := range d.ranks {
 		p := &d.ranks[i]
 		p.compute, p.link = newHistory(), newHistory()
@@ -116,7 +118,8 @@ func (d *Detector) keepsUp(rank int, marks []bool) bool {
 // valid until the next call.
 func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) {
 	if len(window) != len(d.ranks) {
-		return nil, fmt.Errorf("straggler verdicts at step %d: got %d observations, want one for each of %d ranks", step, len(window), len(d.ranks))
+		return nil, fmt.Errorf("straggler verdicts at step %d: got %d observations, want one for each of %d ranks",
+			step, len(window), len(d.ranks))
 	}
 	for i := range window {
 		d.seconds[i] = window[i].Seconds
@@ -261,7 +264,8 @@ func (p *patient) name(o *Observation, excess float64) {
 	}
 	if len(signs) == 0 {
 		if v.Cause == CauseUnknown {
-			v.Evidence = fmt.Sprintf("%.2f times as slow as its step-time curve predicts; no measurement shows a cause", math.Exp(excess))
+			v.Evidence = fmt.Sprintf("%.2f times as slow as its step-time curve predicts; no measurement shows a cause",
+				math.Exp(excess))
 		}
 		return
 	}
@@ -294,7 +298,8 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 			text = fmt.Sprintf(", %.2f times the prediction of its step-time curve", o.Seconds/o.Expected)
 		}
 		*v = Verdict{Rank: v.Rank, Kind: SlowType, Ratio: ratio, SinceStep: p.slowSince,
-			Evidence: fmt.Sprintf("%.3g s per step; the time per sample is %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
+			Evidence: fmt.Sprintf("%.3g s per step; the time per sample is %.2f times the median of the ranks%s",
+				o.Seconds, ratio, text)}
 	}
 }
 

@@ -29,14 +29,16 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 		if v.Kind != want {
 			t.Errorf("window %d: got %+v, want %v", n, v, want)
 		}
-		if v.Kind == straggler.SlowType && (v.SinceStep != 10 || v.Ratio < 2 || !strings.Contains(v.Evidence, "times the median of the ranks") || !strings.Contains(v.Evidence, "times the prediction of its step-time curve")) {
+		if v.Kind == straggler.SlowType &&
+			(v.SinceStep != 10 || v.Ratio < 2 || !strings.Contains(v.Evidence, "times the median of the ranks") ||
+				!strings.Contains(v.Evidence, "times the prediction of its step-time curve")) {
 			t.Errorf("window %d: got %+v", n, v)
 		}
 	}
 }
 
-// TestNoiseDoesNotHideAMeasuredSlowdown: windows of a busy machine vary by a factor of 2, and a CPU quota then makes a rank
-// 4 times as slow. The noise alone would allow that.
+// TestNoiseDoesNotHideAMeasuredSlowdown: windows of a busy machine vary by a factor of 2, and a CPU quota then makes a
+// rank 4 times as slow. The noise alone would allow that.
 func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	for _, measured := range []bool{false, true} {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -71,7 +73,8 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	}
 }
 
-// A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of another type may be.
+// A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of
+// another type may be.
 func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -80,20 +83,27 @@ func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 		seconds []float64 // per sample
 		want    []straggler.Kind
 	}{
-		{"two ranks alike, one with more samples", []string{"a", "a"}, []int{48, 80}, []float64{0.01, 0.01}, []straggler.Kind{0, 0}},
+		{"two ranks alike, one with more samples", []string{"a", "a"}, []int{48, 80}, []float64{0.01, 0.01},
+			[]straggler.Kind{0, 0}},
 		{"the same without types", nil, []int{48, 80}, []float64{0.01, 0.01}, []straggler.Kind{0, 0}},
-		{"two ranks alike, one slower per sample", []string{"a", "a"}, []int{64, 64}, []float64{0.01, 0.02}, []straggler.Kind{0, 0}},
-		{"another type, balanced", []string{"a", "b"}, []int{80, 40}, []float64{0.01, 0.02}, []straggler.Kind{0, straggler.SlowType}},
-		{"two of another type", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 20}, []float64{0.01, 0.01, 0.02, 0.02}, []straggler.Kind{0, 0, straggler.SlowType, straggler.SlowType}},
-		{"another type, one of which keeps up", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 40}, []float64{0.01, 0.01, 0.02, 0.01}, []straggler.Kind{0, 0, 0, 0}},
-		{"types that are not known", []string{"", ""}, []int{64, 64}, []float64{0.01, 0.02}, []straggler.Kind{0, straggler.SlowType}},
+		{"two ranks alike, one slower per sample", []string{"a", "a"}, []int{64, 64}, []float64{0.01, 0.02},
+			[]straggler.Kind{0, 0}},
+		{"another type, balanced", []string{"a", "b"}, []int{80, 40}, []float64{0.01, 0.02},
+			[]straggler.Kind{0, straggler.SlowType}},
+		{"two of another type", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 20}, []float64{0.01, 0.01, 0.02, 0.02},
+			[]straggler.Kind{0, 0, straggler.SlowType, straggler.SlowType}},
+		{"another type, one of which keeps up", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 40},
+			[]float64{0.01, 0.01, 0.02, 0.01}, []straggler.Kind{0, 0, 0, 0}},
+		{"types that are not known", []string{"", ""}, []int{64, 64}, []float64{0.01, 0.02},
+			[]straggler.Kind{0, straggler.SlowType}},
 	} {
 		d := straggler.NewDetector(len(c.samples))
 		d.SetTypes(c.types)
 		for n := range 4 {
 			window := make([]straggler.Observation, len(c.samples))
 			for i := range window {
-				window[i] = straggler.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i], Data: nan, Expected: nan, Link: nan, Health: unknownHealth()}
+				window[i] = straggler.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i],
+					Data: nan, Expected: nan, Link: nan, Health: unknownHealth()}
 			}
 			for rank, v := range observe(t, d, n, window) {
 				want := c.want[rank]
@@ -153,7 +163,9 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 				slower(1.4)(&w[2])
 			}
 		}},
-		{"a curve that is 30 % off from the start", 0.02, func(_ int, w []straggler.Observation) { slower(1.3)(&w[0]) }},
+		{"a curve that is 30 % off from the start", 0.02, func(_ int, w []straggler.Observation) {
+			slower(1.3)(&w[0])
+		}},
 		{"a curve that is wrong, and then learned", 0.02, func(n int, w []straggler.Observation) {
 			if n < 10 {
 				slower(1.4)(&w[0])
@@ -288,14 +300,16 @@ func TestTroubleOfMostRanksIsSaid(t *testing.T) {
 				slower(1.4)(&window[i])
 			}
 		}
-		if v := observe(t, d, n, window)[3]; n > 10 && !strings.HasSuffix(v.Evidence, "; 3 of 4 ranks are slower than their step-time curves predict") {
+		if v := observe(t, d, n, window)[3]; n > 10 &&
+			!strings.HasSuffix(v.Evidence, "; 3 of 4 ranks are slower than their step-time curves predict") {
 			t.Errorf("window %d: got %+v", n, v)
 		}
 	}
 }
 
 func TestObserveWantsEveryRank(t *testing.T) {
-	if _, err := straggler.NewDetector(3).Observe(10, make([]straggler.Observation, 2)); err == nil || !strings.Contains(err.Error(), "got 2 observations, want one for each of 3 ranks") {
+	if _, err := straggler.NewDetector(3).Observe(10, make([]straggler.Observation, 2)); err == nil ||
+		!strings.Contains(err.Error(), "got 2 observations, want one for each of 3 ranks") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -331,15 +345,19 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 		got := falseAlarms(t, ranks, windows, c.noise, 11)
 		t.Logf("noise %2.0f %%: %d false alarms in %d windows", 100*c.noise, got, ranks*windows)
 		if got > c.most {
-			t.Errorf("noise %.0f %%: got %d false alarms in %d windows, want at most %d", 100*c.noise, got, ranks*windows, c.most)
+			t.Errorf("noise %.0f %%: got %d false alarms in %d windows, want at most %d", 100*c.noise, got,
+				ranks*windows, c.most)
 		}
 	}
 }
 
-// A CPU quota that stops a rank from time to time, or that takes the place of other programs, makes no healthy rank slower.
+// A CPU quota that stops a rank from time to time, or that takes the place of other programs, makes no healthy rank
+// slower.
 func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 	for _, noise := range []float64{0.05, 0.1, 0.15} {
-		for name, c := range map[string]struct{ spread, fall float64 }{"a quota that varies": {8, 0}, "the load of the machine falls": {2, 40}} {
+		for name, c := range map[string]struct {
+			spread, fall float64
+		}{"a quota that varies": {8, 0}, "the load of the machine falls": {2, 40}} {
 			random := rand.New(rand.NewPCG(21, 22))
 			alarms := 0
 			for range 100 {
@@ -354,7 +372,8 @@ func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 					}
 					set(&o.Health, telemetry.CPUQuota, quota)
 					set(&o.Health, telemetry.StolenCPU, stolen)
-					if v := observe(t, d, n, []straggler.Observation{o})[0]; v.Kind == straggler.Sick && v.SinceStep == int64(10*n) {
+					if v := observe(t, d, n, []straggler.Observation{o})[0]; v.Kind == straggler.Sick &&
+						v.SinceStep == int64(10*n) {
 						alarms++
 					}
 				}
@@ -385,7 +404,8 @@ func TestSlowdownsEarlyInARunAreFound(t *testing.T) {
 			}
 		}
 		if found < 1 || found > c.in {
-			t.Errorf("%.1f times from window %d on: found after %d windows, want at most %d", c.factor, c.from, found, c.in)
+			t.Errorf("%.1f times from window %d on: found after %d windows, want at most %d", c.factor, c.from, found,
+				c.in)
 		}
 	}
 }

@@ -31,13 +31,15 @@ type history struct {
 }
 
 const (
-	sigmas         = 3.5 // deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
+	// deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
+	sigmas         = 3.5
 	runningWindows = 2   // consecutive outliers that begin trouble, and normal windows that end it
 	assumedWindows = 5.0 // weight of the assumed noise, in windows
 	leastCenter    = 5   // windows after which their median is the rank's usual value
 	madToSigma     = 1.4826
-	madEfficiency  = 0.37 // a MAD of 100 values is as exact as a standard deviation of 37 (Rousseeuw and Croux, JASA 88, 1993)
-	trustedWindows = 3    // normal windows after which a curve counts as right
+	// a MAD of 100 values is as exact as a standard deviation of 37 (Rousseeuw and Croux, JASA 88, 1993)
+	madEfficiency  = 0.37
+	trustedWindows = 3 // normal windows after which a curve counts as right
 )
 
 // center is the median of the history. It is unknown before leastCenter windows.
@@ -59,9 +61,9 @@ func (h *history) noise(assumed float64) float64 {
 	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
 }
 
-// limit returns the smallest deviation of an outlier. The measured noise has a wider limit than the mixture with the assumed
-// noise, because few windows measure it badly: it is the quantile of Student's t distribution for the probability of
-// sigmas, by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+// limit returns the smallest deviation of an outlier. The measured noise has a wider limit than the mixture with the
+// assumed noise, because few windows measure it badly: it is the quantile of Student's t distribution for the
+// probability of sigmas, by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
 func (h *history) limit(assumed float64) float64 {
 	if len(h.sorted) == 0 {
 		return sigmas * assumed

@@ -17,7 +17,8 @@ type MedianRule struct {
 }
 
 const (
-	slowFactor = 1.5 // times the median: a rank above it is slow. Larger: overlooks stragglers; smaller: noise marks ranks
+	// times the median: a rank above it is slow. Larger: overlooks stragglers; smaller: noise marks ranks
+	slowFactor = 1.5
 	// Windows is the number of consecutive slow windows after which a rank is a straggler. Larger: marks later.
 	Windows = 2
 )

@@ -11,9 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/straggler"
 )
 
-// watched lets policy hybrid divide batches of 256 among four ranks, a decision each 10 steps, under a detector with references. step fills in what a step took in a
-// window; each gets the verdicts with what they came from.
-func watched(t *testing.T, windows int, step func(window int, s *balancer.Step), each func(window int, d *balancer.Decision, o []straggler.Observation, v []straggler.Verdict)) (shares []int) {
+// watched lets policy hybrid divide batches of 256 among four ranks, a decision each 10 steps, under a detector with
+// references. step fills in what a step took in a window; each gets the verdicts with what they came from.
+func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
+	each func(window int, d *balancer.Decision, o []straggler.Observation, v []straggler.Verdict)) (shares []int) {
 	t.Helper()
 	const ranks = 4
 	policy, err := policies.New("hybrid", balancer.Options{Batch: divide.Batch{Total: 256}, Ranks: ranks, Interval: 10})
@@ -72,7 +73,8 @@ func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 				case v.Rank == 1 && sick && (window < begins || window >= ends+3):
 					t.Errorf("factor %v: window %d: got %+v", factor, window, v)
 				case v.Rank == 1 && !sick && window > begins && window < ends:
-					t.Errorf("factor %v: window %d: got %+v of a sick rank: measured %v, expected %v", factor, window, v, observations[1].Seconds, observations[1].Expected)
+					t.Errorf("factor %v: window %d: got %+v of a sick rank: measured %v, expected %v", factor, window,
+						v, observations[1].Seconds, observations[1].Expected)
 				case v.Rank == 1 && sick && window < ends && math.Abs(v.Ratio/factor-1) > 0.15:
 					t.Errorf("factor %v: window %d: got a ratio of %v", factor, window, v.Ratio)
 				}
@@ -87,10 +89,12 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 	if s, e := r.Expect(0, 10); !math.IsNaN(s) || !math.IsNaN(e) {
 		t.Errorf("no curve: got %v, %v", s, e)
 	}
-	if _, err := d.Observe(10, []straggler.Observation{{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: unknownHealth()}}); err != nil {
+	if _, err := d.Observe(10, []straggler.Observation{
+		{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: unknownHealth()}}); err != nil {
 		t.Fatal(err)
 	}
-	r.Keep(d, []int{10}, []divide.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}}, []balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})
+	r.Keep(d, []int{10}, []divide.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}},
+		[]balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})
 	if s, e := r.Expect(0, 10); math.Abs(s-1) > 1e-12 || math.Abs(e-0.01) > 1e-12 {
 		t.Errorf("at the share that was measured: got %v, %v, want 1 and 0.01", s, e)
 	}
@@ -118,7 +122,8 @@ func TestARankThatStaysAsItIsIsWellWhileTheOthersBecomeSlower(t *testing.T) {
 		}, func(window int, d *balancer.Decision, observations []straggler.Observation, verdicts []straggler.Verdict) {
 			for i, o := range observations {
 				if fitted := d.Ranks[i].Fitted; window > 1 && math.Abs(fitted/o.Seconds-1) > 0.06 {
-					t.Errorf("seed %d: window %d: rank %d: the curve says %.4f s of what took %.4f s", seed, window, i, fitted, o.Seconds)
+					t.Errorf("seed %d: window %d: rank %d: the curve says %.4f s of what took %.4f s", seed, window, i,
+						fitted, o.Seconds)
 				}
 			}
 			for _, v := range verdicts {

@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// causedFraction is the fraction of the lost time that a measured loss, such as waits for data, must explain to be a cause.
+// causedFraction is the fraction of the lost time that a measured loss, such as waits for data, must explain to be a
+// cause.
 const causedFraction = 0.5
 
 // sign is a change on a rank that can explain why the rank is slow.
@@ -61,10 +62,11 @@ func (b *baseline) spread(sensor int) float64 {
 	return math.Sqrt((assumedWindows*assumedSpread*assumedSpread + n*b.variance[sensor]) / (assumedWindows + n))
 }
 
-// baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %. Each
-// figure is a mean over the first windows, and later an average that forgets slowly.
+// baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %.
+// Each figure is a mean over the first windows, and later an average that forgets slowly.
 type baseline struct {
-	mean  [telemetry.Count + 1]float64 // of the sensors, and of the waits for data in units of the expected compute time
+	// of the sensors, and of the waits for data in units of the expected compute time
+	mean  [telemetry.Count + 1]float64
 	count [telemetry.Count + 1]int
 
 	variance [telemetry.Count + 1]float64

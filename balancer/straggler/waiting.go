@@ -19,7 +19,8 @@ type Waiting struct {
 // without samples or without a measurement, which Add leaves out. If the number of ranks changes, the sums start again.
 func (w *Waiting) Add(step []float64) {
 	if len(step) != len(w.Seconds) {
-		*w = Waiting{Seconds: make([]float64, len(step)), Caused: make([]float64, len(step)), Slowest: make([]int, len(step))}
+		*w = Waiting{Seconds: make([]float64, len(step)), Caused: make([]float64, len(step)),
+			Slowest: make([]int, len(step))}
 	}
 	slowest, least, ranks := -1, math.Inf(1), 0
 	for i, seconds := range step {

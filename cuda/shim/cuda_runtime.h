@@ -50,8 +50,8 @@ void barrier();
 // Passes value to the other lanes of the warp and returns the value of lane; for a missing lane, returns the caller's
 // own.
 uint64_t exchange(uint64_t value, unsigned lane);
-// An instruction of a whole warp: compute turns the lanes' operands, each of up to kOperand bytes, into 16 bytes for each
-// lane. All lanes of the warp must call it.
+// An instruction of a whole warp: compute turns the lanes' operands, each of up to kOperand bytes, into 16 bytes for
+// each lane. All lanes of the warp must call it.
 constexpr size_t kOperand = 48, kResult = 16;
 using WarpOperands = const unsigned char *const (&)[32];
 using WarpResults = unsigned char *const (&)[32];

@@ -1,4 +1,5 @@
-// shim.cc: fibers for the threads of a block, and the part of the CUDA run-time library that the device uses, on the host.
+// shim.cc: fibers for the threads of a block, and the part of the CUDA run-time library that the device uses, on the
+// host.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <setjmp.h>
@@ -34,9 +35,9 @@ constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
 // A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp, and misses its turns until they have arrived. If the next fiber has not begun, it runs on the stack of
-// a fiber that has ended, so a kernel without barriers needs no switches. Stacks outlive their block and are reused for the
-// next block. setjmp and longjmp switch without a system call.
+// those of its warp, and misses its turns until they have arrived. If the next fiber has not begun, it runs on the
+// stack of a fiber that has ended, so a kernel without barriers needs no switches. Stacks outlive their block and are
+// reused for the next block. setjmp and longjmp switch without a system call.
 struct Block {
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -205,8 +206,8 @@ void add_fiber(Block &b) {
 }
 
 // A thread's block. A thread that ends leaves its block, with the stacks of the fibers, to a later thread. Tests open
-// thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep addresses of
-// variables of its own thread.
+// thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep addresses
+// of variables of its own thread.
 struct Lease {
   std::unique_ptr<Block> own;
 

@@ -1,5 +1,5 @@
-// tensor_core.h: instructions of a warp for tensor cores, with the register layouts of the PTX manual ("Matrix fragments
-// for mma.m16n8k16", "ldmatrix"), on the host (cuda_runtime.h). With g = lane / 4 and t = lane % 4:
+// tensor_core.h: instructions of a warp for tensor cores, with the register layouts of the PTX manual ("Matrix
+// fragments for mma.m16n8k16", "ldmatrix"), on the host (cuda_runtime.h). With g = lane / 4 and t = lane % 4:
 //
 //   A (16, 16)   a[0], a[1]: rows g, g + 8 of columns 2t and 2t + 1; a[2], a[3]: of columns 2t + 8 and 2t + 9
 //   B (16, 8)    b[0], b[1]: column g of rows 2t and 2t + 1, of rows 2t + 8 and 2t + 9

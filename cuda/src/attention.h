@@ -22,8 +22,8 @@ struct Heads {
   const uint32_t *key;
 };
 
-// The tile of a block: a head of a sample, and its first row. h is a head of q. A tile of keys begins with the first head
-// of q that reads them.
+// The tile of a block: a head of a sample, and its first row. h is a head of q. A tile of keys begins with the first
+// head of q that reads them.
 struct TileOrigin {
   int64_t n, h, first, length;
 
@@ -118,8 +118,8 @@ struct AttentionShape {
 // Launches inner (N, Heads, T) = diff_dst·dst of each row of a head. T is f32, bf16 or f16.
 template <class T> void launch_inner_products(const Heads &a, const T *diff, const T *dst, float *inner, void *queue);
 
-// The kernels on tensor cores, for 16-bit types. They return nullptr if the type is f32, or if the GPU's tensor cores lack
-// the type: products of f32 in TF32 would round the operands.
+// The kernels on tensor cores, for 16-bit types. They return nullptr if the type is f32, or if the GPU's tensor cores
+// lack the type: products of f32 in TF32 would round the operands.
 std::unique_ptr<Kernel> make_tensor_attention(const AttentionShape &s);
 std::unique_ptr<Kernel> make_tensor_attention_diff(const AttentionShape &s);
 

@@ -1,19 +1,21 @@
 // attention_tensor.cu: multi-head attention of bf16 and fp16 on tensor cores, and its gradients.
 //
 // The steps are those of attention.cu (FlashAttention-2: Dao, 2023). Products have 16-bit operands and f32 sums;
-// statistics, exponentials and sums over tiles are f32. Probabilities and gradients of scores are rounded to the type of
-// the operands before they are multiplied.
+// statistics, exponentials and sums over tiles are f32. Probabilities and gradients of scores are rounded to the type
+// of the operands before they are multiplied.
 //
-//   attend        a warp has 16 or 32 queries. For each tile of keys it computes scores S = Q·Kᵀ, the online softmax, and
+//   attend        a warp has 16 or 32 queries. For each tile of keys it computes scores S = Q·Kᵀ, online softmax, and
 //                 adds P·V. P never leaves its registers.
-//   diff_keys     a warp has 16 keys. For each 16 queries of a head that reads them, it computes Sᵀ = K·Qᵀ and K's side of
-//                 the gradient: diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ, dS = P·(dP - inner)
+//   diff_keys     a warp has 16 keys. For each 16 queries of a head that reads them, it computes Sᵀ = K·Qᵀ and
+//                 K's side of the gradient: diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ
+//                 and dS = P·(dP - inner)
 //   diff_queries  a warp has 16 queries. For each 16 keys: diff_q += dS·K
 //
 // The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
 // copied. Each element of a gradient is the sum of one warp in one order, so its bits are the same in every run.
 //
-// Legend: D channels of a head, padded with zeros to 64 or 128; a tile's rows are kStride = D + 8 elements apart (tile.h).
+// Legend: D channels of a head, padded with zeros to 64 or 128; a tile's rows are kStride = D + 8 elements apart
+// (tile.h).
 #include "attention.h"
 #include "philox.h"
 #include "tile.h"
@@ -62,8 +64,8 @@ __device__ void begin_copy(T *tile, const T *from, int64_t stride, int first, in
   }
 }
 
-// Writes a warp's 16 rows of D's, times factor, through its part of a tile, to rows `first` to first + 15 of a head. Rows
-// from `limit` on are zero; rows from `end` on do not exist.
+// Writes a warp's 16 rows of D's, times factor, through its part of a tile, to rows `first` to first + 15 of a head.
+// Rows from `limit` on are zero; rows from `end` on do not exist.
 template <int D, class T>
 __device__ void write(const float (&sums)[D / 8][4], const float (&factor)[2], T *tile, T *to, int64_t stride,
                       int first, int limit, int end, int d, bool packs) {
@@ -120,8 +122,8 @@ struct Draw {
     const unsigned upper = odd ? other : own, lower = odd ? own : other;
     return (upper >> shift & 3) | (lower >> shift & 3) << 2;
   }
-  // For two adjacent D's whose rows are keys from j on and whose columns are queries from i on: bit 4·x + e for element e
-  // of D x. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one query.
+  // For two adjacent D's whose rows are keys from j on and whose columns are queries from i on: bit 4·x + e for element
+  // e of D x. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one query.
   __device__ unsigned of_keys(int i, int j) const {
     const int lane = lane_row() % 4, query = i + lane_column() + lane % 2 + lane / 2 * 8, from = j + lane_row() / 4 * 4;
     unsigned bits = (four(query, from) | four(query, from + 8) << 4) << 8 * lane; // 8 keys of the query

@@ -2,9 +2,9 @@
 // memory and on disk.
 //
 // On disk (choice_file.h), there is one file per kind of GPU and driver. If several processes need the same choice at
-// once, one process times the candidates, and the other processes use its choice. Ranks of one machine therefore compute
-// alike. If no lock protects the stored choices, or if they cannot be written, nothing is timed: otherwise two processes
-// could make different choices. The first candidate that works is then used, with a note.
+// once, one process times the candidates, and the other processes use its choice. Ranks of one machine therefore
+// compute alike. If no lock protects the stored choices, or if they cannot be written, nothing is timed: otherwise two
+// processes could make different choices. The first candidate that works is then used, with a note.
 #pragma once
 
 #include <cuda_runtime.h>

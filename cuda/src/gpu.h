@@ -154,8 +154,8 @@ template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Bod
   return k;
 }
 
-// The properties of a device. query_facts asks CUDA, which takes milliseconds, and keeps the answer; cuda_open calls it.
-// device_facts returns the kept answer for the device in use.
+// The properties of a device. query_facts asks CUDA, which takes milliseconds, and keeps the answer; cuda_open calls
+// it. device_facts returns the kept answer for the device in use.
 cudaDeviceProp query_facts(int device);
 cudaDeviceProp device_facts();
 

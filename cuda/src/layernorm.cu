@@ -2,7 +2,7 @@
 //
 //   x = src, or src + residual      dst = (x - mean)·inverse·gamma + beta      inverse = 1/sqrt(variance + eps)
 //   with x̂ = (x - mean)·inverse and g = diff_dst·gamma:
-//   diff_x = inverse·(g - mean(g) - x̂·mean(g·x̂)) + diff_sum     diff_gamma = sum diff_dst·x̂     diff_beta = sum diff_dst
+//   diff_x = inverse·(g - mean(g) - x̂·mean(g·x̂)) + diff_sum  diff_gamma = sum diff_dst·x̂  diff_beta = sum diff_dst
 //
 // A warp processes a row. It reads the row several times, mostly from the cache. The gradients of gamma and beta are
 // sums in two stages (pieces.h).

@@ -6,7 +6,8 @@
 //   4. lib64, lib and extras/CUPTI/lib64 of $CUDA_HOME and $CUDA_PATH
 //   5. the nvidia/* packages of the Python into which pip has installed this program, and of the active Python: of
 //      $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
-//   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts them
+//   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts
+//      them
 //
 // The first file that opens is used. The error names a file that exists but does not open.
 #include "libraries.h"

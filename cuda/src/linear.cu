@@ -6,11 +6,12 @@
 //
 //   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if that is faster
 //   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
-//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if that is faster
+//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if faster
 //
 // A gradient whose type differs from T is first rounded to T. For a bf16 or f16 dst there are two ways to add a bias.
-// The library adds a bias of dst's type, so a kernel rounds the bias first. Or the product goes to an f32 workspace, and
-// a kernel adds the f32 bias and rounds. The first way reads and writes a fifth of the bytes of the result and needs no f32 workspace.
+// The library adds a bias of dst's type, so a kernel rounds the bias first. Or the product goes to an f32 workspace,
+// and a kernel adds the f32 bias and rounds. The first way reads and writes a fifth of the bytes of the result and
+// needs no f32 workspace.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -29,9 +30,9 @@ namespace {
 constexpr int kAlign = 16;  // usual alignment of addresses, bytes
 constexpr int kVersion = 2; // of the kernels here that take part in a choice: a change of their speed increases it
 
-// partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src to
-// the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums of a
-// column's threads are added pairwise.
+// partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src
+// to the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums
+// of a column's threads are added pairwise.
 template <int V, class E>
 __global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E *src, float *partial) {
   __shared__ float part[kThreads][V];

@@ -8,8 +8,8 @@
 
 namespace hetero {
 
-// stride: elements from one row of diff_dst in memory to the next, at least the number of outputs. diff_dst has the type
-// of the other factor.
+// stride: elements from one row of diff_dst in memory to the next, at least the number of outputs. diff_dst has the
+// type of the other factor.
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &request, int64_t stride);
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &request, int64_t stride);
 

@@ -7,8 +7,8 @@
 //   D  0 and 1: row g, columns 2t and 2t+1; 2 and 3: row g+8
 //
 // Two adjacent D's, rounded, are therefore an A without any exchange between lanes (as_a). Operands are loaded from
-// tiles in shared memory, with `stride` elements from row to row. If stride / 8 is odd, the eight rows of a load start in
-// different banks.
+// tiles in shared memory, with `stride` elements from row to row. If stride / 8 is odd, the eight rows of a load start
+// in different banks.
 #pragma once
 
 #include "gpu.h"
@@ -127,8 +127,8 @@ template <class T> __device__ void load_b_of_rows(uint32_t (&b)[4], const T *til
   load_matrices(b, tile + (n + lane / 16 * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8);
 }
 
-// Loads two B's, words 0 and 1, and 2 and 3. Their rows are rows `k` to k + 15 of the tile, and their columns are columns
-// `n` to n + 15.
+// Loads two B's, words 0 and 1, and 2 and 3. Their rows are rows `k` to k + 15 of the tile, and their columns are
+// columns `n` to n + 15.
 template <class T> __device__ void load_b(uint32_t (&b)[4], const T *tile, int stride, int k, int n) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   load_matrices_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);

@@ -18,7 +18,8 @@ func python(t *testing.T) string {
 	if name == "" {
 		name = "python3"
 	}
-	if out, err := exec.Command(name, "-c", "import torch.distributed; assert torch.distributed.is_gloo_available()").CombinedOutput(); err != nil {
+	if out, err := exec.Command(name, "-c", "import torch.distributed; assert torch.distributed.is_gloo_available()").
+		CombinedOutput(); err != nil {
 		needtest.Missing(t, "torch", string(bytes.TrimSpace(out))+err.Error())
 	}
 	return name
@@ -29,7 +30,8 @@ func TestPackage(t *testing.T) {
 	needtest.NotShort(t, "starts many ranks of PyTorch, which takes a minute")
 	interpreter := python(t)
 	program := filepath.Join(t.TempDir(), "hetero-train")
-	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, "../../cmd/hetero-train").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program,
+		"../../cmd/hetero-train").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	folder, err := filepath.Abs(".")
@@ -38,12 +40,15 @@ func TestPackage(t *testing.T) {
 	}
 	t.Run("example", func(t *testing.T) {
 		dir := t.TempDir()
-		cmd := exec.Command(interpreter, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", filepath.Join("..", "..", "examples", "pytorch", "train.py"), "--output-dir", dir)
-		cmd.Env = append(os.Environ(), "HETERO_TRAIN="+program, "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1")
+		cmd := exec.Command(interpreter, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+			filepath.Join("..", "..", "examples", "pytorch", "train.py"), "--output-dir", dir)
+		cmd.Env = append(os.Environ(), "HETERO_TRAIN="+program, "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1",
+			"OMP_NUM_THREADS=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if text, err := os.ReadFile(filepath.Join(dir, "pytorch_example", "results", "result.json")); err != nil || !bytes.Contains(text, []byte(`"state": "finished"`)) {
+		if text, err := os.ReadFile(filepath.Join(dir, "pytorch_example", "results", "result.json")); err != nil ||
+			!bytes.Contains(text, []byte(`"state": "finished"`)) {
 			t.Errorf("got the result %s, %v; want a finished run", text, err)
 		}
 	})

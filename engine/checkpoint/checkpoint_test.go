@@ -19,8 +19,9 @@ import (
 func fullState(step int64) State {
 	return State{
 		Program: "1.2.3", Step: step, Epoch: 2, EpochSample: 7, SamplesSeen: 12_345_678_901, Seed: math.MaxUint64,
-		Best:      &Best{Metric: "top1", Value: 0.1 + 0.2, Step: 3},
-		Optimizer: OptimizerState{Name: "adamw", Scalars: map[string]Float{"beta1_power": 1e-300, "loss": Float(math.Inf(1))}},
+		Best: &Best{Metric: "top1", Value: 0.1 + 0.2, Step: 3},
+		Optimizer: OptimizerState{
+			Name: "adamw", Scalars: map[string]Float{"beta1_power": 1e-300, "loss": Float(math.Inf(1))}},
 		LossScale: &LossScale{Scale: 65536, GoodSteps: 12},
 		Counters:  map[string]int64{"skipped_steps": 2},
 		Config:    "[model]\nname = \"resnet50\"\n",
@@ -60,7 +61,8 @@ func TestStateComesBackBitForBit(t *testing.T) {
 	snapshot := save{step: 1234, version: 5}.snapshot()
 	snapshot.State = fullState(1234)
 	saveOnDisk(t, dir, 3, snapshot)
-	if got, want := list(t, filepath.Join(dir, "step-00001234")), []string{"MANIFEST", "model.safetensors", "optimizer.safetensors", "state.json"}; !slices.Equal(got, want) {
+	if got, want := list(t, filepath.Join(dir, "step-00001234")),
+		[]string{"MANIFEST", "model.safetensors", "optimizer.safetensors", "state.json"}; !slices.Equal(got, want) {
 		t.Errorf("got files %v, want %v", got, want)
 	}
 	if pointer, err := os.ReadFile(filepath.Join(dir, "latest")); string(pointer) != "step-00001234\n" {
@@ -88,13 +90,15 @@ func TestStateComesBackBitForBit(t *testing.T) {
 }
 
 func TestFloatsSurviveJSON(t *testing.T) {
-	for _, want := range []float64{0, math.Copysign(0, -1), 0.1, math.Pi, math.SmallestNonzeroFloat64, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN()} {
+	for _, want := range []float64{0, math.Copysign(0, -1), 0.1, math.Pi, math.SmallestNonzeroFloat64, math.MaxFloat64,
+		math.Inf(1), math.Inf(-1), math.NaN()} {
 		text, err := json.Marshal(Float(want))
 		var got Float
 		if err == nil {
 			err = json.Unmarshal(text, &got)
 		}
-		if same := math.Float64bits(float64(got)) == math.Float64bits(want); err != nil || !same && !(math.IsNaN(want) && math.IsNaN(float64(got))) {
+		if same := math.Float64bits(float64(got)) == math.Float64bits(want); err != nil ||
+			!same && !(math.IsNaN(want) && math.IsNaN(float64(got))) {
 			t.Errorf("%v: got %v through %s, %v", want, got, text, err)
 		}
 	}
@@ -124,8 +128,10 @@ func TestStateRefusals(t *testing.T) {
 func TestRetentionKeepsTheLastAndTheBest(t *testing.T) {
 	dir := t.TempDir()
 	saveOnDisk(t, dir, 2,
-		save{step: 1}.snapshot(), save{step: 2, best: true}.snapshot(), save{step: 3}.snapshot(), save{step: 4}.snapshot(), save{step: 5}.snapshot())
-	if got, want := list(t, dir), []string{"best", "latest", "step-00000002", "step-00000004", "step-00000005"}; !slices.Equal(got, want) {
+		save{step: 1}.snapshot(), save{step: 2, best: true}.snapshot(), save{step: 3}.snapshot(),
+		save{step: 4}.snapshot(), save{step: 5}.snapshot())
+	if got, want := list(t, dir), []string{"best", "latest", "step-00000002", "step-00000004",
+		"step-00000005"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	best, err := LoadBest(dir)
@@ -137,7 +143,8 @@ func TestRetentionKeepsTheLastAndTheBest(t *testing.T) {
 		t.Fatal(err)
 	}
 	saveOnDisk(t, dir, 2, save{step: 6}.snapshot())
-	if got, want := list(t, dir), []string{"best", "latest", "step-00000002", "step-00000004", "step-00000006"}; !slices.Equal(got, want) {
+	if got, want := list(t, dir), []string{"best", "latest", "step-00000002", "step-00000004",
+		"step-00000006"}; !slices.Equal(got, want) {
 		t.Errorf("with a damaged one: got %v, want %v", got, want)
 	}
 }
@@ -153,7 +160,8 @@ func TestLatestFallsBackAndSaysWhy(t *testing.T) {
 	if _, err := LoadBest(dir); !errors.Is(err, ErrNone) {
 		t.Errorf("best of an empty folder: got %v, want ErrNone", err)
 	}
-	saveOnDisk(t, dir, 5, save{step: 10}.snapshot(), save{step: 20}.snapshot(), save{step: 30}.snapshot(), save{step: 40}.snapshot())
+	saveOnDisk(t, dir, 5, save{step: 10}.snapshot(), save{step: 20}.snapshot(), save{step: 30}.snapshot(),
+		save{step: 40}.snapshot())
 	model := filepath.Join(dir, "step-00000030", "model.safetensors")
 	b, err := os.ReadFile(model)
 	if err != nil {
@@ -186,7 +194,8 @@ func TestLatestFallsBackAndSaysWhy(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "step-00000010")); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped, err := Latest(dir); !errors.As(err, new(*CorruptError)) || len(skipped) != 3 || !strings.Contains(err.Error(), "all 3 checkpoints are invalid") {
+	if _, skipped, err := Latest(dir); !errors.As(err, new(*CorruptError)) || len(skipped) != 3 ||
+		!strings.Contains(err.Error(), "all 3 checkpoints are invalid") {
 		t.Errorf("all damaged: got %v, %v", skipped, err)
 	}
 }
@@ -271,7 +280,8 @@ func TestOpenRemovesOnlyWhatIsDamaged(t *testing.T) {
 			store.Close()
 			t.Errorf("%s: no error", name)
 		}
-		if got, want := list(t, dir), []string{"latest", "step-00000020", "step-00000020.old"}; !slices.Equal(got, want) {
+		if got, want := list(t, dir), []string{"latest", "step-00000020", "step-00000020.old"}; !slices.Equal(got,
+			want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
@@ -306,7 +316,8 @@ func TestOptionsAndSnapshotsAreChecked(t *testing.T) {
 		t.Errorf("a file in the way: got %v, want *IOError", err)
 	}
 	fsys := newMemoryFS()
-	bad := Snapshot{State: State{Step: 1}, Model: []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{9}, Data: []byte{1}}}}
+	bad := Snapshot{
+		State: State{Step: 1}, Model: []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{9}, Data: []byte{1}}}}
 	if _, err := memoryStore(fsys).Save(context.Background(), bad); err == nil || errors.As(err, new(*IOError)) {
 		t.Errorf("tensor without data: got %v, want a plain error", err)
 	}

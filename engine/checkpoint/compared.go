@@ -10,8 +10,8 @@ import (
 // comparedKey is the key of Compared in State.Extra.
 const comparedKey = "replicas"
 
-// Compared states which steps of a state were covered by comparisons of the ranks. A comparison that finds equal bits on
-// all ranks covers all steps since the previous comparison.
+// Compared states which steps of a state were covered by comparisons of the ranks. A comparison that finds equal bits
+// on all ranks covers all steps since the previous comparison.
 type Compared struct {
 	Ranks int   `json:"ranks"`          // number of ranks that trained
 	Step  int64 `json:"step"`           // step of the last comparison; 0 before the first
@@ -76,8 +76,8 @@ func (s State) AllGaps() []Gap {
 	return append(gaps, open)
 }
 
-// Uncompared reports that a run of several ranks saved the state without a comparison, because a rank was lost. after is
-// the step of the last comparison.
+// Uncompared reports that a run of several ranks saved the state without a comparison, because a rank was lost. after
+// is the step of the last comparison.
 func (s State) Uncompared() (after int64, yes bool) {
 	c, ok := s.Compared()
 	return c.Step, ok && c.Ranks > 1 && c.Step < s.Step

@@ -230,7 +230,8 @@ func TestFailedOperationKeepsOlderCheckpoints(t *testing.T) {
 			isNext := got.step == next.step && got.version == next.version
 			switch {
 			case err == nil && !isNext:
-				t.Errorf("%s failed: save returned without an error, but step %d version %d is the newest", fsys.failed, got.step, got.version)
+				t.Errorf("%s failed: save returned without an error, but step %d version %d is the newest", fsys.failed,
+					got.step, got.version)
 			case err == nil && len(saved.Warnings) == 0 && !strings.HasPrefix(fsys.failed, "remove "):
 				t.Errorf("%s failed: neither error nor warning", fsys.failed)
 			case err != nil && !errors.As(err, new(*IOError)):

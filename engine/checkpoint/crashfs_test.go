@@ -286,7 +286,8 @@ var _ io.Writer = (*memoryFile)(nil)
 
 // afterKill returns the state after a kill, which includes all operations.
 func (m *memoryFS) afterKill() *memoryFS {
-	return &memoryFS{root: m.root.copy(func(n *node) ([]byte, map[string]*node) { return n.data, n.entries }), budget: -1}
+	return &memoryFS{root: m.root.copy(func(n *node) ([]byte, map[string]*node) { return n.data, n.entries }),
+		budget: -1}
 }
 
 // afterPowerFailure returns a possible state of the disk: all flushed data, and a random part of the other data.

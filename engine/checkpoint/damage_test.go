@@ -17,7 +17,8 @@ func savedNode(t *testing.T) (*memoryFS, map[string]*node) {
 	fsys := newMemoryFS()
 	snapshot := save{step: 10, version: 1}.snapshot()
 	snapshot.State = fullState(10)
-	snapshot.Model = append(snapshot.Model, Tensor{Name: "b", DType: tensor.U8, Shape: tensor.Shape{3}, Data: []byte{1, 2, 3}})
+	snapshot.Model = append(snapshot.Model,
+		Tensor{Name: "b", DType: tensor.U8, Shape: tensor.Shape{3}, Data: []byte{1, 2, 3}})
 	if _, err := memoryStore(fsys).Save(context.Background(), snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,8 @@ func TestManifestRefusals(t *testing.T) {
 func TestTensorsOfAnotherFileAreRefused(t *testing.T) {
 	fsys, files := savedNode(t)
 	text := string(files[manifestFile].data)
-	body := strings.Replace(text[:strings.LastIndex(text, "manifest ")], `model.safetensors "w"`, `model.safetensors "v"`, 1)
+	body := strings.Replace(text[:strings.LastIndex(text, "manifest ")], `model.safetensors "w"`,
+		`model.safetensors "v"`, 1)
 	files[manifestFile].data = []byte(body + "manifest " + hexSum([]byte(body)) + "\n")
 	mustRefuse(t, fsys, "renamed tensor")
 }

@@ -28,7 +28,8 @@ func corrupt(path, format string, args ...any) error {
 type pyTorchError struct{ path string }
 
 func (e *pyTorchError) Error() string {
-	return fmt.Sprintf("%s is a file of PyTorch (torch.save), want a .safetensors file: load it in Python and write safetensors.torch.save_file(model.state_dict(), \"NAME.safetensors\")", e.path)
+	return fmt.Sprintf("%s is a file of PyTorch (torch.save), want a .safetensors file: load it in Python and write safetensors.torch.save_file(model.state_dict(), \"NAME.safetensors\")",
+		e.path)
 }
 
 // Unwrap returns a CorruptError, because the file has another format.
@@ -41,7 +42,9 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s has checkpoint format %d, this program reads format %d: use the program version that wrote it", e.Path, e.Got, e.Want)
+	return fmt.Sprintf(
+		"%s has checkpoint format %d, this program reads format %d: use the program version that wrote it", e.Path,
+		e.Got, e.Want)
 }
 
 // IOError reports an operation that the system refused. errors.Is finds the cause, for example syscall.ENOSPC.
@@ -64,7 +67,8 @@ type AlteredError struct {
 }
 
 func (e *AlteredError) Error() string {
-	return fmt.Sprintf("tensor %q changed in memory after the ranks compared it (CRC-32C %08x, want %08x): check the memory of this machine (ECC errors)", e.Tensor, e.Got, e.Want)
+	return fmt.Sprintf("tensor %q changed in memory after the ranks compared it (CRC-32C %08x, want %08x): check the memory of this machine (ECC errors)",
+		e.Tensor, e.Got, e.Want)
 }
 
 func ioError(op, path string, err error) error {

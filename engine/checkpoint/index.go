@@ -48,7 +48,8 @@ func openIndex(path string) (*File, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(list.Files)) {
 		if part := whole.parts[name]; part == nil || filepath.Base(part.path) != list.Files[name] {
-			return nil, errors.Join(corrupt(path, "weight_map names tensor %q in %s, but the file has no such tensor", name, list.Files[name]), whole.Close())
+			return nil, errors.Join(corrupt(path, "weight_map names tensor %q in %s, but the file has no such tensor",
+				name, list.Files[name]), whole.Close())
 		}
 	}
 	return whole, nil
@@ -71,7 +72,8 @@ func (f *File) files() []*File {
 // add opens one file of an index and adds its tensors.
 func (f *File) add(name string) error {
 	if name != filepath.Base(name) || !strings.HasSuffix(name, ".safetensors") {
-		return corrupt(f.path, "weight_map lists the file %.100q, want the name of a .safetensors file in the folder of the index", name)
+		return corrupt(f.path,
+			"weight_map lists the file %.100q, want the name of a .safetensors file in the folder of the index", name)
 	}
 	part, err := OpenFile(filepath.Join(filepath.Dir(f.path), name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +87,8 @@ func (f *File) add(name string) error {
 	}
 	for _, t := range part.tensors {
 		if other := f.parts[t.Name]; other != nil {
-			return corrupt(f.path, "tensor %q is in %s and in %s, want one file", t.Name, filepath.Base(other.path), name)
+			return corrupt(f.path, "tensor %q is in %s and in %s, want one file", t.Name, filepath.Base(other.path),
+				name)
 		}
 		f.parts[t.Name], f.index[t.Name] = part, len(f.tensors)
 		f.tensors = append(f.tensors, t)

@@ -16,8 +16,10 @@ func writeParts(t *testing.T, index string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, tensors := range map[string][]Tensor{
-		"model-00001-of-00002.safetensors": {{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Data: []byte("12345678")}},
-		"model-00002-of-00002.safetensors": {{Name: "b", DType: tensor.U8, Shape: tensor.Shape{3}, Data: []byte("xyz")}},
+		"model-00001-of-00002.safetensors": {
+			{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Data: []byte("12345678")}},
+		"model-00002-of-00002.safetensors": {
+			{Name: "b", DType: tensor.U8, Shape: tensor.Shape{3}, Data: []byte("xyz")}},
 	} {
 		var b bytes.Buffer
 		if err := Write(&b, tensors, map[string]string{"format": "pt"}); err != nil {
@@ -63,14 +65,16 @@ func TestIndexesThatDoNotFitAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:                  "want an index",
 		`{"weight_map": {}}`: "lists 0 files",
-		`{"weight_map": {"a": "../model-00001-of-00002.safetensors"}}`:                        "in the folder of the index",
-		`{"weight_map": {"a": "/etc/passwd"}}`:                                                "in the folder of the index",
-		`{"weight_map": {"a": "config.json"}}`:                                                "want the name of a .safetensors file",
-		`{"weight_map": {"a": "model-00003-of-00003.safetensors"}}`:                           "the folder has no such file",
-		strings.Replace(twoParts, `"b": "model-00002`, `"b": "model-00001`, 1):                `names tensor "b" in model-00001-of-00002.safetensors`,
+		`{"weight_map": {"a": "../model-00001-of-00002.safetensors"}}`: "in the folder of the index",
+		`{"weight_map": {"a": "/etc/passwd"}}`:                         "in the folder of the index",
+		`{"weight_map": {"a": "config.json"}}`:                         "want the name of a .safetensors file",
+		`{"weight_map": {"a": "model-00003-of-00003.safetensors"}}`:    "the folder has no such file",
+		strings.Replace(twoParts, `"b": "model-00002`, `"b": "model-00001`,
+			1): `names tensor "b" in model-00001-of-00002.safetensors`,
 		strings.Replace(twoParts, `{"b"`, `{"c": "model-00002-of-00002.safetensors", "b"`, 1): `names tensor "c"`,
 	} {
-		if f, err := OpenFile(writeParts(t, text)); !errors.As(err, new(*CorruptError)) || !strings.Contains(err.Error(), want) {
+		if f, err := OpenFile(writeParts(t, text)); !errors.As(err, new(*CorruptError)) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v; want a *CorruptError with %q", text, f, err, want)
 		}
 	}
@@ -83,7 +87,8 @@ func TestIndexesThatDoNotFitAreRefused(t *testing.T) {
 	if err := os.Link(first, second); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(path); !errors.As(err, new(*CorruptError)) || !strings.Contains(err.Error(), `tensor "a" is in`) {
+	if _, err := OpenFile(path); !errors.As(err, new(*CorruptError)) ||
+		!strings.Contains(err.Error(), `tensor "a" is in`) {
 		t.Errorf("one tensor twice: got %v", err)
 	}
 }
@@ -98,7 +103,8 @@ func TestTheFilesOfAnIndexAreVerified(t *testing.T) {
 	if err := os.WriteFile(second, append(bad, 0, 0, 0xC0, 0x7F), 0o600); err != nil { // NaN
 		t.Fatal(err)
 	}
-	if v, err := VerifyFile(path); err != nil || len(v.Faults) != 1 || v.Faults[0].Path != second || v.Faults[0].Tensor != "b" {
+	if v, err := VerifyFile(path); err != nil || len(v.Faults) != 1 || v.Faults[0].Path != second ||
+		v.Faults[0].Tensor != "b" {
 		t.Errorf("got %+v, %v; want the NaN of tensor b in %s", v, err, second)
 	}
 }
@@ -106,9 +112,11 @@ func TestTheFilesOfAnIndexAreVerified(t *testing.T) {
 // TestAuxiliaryPartsOfAHeaderAreIgnored has headers that the reference implementation reads.
 func TestAuxiliaryPartsOfAHeaderAreIgnored(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"no metadata":          file(`{"__metadata__":null,"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1),
-		"unknown keys":         file(`{"a":{"x":[1,{"y":null}],"dtype":"U8","z":-1.5e3,"shape":[1],"w":"t","data_offsets":[0,1]}}`, 1),
-		"numbers of eight bit": file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[1,4]}}`, 4),
+		"no metadata": file(`{"__metadata__":null,"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1),
+		"unknown keys": file(
+			`{"a":{"x":[1,{"y":null}],"dtype":"U8","z":-1.5e3,"shape":[1],"w":"t","data_offsets":[0,1]}}`, 1),
+		"numbers of eight bit": file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[1,4]}}`,
+			4),
 	} {
 		f, err := open(b)
 		if err != nil {

@@ -135,7 +135,8 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 		}
 	}
 	if refused == len(skipped) {
-		return nil, skipped, ioError("load the newest checkpoint of", dir, errors.New(strings.TrimSpace(reasons.String())))
+		return nil, skipped,
+			ioError("load the newest checkpoint of", dir, errors.New(strings.TrimSpace(reasons.String())))
 	}
 	return nil, skipped, corrupt(dir, "all %d checkpoints are invalid:%s", len(list), reasons.String())
 }

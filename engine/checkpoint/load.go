@@ -72,7 +72,9 @@ func loadState(fsys fileSystem, name, path string, want fileSum) (State, error) 
 		return State{}, err
 	}
 	if got := hexSum(text); int64(len(text)) != want.bytes || got != want.sha256 {
-		return State{}, corrupt(label, "got %d bytes with SHA-256 %.12s…, want %d bytes with SHA-256 %.12s… as in the manifest", len(text), got, want.bytes, want.sha256)
+		return State{},
+			corrupt(label, "got %d bytes with SHA-256 %.12s…, want %d bytes with SHA-256 %.12s… as in the manifest",
+				len(text), got, want.bytes, want.sha256)
 	}
 	state, err := decodeState(text)
 	if err != nil {
@@ -97,11 +99,13 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 		return nil, corrupt(label, "got %d bytes, want %d as in the manifest", size, want.bytes)
 	}
 	hash := sha256.New()
-	if _, err := io.CopyBuffer(hash, io.NewSectionReader(src, 0, size), make([]byte, min(size+1, writeChunkBytes))); err != nil {
+	if _, err := io.CopyBuffer(hash, io.NewSectionReader(src, 0, size),
+		make([]byte, min(size+1, writeChunkBytes))); err != nil {
 		return nil, ioError("read", label, err)
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want.sha256 {
-		return nil, corrupt(label, "got SHA-256 %.12s…, want %.12s… as in the manifest%s", got, want.sha256, damagedTensors(src, size, want))
+		return nil, corrupt(label, "got SHA-256 %.12s…, want %.12s… as in the manifest%s", got, want.sha256,
+			damagedTensors(src, size, want))
 	}
 	f, err := NewFile(src, size, label)
 	if err != nil {

@@ -21,10 +21,10 @@ type Quarantine struct {
 	Checkpoints []string `json:"checkpoints"` // names of the checkpoints, newest first
 }
 
-// Quarantine hides all checkpoints of steps after step from Latest, because they may contain wrong values. It moves them
-// into a new folder quarantined-1, quarantined-2, …, with the reason in a file, and returns their names. The folder is
-// never removed. Load and Verify refuse its checkpoints with the reason. If `best` names one of them, Quarantine removes
-// `best`.
+// Quarantine hides all checkpoints of steps after step from Latest, because they may contain wrong values. It moves
+// them into a new folder quarantined-1, quarantined-2, …, with the reason in a file, and returns their names. The
+// folder is never removed. Load and Verify refuse its checkpoints with the reason. If `best` names one of them,
+// Quarantine removes `best`.
 func (s *Store) Quarantine(step int64, reason string) (moved []string, err error) {
 	return s.moveAfter(step, quarantinePrefix, reason)
 }

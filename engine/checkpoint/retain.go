@@ -61,8 +61,8 @@ func incomplete(fsys fileSystem, c candidate) error {
 	return nil
 }
 
-// Incomplete returns the reason why the newest checkpoint in a folder is not complete, or nil. It reads no tensors, so it
-// does not find changed bytes.
+// Incomplete returns the reason why the newest checkpoint in a folder is not complete, or nil. It reads no tensors, so
+// it does not find changed bytes.
 func Incomplete(root *os.Root) error {
 	list, err := candidates(folder{root})
 	if err != nil || len(list) == 0 {

@@ -31,7 +31,8 @@ var elementTypes = []struct {
 	{"F64", tensor.F64, 8}, {"F32", tensor.F32, 4}, {"F16", tensor.F16, 2}, {"BF16", tensor.BF16, 2},
 	{"I64", tensor.I64, 8}, {"I32", tensor.I32, 4}, {"I16", tensor.Invalid, 2}, {"I8", tensor.Invalid, 1},
 	{"U64", tensor.Invalid, 8}, {"U32", tensor.U32, 4}, {"U16", tensor.Invalid, 2}, {"U8", tensor.U8, 1},
-	{"BOOL", tensor.Invalid, 1}, {"F8_E4M3", tensor.Invalid, 1}, {"F8_E5M2", tensor.Invalid, 1}, {"F8_E8M0", tensor.Invalid, 1},
+	{"BOOL", tensor.Invalid, 1}, {"F8_E4M3", tensor.Invalid, 1}, {"F8_E5M2", tensor.Invalid, 1},
+	{"F8_E8M0", tensor.Invalid, 1},
 	{"C64", tensor.Invalid, 8},
 }
 

@@ -341,7 +341,8 @@ func (i *Info) setRange(begin, end int64) error {
 		return err
 	}
 	if end < begin || end-begin != need {
-		return fmt.Errorf("data_offsets [%d,%d] hold %d bytes, %s %v needs %d", begin, end, end-begin, i.Wire, i.Shape, need)
+		return fmt.Errorf("data_offsets [%d,%d] hold %d bytes, %s %v needs %d", begin, end, end-begin, i.Wire, i.Shape,
+			need)
 	}
 	i.DType, i.offset, i.bytes = elementTypes[at].dtype, begin, need
 	return nil

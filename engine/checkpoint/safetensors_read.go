@@ -29,8 +29,8 @@ type File struct {
 	parts    map[string]*File  // files of an index by name of the tensor; nil for a single file
 }
 
-// OpenFile opens the safetensors file at path and checks its header. A path that ends in IndexSuffix names an index, whose
-// files OpenFile opens as one. The data of a tensor is read on demand. Errors: *IOError, *CorruptError.
+// OpenFile opens the safetensors file at path and checks its header. A path that ends in IndexSuffix names an index,
+// whose files OpenFile opens as one. The data of a tensor is read on demand. Errors: *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
 	if strings.HasSuffix(path, IndexSuffix) {
 		return openIndex(path)
@@ -77,7 +77,8 @@ func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	if err != nil {
 		return nil, corrupt(path, "%v", err)
 	}
-	f := &File{path: path, src: src, data: data, tensors: infos, metadata: metadata, index: make(map[string]int, len(infos))}
+	f := &File{path: path, src: src, data: data, tensors: infos, metadata: metadata,
+		index: make(map[string]int, len(infos))}
 	for i, info := range infos {
 		f.index[info.Name] = i
 	}
@@ -120,7 +121,8 @@ func (f *File) Info(name string) (Info, bool) {
 func (f *File) ReadInto(name string, dst []byte) error {
 	info, ok := f.Info(name)
 	if !ok {
-		return &MismatchError{Path: f.path, Differences: []Difference{{Name: name, Model: fmt.Sprintf("%d bytes", len(dst))}}}
+		return &MismatchError{
+			Path: f.path, Differences: []Difference{{Name: name, Model: fmt.Sprintf("%d bytes", len(dst))}}}
 	}
 	if int64(len(dst)) != info.bytes {
 		return fmt.Errorf("read tensor %q of %s: got a buffer of %d bytes, want %d", name, f.path, len(dst), info.bytes)
@@ -185,8 +187,9 @@ type Model interface {
 	Fill(read func(name string, dst []byte) error) error
 }
 
-// Load compares the tensors of the file with those of m, and then sets the tensors of m to the values that read returns:
-// ReadInto, or ReadAverage of a checkpoint. If the tensors differ, m stays unchanged, and Load returns a *MismatchError.
+// Load compares the tensors of the file with those of m, and then sets the tensors of m to the values that read
+// returns: ReadInto, or ReadAverage of a checkpoint. If the tensors differ, m stays unchanged, and Load returns a
+// *MismatchError.
 func (f *File) Load(m Model, read func(name string, dst []byte) error) error {
 	var want []Info
 	m.Each(func(name string, dtype tensor.DType, shape tensor.Shape) {

@@ -52,8 +52,10 @@ func TestReadsWhatTheReferenceLibraryWrote(t *testing.T) {
 	for _, c := range cases {
 		info, _ := f.Info(c.name)
 		got, err := f.Read(c.name)
-		if err != nil || info.Wire != c.wire || got.DType != c.dtype || !got.Shape.Equal(c.shape) || fmt.Sprintf("%x", got.Data) != c.hex {
-			t.Errorf("%s: got %s %v %x, %v; want %s %v %s", c.name, info.Wire, got.Shape, got.Data, err, c.wire, c.shape, c.hex)
+		if err != nil || info.Wire != c.wire || got.DType != c.dtype || !got.Shape.Equal(c.shape) ||
+			fmt.Sprintf("%x", got.Data) != c.hex {
+			t.Errorf("%s: got %s %v %x, %v; want %s %v %s", c.name, info.Wire, got.Shape, got.Data, err, c.wire,
+				c.shape, c.hex)
 		}
 	}
 	if got := f.Metadata()["format"]; got != "pt" {
@@ -85,7 +87,8 @@ func TestWritesWhatItReads(t *testing.T) {
 	}
 	var again bytes.Buffer
 	tensors[0], tensors[3] = tensors[3], tensors[0]
-	if err := Write(&again, tensors, map[string]string{"made by": "tests"}); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
+	if err := Write(&again, tensors, map[string]string{"made by": "tests"}); err != nil ||
+		!bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Errorf("another order of the same tensors gives other bytes (%v)", err)
 	}
 	f, err := open(b.Bytes())
@@ -119,10 +122,13 @@ func TestHeaderRefusals(t *testing.T) {
 	}{
 		{"empty file", nil, "want at least 8"},
 		{"length only half there", []byte{1, 0, 0}, "want at least 8"},
-		{"zip of torch.save", []byte("PK\x03\x04\x00\x00\x08\x08\x00\x00"), "safetensors.torch.save_file(model.state_dict()"},
-		{"pickle of torch.save", []byte("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"), "safetensors.torch.save_file(model.state_dict()"},
+		{"zip of torch.save", []byte("PK\x03\x04\x00\x00\x08\x08\x00\x00"),
+			"safetensors.torch.save_file(model.state_dict()"},
+		{"pickle of torch.save", []byte("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"),
+			"safetensors.torch.save_file(model.state_dict()"},
 		{"header of 2^63 bytes", binary.LittleEndian.AppendUint64(nil, 1<<63), "want at most 100000000"},
-		{"header over the cap", append(binary.LittleEndian.AppendUint64(nil, maxHeaderBytes+1), one...), "want at most"},
+		{"header over the cap", append(binary.LittleEndian.AppendUint64(nil, maxHeaderBytes+1), one...),
+			"want at most"},
 		{"header over the file's end", binary.LittleEndian.AppendUint64(nil, 9), "header ends at byte 17"},
 		{"empty header", file("", 0), "begin with {"},
 		{"leading space", file(" "+one, 8), "begin with {"},
@@ -133,35 +139,55 @@ func TestHeaderRefusals(t *testing.T) {
 		{"deep nesting", file(nested, 0), "want '{'"},
 		{"cut off", file(one[:17], 8), "without an end"},
 		{"trailing comma", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},}`, 8), "want '\"'"},
-		{"name twice", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "appears twice"},
-		{"name twice, one escaped", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "appears twice"},
+		{
+			"name twice", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`,
+				2), "appears twice"},
+		{"name twice, one escaped", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`,
+			2), "appears twice"},
 		{"metadata twice", file(`{"__metadata__":{},"__metadata__":{}}`, 0), "appears twice"},
 		{"metadata key twice", file(`{"__metadata__":{"k":"1","k":"2"}}`, 0), "appears twice"},
 		{"metadata number", file(`{"__metadata__":{"k":1}}`, 0), "want '\"'"},
 		{"key twice", file(`{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "appears twice"},
-		{"unknown key without a value", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"pickle":}}`, 1), "want a value"},
-		{"unknown key with a deep value", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":`+strings.Repeat("[", 99)+strings.Repeat("]", 99)+`}}`, 1), "nested"},
+		{"unknown key without a value", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"pickle":}}`, 1),
+			"want a value"},
+		{"unknown key with a deep value", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":`+
+			strings.Repeat("[", 99)+strings.Repeat("]", 99)+`}}`, 1), "nested"},
 		{"missing shape", file(`{"a":{"dtype":"U8","data_offsets":[0,1]}}`, 1), "want dtype, shape"},
 		{"one offset", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}}`, 1), "two data_offsets"},
 		{"three offsets", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}}`, 1), "more than 2 numbers"},
-		{"unknown element type", file(`{"a":{"dtype":"PYOBJ","shape":[1],"data_offsets":[0,1]}}`, 1), "unknown element type"},
-		{"lower-case element type", file(`{"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}}`, 4), "unknown element type"},
-		{"negative extents", file(`{"a":{"dtype":"U8","shape":[-1,-1],"data_offsets":[0,1]}}`, 1), `got "-1", want a whole number that is not negative`},
-		{"negative offset", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0, -1]}}`, 1), `got "-1", want a whole number that is not negative`},
+		{"unknown element type", file(`{"a":{"dtype":"PYOBJ","shape":[1],"data_offsets":[0,1]}}`, 1),
+			"unknown element type"},
+		{"lower-case element type", file(`{"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}}`, 4),
+			"unknown element type"},
+		{"negative extents", file(`{"a":{"dtype":"U8","shape":[-1,-1],"data_offsets":[0,1]}}`, 1),
+			`got "-1", want a whole number that is not negative`},
+		{"negative offset", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0, -1]}}`, 1),
+			`got "-1", want a whole number that is not negative`},
 		{"no extent", file(`{"a":{"dtype":"U8","shape":[1,],"data_offsets":[0,1]}}`, 1), `got "", want a whole number`},
 		{"fraction", file(`{"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}}`, 1), "want ']'"},
 		{"exponent", file(`{"a":{"dtype":"U8","shape":[1e0],"data_offsets":[0,1]}}`, 1), "want ']'"},
 		{"leading zero", file(`{"a":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}`, 1), "leading zero"},
-		{"extent of 2^63", file(`{"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}}`, 1), "below 2^63"},
-		{"extent of 40 digits", file(`{"a":{"dtype":"U8","shape":[`+strings.Repeat("9", 40)+`],"data_offsets":[0,1]}}`, 1), "40 digits"},
-		{"shape product overflows to 0", file(`{"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, 0), "more than 2^63"},
-		{"shape product overflows before a 0", file(`{"a":{"dtype":"F32","shape":[4611686018427387904,4,0],"data_offsets":[0,0]}}`, 0), "more than 2^63"},
-		{"too many dimensions", file(`{"a":{"dtype":"U8","shape":[`+strings.Repeat("1,", 40)+`1],"data_offsets":[0,1]}}`, 1), "more than 32"},
+		{"extent of 2^63", file(`{"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}}`, 1),
+			"below 2^63"},
+		{"extent of 40 digits", file(`{"a":{"dtype":"U8","shape":[`+strings.Repeat("9", 40)+`],"data_offsets":[0,1]}}`,
+			1), "40 digits"},
+		{"shape product overflows to 0",
+			file(`{"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, 0), "more than 2^63"},
+		{"shape product overflows before a 0",
+			file(`{"a":{"dtype":"F32","shape":[4611686018427387904,4,0],"data_offsets":[0,0]}}`, 0), "more than 2^63"},
+		{"too many dimensions", file(`{"a":{"dtype":"U8","shape":[`+strings.Repeat("1,", 40)+
+			`1],"data_offsets":[0,1]}}`, 1), "more than 32"},
 		{"size does not fit the shape", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 4), "needs 8"},
 		{"offsets reversed", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}}`, 1), "hold -1 bytes"},
-		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "an overlap"},
-		{"same place twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2), "an overlap"},
-		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "a gap"},
+		{
+			"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`,
+				3), "an overlap"},
+		{
+			"same place twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`,
+				2), "an overlap"},
+		{
+			"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`,
+				3), "a gap"},
 		{"hole at the begin", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "a gap"},
 		{"data behind the last tensor", file(one, 9), "the file ends at byte 9"},
 		{"data missing", file(one, 7), "the file ends at byte 7"},
@@ -199,17 +225,21 @@ func TestUnwritableTensorsAreRefused(t *testing.T) {
 		{"name not UTF-8", []Tensor{{Name: "\xff", DType: tensor.U8}}, "tensor name"},
 		{"no element type", []Tensor{{Name: "a"}}, "no element type"},
 		{"opaque", []Tensor{{Name: "a", DType: tensor.Opaque}}, "no element type"},
-		{"same name twice", []Tensor{{Name: "a", DType: tensor.U8, Data: []byte{1}}, {Name: "a", DType: tensor.U8, Data: []byte{1}}}, "appears twice"},
-		{"too little data", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Data: make([]byte, 4)}}, "got 4 bytes"},
+		{"same name twice", []Tensor{{Name: "a", DType: tensor.U8, Data: []byte{1}},
+			{Name: "a", DType: tensor.U8, Data: []byte{1}}}, "appears twice"},
+		{"too little data", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Data: make([]byte, 4)}},
+			"got 4 bytes"},
 		{"negative extent", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{-1}}}, "extent -1"},
-		{"stream too short", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
-			_, err := w.Write(make([]byte, 7))
-			return err
-		}}}, "1 of 8 bytes of F32"},
-		{"stream too long", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
-			_, err := w.Write(make([]byte, 9))
-			return err
-		}}}, "1 bytes more"},
+		{"stream too short",
+			[]Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
+				_, err := w.Write(make([]byte, 7))
+				return err
+			}}}, "1 of 8 bytes of F32"},
+		{"stream too long",
+			[]Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
+				_, err := w.Write(make([]byte, 9))
+				return err
+			}}}, "1 bytes more"},
 	}
 	for _, c := range cases {
 		if err := Write(io.Discard, c.tensors, nil); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -288,7 +318,9 @@ func FuzzSafetensors(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(reference)
-	f.Add(file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}}  `, 9))
+	f.Add(
+		file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}}  `,
+			9))
 	f.Add(file(`{"__metadata__":{"k":"v\u00fc"},"x":{"shape":[0,5],"dtype":"BF16","data_offsets":[0,0]}}`, 0))
 	f.Add(file(`{}`, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {

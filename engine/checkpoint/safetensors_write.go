@@ -135,7 +135,8 @@ func writableName(name string) bool {
 func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 	switch {
 	case t.Name == metadataKey || !writableName(t.Name):
-		return 0, fmt.Errorf("tensor name %q: want 1 to %d bytes of UTF-8, not %s", t.Name, maxWrittenNameBytes, metadataKey)
+		return 0, fmt.Errorf("tensor name %q: want 1 to %d bytes of UTF-8, not %s", t.Name, maxWrittenNameBytes,
+			metadataKey)
 	case seen[t.Name]:
 		return 0, fmt.Errorf("tensor %q appears twice", t.Name)
 	case wireName(t.DType) == "":
@@ -148,7 +149,8 @@ func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	if t.Stream == nil && int64(len(t.Data)) != size {
-		return 0, fmt.Errorf("tensor %q: got %d bytes of data, %s needs %d", t.Name, len(t.Data), t.Info().describe(), size)
+		return 0, fmt.Errorf("tensor %q: got %d bytes of data, %s needs %d", t.Name, len(t.Data), t.Info().describe(),
+			size)
 	}
 	return size, nil
 }

@@ -82,7 +82,8 @@ const (
 
 func (s State) check() error {
 	if s.Step < 0 || s.Epoch < 0 || s.EpochSample < 0 || s.SamplesSeen < 0 {
-		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at least 0", s.Step, s.Epoch, s.EpochSample, s.SamplesSeen)
+		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at least 0", s.Step,
+			s.Epoch, s.EpochSample, s.SamplesSeen)
 	}
 	if max(s.Step, s.EpochSample, s.SamplesSeen) > mostCount || s.Epoch > mostEpochs {
 		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at most epoch %d, and %d for the other counters",

@@ -29,8 +29,9 @@ type Store struct {
 type Options struct {
 	Keep int // number of newest checkpoints to keep, at least 1; the best checkpoint is always kept
 
-	// Watch is called before each operation on the disk with the path of a file, and its result after the operation. The
-	// Store writes and flushes large files in pieces, so each operation is short on a disk that works. nil: no watch.
+	// Watch is called before each operation on the disk with the path of a file, and its result after the operation.
+	// The Store writes and flushes large files in pieces, so each operation is short on a disk that works. nil: no
+	// watch.
 	Watch func(path string) (end func())
 }
 
@@ -257,7 +258,8 @@ func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (writ
 }
 
 // writeSummed writes and flushes one file. It returns the file's entry for the manifest.
-func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Writer, func(string, uint32)) error) (fileSum, error) {
+func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Writer, func(string, uint32)) error) (
+	fileSum, error) {
 	file, err := s.fsys.Create(name)
 	if err != nil {
 		return fileSum{}, err

@@ -108,7 +108,8 @@ func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	snapshot := manyTensors(20)
 	if n := *megabytes; n > 0 {
-		snapshot.Model = append(snapshot.Model, Tensor{Name: "large", DType: tensor.U8, Shape: tensor.Shape{n << 20}, Data: make([]byte, n<<20)})
+		snapshot.Model = append(snapshot.Model, Tensor{Name: "large", DType: tensor.U8, Shape: tensor.Shape{n << 20},
+			Data: make([]byte, n<<20)})
 	}
 	saveOnDisk(t, dir, 3, manyTensors(10), snapshot)
 	cut := 0
@@ -164,7 +165,8 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 		case err != nil && !errors.As(err, new(*IOError)):
 			t.Fatalf("%s failed: got %T %v, want *IOError", fsys.failed, err, err)
 		case err == nil && (len(skipped) != 1 || !errors.As(skipped[0].Err, new(*IOError)) || c.State.Step != 10):
-			t.Fatalf("%s failed: got step %d, skipped %v; want step 10 and *IOError", fsys.failed, c.State.Step, skipped)
+			t.Fatalf("%s failed: got step %d, skipped %v; want step 10 and *IOError", fsys.failed, c.State.Step,
+				skipped)
 		}
 		if err == nil {
 			c.Close()
@@ -199,7 +201,8 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	store.keep = 3
 	file := fsys.root.entries["step-00000030"].entries[manifestFile]
 	text := string(file.data)
-	body := strings.Replace(text[:strings.LastIndex(text, "manifest ")], fmt.Sprintf("checkpoint %d", FormatVersion), fmt.Sprintf("checkpoint %d", FormatVersion+1), 1)
+	body := strings.Replace(text[:strings.LastIndex(text, "manifest ")], fmt.Sprintf("checkpoint %d", FormatVersion),
+		fmt.Sprintf("checkpoint %d", FormatVersion+1), 1)
 	file.data = []byte(body + "manifest " + hexSum([]byte(body)) + "\n")
 	_, _, err := latest(fsys, "run")
 	if !errors.As(err, new(*FormatError)) || !strings.Contains(err.Error(), "use the program version that wrote it") {
@@ -215,20 +218,23 @@ func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 		fmt.Fprintf(&many, `,"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
 	}
 	for i := range 3000 {
-		fmt.Fprintf(&names, `,"%04d%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i, strings.Repeat("n", maxNameBytes-4))
+		fmt.Fprintf(&names, `,"%04d%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i,
+			strings.Repeat("n", maxNameBytes-4))
 	}
 	ones := strings.TrimSuffix(strings.Repeat("1,", maxDims), ",")
 	for name, b := range map[string][]byte{
 		"as many tensors as allowed":  file("{"+many.String()[1:]+"}", 0),
 		"names as long as allowed":    file("{"+names.String()[1:]+"}", 0),
 		"metadata as long as allowed": file(`{"__metadata__":{"k":"`+strings.Repeat("v", maxMetadataBytes-1)+`"}}`, 0),
-		"metadata that is escaped":    file(`{"__metadata__":{"k":"`+strings.Repeat(`\u00fc`, maxMetadataBytes/6)+`"}}`, 0),
-		"deep nesting":                file(`{"a":`+strings.Repeat("[", 30<<20), 0),
-		"a header of spaces":          file("{}"+strings.Repeat(" ", 30<<20), 0),
-		"a string without an end":     file(`{"`+strings.Repeat("n", 30<<20), 0),
-		"a header of 2^63 bytes":      binary.LittleEndian.AppendUint64(nil, 1<<63),
-		"a header of 100 MB":          binary.LittleEndian.AppendUint64(nil, maxHeaderBytes),
-		"a tensor of 2^62 bytes":      file(`{"a":{"dtype":"U8","shape":[`+ones+`,4611686018427387904],"data_offsets":[0,4611686018427387904]}}`, 0),
+		"metadata that is escaped": file(`{"__metadata__":{"k":"`+strings.Repeat(`\u00fc`, maxMetadataBytes/6)+`"}}`,
+			0),
+		"deep nesting":            file(`{"a":`+strings.Repeat("[", 30<<20), 0),
+		"a header of spaces":      file("{}"+strings.Repeat(" ", 30<<20), 0),
+		"a string without an end": file(`{"`+strings.Repeat("n", 30<<20), 0),
+		"a header of 2^63 bytes":  binary.LittleEndian.AppendUint64(nil, 1<<63),
+		"a header of 100 MB":      binary.LittleEndian.AppendUint64(nil, maxHeaderBytes),
+		"a tensor of 2^62 bytes": file(`{"a":{"dtype":"U8","shape":[`+ones+
+			`,4611686018427387904],"data_offsets":[0,4611686018427387904]}}`, 0),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -19,7 +19,8 @@ import (
 type Fault struct {
 	Path   string `json:"path"`   // path of the file, or of the folder if the fault does not concern a file
 	Tensor string `json:"tensor"` // name of the tensor; "" if the fault does not concern a tensor
-	Offset int64  `json:"offset"` // byte offset of the damaged tensor, or of the first value that is not finite; -1 if unknown
+	// byte offset of the damaged tensor, or of the first value that is not finite; -1 if unknown
+	Offset int64  `json:"offset"`
 	Bytes  int64  `json:"bytes"`  // number of affected bytes, starting at Offset
 	Reason string `json:"reason"` // description with the found and the expected value
 }
@@ -188,7 +189,8 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 func (v *verifier) names(f *File) {
 	for _, t := range f.tensors {
 		if _, ok := f.sums[t.Name]; !ok {
-			v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes, Reason: "the manifest does not list this tensor"})
+			v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes,
+				Reason: "the manifest does not list this tensor"})
 		}
 	}
 	var missing []string
@@ -199,7 +201,8 @@ func (v *verifier) names(f *File) {
 	}
 	slices.Sort(missing)
 	for _, name := range missing {
-		v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: name, Offset: -1, Reason: "the manifest lists this tensor, but it is not in the file"})
+		v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: name, Offset: -1,
+			Reason: "the manifest lists this tensor, but it is not in the file"})
 	}
 }
 
@@ -226,7 +229,8 @@ func (v *verifier) tensors(f *File) error {
 		if bad.count > 0 {
 			size := t.DType.Size()
 			at.Offset, at.Bytes = at.Offset+bad.first*size, size
-			at.Reason = fmt.Sprintf("element %d of %d is %g; NaN or infinite elements: %d", bad.first, t.bytes/size, bad.value, bad.count)
+			at.Reason = fmt.Sprintf("element %d of %d is %g; NaN or infinite elements: %d", bad.first, t.bytes/size,
+				bad.value, bad.count)
 			v.Faults = append(v.Faults, at)
 		}
 	}

@@ -46,18 +46,24 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 		{"two tensors", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), flip(1))
 			edit(t, filepath.Join(dir, "optimizer.safetensors"), flip(1))
-		}, []string{"model.safetensors: got SHA-256", `model.safetensors: tensor "b": bytes`, "optimizer.safetensors: got SHA-256", `tensor "a.momentum": bytes`}},
+		}, []string{"model.safetensors: got SHA-256", `model.safetensors: tensor "b": bytes`,
+			"optimizer.safetensors: got SHA-256", `tensor "a.momentum": bytes`}},
 		{"header", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { b[8] = '['; return b })
 		}, []string{"model.safetensors: got SHA-256", "model.safetensors: header does not begin with {"}},
 		{"name", func(t *testing.T, dir string) {
-			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return []byte(strings.Replace(string(b), `"b"`, `"c"`, 1)) })
-		}, []string{"model.safetensors: got SHA-256", `tensor "c": bytes`, `tensor "b": the manifest lists this tensor`}},
+			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte {
+				return []byte(strings.Replace(string(b), `"b"`, `"c"`, 1))
+			})
+		}, []string{"model.safetensors: got SHA-256", `tensor "c": bytes`,
+			`tensor "b": the manifest lists this tensor`}},
 		{"truncated", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return b[:len(b)-1] })
 		}, []string{"bytes, want", "model.safetensors: got SHA-256", "tensors end at byte"}},
-		{"state", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "state.json"), flip(3)) }, []string{"state.json: got SHA-256"}},
-		{"manifest", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "MANIFEST"), flip(3)) }, []string{"MANIFEST: its own SHA-256"}},
+		{"state", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "state.json"), flip(3)) },
+			[]string{"state.json: got SHA-256"}},
+		{"manifest", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "MANIFEST"), flip(3)) },
+			[]string{"MANIFEST: its own SHA-256"}},
 		{"missing", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "optimizer.safetensors")); err != nil {
 				t.Fatal(err)
@@ -65,7 +71,8 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 		}, []string{"file optimizer.safetensors is missing"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "checkpoints")
-		saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", 1, 2), f32s("b", 3)}, Optimizer: []Tensor{f32s("a.momentum", 4)}})
+		saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", 1, 2), f32s("b", 3)},
+			Optimizer: []Tensor{f32s("a.momentum", 4)}})
 		dir = filepath.Join(dir, "step-00000010")
 		c.damage(t, dir)
 		v, err := Verify(dir)
@@ -95,11 +102,13 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	long := make([]float32, writeChunkBytes/4+3) // a tensor of more than two chunks
 	long[writeChunkBytes/4+1], long[writeChunkBytes/4+2] = inf, nan
-	whole := Tensor{Name: "c", DType: tensor.I64, Shape: tensor.Shape{1}, Data: []byte{255, 255, 255, 255, 255, 255, 255, 255}}
+	whole := Tensor{Name: "c", DType: tensor.I64, Shape: tensor.Shape{1},
+		Data: []byte{255, 255, 255, 255, 255, 255, 255, 255}}
 	halves := Tensor{Name: "d", DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0x7f, 0x7f, 0x80, 0x7f}}
 	halfs := Tensor{Name: "e", DType: tensor.F16, Shape: tensor.Shape{3}, Data: []byte{0xff, 0x7b, 0, 0xfc, 0, 0}}
 	doubles := Tensor{Name: "f", DType: tensor.F64, Shape: tensor.Shape{1}, Data: []byte{1, 0, 0, 0, 0, 0, 0xf0, 0x7f}}
-	saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", long...), f32s("b", math.MaxFloat32), whole, halves, halfs, doubles}})
+	saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", long...), f32s("b", math.MaxFloat32),
+		whole, halves, halfs, doubles}})
 	v, err := Verify(filepath.Join(dir, "step-00000010"))
 	if err != nil || v.Files != 3 || v.Tensors != 6 {
 		t.Fatalf("got %+v, %v", v, err)
@@ -108,7 +117,9 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 		`tensor "f": bytes`, `tensor "a": bytes`, `tensor "d": bytes`, `tensor "e": bytes`,
 	}
 	compareFaults(t, "not finite", v.Faults, want)
-	for i, reason := range []string{"element 0 of 1 is NaN; NaN or infinite elements: 1", "element 262145 of 262147 is -Inf; NaN or infinite elements: 2", "element 1 of 2 is +Inf; NaN or infinite elements: 1", "element 1 of 3 is -Inf; NaN or infinite elements: 1"} {
+	for i, reason := range []string{"element 0 of 1 is NaN; NaN or infinite elements: 1",
+		"element 262145 of 262147 is -Inf; NaN or infinite elements: 2",
+		"element 1 of 2 is +Inf; NaN or infinite elements: 1", "element 1 of 3 is -Inf; NaN or infinite elements: 1"} {
 		if !strings.Contains(v.Faults[i].Reason, reason) {
 			t.Errorf("got %q, want %q in it", v.Faults[i].Reason, reason)
 		}
@@ -118,7 +129,8 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := math.Float32frombits(binary.LittleEndian.Uint32(text[v.Faults[1].Offset:])); got != inf || v.Faults[1].Bytes != 4 {
+	if got := math.Float32frombits(binary.LittleEndian.Uint32(text[v.Faults[1].Offset:])); got != inf ||
+		v.Faults[1].Bytes != 4 {
 		t.Errorf("at byte %d there is %g, want %g", v.Faults[1].Offset, got, inf)
 	}
 }
@@ -140,7 +152,8 @@ func TestVerifyCountsEveryByteOnce(t *testing.T) {
 	}
 	edit(t, filepath.Join(dir, "MANIFEST"), func(b []byte) []byte { b[len(b)-3] ^= 1; return b })
 	if v, err := Verify(dir); err != nil || len(v.Faults) != 1 || v.Bytes != sound.Bytes {
-		t.Errorf("damaged manifest: got %d bytes, %v, %v, want %d bytes and a fault", v.Bytes, v.Faults, err, sound.Bytes)
+		t.Errorf("damaged manifest: got %d bytes, %v, %v, want %d bytes and a fault", v.Bytes, v.Faults, err,
+			sound.Bytes)
 	}
 }
 
@@ -171,7 +184,8 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareFaults(t, "moved", v.Faults, []string{"the state belongs to step 10, but the folder has the name of step 11"})
+	compareFaults(t, "moved", v.Faults,
+		[]string{"the state belongs to step 10, but the folder has the name of step 11"})
 }
 
 // testdata/format1 is a checkpoint in format 1. As long as this is the format, all programs must load it.
@@ -186,7 +200,8 @@ func TestACheckpointOfFormat1StillLoads(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	w, err := c.Model.Read("fc.weight")
-	if err != nil || !w.Shape.Equal(tensor.Shape{10, 4}) || len(c.Model.Tensors()) != 22 || len(c.Optimizer.Tensors()) != 28 {
+	if err != nil || !w.Shape.Equal(tensor.Shape{10, 4}) || len(c.Model.Tensors()) != 22 ||
+		len(c.Optimizer.Tensors()) != 28 {
 		t.Errorf("got %v of %d and %d tensors, %v", w.Shape, len(c.Model.Tensors()), len(c.Optimizer.Tensors()), err)
 	}
 	if v, err := Verify(path); err != nil || len(v.Faults) > 0 || v.Tensors != 50 {

@@ -55,7 +55,8 @@ func TestASaveIntoARemovedFolderSaysSo(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Save(context.Background(), Snapshot{}); !errors.Is(err, ErrFolderGone) || !errors.As(err, new(*IOError)) {
+	if _, err := store.Save(context.Background(), Snapshot{}); !errors.Is(err, ErrFolderGone) ||
+		!errors.As(err, new(*IOError)) {
 		t.Errorf("got %v, want ErrFolderGone", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {

@@ -66,9 +66,11 @@ func program(steps int) int {
 	if os.Getenv(oddVariable) == strconv.Itoa(assigned.Rank) {
 		config = "lr = 0.2"
 	}
-	group, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
-		Address: assigned.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: time.Duration(timeout) * time.Second,
-		Token: rendezvous.Token(os.Getenv("HETERO_TOKEN"))})
+	group, err := rendezvous.Join(context.Background(),
+		rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
+			Address: assigned.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}},
+			HeartbeatTimeout: heartbeat, Timeout: time.Duration(timeout) * time.Second,
+			Token: rendezvous.Token(os.Getenv("HETERO_TOKEN"))})
 	if err != nil {
 		say(err)
 		return codeFault
@@ -131,7 +133,8 @@ func (o *output) processes(t *testing.T, n int) map[int]int {
 // supervised returns the options of a run of three ranks.
 func supervised(steps int, out *output) supervisor.Options {
 	return supervisor.Options{
-		Command: []string{os.Args[0]}, Env: append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps)), Ranks: 3,
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps)),
+		Ranks:  3,
 		Stdout: out, Stderr: out, Output: func(int) io.Writer { return out },
 		Grace: 3 * time.Second, KillAfter: time.Second, Orderly: []int{75, 130}, Secondary: []int{codeLost},
 	}
@@ -143,7 +146,8 @@ func TestARunOfThreeProcesses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for rank := range 3 {
-		if want := fmt.Sprintf("rank %d of 3 (local rank %d of 3), decided by environment, rank 0 at 127.0.0.1:", rank, rank); !strings.Contains(out.String(), want) {
+		if want := fmt.Sprintf("rank %d of 3 (local rank %d of 3), decided by environment, rank 0 at 127.0.0.1:", rank,
+			rank); !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
@@ -176,7 +180,8 @@ func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
 			}
 			err := <-done
 			var failed *supervisor.RankError
-			if !errors.As(err, &failed) || failed.Rank != test.rank || failed.PID != pids[test.rank] || !strings.Contains(err.Error(), test.verdict) {
+			if !errors.As(err, &failed) || failed.Rank != test.rank || failed.PID != pids[test.rank] ||
+				!strings.Contains(err.Error(), test.verdict) {
 				t.Errorf("got %v, want rank %d: %s", err, test.rank, test.verdict)
 			}
 			got, lost := 0, fmt.Sprintf("rank %d is lost: ", test.rank)
@@ -220,11 +225,14 @@ func TestRanksOfSeveralLaunchers(t *testing.T) {
 		says string
 	}{
 		{"two shells", func(rank, port int) []string {
-			return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", fmt.Sprint("LOCAL_RANK=", rank), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
+			return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", fmt.Sprint("LOCAL_RANK=", rank),
+				"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
 		}, "decided by environment, rank 0 at 127.0.0.1:"},
 		{"Slurm", func(rank, port int) []string {
-			return []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
-				"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2", fmt.Sprint("MASTER_PORT=", port)}
+			return []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2",
+				fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
+				"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2",
+				fmt.Sprint("MASTER_PORT=", port)}
 		}, "decided by Slurm, rank 0 at 127.0.0.1:"},
 	}
 	for _, test := range tests {

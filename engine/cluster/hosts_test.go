@@ -36,8 +36,10 @@ wait
 // onTwoHosts runs the script. It skips the test if this process cannot create namespaces.
 func onTwoHosts(t *testing.T, action string, steps, timeout int, tokens [2]rendezvous.Token) string {
 	t.Helper()
-	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", twoHosts, os.Args[0], action, string(tokens[0]), string(tokens[1]))
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps), fmt.Sprintf("%s=%d", timeoutVariable, timeout))
+	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", twoHosts, os.Args[0], action, string(tokens[0]),
+		string(tokens[1]))
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps),
+		fmt.Sprintf("%s=%d", timeoutVariable, timeout))
 	out, err := command.CombinedOutput()
 	if !strings.Contains(string(out), "cable\n") {
 		needtest.Programs(t, "tools", "unshare")
@@ -62,10 +64,13 @@ func TestRanksOnTwoHosts(t *testing.T) {
 		wants   []string
 	}{
 		{"they meet", "true", 10, 60, [2]rendezvous.Token{token, token},
-			[]string{"a: rank 0 of 2, decided by environment, rank 0 at 10.77.0.1:29511 (MASTER_ADDR); process", "b: rank 1 of 2, decided by environment"}},
-		{"no rank listens to the network without a token", "true", 10, 2, [2]rendezvous.Token{"", ""}, []string{"a: rank 0 cannot listen on 10.77.0.1:29511: other machines can reach this address: set a token"}},
+			[]string{"a: rank 0 of 2, decided by environment, rank 0 at 10.77.0.1:29511 (MASTER_ADDR); process",
+				"b: rank 1 of 2, decided by environment"}},
+		{"no rank listens to the network without a token", "true", 10, 2, [2]rendezvous.Token{"", ""},
+			[]string{"a: rank 0 cannot listen on 10.77.0.1:29511: other machines can reach this address: set a token"}},
 		{"a rank with another token", "true", 10, 6, [2]rendezvous.Token{token, other},
-			[]string{"b: join rank 0 at 10.77.0.1:29511: the token of this rank differs from the token of rank 0", "a: rendezvous at 10.77.0.1:29511: waited ", " for 2 ranks, missing: rank 1"}},
+			[]string{"b: join rank 0 at 10.77.0.1:29511: the token of this rank differs from the token of rank 0",
+				"a: rendezvous at 10.77.0.1:29511: waited ", " for 2 ranks, missing: rank 1"}},
 		{"the cable is cut", untilTheyMet + "ip -n b link set vb down", 1e6, 60, [2]rendezvous.Token{token, token},
 			[]string{"a: rank 1 is lost: no message for ", "b: rank 0 is lost: no message for "}},
 	}

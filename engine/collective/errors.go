@@ -12,7 +12,8 @@ import (
 var (
 	// ErrAborted means that this rank called Abort. The returned error also wraps the cause.
 	ErrAborted = errors.New("communication aborted")
-	// ErrClosed means that this communicator was closed. As the cause of a PeerError, it means that the other rank closed its communicator.
+	// ErrClosed means that this communicator was closed. As the cause of a PeerError, it means that the other rank
+	// closed its communicator.
 	ErrClosed = errors.New("communicator closed")
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
@@ -81,7 +82,8 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("operation %d: got %[3]s on rank %[2]d, want %[4]s as on this rank", e.Number, e.Rank, e.Got, e.Want)
+	return fmt.Sprintf("operation %d: got %[3]s on rank %[2]d, want %[4]s as on this rank", e.Number, e.Rank, e.Got,
+		e.Want)
 }
 
 // ranks returns "rank 2 has" or "ranks 1, 3 have".

@@ -6,12 +6,14 @@ import (
 )
 
 func TestErrorsNameRanksAndOperations(t *testing.T) {
-	progress := []Progress{{Rank: 0, Entered: 7, Finished: 6, Last: "bucket 3"}, {Rank: 1, Entered: 6, Finished: 6, Last: "bucket 2"}, {Rank: 2}}
+	progress := []Progress{{Rank: 0, Entered: 7, Finished: 6, Last: "bucket 3"},
+		{Rank: 1, Entered: 6, Finished: 6, Last: "bucket 2"}, {Rank: 2}}
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{&TimeoutError{Op: `all_reduce "bucket 3"`, Number: 7, Limit: 2 * time.Second, Missing: []int{1, 2}, Ranks: progress},
+		{&TimeoutError{Op: `all_reduce "bucket 3"`, Number: 7, Limit: 2 * time.Second, Missing: []int{1, 2},
+			Ranks: progress},
 			`all_reduce "bucket 3" (operation 7): not complete after 2s: ranks 1, 2 have not started it; ` +
 				`rank 0: in operation 7 "bucket 3"; rank 1: finished operation 6 "bucket 2"; rank 2: has not started any operation`},
 		{&TimeoutError{Op: "barrier", Number: 1, Limit: time.Minute, Behind: []int{4}},

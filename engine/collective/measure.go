@@ -13,7 +13,8 @@ import (
 // blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds. Some warm-up
 // rounds come first and are not measured. The result is the time of each round on this rank, from Enqueue to the return
 // of Sync. A round starts when this rank has ended the previous round.
-func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration, error) {
+func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration,
+	error) {
 	const warmUp = 3
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}
 	elapsed := make([]time.Duration, 0, max(rounds, 0))

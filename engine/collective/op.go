@@ -131,7 +131,8 @@ func (o AllReduce) Check(int) error {
 		return faulty(o, err)
 	}
 	if size := o.DType.Size(); o.Buffer.Bytes%size != 0 || o.Buffer.Offset%size != 0 {
-		return faulty(o, fmt.Errorf("buffer: got %d bytes at offset %d, want multiples of the %d of %v", o.Buffer.Bytes, o.Buffer.Offset, size, o.DType))
+		return faulty(o, fmt.Errorf("buffer: got %d bytes at offset %d, want multiples of the %d of %v", o.Buffer.Bytes,
+			o.Buffer.Offset, size, o.DType))
 	}
 	return nil
 }
@@ -200,7 +201,8 @@ func checkParts(buffer device.Region, dt tensor.DType, counts []int64, size int)
 		return fmt.Errorf("buffer: got offset %d, want a multiple of the %d of %v", buffer.Offset, dt.Size(), dt)
 	}
 	if left != 0 || buffer.Bytes%dt.Size() != 0 {
-		return fmt.Errorf("buffer: got %d bytes, want the sum of the counts %v times the %d of %v", buffer.Bytes, counts, dt.Size(), dt)
+		return fmt.Errorf("buffer: got %d bytes, want the sum of the counts %v times the %d of %v", buffer.Bytes,
+			counts, dt.Size(), dt)
 	}
 	return nil
 }

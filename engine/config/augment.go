@@ -33,7 +33,8 @@ func (a *Augment) Keys() []Key {
 			Doc("Cutmix: alpha of the distribution Beta(alpha, alpha), from which the rectangle's area is drawn. The partner's image fills the rectangle. 0: off. Usual: 1."),
 		Float(&a.MixProb, "mix_prob", 1).AtMost(1).Only(mixes).
 			Doc("Probability of mixing a batch, a pair or a sample, depending on `mix_mode`."),
-		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).Only(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0)).
+		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).Only(IsNot("augment.mixup", 0.0),
+			IsNot("augment.cutmix", 0.0)).
 			Doc("Probability of cutmix instead of mixup."),
 		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").Only(mixes).
 			Doc("Which samples share one lambda and rectangle. `batch`: all samples of an optimizer step. `pair`: the two samples of a pair. `elem`: each sample has its own."),
@@ -57,7 +58,8 @@ func (a *Augment) Keys() []Key {
 			Doc("Random erasing: probability of erasing rectangles that cover 2 to 33 % of a training image. 0: off. Usual: 0.25."),
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").Only(IsNot("augment.erase_prob", 0.0)).
 			Doc("Content of the erased rectangles. `const`: the mean colour of the data. `rand`: one random colour. `pixel`: random pixels."),
-		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(IsNot("augment.erase_prob", 0.0)).
+		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(
+			IsNot("augment.erase_prob", 0.0)).
 			Doc("Maximum number of rectangles per image. The rectangles of an image share the erased area."),
 	})
 }

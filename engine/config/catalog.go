@@ -49,7 +49,8 @@ func (s Samples) String() string {
 // data.path is optional and whose images are neither cropped nor mirrored by default.
 type DataTraits struct {
 	NeedsPath bool // data.path must be set
-	Computed  bool // the samples are computed from the seed: data.path must be empty, and the data set can be a fallback
+	// the samples are computed from the seed: data.path must be empty, and the data set can be a fallback
+	Computed bool
 
 	// Defaults of the keys with the same names.
 	ImageSize         int // pixels; 0 means 32
@@ -108,14 +109,19 @@ func (cat Catalog) Check() error {
 			common[t.name] = append(common[t.name], k.name)
 		}
 	}
-	for _, list := range []struct{ what, table string }{{"model", "model"}, {"data set", "data"}, {"policy", "balance"}} {
+	for _, list := range []struct {
+		what, table string
+	}{{"model", "model"}, {"data set", "data"}, {"policy", "balance"}} {
 		seen := map[string]bool{}
 		for _, kind := range cat.kinds(list.table) {
 			if !kindName.MatchString(kind.Name) {
-				errs = append(errs, fmt.Errorf("%s %q: invalid name, want letters, digits, _ and -, the first one a letter", list.what, kind.Name))
+				errs = append(errs,
+					fmt.Errorf("%s %q: invalid name, want letters, digits, _ and -, the first one a letter", list.what,
+						kind.Name))
 			}
 			if seen[kind.Name] {
-				errs = append(errs, fmt.Errorf("%s %q: this name is used twice; choose another name for yours", list.what, kind.Name))
+				errs = append(errs, fmt.Errorf("%s %q: this name is used twice; choose another name for yours",
+					list.what, kind.Name))
 			}
 			seen[kind.Name] = true
 			for _, d := range kind.Defaults {
@@ -130,7 +136,8 @@ func (cat Catalog) Check() error {
 			taken := slices.Clone(common[list.table])
 			for _, k := range o.Keys() {
 				if slices.Contains(taken, k.name) {
-					errs = append(errs, fmt.Errorf("%s %q: its key %s.%s exists already; choose another name", list.what, kind.Name, list.table, k.name))
+					errs = append(errs, fmt.Errorf("%s %q: its key %s.%s exists already; choose another name",
+						list.what, kind.Name, list.table, k.name))
 				}
 				taken = append(taken, k.name)
 			}
@@ -170,7 +177,9 @@ func (cat Catalog) tables(c *Config) []table {
 			case choosers[t.name]:
 				key.enum = names(cat.kinds(t.name))
 			case "data.fallback":
-				key.enum = append([]string{""}, names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.Computed || k.Samples != Images }))...)
+				key.enum = append([]string{""},
+					names(slices.DeleteFunc(slices.Clone(cat.DataSets),
+						func(k Kind) bool { return !k.Data.Computed || k.Samples != Images }))...)
 			}
 		}
 	}

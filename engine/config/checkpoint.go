@@ -16,9 +16,11 @@ func (p *Profile) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&p.Enabled, "enabled", true).
 			Doc("Writes the metrics of each rank to `logs/rank_<r>_metrics.json`."),
-		Int(&p.Interval, "interval", 1).Unit("steps").Silent("it has no records of steps").AtLeast(1).Only(Is("profile.enabled", true)).
+		Int(&p.Interval, "interval", 1).Unit("steps").Silent("it has no records of steps").AtLeast(1).Only(
+			Is("profile.enabled", true)).
 			Doc("Steps between two records."),
-		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").Silent("logs/tensorboard has points of its first and last step only").
+		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").Silent(
+			"logs/tensorboard has points of its first and last step only").
 			Doc("Steps between two points in `logs/tensorboard`; `tensorboard --logdir` shows them during the run (docs/reports.md). 0: no event files."),
 		Int(&p.TraceStep, "trace_step", 0).Silent("it writes no timeline").
 			Doc("First step of the timeline `logs/trace.json` for ui.perfetto.dev: every launch, copy, wait and all-reduce of all ranks (docs/reports.md). 0: no timeline."),
@@ -43,9 +45,11 @@ type Checkpoint struct {
 // Keys implements [Options].
 func (c *Checkpoint) Keys() []Key {
 	return each(Key.Operational, []Key{
-		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").SilentAtEnd("it saves no checkpoint by steps before its end").
+		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").SilentAtEnd(
+			"it saves no checkpoint by steps before its end").
 			Doc("Steps between two checkpoints. 0: no checkpoints by steps."),
-		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").SilentAtEnd("it saves no checkpoint by time before its end").
+		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").SilentAtEnd(
+			"it saves no checkpoint by time before its end").
 			Doc("Time between two checkpoints. 0: no checkpoints by time. If both intervals are 0, the run saves only at its end."),
 		Int(&c.Keep, "keep", 3).AtLeast(1).AtMost(1 << 20).
 			Doc("Number of newest checkpoints to keep."),

@@ -44,25 +44,40 @@ type table struct {
 // tables returns all tables, in the order of the file. Each key is bound to its field in c.
 func (c *Config) tables() []table {
 	ts := []table{
-		{name: "experiment", doc: "Name of the run and location of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
+		{
+			name: "experiment",
+			doc:  "Name of the run and location of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.",
+			keys: c.Experiment.Keys()},
 		{name: "device", doc: "Device that computes.", keys: c.Device.Keys()},
 		{name: "model", doc: "The network. `model.name` determines further keys.", keys: c.Model.Keys()},
 		{name: "data", doc: "Training data, and how samples are read and cropped.", keys: c.Data.Keys()},
-		{name: "augment", doc: "Augmentation of training images after crop and flip (`[data]`). `docs/augmentation.md` has the details, and the differences from torchvision and timm.", keys: c.Augment.Keys()},
+		{name: "augment", doc: "Augmentation of training images after crop and flip (`[data]`). `docs/augmentation.md` has the details, and the differences from torchvision and timm.",
+			keys: c.Augment.Keys()},
 		{name: "train", doc: "Length and precision of the training run.", keys: c.Train.Keys()},
 		{name: "optimizer", doc: "Optimizer and its hyperparameters.", keys: c.Optimizer.Keys()},
-		{name: "schedule", doc: "Learning rate over the run: a warm-up, then the curve that the key `name` selects.", keys: c.Schedule.Keys()},
-		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, in addition to the trained weights. Averaged weights are often more accurate.", keys: c.EMA.Keys()},
-		{name: "parallel", doc: "Runs of several ranks: rank discovery and transport of gradients.", keys: c.Parallel.Keys()},
-		{name: "balance", doc: "Division of the global batch among unequal ranks. No effect with one rank. A policy can have further keys.", keys: c.Balance.Keys()},
+		{name: "schedule", doc: "Learning rate over the run: a warm-up, then the curve that the key `name` selects.",
+			keys: c.Schedule.Keys()},
+		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, in addition to the trained weights. Averaged weights are often more accurate.",
+			keys: c.EMA.Keys()},
+		{name: "parallel", doc: "Runs of several ranks: rank discovery and transport of gradients.",
+			keys: c.Parallel.Keys()},
+		{
+			name: "balance", doc: "Division of the global batch among unequal ranks. No effect with one rank. A policy can have further keys.",
+			keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
-		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.", keys: c.Checkpoint.Keys()},
+		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.",
+			keys: c.Checkpoint.Keys()},
 		{name: "dashboard", doc: "Web page about runs (`docs/dashboard.md`).", keys: c.Dashboard.Keys()},
-		{name: "metrics", doc: "Metrics of the run: their server for Prometheus (`docs/monitoring.md`), and the size of their files.", keys: c.Metrics.Keys()},
-		{name: "notify", doc: "Reports of events of the run to a program or a webhook (`docs/monitoring.md`).", keys: c.Notify.Keys()},
+		{
+			name: "metrics",
+			doc:  "Metrics of the run: their server for Prometheus (`docs/monitoring.md`), and the size of their files.",
+			keys: c.Metrics.Keys()},
+		{name: "notify", doc: "Reports of events of the run to a program or a webhook (`docs/monitoring.md`).",
+			keys: c.Notify.Keys()},
 		{name: "tracking", doc: "Experiment tracking (`docs/monitoring.md`).", keys: c.Tracking.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Environment variables `NCCL_*` without a key here are passed on with a warning, except those that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`), which are refused.", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
+		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Environment variables `NCCL_*` without a key here are passed on with a warning, except those that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`), which are refused.",
+			needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

@@ -35,8 +35,8 @@ type Data struct {
 
 	Samples Samples // type of the samples; not a key
 
-	// All opens path for evaluation only: all samples are for evaluation, or, if the data set has parts, those of the part
-	// that evaluates. Not a key.
+	// All opens path for evaluation only: all samples are for evaluation, or, if the data set has parts, those of the
+	// part that evaluates. Not a key.
 	All bool
 
 	traits DataTraits // traits of the data set
@@ -51,7 +51,8 @@ func (d *Data) Keys() []Key {
 			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. `webdataset` (required): shards, given as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `text` (required): a token file, a pattern such as `shards/train-*.bin`, or a folder of token files. `labelled_text` (required): a file, or a folder of files. `synthetic_image`, `synthetic_text`: empty. Names of files and folders determine the parts: `train` or `training`; `val`, `valid`, `validation` or `dev`; `test`, `testing` or `eval` (whole words, in any case). Without an evaluation part, `val_fraction` splits the samples."),
 		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
 			Doc("Synthetic data set to use if the download of `dataset` fails. The run then warns at its start and in every summary. Empty: a failed download is an error (exit 3). A missing path and damaged data are always errors."),
-		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).OverriddenBy("train.steps").
+		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).
+			OverriddenBy("train.steps").
 			Doc("Maximum number of epochs on the `fallback` data. The learning rate schedule ends there too. 0: `train.epochs`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().OverriddenBy("data.path").
 			Doc("`auto`: download a missing data set, check its SHA-256 and keep it. `never`: a missing data set is an error."),

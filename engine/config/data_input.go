@@ -32,7 +32,8 @@ func (d *DataInput) Keys() []Key {
 			Doc("Rotates photographs by their EXIF orientation. Pillow and torchvision do not rotate by default, so torchvision's models are trained on images as stored."),
 		Choice(&d.Corrupt, "corrupt", "error", "error", "skip").Operational().
 			Doc("Reaction to an unreadable image. `error`: the run ends (exit 3). `skip`: another sample replaces the image, and the log counts the replacement. The replacement is the same on every rank and after every resume."),
-		Int(&d.CorruptLimit, "corrupt_limit", 100).Unit("samples").AtLeast(1).Operational().Only(Is("data.corrupt", "skip")).
+		Int(&d.CorruptLimit, "corrupt_limit", 100).Unit("samples").AtLeast(1).Operational().Only(
+			Is("data.corrupt", "skip")).
 			Doc("Maximum number of unreadable samples in one epoch or evaluation, over all ranks. If there are more, the run ends (exit 3)."),
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// DefaultValue is a value that a key has, instead of its usual default, if it is not set and all needs are met. A need may
-// name any key without such defaults, and keys that precede this one in the order of the file.
+// DefaultValue is a value that a key has, instead of its usual default, if it is not set and all needs are met. A need
+// may name any key without such defaults, and keys that precede this one in the order of the file.
 type DefaultValue struct {
 	Key   string // full dotted key
 	Value any    // value in the type of the key's field
@@ -30,7 +30,8 @@ func (d DataTraits) defaults() (all []DefaultValue) {
 		all = append(all, DefaultValue{Key: "data.crop_padding", Value: d.CropPadding})
 	}
 	if d.RandomResizedCrop {
-		all = append(all, DefaultValue{Key: "data.random_resized_crop", Value: true, Needs: []Need{Is("data.crop_padding", 0)}})
+		all = append(all,
+			DefaultValue{Key: "data.random_resized_crop", Value: true, Needs: []Need{Is("data.crop_padding", 0)}})
 	}
 	if d.Flip {
 		all = append(all, DefaultValue{Key: "data.flip", Value: true})
@@ -159,7 +160,9 @@ func groupDefaults(kinds []Kind, key string) (groups []*sameDefault) {
 				continue
 			}
 			value := formatValue(d.Value)
-			i := slices.IndexFunc(groups, func(g *sameDefault) bool { return g.value == value && onlyIf(g.needs) == onlyIf(d.Needs) })
+			i := slices.IndexFunc(groups, func(g *sameDefault) bool {
+				return g.value == value && onlyIf(g.needs) == onlyIf(d.Needs)
+			})
 			if i < 0 {
 				groups, i = append(groups, &sameDefault{value: value, needs: d.Needs}), len(groups)
 			}
@@ -178,7 +181,8 @@ func (cat Catalog) writeDefaults(b *strings.Builder, kinds []Kind) {
 	for _, t := range cat.tables(Default()) {
 		for _, k := range t.keys {
 			for _, g := range groupDefaults(kinds, t.name+"."+k.name) {
-				fmt.Fprintf(b, "| `%s.%s` | `%s` | %s | %s |\n", t.name, k.name, g.value, strings.Join(g.owners, ", "), strings.TrimPrefix(onlyIf(g.needs), " "))
+				fmt.Fprintf(b, "| `%s.%s` | `%s` | %s | %s |\n", t.name, k.name, g.value, strings.Join(g.owners, ", "),
+					strings.TrimPrefix(onlyIf(g.needs), " "))
 			}
 		}
 	}

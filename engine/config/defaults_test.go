@@ -7,14 +7,17 @@ import (
 
 // recipes is a catalog whose model "tall" has defaults of common keys.
 var recipes = Catalog{
-	Models: []Kind{{Name: "simple_cnn"}, {Name: "tall", Options: func() Options { return new(tallOptions) }, Defaults: []DefaultValue{
-		{Key: "optimizer.name", Value: "adamw"},
-		{Key: "optimizer.lr", Value: 1e-5, Needs: []Need{Is("optimizer.name", "adamw"), IsNot("model.init_from", "")}},
-		{Key: "optimizer.lr", Value: 3e-3, Needs: []Need{Is("optimizer.name", "adamw"), Between("model.height", 1, 4)}},
-		{Key: "optimizer.lr", Value: 1e-4, Needs: []Need{Is("optimizer.name", "adamw")}},
-		{Key: "schedule.warmup_steps", Value: 100, Needs: []Need{Is("schedule.warmup_epochs", 0.0)}},
-		{Key: "optimizer.betas", Value: []float64{0.9, 0.95}},
-	}}},
+	Models: []Kind{{Name: "simple_cnn"}, {Name: "tall", Options: func() Options { return new(tallOptions) },
+		Defaults: []DefaultValue{
+			{Key: "optimizer.name", Value: "adamw"},
+			{Key: "optimizer.lr", Value: 1e-5,
+				Needs: []Need{Is("optimizer.name", "adamw"), IsNot("model.init_from", "")}},
+			{Key: "optimizer.lr", Value: 3e-3,
+				Needs: []Need{Is("optimizer.name", "adamw"), Between("model.height", 1, 4)}},
+			{Key: "optimizer.lr", Value: 1e-4, Needs: []Need{Is("optimizer.name", "adamw")}},
+			{Key: "schedule.warmup_steps", Value: 100, Needs: []Need{Is("schedule.warmup_epochs", 0.0)}},
+			{Key: "optimizer.betas", Value: []float64{0.9, 0.95}},
+		}}},
 	DataSets: []Kind{{Name: "synthetic_image", Data: DataTraits{Computed: true}}}, Policies: []Kind{{Name: "hybrid"}},
 }
 
@@ -38,7 +41,8 @@ func TestAModelHasItsOwnDefaultsOfCommonKeys(t *testing.T) {
 		}
 		values, _ := c.flat()
 		got := strings.Trim(values["optimizer.name"], `"`)
-		for _, key := range []string{"optimizer.lr", "optimizer.weight_decay", "schedule.warmup_steps", "optimizer.betas"} {
+		for _, key := range []string{"optimizer.lr", "optimizer.weight_decay", "schedule.warmup_steps",
+			"optimizer.betas"} {
 			got += " " + values[key]
 		}
 		if got != want {
@@ -48,18 +52,21 @@ func TestAModelHasItsOwnDefaultsOfCommonKeys(t *testing.T) {
 }
 
 func TestTheSourceOfADefaultIsKnown(t *testing.T) {
-	c, err := Parse("", nil, recipes, Override{Key: "model.name", Value: "tall"}, Override{Key: "schedule.warmup_steps", Value: "7"})
+	c, err := Parse("", nil, recipes, Override{Key: "model.name", Value: "tall"},
+		Override{Key: "schedule.warmup_steps", Value: "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"optimizer.lr": "tall", "optimizer.name": "tall", "optimizer.weight_decay": `optimizer.name = "adamw"`,
-		"schedule.warmup_steps": "", "train.epochs": "", "model.name": ""} {
+	for key, want := range map[string]string{"optimizer.lr": "tall", "optimizer.name": "tall",
+		"optimizer.weight_decay": `optimizer.name = "adamw"`,
+		"schedule.warmup_steps":  "", "train.epochs": "", "model.name": ""} {
 		if got := c.DefaultOf(key); got != want {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
 	page := string(Markdown(recipes))
-	for _, want := range []string{"| `optimizer.lr` | `0.003` | `tall` | if `optimizer.name` is `\"adamw\"` and `model.height` is `1…4` |",
+	for _, want := range []string{
+		"| `optimizer.lr` | `0.003` | `tall` | if `optimizer.name` is `\"adamw\"` and `model.height` is `1…4` |",
 		"| `warmup_steps` | integer ≥ 0 | steps | `0`, unless the model has its own default |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the documentation lacks %q in\n%s", want, page)
@@ -75,7 +82,8 @@ func TestWrongDefaultsOfAModelAreFaultsOfTheCatalog(t *testing.T) {
 		"unknown value":        {Key: "optimizer.name", Value: "adam"},
 	} {
 		err := Catalog{Models: []Kind{{Name: "tall", Defaults: []DefaultValue{d}}}}.Check()
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `model "tall": its default of `+d.Key) {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), `model "tall": its default of `+d.Key) {
 			t.Errorf("%v: got %v, want %s", d, err, want)
 		}
 	}

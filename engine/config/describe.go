@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Describe documents a key, or all keys of a table, as text for a terminal. A key can exist in several forms, for several
-// models, data sets or policies. The error for an unknown name states the nearest key.
+// Describe documents a key, or all keys of a table, as text for a terminal. A key can exist in several forms, for
+// several models, data sets or policies. The error for an unknown name states the nearest key.
 func Describe(cat Catalog, name string) (string, error) {
 	var b strings.Builder
 	var all []string

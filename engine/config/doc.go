@@ -10,8 +10,9 @@
 //	cfg, err := config.Load("configs/resnet50.toml", catalog, config.Override{Origin: "--set", Key: "train.steps", Value: "20"})
 //
 // The order of precedence is default < file < overrides; the last override of a key wins, and [Config.Superseded]
-// lists the keys with several overrides. Load is strict and reports all faults at once, as an [*Error]. Each [Fault] contains the place, the full dotted key, a message, the value found
-// and the expected value. Load creates and changes no files.
+// lists the keys with several overrides. Load is strict and reports all faults at once, as an [*Error]. Each [Fault]
+// contains the place, the full dotted key, a message, the value found and the expected value. Load creates and changes
+// no files.
 //
 // # Models, data sets and policies
 //

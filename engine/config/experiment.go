@@ -45,7 +45,8 @@ func (d *Device) Keys() []Key {
 			Doc("Number of the GPU of this process, from 0, among the visible GPUs (`CUDA_VISIBLE_DEVICES`). -1: the GPU whose number equals the local rank, or the only visible GPU."),
 		Bool(&d.ShareGPU, "share_gpu", false).Only(Is("device.kind", "auto", "cuda")).
 			Doc("Allows several ranks on one GPU, for tests; the ranks divide its memory. Without this key, a run with several ranks on one GPU is refused, because it is slower than a run with one rank."),
-		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).Only(Any(Is("device.kind", "auto", "cpu"), IsNot("parallel.cpu_ranks", 0))).
+		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).Only(
+			Any(Is("device.kind", "auto", "cpu"), IsNot("parallel.cpu_ranks", 0))).
 			Doc("Number of CPU threads for computation. 0: the CPU quota of the process, divided among the ranks of the machine; OMP_NUM_THREADS limits the threads of each rank."),
 	})
 }

@@ -44,11 +44,13 @@ var town = Catalog{
 	DataSets: []Kind{
 		{Name: "synthetic_image", Doc: "computed", Data: DataTraits{Computed: true}},
 		{Name: "cifar10", Doc: "small", Data: DataTraits{CropPadding: 4, Flip: true}},
-		{Name: "images", Doc: "files", Data: DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}},
+		{Name: "images", Doc: "files", Data: DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true,
+			Flip: true}},
 		{Name: "streets", Doc: "one key", Options: func() Options { return new(wideOptions) }},
 	},
 	Policies: []Kind{
-		{Name: "none", Doc: "equal shares"}, {Name: "proportional", Doc: "by the score"}, {Name: "dynamic", Doc: "by a formula"}, {Name: "hybrid", Doc: "by curves"},
+		{Name: "none", Doc: "equal shares"}, {Name: "proportional", Doc: "by the score"},
+		{Name: "dynamic", Doc: "by a formula"}, {Name: "hybrid", Doc: "by curves"},
 		{Name: "patient", Doc: "one key", Options: func() Options { return new(wideOptions) }},
 	},
 }
@@ -104,7 +106,8 @@ func TestFileOver64KiBIsRefusedUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(file, town)
-	if faults := faultsOf(t, err); len(faults) != 1 || !strings.Contains(faults[0].String(), "64 KiB") || faults[0].Origin != file {
+	if faults := faultsOf(t, err); len(faults) != 1 || !strings.Contains(faults[0].String(), "64 KiB") ||
+		faults[0].Origin != file {
 		t.Errorf("one byte more: got %v, want one fault that names the file and 64 KiB", err)
 	}
 }
@@ -163,18 +166,23 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 	// attempt for any time, but not all attempts.
 	const most, attempts = 2 * time.Second, 5
 	for name, text := range map[string]string{
-		"keys of one table":   fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
-		"tables":              fill(func(i int) string { return fmt.Sprintf("[t%d]\n", i) }),
-		"inline tables":       "a = {" + strings.TrimSuffix(fill(func(i int) string { return fmt.Sprintf("k%d=1,", i) })[:MaxFileBytes-20], "1,") + "1}",
-		"list of inline":      "a = [" + fill(func(i int) string { return fmt.Sprintf("{k%d=1},", i) })[:MaxFileBytes-20],
-		"long key":            strings.Repeat("a", MaxFileBytes-10) + " = 1",
-		"long value":          "model.name = \"" + strings.Repeat("a", MaxFileBytes-20) + "\"",
-		"just few enough":     strings.Join(strings.SplitAfter(fill(func(i int) string { return fmt.Sprintf("data.batch_sizes_%d=1\n", i) }), "\n")[:maxKeys], ""),
-		"list of tables":      fill(func(int) string { return "[[a]]\n" }),
-		"nested lists":        "a = " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
-		"nested tables":       "a" + strings.Repeat(".a", 20000) + " = 1",
-		"nested inline":       "a=" + strings.Repeat("{a=", 15000) + "1" + strings.Repeat("}", 15000),
-		"misspelt known keys": "[data]\n" + fill(func(i int) string { return fmt.Sprintf("batch_sizf%d=1\n", i) })[:MaxFileBytes-100],
+		"keys of one table": fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
+		"tables":            fill(func(i int) string { return fmt.Sprintf("[t%d]\n", i) }),
+		"inline tables": "a = {" + strings.TrimSuffix(
+			fill(func(i int) string { return fmt.Sprintf("k%d=1,", i) })[:MaxFileBytes-20], "1,") + "1}",
+		"list of inline": "a = [" +
+			fill(func(i int) string { return fmt.Sprintf("{k%d=1},", i) })[:MaxFileBytes-20],
+		"long key":   strings.Repeat("a", MaxFileBytes-10) + " = 1",
+		"long value": "model.name = \"" + strings.Repeat("a", MaxFileBytes-20) + "\"",
+		"just few enough": strings.Join(
+			strings.SplitAfter(fill(func(i int) string { return fmt.Sprintf("data.batch_sizes_%d=1\n", i) }),
+				"\n")[:maxKeys], ""),
+		"list of tables": fill(func(int) string { return "[[a]]\n" }),
+		"nested lists":   "a = " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+		"nested tables":  "a" + strings.Repeat(".a", 20000) + " = 1",
+		"nested inline":  "a=" + strings.Repeat("{a=", 15000) + "1" + strings.Repeat("}", 15000),
+		"misspelt known keys": "[data]\n" +
+			fill(func(i int) string { return fmt.Sprintf("batch_sizf%d=1\n", i) })[:MaxFileBytes-100],
 	} {
 		var err error
 		took := most + 1
@@ -195,7 +203,8 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 }
 
 func TestDevicesThatOtherProgramsName(t *testing.T) {
-	for text, want := range map[string]string{"gpu": `"cuda"`, "GPU": `"cuda"`, "nvidia": `"cuda"`, "cuda:1": `"cuda" with device.index = 1`, "gpu:0": `"cuda" with device.index = 0`,
+	for text, want := range map[string]string{"gpu": `"cuda"`, "GPU": `"cuda"`, "nvidia": `"cuda"`,
+		"cuda:1": `"cuda" with device.index = 1`, "gpu:0": `"cuda" with device.index = 0`,
 		"cuda:x": `"cuda"`, "cpu:0": `"cpu"`, "referense": `"reference"`} {
 		_, err := Parse("run.toml", []byte("device.kind = "+strconv.Quote(text)), town)
 		if faults := faultsOf(t, err); len(faults) != 1 || !strings.HasSuffix(faults[0].Want, "; nearest: "+want) {
@@ -208,11 +217,13 @@ func TestDevicesThatOtherProgramsName(t *testing.T) {
 func TestNumbersThatBecomeZeroAreFaults(t *testing.T) {
 	for _, text := range []string{"1e-400", "-0.1e-330", "[1e-400]"} {
 		_, err := Parse("run.toml", []byte("optimizer.lr = "+text), town)
-		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "optimizer.lr" || faults[0].Line != 1 || !strings.Contains(faults[0].Message, "too close to 0") {
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "optimizer.lr" || faults[0].Line != 1 ||
+			!strings.Contains(faults[0].Message, "too close to 0") {
 			t.Errorf("%s in a file: got %v, want one fault", text, faults)
 		}
 		_, err = Parse("run.toml", nil, town, Override{Key: "optimizer.lr", Value: text, Origin: "--lr"})
-		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Origin != "--lr" || !strings.Contains(faults[0].Message, "too close to 0") {
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Origin != "--lr" ||
+			!strings.Contains(faults[0].Message, "too close to 0") {
 			t.Errorf("--lr %s: got %v, want one fault", text, faults)
 		}
 	}
@@ -222,7 +233,8 @@ func TestNumbersThatBecomeZeroAreFaults(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	keys := []string{"data.batch_size", "data.image_size", "optimizer.lr", "optimizer.name", "model.name", "train.epochs", "nccl.debug"}
+	keys := []string{"data.batch_size", "data.image_size", "optimizer.lr", "optimizer.name", "model.name",
+		"train.epochs", "nccl.debug"}
 	for text, want := range map[string]string{
 		"data.batchsize":  "data.batch_size",
 		"data.batch-size": "data.batch_size",
@@ -238,7 +250,8 @@ func TestNearest(t *testing.T) {
 			t.Errorf("nearest(%q): got %q, want %q", text, got, want)
 		}
 	}
-	for text, want := range map[string]string{"data.url": "", "batch": "data.batch_size", "epoch": "train.epochs", "train.lr": "optimizer.lr", "zebra": ""} {
+	for text, want := range map[string]string{"data.url": "", "batch": "data.batch_size", "epoch": "train.epochs",
+		"train.lr": "optimizer.lr", "zebra": ""} {
 		if got := Closest(text, append(keys, "data.std")); got != want {
 			t.Errorf("Closest(%q): got %q, want %q", text, got, want)
 		}

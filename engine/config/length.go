@@ -13,8 +13,8 @@ type Length struct {
 	Seconds       float64 // time limit; 0: none
 }
 
-// Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a shorter run. why completes the
-// sentence "the run has N steps, so …". The span 0 switches the key off. For a list, each element is a span.
+// Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a shorter run. why completes
+// the sentence "the run has N steps, so …". The span 0 switches the key off. For a list, each element is a span.
 func (k Key) Silent(why string) Key { k.silent = why; return k }
 
 // SilentAtEnd is Silent for a span that has no effect in a run of exactly its length either.
@@ -30,7 +30,8 @@ func (c *Config) BeyondEnd(run Length) (warnings []string) {
 			key := t.name + "." + k.name
 			at, from := c.origins[key], c.DefaultOf(key)
 			ownDefault, chosen := from == c.Model.Name, c.chooses(k)
-			if k.silent == "" || at == (origin{}) && !ownDefault && !chosen || !at.typed() && !ownDefault && !chosen && values[key] == formatValue(k.def) {
+			if k.silent == "" || at == (origin{}) && !ownDefault && !chosen || !at.typed() && !ownDefault && !chosen &&
+				values[key] == formatValue(k.def) {
 				continue
 			}
 			length, unit := run.in(k.unit, int64(c.Train.EvalInterval))
@@ -44,7 +45,8 @@ func (c *Config) BeyondEnd(run Length) (warnings []string) {
 			case at == (origin{}):
 				source = "default"
 			}
-			warnings = append(warnings, fmt.Sprintf("%s = %s (%s) is not shorter than the run: the run has %s, so %s", key, values[key], source, unit, k.silent))
+			warnings = append(warnings, fmt.Sprintf("%s = %s (%s) is not shorter than the run: the run has %s, so %s",
+				key, values[key], source, unit, k.silent))
 		}
 	}
 	return warnings
@@ -53,7 +55,9 @@ func (c *Config) BeyondEnd(run Length) (warnings []string) {
 // chooses reports whether the user set a key that makes k effective, such as schedule.name for schedule.step_size.
 func (c *Config) chooses(k Key) bool {
 	return slices.ContainsFunc(k.needs, func(n Need) bool {
-		return slices.ContainsFunc(append(slices.Clip(n.any), n), func(n Need) bool { return c.origins[n.key] != (origin{}) })
+		return slices.ContainsFunc(append(slices.Clip(n.any), n), func(n Need) bool {
+			return c.origins[n.key] != (origin{})
+		})
 	})
 }
 

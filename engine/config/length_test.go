@@ -29,14 +29,17 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 		{"train.norms_interval = 100", run, ""},
 		{"train.early_stop_patience = 5", run, "the run has 5 evaluations, so it cannot end early"},
 		{"train = {early_stop_patience = 2, eval_interval = 2}", run, ""},
-		{"train = {early_stop_patience = 3, eval_interval = 2}", run, "the run has 3 evaluations, so it cannot end early"},
+		{"train = {early_stop_patience = 3, eval_interval = 2}", run,
+			"the run has 3 evaluations, so it cannot end early"},
 		{"checkpoint.interval_steps = 100", run, "no checkpoint by steps"},
 		{"checkpoint.interval_seconds = 90", run, "the run has at most 60.0 s, so it saves no checkpoint by time"},
 		{"checkpoint.interval_seconds = 300", run, ""}, // the default, which a file may contain
 		{"schedule.name = \"step\"", run, "schedule.step_size = 30 (default) is not shorter than the run"},
-		{"tracking.mlflow = \"mlruns\"\ntrain.steps = 8", Length{Steps: 8, StepsPerEpoch: 20}, "tracking.interval = 10 (default) is not shorter than the run"},
+		{"tracking.mlflow = \"mlruns\"\ntrain.steps = 8", Length{Steps: 8, StepsPerEpoch: 20},
+			"tracking.interval = 10 (default) is not shorter than the run"},
 		{"profile.trace_step = 101", run, "no timeline"},
-		{"tracking = {mlflow = \"mlruns\", interval = 1000}", run, "MLflow gets points of its first and last step only"},
+		{"tracking = {mlflow = \"mlruns\", interval = 1000}", run,
+			"MLflow gets points of its first and last step only"},
 		{"augment = {mixup = 0.2, mix_off_epoch = 5}", run, "all its epochs mix"},
 		{"", run, ""},
 	} {
@@ -49,7 +52,8 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.BeyondEnd(run); len(got) != 1 || !strings.Contains(got[0], "schedule.warmup_steps = 100 (default of tall)") {
+	if got := c.BeyondEnd(run); len(got) != 1 ||
+		!strings.Contains(got[0], "schedule.warmup_steps = 100 (default of tall)") {
 		t.Errorf("a default of the model: got %q", got)
 	}
 }
@@ -57,9 +61,13 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 // Every key that is a span says what happens in a shorter run, or stands here with its reason.
 func TestEveryIntervalHasAConsequenceInAShortRun(t *testing.T) {
 	exempt := map[string]string{
-		"balance.interval": "package rebalance warns, because the first decision depends on the policy", "train.epochs": "is the length", "train.steps": "is the length", "train.max_seconds": "is the length", "data.fallback_epochs": "limits the length",
-		"profile.trace_steps": "the timeline ends with the run", "dashboard.refresh_seconds": "not a span of the run", "tracking.flush_seconds": "after the run",
-		"notify.timeout_seconds": "a time limit", "parallel.timeout_seconds": "a time limit", "parallel.rendezvous_timeout_seconds": "a time limit",
+		"balance.interval": "package rebalance warns, because the first decision depends on the policy",
+		"train.epochs":     "is the length", "train.steps": "is the length", "train.max_seconds": "is the length",
+		"data.fallback_epochs": "limits the length",
+		"profile.trace_steps":  "the timeline ends with the run", "dashboard.refresh_seconds": "not a span of the run",
+		"tracking.flush_seconds": "after the run",
+		"notify.timeout_seconds": "a time limit", "parallel.timeout_seconds": "a time limit",
+		"parallel.rendezvous_timeout_seconds": "a time limit",
 	}
 	for _, table := range Default().tables() {
 		for _, k := range table.keys {

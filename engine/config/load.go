@@ -48,7 +48,8 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	if file == "" {
 		return Parse("", nil, catalog, overrides...)
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe could block, and then no signal would end the program
+	// a pipe could block, and then no signal would end the program
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -63,8 +64,8 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	return Parse(file, text, catalog, overrides...)
 }
 
-// Parse is [Load] for settings that the program stored, such as those of a checkpoint. Error messages use name as the name
-// of the file.
+// Parse is [Load] for settings that the program stored, such as those of a checkpoint. Error messages use name as the
+// name of the file.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
@@ -73,7 +74,8 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	}
 	if len(text) > MaxFileBytes {
 		size := fmt.Sprintf("at least %d bytes", len(text))
-		return nil, &Error{Faults: []Fault{{Origin: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
+		return nil,
+			&Error{Faults: []Fault{{Origin: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
 	}
 	// some editors on Windows write a byte order mark
 	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff")))
@@ -183,7 +185,8 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 		l.tables = append(l.tables, t.name)
 		for _, k := range t.keys {
 			if _, twice := l.keys[t.name+"."+k.name]; twice {
-				panic(fmt.Sprintf("config: key %s.%s is defined twice, for %q", t.name, k.name, chosen[choosers[t.name]]))
+				panic(fmt.Sprintf("config: key %s.%s is defined twice, for %q", t.name, k.name,
+					chosen[choosers[t.name]]))
 			}
 			k.setDefault()
 			l.keys[t.name+"."+k.name] = k
@@ -267,7 +270,8 @@ func (l *loader) assign(at origin, name string, key Key, value any) {
 	l.origins[name] = at
 	delete(l.bad, name)
 	if text, isText := value.(string); isText && withPassword.MatchString(text) {
-		l.fault(at, name, Fault{Message: "contains a password, which would appear in logs and checkpoints", Want: "an address without user:password@"})
+		l.fault(at, name, Fault{Message: "contains a password, which would appear in logs and checkpoints",
+			Want: "an address without user:password@"})
 		return
 	}
 	f, ok := key.assign(value)
@@ -296,7 +300,8 @@ func (l *loader) unknown(at origin, path []string) {
 		case len(owners) > 0 && !exists:
 			return // the key may be valid for the kind that the user meant
 		case len(owners) > 0:
-			f.Message, f.Foreign = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen, strings.Join(owners, ", ")), true
+			f.Message, f.Foreign = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen,
+				strings.Join(owners, ", ")), true
 		case path[0] == "nccl" && loadsCode(path[1]):
 			f.Message = "not allowed, because this setting loads code or writes files"
 		}
@@ -306,7 +311,8 @@ func (l *loader) unknown(at origin, path []string) {
 
 func loadsCode(ncclKey string) bool {
 	name := strings.ToLower(ncclKey)
-	return strings.Contains(name, "plugin") || strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_path") || strings.HasSuffix(name, "_dir")
+	return strings.Contains(name, "plugin") || strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_path") ||
+		strings.HasSuffix(name, "_dir")
 }
 
 // error returns the faults in the order of the input. It adds the nearest key to the fault of each unknown key.

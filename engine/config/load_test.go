@@ -88,9 +88,11 @@ func TestSetTakesTOMLValuesAndBareWords(t *testing.T) {
 		{"optimizer.lr=1e-3", func(c *Config) any { return c.Optimizer.LR }, 1e-3},
 		{"data.flip=true", func(c *Config) any { return c.Data.Flip }, true},
 		{"optimizer.betas=[0.8, 0.9]", func(c *Config) any { return c.Optimizer.Betas }, []float64{0.8, 0.9}},
-		{`model.freeze=["conv1", "layer1.*"]`, func(c *Config) any { return c.Model.Freeze }, []string{"conv1", "layer1.*"}},
+		{`model.freeze=["conv1", "layer1.*"]`, func(c *Config) any { return c.Model.Freeze },
+			[]string{"conv1", "layer1.*"}},
 		{"balance.fixed_shares=[128]", func(c *Config) any { return c.Balance.FixedShares }, []int{128}},
-		{"experiment.seed=9223372036854775807", func(c *Config) any { return c.Experiment.Seed }, uint64(math.MaxInt64)},
+		{"experiment.seed=9223372036854775807", func(c *Config) any { return c.Experiment.Seed },
+			uint64(math.MaxInt64)},
 		{"model.name=wide", func(c *Config) any { return c.Model.Options.(*wideOptions).Width }, 2},
 	} {
 		if got := c.got(mustParse(t, "", set(t, c.set)...)); !reflect.DeepEqual(got, c.want) {
@@ -101,8 +103,11 @@ func TestSetTakesTOMLValuesAndBareWords(t *testing.T) {
 
 func TestSetRefusesWhatIsNoValue(t *testing.T) {
 	for _, text := range []string{
-		"train.epochs=", "train.epochs=three", "train.epochs=1\n[data]", "train.epochs=1\nbatch_size=3", "train.epochs=[1",
-		"data.flip=yes", "model.freeze=conv1", "model.freeze=[1]", `model.freeze=[""]`, `model.freeze=["a\u0001"]`, `experiment.name="run`, `experiment.name="a" "b"`, "experiment.log_dir=a\nb", "train={epochs=3}", "train.epochs.x=3", "=3x.y=1",
+		"train.epochs=", "train.epochs=three", "train.epochs=1\n[data]", "train.epochs=1\nbatch_size=3",
+		"train.epochs=[1",
+		"data.flip=yes", "model.freeze=conv1", "model.freeze=[1]", `model.freeze=[""]`, `model.freeze=["a\u0001"]`,
+		`experiment.name="run`, `experiment.name="a" "b"`, "experiment.log_dir=a\nb", "train={epochs=3}",
+		"train.epochs.x=3", "=3x.y=1",
 	} {
 		o, err := ParseSet(text)
 		if err != nil {
@@ -120,7 +125,8 @@ func TestSetRefusesWhatIsNoValue(t *testing.T) {
 }
 
 func TestKeysOfAModelFollowItsName(t *testing.T) {
-	c := mustParse(t, "[model]\nname = \"tall\"\nheight = 7\n[data]\ndataset = \"streets\"\nwidth = 9\n", set(t, "model.lean=0.25")...)
+	c := mustParse(t, "[model]\nname = \"tall\"\nheight = 7\n[data]\ndataset = \"streets\"\nwidth = 9\n",
+		set(t, "model.lean=0.25")...)
 	if got, want := *c.Model.Options.(*tallOptions), (tallOptions{Height: 7, Lean: 0.25}); got != want {
 		t.Errorf("model: got %+v, want %+v", got, want)
 	}
@@ -159,18 +165,28 @@ func TestDefaultsThatDependOnOtherKeys(t *testing.T) {
 	for text, want := range map[string]facts{
 		"":                           {0.05, 0.0005, 32, 0, false, false},
 		"optimizer.name = \"adamw\"": {0.001, 0.01, 32, 0, false, false},
-		"optimizer = {name = \"adamw\", lr = 0.05, weight_decay = 0.0005}":                {0.05, 0.0005, 32, 0, false, false},
-		"data.dataset = \"cifar10\"":                                                      {0.05, 0.0005, 32, 4, true, false},
-		"data = {dataset = \"cifar10\", crop_padding = 0, flip = false}":                  {0.05, 0.0005, 32, 0, false, false},
-		"data = {dataset = \"images\", path = \"x\"}":                                     {0.05, 0.0005, 224, 0, true, true},
-		"data = {dataset = \"images\", path = \"x\", crop_padding = 4, image_size = 32}":  {0.05, 0.0005, 32, 4, true, false},
-		"data = {dataset = \"images\", path = \"x\", flip = false, image_size = 32}":      {0.05, 0.0005, 32, 0, false, true},
-		"data = {dataset = \"images\", path = \"x\", random_resized_crop = false}":        {0.05, 0.0005, 224, 0, true, false},
-		"data = {dataset = \"images\", path = \"x\", crop_padding = 4, flip = false}":     {0.05, 0.0005, 224, 4, false, false},
-		"data.dataset = \"cifar10\"\noptimizer.name = \"adamw\"\noptimizer.lr = 0.000003": {0.000003, 0.01, 32, 4, true, false},
+		"optimizer = {name = \"adamw\", lr = 0.05, weight_decay = 0.0005}": {
+			0.05, 0.0005, 32, 0, false, false},
+		"data.dataset = \"cifar10\"": {
+			0.05, 0.0005, 32, 4, true, false},
+		"data = {dataset = \"cifar10\", crop_padding = 0, flip = false}": {
+			0.05, 0.0005, 32, 0, false, false},
+		"data = {dataset = \"images\", path = \"x\"}": {
+			0.05, 0.0005, 224, 0, true, true},
+		"data = {dataset = \"images\", path = \"x\", crop_padding = 4, image_size = 32}": {
+			0.05, 0.0005, 32, 4, true, false},
+		"data = {dataset = \"images\", path = \"x\", flip = false, image_size = 32}": {
+			0.05, 0.0005, 32, 0, false, true},
+		"data = {dataset = \"images\", path = \"x\", random_resized_crop = false}": {
+			0.05, 0.0005, 224, 0, true, false},
+		"data = {dataset = \"images\", path = \"x\", crop_padding = 4, flip = false}": {
+			0.05, 0.0005, 224, 4, false, false},
+		"data.dataset = \"cifar10\"\noptimizer.name = \"adamw\"\noptimizer.lr = 0.000003": {
+			0.000003, 0.01, 32, 4, true, false},
 	} {
 		c := mustParse(t, text)
-		got := facts{c.Optimizer.LR, c.Optimizer.WeightDecay, c.Data.ImageSize, c.Data.CropPadding, c.Data.Flip, c.Data.RandomResizedCrop}
+		got := facts{c.Optimizer.LR, c.Optimizer.WeightDecay, c.Data.ImageSize, c.Data.CropPadding, c.Data.Flip,
+			c.Data.RandomResizedCrop}
 		if got != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", text, got, want)
 		}
@@ -310,9 +326,12 @@ func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 		}
 	}
 	want := map[string]bool{ // true if a change of the key affects training results
-		"optimizer.lr": true, "experiment.seed": true, "data.batch_size": true, "augment.mixup": true, "ema.decay": true, "parallel.wire_dtype": true,
-		"train.epochs": false, "train.steps": false, "parallel.ranks": false, "device.kind": false, "balance.policy": false, "profile.enabled": false,
-		"train.log_interval": false, "data.path": false, "experiment.output_dir": false, "nccl.algo": false, "lab.weather": false,
+		"optimizer.lr": true, "experiment.seed": true, "data.batch_size": true, "augment.mixup": true,
+		"ema.decay": true, "parallel.wire_dtype": true,
+		"train.epochs": false, "train.steps": false, "parallel.ranks": false, "device.kind": false,
+		"balance.policy": false, "profile.enabled": false,
+		"train.log_interval": false, "data.path": false, "experiment.output_dir": false, "nccl.algo": false,
+		"lab.weather": false,
 	}
 	c := mustParse(t, "[model]\nname = \"tall\"\n")
 	for key, learnt := range want {
@@ -344,7 +363,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(string(text), "train.epochs=3")
 	}
-	f.Add("[data]\nbatch_size = 64\n[optimizer]\nname = \"adamw\"\nlr = 1e-3\n", `experiment.name="x"`) // all keys would take ten times as long
+	// all keys would take ten times as long
+	f.Add("[data]\nbatch_size = 64\n[optimizer]\nname = \"adamw\"\nlr = 1e-3\n", `experiment.name="x"`)
 	f.Fuzz(func(t *testing.T, text, setting string) {
 		var overrides []Override
 		if o, err := ParseSet(setting); err == nil {
@@ -380,11 +400,13 @@ func FuzzLoad(f *testing.F) {
 }
 
 func TestOriginOfAKey(t *testing.T) {
-	c, err := Parse("run.toml", []byte("[train]\nepochs = 20\nsteps = 5\n"), town, Override{Origin: "--steps", Key: "train.steps", Value: "7"})
+	c, err := Parse("run.toml", []byte("[train]\nepochs = 20\nsteps = 5\n"), town,
+		Override{Origin: "--steps", Key: "train.steps", Value: "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"train.epochs": "run.toml:2", "train.steps": "--steps", "train.resume": ""} {
+	for key, want := range map[string]string{"train.epochs": "run.toml:2", "train.steps": "--steps",
+		"train.resume": ""} {
 		if got := c.Origin(key); got != want {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}

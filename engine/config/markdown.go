@@ -50,7 +50,8 @@ func writeKeys(b *strings.Builder, keys []Key) {
 		if def == "" {
 			def = "`" + formatValue(k.def) + "`"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, k.effect, strings.ReplaceAll(k.doc+k.conditions(), "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, k.effect,
+			strings.ReplaceAll(k.doc+k.conditions(), "|", `\|`))
 	}
 }
 

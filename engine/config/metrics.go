@@ -29,19 +29,21 @@ func (m *Metrics) Keys() []Key {
 }
 
 const (
-	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication, norms.
+	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication,
+	// norms.
 	lineFiles = 4
 	// leastFileBytes is the smallest limit of a file. It has room for the records of about 80 steps.
 	leastFileBytes = 64 << 10
 )
 
-// FileBytes returns the largest size of one file of records of a run with this number of ranks, in bytes, or 0 if there is
-// no limit. The files of a run have equal parts of MaxBytes. One part is for the file that replaces another one.
+// FileBytes returns the largest size of one file of records of a run with this number of ranks, in bytes, or 0 if there
+// is no limit. The files of a run have equal parts of MaxBytes. One part is for the file that replaces another one.
 func (m *Metrics) FileBytes(ranks int) int { return m.MaxBytes / (max(ranks, 1) + lineFiles + 1) }
 
 // checkRanks refuses a limit that has no room for the files of all ranks.
 func (m *Metrics) checkRanks(ranks int) *Fault {
-	f := unless(m.MaxBytes == 0 || m.FileBytes(ranks) >= leastFileBytes, fmt.Sprintf("too small for the files of records of %d ranks", ranks),
+	f := unless(m.MaxBytes == 0 || m.FileBytes(ranks) >= leastFileBytes,
+		fmt.Sprintf("too small for the files of records of %d ranks", ranks),
 		fmt.Sprint(m.MaxBytes), fmt.Sprintf("0 or at least %d", (ranks+lineFiles+1)*leastFileBytes))
 	if f != nil {
 		f.Key = "metrics.max_bytes"

@@ -142,7 +142,8 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 
 // unusedBecause returns the reason why a key has no effect, or "" if it has an effect.
 func (c *Config) unusedBecause(table string, k Key, at origin, values map[string]string, keys map[string]Key) string {
-	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.origins[by].typed()) {
+	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) &&
+		(at.typed() || !c.origins[by].typed()) {
 		return fmt.Sprintf("%s = %s overrides it", by, values[by])
 	}
 	for _, n := range k.needs {

@@ -26,7 +26,8 @@ func TestAKeyWithoutEffectIsReportedWhereItWasSet(t *testing.T) {
 		want       []string
 	}{
 		{name: "momentum of adamw, in a file", text: "[optimizer]\nname = \"adamw\"\nmomentum = 0.5\n",
-			want: []string{`optimizer.momentum = 0.5 (run.toml:3) has no effect: it needs optimizer.name = "sgd" (got "adamw")`}},
+			want: []string{
+				`optimizer.momentum = 0.5 (run.toml:3) has no effect: it needs optimizer.name = "sgd" (got "adamw")`}},
 		{name: "a file's value that is the default", text: "[optimizer]\nname = \"adamw\"\nmomentum = 0.9\n"},
 		{name: "a typed value that is the default", set: []string{"optimizer.name=adamw", "optimizer.momentum=0.9"},
 			want: []string{`optimizer.momentum = 0.9 (--set optimizer.momentum) has no effect: it needs optimizer.name = "sgd" (got "adamw")`}},
@@ -48,7 +49,8 @@ func TestAKeyWithoutEffectIsReportedWhereItWasSet(t *testing.T) {
 		{name: "what auto stands for", set: []string{"device.index=0"}, actual: map[string]string{"device.kind": "cpu"},
 			want: []string{`device.index = 0 (--set device.index) has no effect: it needs device.kind = "auto" or "cuda" (got "cpu")`}},
 		{name: "auto itself", set: []string{"device.index=0"}},
-		{name: "two keys, in the order of the file", set: []string{"schedule.gamma=0.5", "optimizer.eps=1e-6"}, want: []string{"optimizer.eps = ", "schedule.gamma = "}},
+		{name: "two keys, in the order of the file", set: []string{"schedule.gamma=0.5", "optimizer.eps=1e-6"},
+			want: []string{"optimizer.eps = ", "schedule.gamma = "}},
 		{name: "NCCL's", set: []string{"parallel.backend=gloo", "nccl.debug=INFO"},
 			want: []string{`nccl.debug = "INFO" (--set nccl.debug) has no effect: it needs parallel.backend = "auto" or "nccl" (got "gloo")`}},
 	} {
@@ -82,7 +84,8 @@ func TestNeedsNameKeysThatExist(t *testing.T) {
 					if got, want := formatValue(value), formatValue(other.def); kindOf(got) != kindOf(want) {
 						t.Errorf("%s needs %s: got a value like %s, want one like %s", name, n, got, want)
 					}
-					if text, isText := value.(string); isText && len(other.enum) > 0 && !slices.Contains(other.enum, text) {
+					if text, isText := value.(string); isText && len(other.enum) > 0 &&
+						!slices.Contains(other.enum, text) {
 						t.Errorf("%s needs %s: got %q, want one of %q", name, n, text, other.enum)
 					}
 				}

@@ -55,13 +55,18 @@ func (s *Schedule) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("Learning rate after the warm-up. `constant`: stays at `optimizer.lr`. `step`: is multiplied by `gamma` every `step_size` epochs. `multistep`: is multiplied by `gamma` at the start of each epoch in `milestones`. `cosine`, `linear`: falls along a cosine or a line to `min_lr` at the end of the run."),
-		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").SilentAtEnd("the learning rate never stays at optimizer.lr").
+		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").SilentAtEnd(
+			"the learning rate never stays at optimizer.lr").
 			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. Step 1 is part of it. 0: `warmup_epochs` gives the length."),
-		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").SilentAtEnd("the learning rate never stays at optimizer.lr").AtMost(1e6).
+		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").SilentAtEnd(
+			"the learning rate never stays at optimizer.lr").AtMost(1e6).
 			Doc("Epochs of the warm-up; fractions are allowed. It is an error to set `warmup_steps` too. 0: `warmup_steps` gives the length; if both are 0, there is no warm-up."),
-		Int(&s.StepSize, "step_size", 30).Unit("epochs").SilentAtEnd("the learning rate is never reduced").AtLeast(1).Only(Is("schedule.name", "step")).
+		Int(&s.StepSize, "step_size", 30).Unit("epochs").SilentAtEnd("the learning rate is never reduced").AtLeast(1).
+			Only(Is("schedule.name", "step")).
 			Doc("Epochs between two reductions of the learning rate."),
-		Ints(&s.Milestones, "milestones").Unit("epochs").SilentAtEnd("the learning rate is not reduced at the later milestones").AtLeast(1).Only(Is("schedule.name", "multistep")).
+		Ints(&s.Milestones, "milestones").Unit("epochs").SilentAtEnd(
+			"the learning rate is not reduced at the later milestones").AtLeast(1).Only(
+			Is("schedule.name", "multistep")).
 			Doc("Epochs at whose start the learning rate is reduced, in ascending order. Required with `multistep`."),
 		Float(&s.Gamma, "gamma", 0.1).Above(0).AtMost(1).Only(Is("schedule.name", "step", "multistep")).
 			Doc("Factor of each reduction."),
@@ -85,7 +90,8 @@ func (e *EMA) Keys() []Key {
 			Doc("Fraction of the averages that an update keeps. The rest of the new averages comes from the weights. Usual: 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
 		Bool(&e.Warmup, "warmup", false).Only(IsNot("ema.decay", 0.0)).
 			Doc("In update n, the fraction kept is at most `1 - n^(-2/3)`, as with timm's `--model-ema-warmup`. The averages then follow the weights closely early in training."),
-		Int(&e.Interval, "interval", 1).Unit("steps").Silent("the averages are never updated").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
+		Int(&e.Interval, "interval", 1).Unit("steps").Silent("the averages are never updated").AtLeast(1).Only(
+			IsNot("ema.decay", 0.0)).
 			Doc("Steps between two updates of the averages. Each update applies `decay`, so a longer interval needs a smaller `decay`."),
 		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).
 			Doc("Evaluates the averaged weights, and uses the result for `best` and early stopping. false: evaluates the trained weights."),

@@ -80,7 +80,8 @@ func (b *Balance) Keys() []Key {
 			Doc("Steps between two decisions."),
 		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").OverriddenBy("balance.fixed_shares").
 			Doc("Quantity that `hybrid` minimises: the time of a step, its energy (with `power_watts`) or its cost (with `prices`)."),
-		Float(&b.MaxSlowdownPercent, "max_slowdown_percent", 10).Unit("%").AtMost(1000).Only(Is("balance.objective", "energy", "cost")).
+		Float(&b.MaxSlowdownPercent, "max_slowdown_percent", 10).Unit("%").AtMost(1000).Only(
+			Is("balance.objective", "energy", "cost")).
 			Doc("Maximum slowdown of a step to save energy or cost, relative to the shortest possible step."),
 		Floats(&b.PowerWatts, "power_watts").Unit("W").Only(Is("balance.objective", "energy")).
 			Doc("Power of each rank while it computes."),
@@ -88,9 +89,11 @@ func (b *Balance) Keys() []Key {
 			Doc("Power of each rank while it waits for other ranks. Empty: 30 % of `power_watts`."),
 		Floats(&b.Prices, "prices").Unit("an hour").Only(Is("balance.objective", "cost")).
 			Doc("Price of each rank per hour, in any currency. A rank costs the same while it computes and while it waits, so the only way to save cost is to exclude ranks (`bench_worthless`)."),
-		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy("balance.fixed_shares").
+		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy(
+			"balance.fixed_shares").
 			Doc("Excludes a rank if the step is faster without it. An excluded rank gets no samples. The policy tests the rank again from time to time."),
-		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy("balance.fixed_shares").
+		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy(
+			"balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the step-time curves of earlier runs of this model on the same type of device, and stores its own. The curves are in `hetero-train/curves` in the user's cache folder. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
 			Doc("Share of each rank; the shares must sum to `data.batch_size`. For tests, and to measure the best fixed shares (the oracle). Empty: `policy` chooses the shares."),
@@ -114,7 +117,8 @@ type NCCL struct {
 	SocketNthreads int
 	NsocksPerTh    int
 
-	MinCTAs, MaxCTAs                                             int // thread blocks of a communicator; options of the communicator, not environment variables
+	// thread blocks of a communicator; options of the communicator, not environment variables
+	MinCTAs, MaxCTAs                                             int
 	DebugSubsys, Net, P2PLevel, NetGDRLevel                      string
 	IBGIDIndex                                                   int // -1: NCCL's default
 	IBTC, IBSL, IBQPS, IBTimeout, IBRetries, NetPeer             int
@@ -153,10 +157,14 @@ func (n *NCCL) Variables() (list [][2]string) {
 // Keys implements [Options]. It lists all permitted settings of NCCL.
 func (n *NCCL) Keys() []Key {
 	return each(Key.Operational, []Key{
-		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO", "TRACE").Doc("Verbosity of NCCL's messages on standard error."),
-		Choice(&n.Algo, "algo", "", "", "Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree").Doc("Algorithm of all collectives. Empty: NCCL's choice."),
-		Choice(&n.Proto, "proto", "", "", "LL", "LL128", "Simple").Doc("Protocol of all collectives. Empty: NCCL's choice."),
-		String(&n.SocketIfname, "socket_ifname", "").Doc("Network interfaces to use, by prefix: `eth,ens`, or `^docker` to exclude some."),
+		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO",
+			"TRACE").Doc("Verbosity of NCCL's messages on standard error."),
+		Choice(&n.Algo, "algo", "", "", "Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree").Doc(
+			"Algorithm of all collectives. Empty: NCCL's choice."),
+		Choice(&n.Proto, "proto", "", "", "LL", "LL128",
+			"Simple").Doc("Protocol of all collectives. Empty: NCCL's choice."),
+		String(&n.SocketIfname, "socket_ifname",
+			"").Doc("Network interfaces to use, by prefix: `eth,ens`, or `^docker` to exclude some."),
 		String(&n.IBHCA, "ib_hca", "").Doc("InfiniBand adapters to use: `mlx5_0:1`."),
 		Bool(&n.IBDisable, "ib_disable", false).Doc("Uses sockets instead of InfiniBand."),
 		Bool(&n.P2PDisable, "p2p_disable", false).Doc("Disables direct copies between GPUs (NVLink, PCIe)."),
@@ -165,30 +173,45 @@ func (n *NCCL) Keys() []Key {
 		Int(&n.MaxNchannels, "max_nchannels", 0).AtMost(64).Doc("Maximum number of channels."),
 		Int(&n.Nthreads, "nthreads", 0).Unit("threads").AtMost(512).Doc("CUDA threads per block: 64, 128, 256 or 512."),
 		Int(&n.Buffsize, "buffsize", 0).Unit("bytes").AtMost(1 << 30).Doc("Size of the buffer between a pair of GPUs."),
-		Int(&n.SocketNthreads, "socket_nthreads", 0).Unit("threads").AtMost(16).Doc("CPU threads per socket connection."),
+		Int(&n.SocketNthreads, "socket_nthreads", 0).Unit("threads").AtMost(16).Doc(
+			"CPU threads per socket connection."),
 		Int(&n.NsocksPerTh, "nsocks_perthread", 0).AtMost(16).Doc("Sockets per CPU thread of a connection."),
 		Int(&n.MinCTAs, "min_ctas", 0).Unit("thread blocks").AtMost(64).Doc("Minimum number of GPU multiprocessors that a communicator uses. 0: NCCL's choice. The program sets it for each communicator, not by an environment variable."),
 		Int(&n.MaxCTAs, "max_ctas", 16).Unit("thread blocks").AtMost(64).Doc("Maximum number of GPU multiprocessors that a communicator uses. The others remain free for the backward pass, which runs at the same time. 0: NCCL's choice. The program sets it for each communicator, not by an environment variable."),
 		String(&n.DebugSubsys, "debug_subsys", "").Doc("Subsystems of the debug output: `INIT,COLL`."),
-		Choice(&n.Net, "net", "", "", "IB", "Socket").Doc("Network to use. Networks that NCCL plugins provide are refused."),
-		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance between GPUs of one machine for direct copies."),
-		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance at which a network adapter reads the GPU's memory directly."),
-		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("`1`: the adapter also reads GPU memory directly when it sends."),
-		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc("Index of the global id (GID) of RoCE adapters. -1: NCCL's choice."),
+		Choice(&n.Net, "net", "", "", "IB",
+			"Socket").Doc("Network to use. Networks that NCCL plugins provide are refused."),
+		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB",
+			"SYS").Doc("Maximum distance between GPUs of one machine for direct copies."),
+		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB",
+			"SYS").Doc("Maximum distance at which a network adapter reads the GPU's memory directly."),
+		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0",
+			"1").Doc("`1`: the adapter also reads GPU memory directly when it sends."),
+		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc(
+			"Index of the global id (GID) of RoCE adapters. -1: NCCL's choice."),
 		Int(&n.IBTC, "ib_tc", 0).AtMost(255).Doc("InfiniBand traffic class."),
 		Int(&n.IBSL, "ib_sl", 0).AtMost(15).Doc("InfiniBand service level."),
 		Int(&n.IBQPS, "ib_qps_per_connection", 0).AtMost(128).Doc("Queue pairs per connection."),
-		Choice(&n.SplitQPs, "ib_split_data_on_qps", "", "", "0", "1").Doc("`1`: a message is divided among the queue pairs."),
+		Choice(&n.SplitQPs, "ib_split_data_on_qps", "", "", "0",
+			"1").Doc("`1`: a message is divided among the queue pairs."),
 		Int(&n.IBTimeout, "ib_timeout", 0).AtMost(22).Doc("InfiniBand time-out: 4.096 µs * 2^value."),
 		Int(&n.IBRetries, "ib_retry_cnt", 0).AtMost(7).Doc("Number of InfiniBand retries."),
 		Choice(&n.AdaptiveRouting, "ib_adaptive_routing", "", "", "0", "1").Doc("`1`: adapters may reorder messages."),
-		Int(&n.NetPeer, "nchannels_per_net_peer", 0).AtMost(64).Doc("Number of channels to each peer on another machine."),
-		Choice(&n.CrossNIC, "cross_nic", "", "", "0", "1", "2").Doc("`1`: rings may use different adapters on different machines. `2`: only if this is faster."),
-		Bool(&n.PXNDisable, "pxn_disable", false).Doc("Disables transfers to a remote GPU through another local GPU and its network adapter."),
-		Choice(&n.NVLS, "nvls_enable", "", "", "0", "1", "2").Doc("`1`: sums are computed in the NVLink switches. `2`: only if this is faster."),
-		Choice(&n.PAT, "pat_enable", "", "", "0", "1", "2").Doc("`1`: use the algorithm PAT. `2`: only if it is faster."),
-		Choice(&n.CuMem, "cumem_enable", "", "", "0", "1").Doc("`1`: allocate memory with CUDA's virtual memory functions."),
-		Choice(&n.RAS, "ras_enable", "", "", "0", "1").Doc("`1`: start NCCL's service that reports lost ranks. The service opens a port."),
-		Choice(&n.Order, "launch_order_implicit", "", "", "0", "1").Doc("`1`: kernels of several communicators start in the order of the calls."),
+		Int(&n.NetPeer, "nchannels_per_net_peer", 0).AtMost(64).Doc(
+			"Number of channels to each peer on another machine."),
+		Choice(&n.CrossNIC, "cross_nic", "", "", "0", "1",
+			"2").Doc("`1`: rings may use different adapters on different machines. `2`: only if this is faster."),
+		Bool(&n.PXNDisable, "pxn_disable",
+			false).Doc("Disables transfers to a remote GPU through another local GPU and its network adapter."),
+		Choice(&n.NVLS, "nvls_enable", "", "", "0", "1",
+			"2").Doc("`1`: sums are computed in the NVLink switches. `2`: only if this is faster."),
+		Choice(&n.PAT, "pat_enable", "", "", "0", "1",
+			"2").Doc("`1`: use the algorithm PAT. `2`: only if it is faster."),
+		Choice(&n.CuMem, "cumem_enable", "", "", "0",
+			"1").Doc("`1`: allocate memory with CUDA's virtual memory functions."),
+		Choice(&n.RAS, "ras_enable", "", "", "0",
+			"1").Doc("`1`: start NCCL's service that reports lost ranks. The service opens a port."),
+		Choice(&n.Order, "launch_order_implicit", "", "", "0",
+			"1").Doc("`1`: kernels of several communicators start in the order of the calls."),
 	})
 }

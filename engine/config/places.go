@@ -34,9 +34,12 @@ func CheckPath(text string) error {
 		case isURL && scheme == "file":
 			return fmt.Errorf("a path cannot be a URL (got %s, want %s)", quote(part), quote(rest))
 		case isURL && scheme != "":
-			return fmt.Errorf("a path cannot be a URL (got %s, want a path on this machine: mount the storage, or copy the files)", quote(part))
+			return fmt.Errorf(
+				"a path cannot be a URL (got %s, want a path on this machine: mount the storage, or copy the files)",
+				quote(part))
 		case strings.HasPrefix(part, "~"):
-			return fmt.Errorf("only a shell replaces ~ (got %s, want the full path, or %s for a folder of this name)", quote(part), quote("./"+part))
+			return fmt.Errorf("only a shell replaces ~ (got %s, want the full path, or %s for a folder of this name)",
+				quote(part), quote("./"+part))
 		}
 	}
 	return nil
@@ -58,7 +61,8 @@ func CheckPathOrServer(text, example string) error {
 	case isURL || brokenScheme.MatchString(text):
 		return fmt.Errorf("got %s, want the address of a server such as %s, or a folder", quote(shorten(text)), example)
 	case hostAndPort.MatchString(text) || text == "localhost" || net.ParseIP(bare) != nil:
-		return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)", quote(text), quote("http://"+text), quote("./"+text))
+		return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)",
+			quote(text), quote("http://"+text), quote("./"+text))
 	}
 	return CheckPath(text)
 }
@@ -71,7 +75,8 @@ func checkHost(text, portKey string) error {
 	name, port, err := net.SplitHostPort(host)
 	switch {
 	case err == nil && port != "":
-		return fmt.Errorf("contains a port (got %s, want %s here and %s in %s)", quote(text), quote(name), port, portKey)
+		return fmt.Errorf("contains a port (got %s, want %s here and %s in %s)", quote(text), quote(name), port,
+			portKey)
 	case host != text:
 		return fmt.Errorf("is a URL (got %s, want %s)", quote(text), quote(host))
 	case strings.ContainsAny(text, "/ "):

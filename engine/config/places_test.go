@@ -7,13 +7,15 @@ import (
 
 func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{ // want: part of the fault; "": accepted
-		{"tracking.mlflow", "127.0.0.1:5000", `want "http://127.0.0.1:5000" for the server, or "./127.0.0.1:5000" for the folder`},
+		{"tracking.mlflow", "127.0.0.1:5000",
+			`want "http://127.0.0.1:5000" for the server, or "./127.0.0.1:5000" for the folder`},
 		{"tracking.mlflow", "localhost:5000", `"http://localhost:5000" for the server`},
 		{"tracking.mlflow", "mlflow.example.com:80/base", `"http://mlflow.example.com:80/base"`},
 		{"tracking.mlflow", "[::1]:5000", `"http://[::1]:5000"`},
 		{"tracking.mlflow", "localhost", `"./localhost" for the folder`},
 		{"tracking.mlflow", "10.0.0.1", `"http://10.0.0.1"`},
-		{"tracking.mlflow", "https:/127.0.0.1:5000", "want the address of a server such as http://127.0.0.1:5000, or a folder"},
+		{"tracking.mlflow", "https:/127.0.0.1:5000",
+			"want the address of a server such as http://127.0.0.1:5000, or a folder"},
 		{"tracking.mlflow", "http//server:5000", "want the address of a server"},
 		{"tracking.mlflow", "s3://bucket/x", "want the address of a server such as http://127.0.0.1:5000, or a folder"},
 		{"tracking.mlflow", "~/mlruns", "only a shell replaces ~"},
@@ -42,7 +44,8 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"dashboard.address", "::", ""},
 	} {
 		// only the fault of the key itself counts: a data set of its own may not have the key
-		_, err := Parse("", nil, town, Override{Origin: "--set " + c.key, Key: c.key, Value: c.value}, Override{Key: "data.dataset", Value: "images"}, Override{Key: "data.path", Value: pathOf(c.key, c.value)})
+		_, err := Parse("", nil, town, Override{Origin: "--set " + c.key, Key: c.key, Value: c.value},
+			Override{Key: "data.dataset", Value: "images"}, Override{Key: "data.path", Value: pathOf(c.key, c.value)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s = %s: got %v, want %q", c.key, c.value, err, c.want)
 		}

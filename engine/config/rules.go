@@ -34,7 +34,8 @@ var rules = []rule{
 	}},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || slices.Contains(withValPath, c.Data.Dataset), "only the data sets "+strings.Join(withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || slices.Contains(withValPath, c.Data.Dataset), "only the data sets "+
+			strings.Join(withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
@@ -45,7 +46,8 @@ var rules = []rule{
 		return unless(c.Data.NumClasses != 1, "with one class there is nothing to learn", "1", "0 or at least 2")
 	}},
 	{key: "model.num_classes", with: []string{"data.num_classes"}, check: func(c *Config) *Fault {
-		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data set has classes",
+		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses,
+			"fewer outputs than the data set has classes",
 			fmt.Sprint(c.Model.NumClasses), fmt.Sprintf("0 or at least data.num_classes = %d", c.Data.NumClasses))
 	}},
 	{key: "data.random_resized_crop", with: []string{"data.crop_padding"}, check: func(c *Config) *Fault {
@@ -66,12 +68,16 @@ var rules = []rule{
 			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"device.kind"}, check: func(c *Config) *Fault {
-		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "only device.kind = \"auto\" or \"cuda\" can combine GPU ranks and CPU ranks",
-			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind), `0, or device.kind = "auto" or "cuda"`)
+		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda",
+			"only device.kind = \"auto\" or \"cuda\" can combine GPU ranks and CPU ranks",
+			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind),
+			`0, or device.kind = "auto" or "cuda"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
-		return unless(c.Parallel.CPURanks == 0 || c.Parallel.Ranks == 0 || c.Parallel.CPURanks < c.Parallel.Ranks, "leaves no rank for a GPU",
-			fmt.Sprintf("%d of parallel.ranks = %d", c.Parallel.CPURanks, c.Parallel.Ranks), `fewer than parallel.ranks, or device.kind = "cpu"`)
+		return unless(c.Parallel.CPURanks == 0 || c.Parallel.Ranks == 0 || c.Parallel.CPURanks < c.Parallel.Ranks,
+			"leaves no rank for a GPU",
+			fmt.Sprintf("%d of parallel.ranks = %d", c.Parallel.CPURanks, c.Parallel.Ranks),
+			`fewer than parallel.ranks, or device.kind = "cpu"`)
 	}},
 	{key: "train.grad_accumulation", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
 		return unless(c.Data.BatchSize%c.Train.MicroBatches() == 0, "does not divide the global batch",
@@ -79,26 +85,32 @@ var rules = []rule{
 	}},
 	mixedPairs("augment.mixup", func(a *Augment) float64 { return a.Mixup }),
 	mixedPairs("augment.cutmix", func(a *Augment) float64 { return a.Cutmix }),
-	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"}, check: ghostGroup},
+	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"},
+		check: ghostGroup},
 	{key: "train.early_stop_patience", with: []string{"train.eval_interval"}, check: func(c *Config) *Fault {
-		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0, "early stopping needs evaluations during the run",
-			fmt.Sprintf("%d with train.eval_interval = 0", c.Train.EarlyStopPatience), "0, or train.eval_interval of at least 1")
+		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0,
+			"early stopping needs evaluations during the run",
+			fmt.Sprintf("%d with train.eval_interval = 0", c.Train.EarlyStopPatience),
+			"0, or train.eval_interval of at least 1")
 	}},
 	{key: "notify.events", check: func(c *Config) *Fault {
 		for _, e := range c.Notify.Events {
 			if !slices.Contains(NotifyEvents, e) {
-				return &Fault{Message: "unknown event", Got: quote(e), Want: "some of " + strings.Join(NotifyEvents, ", ")}
+				return &Fault{Message: "unknown event", Got: quote(e),
+					Want: "some of " + strings.Join(NotifyEvents, ", ")}
 			}
 		}
 		return nil
 	}},
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
-		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov momentum needs a momentum above 0",
+		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0,
+			"Nesterov momentum needs a momentum above 0",
 			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")
 	}},
 	{key: "schedule.warmup_epochs", with: []string{"schedule.warmup_steps"}, check: func(c *Config) *Fault {
 		return unless(c.Schedule.WarmupSteps == 0 || c.Schedule.WarmupEpochs == 0, "the warm-up has two lengths",
-			fmt.Sprintf("%s with schedule.warmup_steps = %d", formatFloat(c.Schedule.WarmupEpochs), c.Schedule.WarmupSteps), "one of the two")
+			fmt.Sprintf("%s with schedule.warmup_steps = %d", formatFloat(c.Schedule.WarmupEpochs),
+				c.Schedule.WarmupSteps), "one of the two")
 	}},
 	{key: "schedule.milestones", with: []string{"schedule.name"}, check: milestones},
 	{key: "schedule.min_lr", with: []string{"optimizer.lr"}, check: func(c *Config) *Fault {
@@ -111,20 +123,25 @@ var rules = []rule{
 			total += share
 		}
 		return unless(len(c.Balance.FixedShares) == 0 || total == c.Data.BatchSize, "does not sum to the global batch",
-			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
+			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total),
+			fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
 	}},
 	{key: "balance.power_watts", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "required for objective \"energy\"", "[]", "the power of each rank, in W")
+		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0,
+			"required for objective \"energy\"", "[]", "the power of each rank, in W")
 	}},
 	{key: "balance.prices", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "required for objective \"cost\"", "[]", "the price of each rank per hour")
+		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "required for objective \"cost\"",
+			"[]", "the price of each rank per hour")
 	}},
 	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
-		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the minimum number of channels",
+		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels,
+			"less than the minimum number of channels",
 			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
 	}},
 	{key: "nccl.max_ctas", with: []string{"nccl.min_ctas"}, check: func(c *Config) *Fault {
-		return unless(c.NCCL.MaxCTAs == 0 || c.NCCL.MaxCTAs >= c.NCCL.MinCTAs, "less than the minimum number of thread blocks",
+		return unless(c.NCCL.MaxCTAs == 0 || c.NCCL.MaxCTAs >= c.NCCL.MinCTAs,
+			"less than the minimum number of thread blocks",
 			fmt.Sprint(c.NCCL.MaxCTAs), fmt.Sprintf("0 or at least nccl.min_ctas = %d", c.NCCL.MinCTAs))
 	}},
 	{key: "nccl.nthreads", check: func(c *Config) *Fault {
@@ -141,8 +158,10 @@ func (c *Config) CheckRanks(ranks int) error {
 	for _, list := range []struct {
 		key    string
 		length int
-	}{{"fixed_shares", len(b.FixedShares)}, {"power_watts", len(b.PowerWatts)}, {"idle_watts", len(b.IdleWatts)}, {"prices", len(b.Prices)}} {
-		if f := unless(list.length == 0 || list.length == ranks, "needs one value for each rank", fmt.Sprintf("%d values", list.length), fmt.Sprint(ranks)); f != nil {
+	}{{"fixed_shares", len(b.FixedShares)}, {"power_watts", len(b.PowerWatts)}, {"idle_watts", len(b.IdleWatts)},
+		{"prices", len(b.Prices)}} {
+		if f := unless(list.length == 0 || list.length == ranks, "needs one value for each rank",
+			fmt.Sprintf("%d values", list.length), fmt.Sprint(ranks)); f != nil {
 			f.Key = "balance." + list.key
 			faults = append(faults, *f)
 		}
@@ -170,7 +189,8 @@ func notEmpty(value string) *Fault { return unless(value != "", "must not be emp
 func dataPath(c *Config) *Fault {
 	switch traits := c.Data.traits; {
 	case traits.NeedsPath && c.Data.Path == "":
-		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)), Want: "a folder or an archive"}
+		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)),
+			Want: "a folder or an archive"}
 	case traits.Computed && c.Data.Path != "":
 		return &Fault{Message: "synthetic data sets have no path", Got: quote(c.Data.Path), Want: `""`}
 	}
@@ -200,11 +220,13 @@ func ghostGroup(c *Config) *Fault {
 func milestones(c *Config) *Fault {
 	list := c.Schedule.Milestones
 	if c.Schedule.Name == "multistep" && len(list) == 0 {
-		return &Fault{Message: `schedule.name = "multistep" needs milestones`, Want: "a list of epochs such as [30, 60, 80]"}
+		return &Fault{Message: `schedule.name = "multistep" needs milestones`,
+			Want: "a list of epochs such as [30, 60, 80]"}
 	}
 	for i := 1; i < len(list); i++ {
 		if list[i] <= list[i-1] {
-			return &Fault{Message: "not ascending", Got: formatValue(list), Want: "epochs in ascending order, each once"}
+			return &Fault{Message: "not ascending", Got: formatValue(list),
+				Want: "epochs in ascending order, each once"}
 		}
 	}
 	return nil
@@ -217,11 +239,14 @@ func (l *loader) checkSamples() {
 		return
 	}
 	named := func(kinds []Kind, s Samples) string {
-		return strings.Join(names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.Samples != s })), ", ")
+		return strings.Join(names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.Samples != s })),
+			", ")
 	}
-	l.faultAt("data.dataset", Fault{Message: fmt.Sprintf("model %s reads %v, but data set %s has %v", quote(m.Name), m.Samples, quote(d.Dataset), d.Samples),
-		Got:  quote(d.Dataset),
-		Want: fmt.Sprintf("a data set of %v (%s), or with model.name a model of %v (%s)", m.Samples, named(l.catalog.DataSets, m.Samples), d.Samples, named(l.catalog.Models, d.Samples))})
+	l.faultAt("data.dataset", Fault{Message: fmt.Sprintf("model %s reads %v, but data set %s has %v", quote(m.Name),
+		m.Samples, quote(d.Dataset), d.Samples),
+		Got: quote(d.Dataset),
+		Want: fmt.Sprintf("a data set of %v (%s), or with model.name a model of %v (%s)", m.Samples,
+			named(l.catalog.DataSets, m.Samples), d.Samples, named(l.catalog.Models, d.Samples))})
 }
 
 // checkRules applies every rule whose keys have no fault.

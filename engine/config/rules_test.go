@@ -41,7 +41,8 @@ func TestRules(t *testing.T) {
 		{"fewer outputs than classes", "data.num_classes = 100\nmodel.num_classes = 10", "model.num_classes"},
 		{"more outputs than classes", "data.num_classes = 100\nmodel.num_classes = 1000", ""},
 		{"two crops", "data = {crop_padding = 4, random_resized_crop = true}", "data.random_resized_crop"},
-		{"mixup of an odd micro-batch", "augment.mixup = 0.2\ndata.batch_size = 12\ntrain.grad_accumulation = 4", "augment.mixup"},
+		{"mixup of an odd micro-batch", "augment.mixup = 0.2\ndata.batch_size = 12\ntrain.grad_accumulation = 4",
+			"augment.mixup"},
 		{"cutmix of an odd batch", "augment.cutmix = 1.0\ndata.batch_size = 7", "augment.cutmix"},
 		{"mixup of pairs", "augment.mixup = 0.2\ndata.batch_size = 12\ntrain.grad_accumulation = 3", ""},
 		{"odd batch without mixing", "data.batch_size = 7", ""},
@@ -55,16 +56,20 @@ func TestRules(t *testing.T) {
 		{"fp16 on a CPU", "device.kind = \"cpu\"\ntrain.precision = \"fp16\"", "train.precision"},
 		{"fp16 on the reference device", "device.kind = \"reference\"\ntrain.precision = \"fp16\"", "train.precision"},
 		{"bf16 on a CPU", "device.kind = \"cpu\"\ntrain.precision = \"bf16\"", ""},
-		{"accumulation that leaves a rest", "data.batch_size = 100\ntrain.grad_accumulation = 3", "train.grad_accumulation"},
+		{"accumulation that leaves a rest", "data.batch_size = 100\ntrain.grad_accumulation = 3",
+			"train.grad_accumulation"},
 		{"accumulation that divides", "data.batch_size = 100\ntrain.grad_accumulation = 4", ""},
 
 		{"ghost without a group", "model.batch_norm = \"ghost\"", "model.ghost_group"},
 		{"group without ghost", "model.ghost_group = 32", "model.ghost_group"},
-		{"group over the micro-batch", "model = {batch_norm = \"ghost\", ghost_group = 65}\ntrain.grad_accumulation = 2", "model.ghost_group"},
-		{"group as large as the micro-batch", "model = {batch_norm = \"ghost\", ghost_group = 64}\ntrain.grad_accumulation = 2", ""},
+		{"group over the micro-batch",
+			"model = {batch_norm = \"ghost\", ghost_group = 65}\ntrain.grad_accumulation = 2", "model.ghost_group"},
+		{"group as large as the micro-batch",
+			"model = {batch_norm = \"ghost\", ghost_group = 64}\ntrain.grad_accumulation = 2", ""},
 		{"group that does not divide the batch", "model = {batch_norm = \"ghost\", ghost_group = 48}", ""},
 
-		{"early stop without evaluations", "train = {early_stop_patience = 3, eval_interval = 0}", "train.early_stop_patience"},
+		{"early stop without evaluations", "train = {early_stop_patience = 3, eval_interval = 0}",
+			"train.early_stop_patience"},
 		{"early stop", "train = {early_stop_patience = 3, early_stop_metric = \"loss\"}", ""},
 
 		{"an event that does not exist", "notify.events = [\"finished\", \"ended\"]", "notify.events"},
@@ -149,7 +154,8 @@ func TestRulesNameKeysThatExist(t *testing.T) {
 
 // A rule on a key with an invalid value would report a misleading fault.
 func TestRuleIsNotCheckedOverFaultyKeys(t *testing.T) {
-	_, err := Parse("run.toml", []byte("data.batch_size = 0\ntrain.grad_accumulation = 7\nbalance.fixed_shares = [1]"), town)
+	_, err := Parse("run.toml", []byte("data.batch_size = 0\ntrain.grad_accumulation = 7\nbalance.fixed_shares = [1]"),
+		town)
 	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "data.batch_size" {
 		t.Errorf("got %v, want the fault of data.batch_size alone", faults)
 	}

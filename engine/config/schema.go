@@ -25,7 +25,8 @@ func Schema(cat Catalog) []byte {
 				addOwn(keys, k, f)
 			}
 		}
-		properties[t.name] = node{"type": "object", "description": t.doc + onlyWith(t.needs), "additionalProperties": false, "properties": keys}
+		properties[t.name] = node{"type": "object", "description": t.doc + onlyWith(t.needs),
+			"additionalProperties": false, "properties": keys}
 	}
 	text, err := json.MarshalIndent(node{
 		"$schema":              "http://json-schema.org/draft-07/schema#",

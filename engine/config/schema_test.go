@@ -65,8 +65,10 @@ func TestSchemaRefusesFaultsOfSingleKeys(t *testing.T) {
 	schema := resolvedSchema(t)
 	for _, text := range []string{
 		"colour = 1", "[optimiser]", "[data]\nbatchsize = 3", "[data]\nbatch_size = \"128\"", "[data]\nbatch_size = 0",
-		"[data]\nimage_size = 4097", "[data]\nval_fraction = 1.0", "[data]\nstd = [0.0, 1.0, 1.0]", "[data]\nmean = [0, 0, 0, 0]",
-		"[train]\nprecision = \"fp8\"", "[model]\nname = \"small\"", "[model]\nheight = 0", "[optimizer]\nbetas = [0.9]", "[optimizer]\neps = 0",
+		"[data]\nimage_size = 4097", "[data]\nval_fraction = 1.0", "[data]\nstd = [0.0, 1.0, 1.0]",
+		"[data]\nmean = [0, 0, 0, 0]",
+		"[train]\nprecision = \"fp8\"", "[model]\nname = \"small\"", "[model]\nheight = 0",
+		"[optimizer]\nbetas = [0.9]", "[optimizer]\neps = 0",
 		"[data]\nflip = 1", "[balance]\nfixed_shares = [1.5]",
 	} {
 		if err := schema.Validate(asJSON(t, text)); err == nil {
@@ -82,7 +84,8 @@ func TestSchemaOfAKeyWithTwoMeanings(t *testing.T) {
 		{Name: "odd", Options: func() Options { return new(oddOptions) }},
 	}}
 	text := string(Schema(two))
-	if !strings.Contains(text, "anyOf") || !strings.Contains(text, "Only tall. Floors.") || !strings.Contains(text, "Only odd. A name.") {
+	if !strings.Contains(text, "anyOf") || !strings.Contains(text, "Only tall. Floors.") ||
+		!strings.Contains(text, "Only odd. A name.") {
 		t.Errorf("got %s", text)
 	}
 }
@@ -97,8 +100,10 @@ func (o *oddOptions) Keys() []Key {
 func TestMarkdown(t *testing.T) {
 	text := string(Markdown(town))
 	for _, want := range []string{
-		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |", "| `lr` | number ≥ 0 |  | `0.001` if `optimizer.name` is `\"adamw\"`, else `0.05` | another run |",
-		"- `tall`: two keys", "Keys of [model] only for `tall`, `taller`:", "| `height` | integer ≥ 1 | floors | `3` | another run | Floors. |",
+		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |",
+		"| `lr` | number ≥ 0 |  | `0.001` if `optimizer.name` is `\"adamw\"`, else `0.05` | another run |",
+		"- `tall`: two keys", "Keys of [model] only for `tall`, `taller`:",
+		"| `height` | integer ≥ 1 | floors | `3` | another run | Floors. |",
 		"| `wire_dtype` | `\"auto\"` `\"f32\"` `\"bf16\"` |", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
 	} {
 		if !strings.Contains(text, want) {

@@ -19,7 +19,8 @@ func (s Superseded) String() string {
 		}
 		text += fmt.Sprintf("%s (%s)", v.Value, v.Key)
 	}
-	return fmt.Sprintf("the command line sets %s several times: %s (%s), the last one, overrides %s", s.Key, used.Value, used.Key, text)
+	return fmt.Sprintf("the command line sets %s several times: %s (%s), the last one, overrides %s", s.Key, used.Value,
+		used.Key, text)
 }
 
 // Superseded returns the keys that the command line sets to several values, in the order of the file.

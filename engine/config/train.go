@@ -24,8 +24,8 @@ type Train struct {
 	chosen int // number of micro-batches that SetMicroBatches set; 0: none yet
 }
 
-// MicroBatches returns the number of micro-batches of an optimizer step. If the program chooses it (GradAccumulation 0),
-// it is 1 until SetMicroBatches is called.
+// MicroBatches returns the number of micro-batches of an optimizer step. If the program chooses it (GradAccumulation
+// 0), it is 1 until SetMicroBatches is called.
 func (t *Train) MicroBatches() int { return max(t.GradAccumulation, t.chosen, 1) }
 
 // SetMicroBatches sets the number of micro-batches that the program chose for GradAccumulation 0.
@@ -50,9 +50,11 @@ func (t *Train) Keys() []Key {
 			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`. 0: at the start, the program times steps with several numbers that fit in the memory, and chooses the fastest (docs/training.md). With BatchNorm, 0 means 1, because another number would change the result."),
 		Choice(&t.Recompute, "recompute", "auto", "auto", "off", "all").Operational().
 			Doc("Activation recomputation (activation checkpointing): the backward pass computes activations again instead of keeping them in memory. `auto`: only if the memory of the device is too small, and for as few layers as possible. `off`: never. `all`: for all layers but the last. The result is the same in every bit; each step takes up to a third longer."),
-		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").SilentAtEnd("only the last step is evaluated").Operational().
+		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").SilentAtEnd("only the last step is evaluated").
+			Operational().
 			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run. 0: only the last step."),
-		Int(&t.LogInterval, "log_interval", 10).Unit("steps").Silent("only its first and last step have a progress line").AtLeast(1).Operational().
+		Int(&t.LogInterval, "log_interval", 10).Unit("steps").Silent(
+			"only its first and last step have a progress line").AtLeast(1).Operational().
 			Doc("Steps between two progress lines."),
 		Int(&t.NormsInterval, "norms_interval", 0).Unit("steps").Silent("logs/norms.jsonl has no line").Operational().
 			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: the norm of its gradient before clipping, of its value, and of its update. Rank 0 then needs memory for an extra copy of the trained parameters. Only the steps with a line take extra time. 0: none."),
@@ -62,15 +64,19 @@ func (t *Train) Keys() []Key {
 			Doc("Factors of the loss by the class of the sample, for data sets whose classes have unequal numbers of samples: `[\"balanced\"]`, or `[\"NAME=WEIGHT\", …]`, where other classes have the weight 1. `balanced`: number of samples / (number of classes · samples of the class). The loss is the mean of weight · loss over the samples of a step. PyTorch divides by the sum of the weights instead. Evaluations have no weights. Empty: no weights."),
 		Float(&t.ClipNorm, "clip_norm", 0).Learnt().
 			Doc("Maximum global norm of the gradient. Larger gradients are scaled down to this norm. 0: no clipping."),
-		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").Silent("it never returns to a checkpoint").AtLeast(1).Operational().
+		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").Silent("it never returns to a checkpoint").AtLeast(1).
+			Operational().
 			Doc("Number of consecutive steps with NaN or Inf in the gradient after which the run returns to its last checkpoint. Each such step is skipped and counted."),
 		Int(&t.NaNRollbacks, "nan_rollbacks", 2).Operational().
 			Doc("Maximum number of returns to a checkpoint. If one more would be needed, the run ends (exit 4, diverged)."),
-		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").SilentAtEnd("it cannot end early").Operational().
+		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").SilentAtEnd("it cannot end early").
+			Operational().
 			Doc("Number of consecutive evaluations without improvement after which the run saves and ends. 0: no early stopping."),
-		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").Operational().Only(IsNot("train.early_stop_patience", 0)).
+		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss", "perplexity", "f1",
+			"macro_f1").Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Metric of early stopping. Images: `top1`, `top5`, `f1`, `macro_f1` or `loss`. Text: `top1` (accuracy), `perplexity` or `loss`. Labelled texts: `top1` (accuracy), `f1`, `macro_f1` or `loss`."),
-		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
+		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(
+			IsNot("train.early_stop_patience", 0)).
 			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Path().Operational().
 			Doc("`auto`: resume from the newest valid checkpoint of the run; without a checkpoint, start the run. `none`: rename the folder of the old run and start again. Other values: the name or the folder of a run, or the folder of a checkpoint."),

@@ -40,7 +40,8 @@ func dotted(path []string) string {
 // that differ only in case are faults.
 func parseTOML(text []byte) ([]entry, []Fault) {
 	if tooManyKeys(text) {
-		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "a configuration has about a hundred keys"}}
+		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys),
+			Want: "a configuration has about a hundred keys"}}
 	}
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
@@ -126,7 +127,8 @@ const deepest = 4
 func (w *walk) keyValue(table []string, node *unstable.Node) {
 	path := w.keyOf(table, node)
 	if text := underflow(node.Value()); text != "" {
-		w.faults = append(w.faults, Fault{Line: w.line(node), Key: dotted(path), Message: errUnderflow.Error(), Got: shorten(text)})
+		w.faults = append(w.faults, Fault{Line: w.line(node), Key: dotted(path), Message: errUnderflow.Error(),
+			Got: shorten(text)})
 		return
 	}
 	w.add(path, w.line(node))

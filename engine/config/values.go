@@ -41,7 +41,8 @@ func (cat Catalog) Values() []Values {
 
 func (k Key) values(table string) Values {
 	first, _, _ := strings.Cut(k.doc, ". ")
-	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."), Allowed: slices.Clone(k.enum), Learnt: k.effect != operational, Classified: k.effect != unclassified}
+	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."),
+		Allowed: slices.Clone(k.enum), Learnt: k.effect != operational, Classified: k.effect != unclassified}
 	switch k.field.(type) {
 	case *bool:
 		v.Allowed = []string{"true", "false"}

@@ -40,7 +40,8 @@ func Diff(old, new *Config) []Difference {
 	keys := old.keys()
 	maps.Copy(keys, new.keys())
 	difference := func(key string) Difference {
-		return Difference{Key: key, Old: before[key], New: after[key], Shapes: keys[key].shapes, Learnt: keys[key].effect != operational}
+		return Difference{Key: key, Old: before[key], New: after[key], Shapes: keys[key].shapes,
+			Learnt: keys[key].effect != operational}
 	}
 	var all []Difference
 	for _, key := range order {

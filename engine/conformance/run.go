@@ -117,7 +117,8 @@ func (r *runner) run(parent *node, name string, f func(T)) *node {
 	if parent != nil {
 		n.path = append(n.path, parent.path...)
 	}
-	if n.path = append(n.path, name); r.stuck.Load() || r.Context != nil && r.Context.Err() != nil || !r.matches(n.path) {
+	if n.path = append(n.path, name); r.stuck.Load() || r.Context != nil && r.Context.Err() != nil ||
+		!r.matches(n.path) {
 		return nil
 	}
 	if parent != nil {
@@ -190,7 +191,9 @@ func (n *node) await(ended <-chan struct{}) {
 			return
 		case <-stopped:
 			limit := min(n.Limit, lastSecond)
-			late = fmt.Sprintf("the time limit of all checks (%v) was reached, and this check did not end within another %v", context.Cause(n.Context), limit)
+			late = fmt.Sprintf(
+				"the time limit of all checks (%v) was reached, and this check did not end within another %v",
+				context.Cause(n.Context), limit)
 			tick.Reset(max(limit/ticks, time.Millisecond))
 			stopped, busy = nil, 0
 		case <-tick.C:

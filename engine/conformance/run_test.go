@@ -52,8 +52,10 @@ func TestRunTellsHowEveryCheckEnded(t *testing.T) {
 	r := Run("suite", scenario(&said), Options{Limit: time.Minute, Done: func(path []string, r *Result) {
 		told = append(told, fmt.Sprintf("%s %s", strings.Join(path, "/"), r.Status))
 	}})
-	wantTold := []string{"suite/passes passed", "suite/fails/at once failed", "suite/fails/and goes on failed", "suite/fails/not passed", "suite/fails failed",
-		"suite/skips skipped", "suite/panics failed", "suite/cleans up badly failed", "suite/folder passed", "suite failed"}
+	wantTold := []string{"suite/passes passed", "suite/fails/at once failed", "suite/fails/and goes on failed",
+		"suite/fails/not passed", "suite/fails failed",
+		"suite/skips skipped", "suite/panics failed", "suite/cleans up badly failed", "suite/folder passed",
+		"suite failed"}
 	if !slices.Equal(told, wantTold) {
 		t.Errorf("got %q, want %q", told, wantTold)
 	}
@@ -61,7 +63,8 @@ func TestRunTellsHowEveryCheckEnded(t *testing.T) {
 	if _, err := os.Stat(folder); !os.IsNotExist(err) {
 		t.Errorf("%s is still there", folder)
 	}
-	wantSaid := []string{"passes", "second clean-up", "first clean-up", "behind Error", "clean-up behind a panic", "the last clean-up"}
+	wantSaid := []string{"passes", "second clean-up", "first clean-up", "behind Error", "clean-up behind a panic",
+		"the last clean-up"}
 	if got := said[:len(said)-1]; !slices.Equal(got, wantSaid) {
 		t.Errorf("got %q, want %q", got, wantSaid)
 	}
@@ -75,7 +78,8 @@ func TestRunTellsHowEveryCheckEnded(t *testing.T) {
 	if got := fails.Within[1].Output; !slices.Equal(got, []string{"one", "two"}) {
 		t.Errorf("got %q", got)
 	}
-	if got := r.Within[3].Output; len(got) != 1 || !strings.HasPrefix(got[0], "panic: oh\n") || !strings.Contains(got[0], "run_test.go") {
+	if got := r.Within[3].Output; len(got) != 1 || !strings.HasPrefix(got[0], "panic: oh\n") ||
+		!strings.Contains(got[0], "run_test.go") {
 		t.Errorf("got %q, want the panic and where it was", got)
 	}
 	if r.Seconds <= 0 {
@@ -138,8 +142,10 @@ func TestRunGivesUpACheckThatDoesNotEnd(t *testing.T) {
 		t.Error("what follows a check that holds its device was begun")
 	}
 	here := r.Within[1].Within[0]
-	if r.Within[0].Status != Passed || r.Status != Failed || here.Status != Failed || len(here.Output) != 1 || !strings.Contains(here.Output[0], "TestRunGivesUp") {
-		t.Errorf("got %s, %s, %s and %q; want that the check which hangs failed, with stacks", r.Within[0].Status, r.Status, here.Status, here.Output)
+	if r.Within[0].Status != Passed || r.Status != Failed || here.Status != Failed || len(here.Output) != 1 ||
+		!strings.Contains(here.Output[0], "TestRunGivesUp") {
+		t.Errorf("got %s, %s, %s and %q; want that the check which hangs failed, with stacks", r.Within[0].Status,
+			r.Status, here.Status, here.Output)
 	}
 }
 
@@ -152,7 +158,8 @@ func TestACheckThatHangsEndsWithTheTimeForAll(t *testing.T) {
 		t.Run("hangs", func(T) { cancel(); <-hold })
 		t.Error("begun behind it")
 	}, Options{Context: ctx, Limit: time.Hour})
-	if len(r.Within) != 1 || r.Within[0].Status != Failed || len(r.Within[0].Output) != 1 || !strings.HasPrefix(r.Within[0].Output[0], "the time limit of all checks (context canceled) was reached") ||
+	if len(r.Within) != 1 || r.Within[0].Status != Failed || len(r.Within[0].Output) != 1 ||
+		!strings.HasPrefix(r.Within[0].Output[0], "the time limit of all checks (context canceled) was reached") ||
 		len(r.Output) > 0 {
 		t.Errorf("got %+v, want one check, which has failed with the time for all", r)
 	}

@@ -75,7 +75,8 @@ func TestManyHeldConnectionsDoNotKeepOthersOut(t *testing.T) {
 		c.Enter(&named{from: fmt.Sprintf("10.0.0.1:%d", i)})
 	}
 	if client.closed || g.Leave() || c.Len() != 255 {
-		t.Errorf("the only connection of another address was closed: %v; %d connections, want 255", client.closed, c.Len())
+		t.Errorf("the only connection of another address was closed: %v; %d connections, want 255", client.closed,
+			c.Len())
 	}
 }
 
@@ -105,7 +106,8 @@ func TestLeaveAndClose(t *testing.T) {
 
 func TestAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "10.0.0.1", "[::1]:80": "::1", "[fe80::1%eth0]:80": "fe80::1%eth0",
+		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "10.0.0.1", "[::1]:80": "::1",
+		"[fe80::1%eth0]:80":         "fe80::1%eth0",
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "pipe": "pipe",
 	} {
 		if got := Address(text); got != want {

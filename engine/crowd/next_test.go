@@ -18,7 +18,8 @@ func TestNextTriesAgain(t *testing.T) {
 		return &named{}, nil
 	}
 	if conn, err := Next(accept, &newest); conn == nil || err != nil || newest.Err() != nil || len(faults) != 2 {
-		t.Errorf("got %v, %v after fault %v, %d faults left, want a connection after two faults", conn, err, newest.Err(), len(faults))
+		t.Errorf("got %v, %v after fault %v, %d faults left, want a connection after two faults", conn, err,
+			newest.Err(), len(faults))
 	}
 	if _, err := Next(accept, &newest); err != net.ErrClosed || !errors.Is(newest.Err(), syscall.ENFILE) {
 		t.Errorf("got %v after fault %v, want the end after a fault", err, newest.Err())

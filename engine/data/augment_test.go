@@ -97,7 +97,8 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 		}
 		erased++
 		area += float64(count) / (size * size)
-		if w, h := right-left+1, bottom-top+1; w*h != count || float64(w*h) > 0.36*size*size || float64(w*h) < 0.015*size*size || w > 5*h || h > 5*w {
+		if w, h := right-left+1, bottom-top+1; w*h != count || float64(w*h) > 0.36*size*size ||
+			float64(w*h) < 0.015*size*size || w > 5*h || h > 5*w {
 			t.Fatalf("%d pixels erased within %d x %d", count, w, h)
 		}
 	}
@@ -146,7 +147,8 @@ func TestPaintIsNormallyDistributed(t *testing.T) {
 
 func TestExactFunctionsAreThoseOfPackageMath(t *testing.T) {
 	for x := -700.0; x < 700; x += 0.37 {
-		if got, want := exponentialWide(x), math.Exp(x); math.Abs(got/want-1) > 3e-12 { // squaring ten times multiplies rounding errors by 1024
+		if got, want := exponentialWide(x), math.Exp(x); math.Abs(got/want-1) > 3e-12 {
+			// squaring ten times multiplies rounding errors by 1024
 			t.Errorf("e^%g: got %g, want %g", x, got, want)
 		}
 	}
@@ -156,7 +158,8 @@ func TestExactFunctionsAreThoseOfPackageMath(t *testing.T) {
 		}
 	}
 	for z := -9.5; z < 9.5; z += 0.11 {
-		if got, want := normalBelow(z), 0.5*math.Erfc(-z/math.Sqrt2); math.Abs(got-want) > 1e-13 { // e^(z²/2) amplifies rounding errors
+		if got, want := normalBelow(z), 0.5*math.Erfc(-z/math.Sqrt2); math.Abs(got-want) > 1e-13 {
+			// e^(z²/2) amplifies rounding errors
 			t.Errorf("normal below %g: got %g, want %g", z, got, want)
 		}
 	}

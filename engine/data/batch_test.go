@@ -25,8 +25,11 @@ type imageOptions struct {
 }
 
 func (o imageOptions) options() Options {
-	return Options{Samples: Images{o.Dataset, o.Transform, o.Mix, o.Stages}, Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation,
-		Evaluate: o.Evaluate, Share: o.Share, MaxCount: o.MaxCount, Start: o.Start, Workers: o.Workers, Depth: o.Depth, Alloc: o.Alloc}
+	return Options{Samples: Images{o.Dataset, o.Transform, o.Mix, o.Stages}, Seed: o.Seed, BatchSize: o.BatchSize,
+		Accumulation: o.Accumulation,
+		Evaluate:     o.Evaluate, Share: o.Share, MaxCount: o.MaxCount, Start: o.Start, Workers: o.Workers,
+		Depth: o.Depth,
+		Alloc: o.Alloc}
 }
 
 // imageBatch is a copy of a batch of images.
@@ -46,14 +49,16 @@ type imageBatch struct {
 
 func clone(b *Batch) imageBatch {
 	return imageBatch{Images: slices.Clone(Values[uint8](b, Pixels)), Labels: slices.Clone(Values[int32](b, Labels)),
-		SecondLabels: slices.Clone(Values[int32](b, SecondLabels)), Lambda: slices.Clone(Values[float32](b, Lambda)), IDs: slices.Clone(b.IDs),
-		N: b.N, Offset: b.Offset, Total: b.Total, Step: b.Step, Epoch: b.Epoch, Replaced: b.Replaced}
+		SecondLabels: slices.Clone(Values[int32](b, SecondLabels)), Lambda: slices.Clone(Values[float32](b, Lambda)),
+		IDs: slices.Clone(b.IDs),
+		N:   b.N, Offset: b.Offset, Total: b.Total, Step: b.Step, Epoch: b.Epoch, Replaced: b.Replaced}
 }
 
 func (b imageBatch) equal(o imageBatch) bool {
 	return b.Step == o.Step && b.Epoch == o.Epoch && b.N == o.N && b.Offset == o.Offset && b.Total == o.Total &&
 		slices.Equal(b.IDs, o.IDs) && slices.Equal(b.Labels, o.Labels) &&
-		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Lambda, o.Lambda) && bytes.Equal(b.Images, o.Images)
+		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Lambda, o.Lambda) &&
+		bytes.Equal(b.Images, o.Images)
 }
 
 func open(o imageOptions) (*Loader, error) { return NewLoader(o.options()) }

@@ -26,8 +26,8 @@ var ErrDiffers = errors.New("the ranks read different data")
 
 // Summer reads units of one Content. Only one goroutine at a time may use it.
 type Summer interface {
-	// Sum returns the hash (SumOf) and the number of the stored bytes of unit i. It returns ErrNotEncoded if the data set
-	// does not provide stored bytes.
+	// Sum returns the hash (SumOf) and the number of the stored bytes of unit i. It returns ErrNotEncoded if the data
+	// set does not provide stored bytes.
 	Sum(i int) (sum uint64, bytes int, err error)
 	Close() error
 }
@@ -54,8 +54,8 @@ func MixSum(sequence, sum uint64) uint64 {
 }
 
 // ContentOf returns the samples of data sets of images as one Content: all samples of the first part, then those of the
-// second part, and so on. A part may be nil. A data set provides names if it implements Described, and stored bytes if its
-// Readers implement Encoded or set Image.Contents.
+// second part, and so on. A part may be nil. A data set provides names if it implements Described, and stored bytes if
+// its Readers implement Encoded or set Image.Contents.
 func ContentOf(parts ...Dataset) Content {
 	all := &datasets{}
 	for number, part := range parts {
@@ -174,8 +174,8 @@ type Watch struct {
 // Send sets the receiver. Several goroutines call it at the same time.
 func (w *Watch) Send(to func(unit int, sum uint64)) { w.to.Store(&to) }
 
-// Watched returns s with Readers that send the hashes of samples to w. The units are those of ContentOf(s.Train, s.Eval).
-// Readers that do not set Image.Contents send nothing.
+// Watched returns s with Readers that send the hashes of samples to w. The units are those of ContentOf(s.Train,
+// s.Eval). Readers that do not set Image.Contents send nothing.
 func (s Splits) Watched(w *Watch) Splits {
 	first := s.Train.Len()
 	s.Train = &watched{s.Train, w, 0}

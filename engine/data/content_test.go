@@ -47,7 +47,8 @@ func TestContentListsBothParts(t *testing.T) {
 		t.Errorf("got %d hashes for 4 samples", len(sums))
 	}
 	relabelled := ContentOf(Limited(named{&fake{samples: 10, size: 4, classes: 2}}, 4))
-	if c.Listed(1) == relabelled.Listed(1) && c.Listed(2) == relabelled.Listed(2) && c.Listed(3) == relabelled.Listed(3) {
+	if c.Listed(1) == relabelled.Listed(1) && c.Listed(2) == relabelled.Listed(2) &&
+		c.Listed(3) == relabelled.Listed(3) {
 		t.Error("another label has the same hash")
 	}
 }
@@ -73,7 +74,8 @@ func TestContentReadsStoredBytes(t *testing.T) {
 // Readers send the hash of each sample that they read from the files, with its unit, also if it cannot be decoded.
 func TestWatchedReadersSendHashes(t *testing.T) {
 	var w Watch
-	own := Splits{Train: named{&fake{samples: 10, size: 4, broken: map[int]bool{3: true}}}, Eval: named{&fake{samples: 5, size: 4}}}
+	own := Splits{Train: named{&fake{samples: 10, size: 4, broken: map[int]bool{3: true}}},
+		Eval: named{&fake{samples: 5, size: 4}}}
 	s := own.Watched(&w).Cached(0)
 	got := map[int]uint64{}
 	read := func(d Dataset, i int) {
@@ -93,7 +95,8 @@ func TestWatchedReadersSendHashes(t *testing.T) {
 	read(s.Train, 2)
 	read(s.Train, 3)
 	read(s.Eval, 4)
-	want := map[int]uint64{2: SumOf([]byte("contents of 2")), 3: SumOf([]byte("contents of 3")), 14: SumOf([]byte("contents of 4"))}
+	want := map[int]uint64{2: SumOf([]byte("contents of 2")), 3: SumOf([]byte("contents of 3")),
+		14: SumOf([]byte("contents of 4"))}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

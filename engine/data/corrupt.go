@@ -152,7 +152,8 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 		}
 		return err
 	}
-	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
+	return &Fault{Op: "replace sample", Index: i,
+		Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
 }
 
 // note counts and reports an unreadable sample once. If another reader has already set a replacement, note keeps it.
@@ -162,7 +163,9 @@ func (s *Skipping) note(i int, fault *Fault) error {
 	if _, known := s.bad[i]; !known {
 		if s.limit > 0 && len(s.bad) >= s.limit {
 			over := *fault
-			over.Advice = fmt.Sprintf("more than data.corrupt_limit = %d samples cannot be read; list them with hetero-train data verify", s.limit)
+			over.Advice = fmt.Sprintf(
+				"more than data.corrupt_limit = %d samples cannot be read; list them with hetero-train data verify",
+				s.limit)
 			return &over
 		}
 		s.count.Add(1)

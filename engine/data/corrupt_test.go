@@ -35,7 +35,8 @@ func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
 	broken := map[int]bool{3: true, 4: true, 5: true, 17: true, 39: true}
 	options := func(workers int, share Share) imageOptions {
 		ds := Cached(&fake{samples: 40, size: 4, classes: 3, broken: broken, panics: map[int]bool{11: true}}, 1<<20)
-		return imageOptions{Dataset: Skip(ds, 6, nil), Transform: augmented, Seed: 9, BatchSize: 8, Workers: workers, Share: &share, MaxCount: 8}
+		return imageOptions{Dataset: Skip(ds, 6, nil), Transform: augmented, Seed: 9, BatchSize: 8, Workers: workers,
+			Share: &share, MaxCount: 8}
 	}
 	want, replaced := batches(t, options(1, Share{0, 8}), 10)
 	if replaced != 12 {
@@ -201,8 +202,11 @@ func TestASettledReplacementStays(t *testing.T) {
 		}
 	}
 	set.after = func(i int) {
-		if k, ok := ds.replacement(bad); i != bad && settled.Load() && (!ok || k != i || ds.Label(bad) != ds.Dataset.Label(i)) {
-			t.Errorf("while sample %d is read in its place, sample %d has replacement %d and label %d, want those settled", i, bad, k, ds.Label(bad))
+		if k, ok := ds.replacement(bad); i != bad && settled.Load() &&
+			(!ok || k != i || ds.Label(bad) != ds.Dataset.Label(i)) {
+			t.Errorf(
+				"while sample %d is read in its place, sample %d has replacement %d and label %d, want those settled",
+				i, bad, k, ds.Label(bad))
 		}
 	}
 	ds = Skip(set, 0, nil)
@@ -232,7 +236,8 @@ func TestASettledReplacementStays(t *testing.T) {
 }
 
 func TestASubsetsFaultNamesItsOwnSample(t *testing.T) {
-	few := Limited(&fake{samples: 40, size: 1, classes: 4, broken: map[int]bool{39: true, 38: true, 37: true, 36: true, 35: true, 34: true}}, 20)
+	few := Limited(&fake{samples: 40, size: 1, classes: 4, broken: map[int]bool{39: true, 38: true, 37: true, 36: true,
+		35: true, 34: true}}, 20)
 	index := few.(*subset).index
 	want := map[int]bool{}
 	for i, k := range index {
@@ -250,7 +255,9 @@ func TestASubsetsFaultNamesItsOwnSample(t *testing.T) {
 }
 
 func TestWantOfFilesEndsVerification(t *testing.T) {
-	err := Verify(t.Context(), exhaustedSet{&fake{samples: 4, size: 1}}, 2, nil, func(f *Fault) { t.Errorf("%v is reported as damage", f) })
+	err := Verify(t.Context(), exhaustedSet{&fake{samples: 4, size: 1}}, 2, nil, func(f *Fault) {
+		t.Errorf("%v is reported as damage", f)
+	})
 	if !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("got %v, want the error", err)
 	}

@@ -29,7 +29,8 @@ func TestTheFirstPartOfAStepHasTheLabelsOfTheStep(t *testing.T) {
 	const batch, parts = 12, 3
 	order := make([]int32, 40)
 	for _, share := range []Share{{0, 4}, {0, 0}, {3, 1}} {
-		l, err := NewLoader(Options{Samples: counted{rows{n: len(order), width: 2}}, Seed: 7, BatchSize: batch, Accumulation: parts, Share: &share, MaxCount: 4, Workers: 2})
+		l, err := NewLoader(Options{Samples: counted{rows{n: len(order), width: 2}}, Seed: 7, BatchSize: batch,
+			Accumulation: parts, Share: &share, MaxCount: 4, Workers: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,8 @@ func TestAnEvaluationCountsNoLabelsInAdvance(t *testing.T) {
 
 // A rank without samples of its own reports a sample that it cannot count.
 func TestASampleThatCannotBeCountedIsAFault(t *testing.T) {
-	l, err := NewLoader(Options{Samples: counted{rows{n: 4, width: 1, broken: 3}}, BatchSize: 4, Share: &Share{}, MaxCount: 1})
+	l, err := NewLoader(Options{Samples: counted{rows{n: 4, width: 1, broken: 3}}, BatchSize: 4, Share: &Share{},
+		MaxCount: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,8 @@ func (s Splits) Cached(limit int64) Splits {
 	forEval := limit
 	if limit > 0 {
 		train, eval := int64(s.Train.Len()), int64(s.Eval.Len())
-		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1) // at least 1, because 0 means the default
+		// at least 1, because 0 means the default
+		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1)
 		limit = max(limit-forEval, 1)
 	}
 	s.Train, s.Eval = Cached(s.Train, limit), Cached(s.Eval, forEval)
@@ -127,8 +128,8 @@ type Image struct {
 	// EncodedBytes is the size of the encoded image, and Fetched is the time to read it; 0 if unknown.
 	EncodedBytes int
 	Fetched      time.Duration
-	// Contents are the stored bytes of the sample, as read, also if they cannot be decoded. They are valid as long as Pix.
-	// Machines that train together compare hashes of these bytes. nil: the data set does not provide the bytes.
+	// Contents are the stored bytes of the sample, as read, also if they cannot be decoded. They are valid as long as
+	// Pix. Machines that train together compare hashes of these bytes. nil: the data set does not provide the bytes.
 	Contents []byte
 }
 
@@ -139,8 +140,10 @@ type Normalization struct {
 
 // The usual constants. Those of ImageNet are also suitable for other photographs.
 var (
-	NormalizeImageNet  = Normalization{Mean: [3]float32{0.485, 0.456, 0.406}, Std: [3]float32{0.229, 0.224, 0.225}}
-	NormalizeCIFAR10   = Normalization{Mean: [3]float32{0.4914, 0.4822, 0.4465}, Std: [3]float32{0.2470, 0.2435, 0.2616}}
-	NormalizeCIFAR100  = Normalization{Mean: [3]float32{0.5071, 0.4865, 0.4409}, Std: [3]float32{0.2673, 0.2564, 0.2762}}
+	NormalizeImageNet = Normalization{Mean: [3]float32{0.485, 0.456, 0.406}, Std: [3]float32{0.229, 0.224, 0.225}}
+	NormalizeCIFAR10  = Normalization{Mean: [3]float32{0.4914, 0.4822, 0.4465},
+		Std: [3]float32{0.2470, 0.2435, 0.2616}}
+	NormalizeCIFAR100 = Normalization{Mean: [3]float32{0.5071, 0.4865, 0.4409},
+		Std: [3]float32{0.2673, 0.2564, 0.2762}}
 	NormalizeSynthetic = Normalization{Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}}
 )

@@ -268,7 +268,8 @@ func TestSyntheticPixelsAreFrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := read(t, s.Train, 3), []byte{102, 209, 61, 98, 54, 115, 186, 133, 173, 57, 154, 37}; !bytes.Equal(got, want) {
+	if got, want := read(t, s.Train, 3), []byte{102, 209, 61, 98, 54, 115, 186, 133, 173, 57, 154, 37}; !bytes.Equal(
+		got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

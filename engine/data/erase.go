@@ -41,7 +41,8 @@ func (r RandomErase) check(check func(name string, got, least, most float64)) er
 	}
 	for _, std := range r.Std {
 		if r.Probability > 0 && !(std > 0) {
-			errs = append(errs, fmt.Errorf("augmentation: standard deviation of erased pixels is %g, want above 0", std))
+			errs = append(errs, fmt.Errorf("augmentation: standard deviation of erased pixels is %g, want above 0",
+				std))
 		}
 	}
 	return errors.Join(errs...)

@@ -30,7 +30,8 @@ func TestBatchesOfSimilarLength(t *testing.T) {
 		}
 	}
 	if !slices.Equal(order[1000:], plain[1000:]) {
-		t.Errorf("the samples that fill no batch are %v, want %v, independent of their lengths", order[1000:], plain[1000:])
+		t.Errorf("the samples that fill no batch are %v, want %v, independent of their lengths", order[1000:],
+			plain[1000:])
 	}
 	if !slices.Equal(order, grouped(3, 5)) || slices.Equal(order, grouped(4, 5)) || slices.Equal(order, grouped(3, 6)) {
 		t.Error("the order is not a function of the seed and the epoch")
@@ -65,7 +66,8 @@ func TestBatchesOfSimilarLength(t *testing.T) {
 func TestAllPartsOfAStepHaveItsLength(t *testing.T) {
 	longest := map[int64]int{}
 	for _, share := range []Share{{0, 4}, {0, 0}, {3, 1}} {
-		l, err := NewLoader(Options{Samples: texts{rows{n: 100, width: 2}}, Seed: 7, BatchSize: 12, Accumulation: 3, GroupByLength: true, Share: &share, MaxCount: 4})
+		l, err := NewLoader(Options{Samples: texts{rows{n: 100, width: 2}}, Seed: 7, BatchSize: 12, Accumulation: 3,
+			GroupByLength: true, Share: &share, MaxCount: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +104,8 @@ func TestSamplesOfUnknownLengthAreNotGrouped(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the lengths of samples of type data.rows are unknown") {
 		t.Errorf("got %v", err)
 	}
-	l, err := NewLoader(Options{Samples: texts{rows{n: 4, width: 1}}, BatchSize: 4, GroupByLength: true, Evaluate: true})
+	l, err := NewLoader(Options{Samples: texts{rows{n: 4, width: 1}}, BatchSize: 4, GroupByLength: true,
+		Evaluate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

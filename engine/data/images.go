@@ -57,12 +57,15 @@ func (s Images) Layout(o *Options) (Layout, error) {
 	layout := Layout{Fields: []Field{{Name: Labels, DType: tensor.I32, Pad: 0xff}}, Group: 1}
 	if s.Mix.Enabled() {
 		layout.Group = 2 // a pair of partners is read together
-		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32}, Field{Name: Lambda, DType: tensor.F32})
+		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32},
+			Field{Name: Lambda, DType: tensor.F32})
 		if o.Evaluate {
 			errs = append(errs, errors.New("data loader: samples of an evaluation are not mixed"))
 		}
 		if o.Accumulation > 0 && o.BatchSize/o.Accumulation%2 != 0 {
-			errs = append(errs, fmt.Errorf("data loader: batches of %d samples cannot be mixed in pairs, want an even number", o.BatchSize/o.Accumulation))
+			errs = append(errs,
+				fmt.Errorf("data loader: batches of %d samples cannot be mixed in pairs, want an even number",
+					o.BatchSize/o.Accumulation))
 		}
 	}
 	layout.Fields = append(layout.Fields, Field{Name: Pixels, DType: tensor.U8, Shape: []int{view.Size, view.Size, 3}})
@@ -79,7 +82,8 @@ func (s Images) NewSource(o *Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := &imageSource{set: s.Dataset, reader: reader, mix: s.Mix, stages: s.Stages, seed: o.Seed, batch: o.BatchSize, size: view.Size,
+	source := &imageSource{set: s.Dataset, reader: reader, mix: s.Mix, stages: s.Stages, seed: o.Seed,
+		batch: o.BatchSize, size: view.Size,
 		transform: view.prepared(o.Seed), pixels: 1}
 	if s.Mix.Enabled() {
 		source.pixels = 3

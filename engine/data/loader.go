@@ -26,8 +26,8 @@ type Options struct {
 	// means 1.
 	Accumulation int
 
-	// GroupByLength puts samples of similar length into the same optimizer step, and sets Batch.Length. The Samples must
-	// implement Lengths. The groups are a function of the seed and the epoch. It has no effect on an evaluation.
+	// GroupByLength puts samples of similar length into the same optimizer step, and sets Batch.Length. The Samples
+	// must implement Lengths. The groups are a function of the seed and the epoch. It has no effect on an evaluation.
 	GroupByLength bool
 
 	// Evaluate reads the samples once, in order, including the last incomplete batch. Next then returns io.EOF until
@@ -64,11 +64,11 @@ type Batch struct {
 	Epoch  int
 	// Replaced is the number of samples in this share that were unreadable and have been replaced (Skip).
 	Replaced int
-	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set in
-	// the first part of a step if the sources are a LabelCounter; otherwise it is 0.
+	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set
+	// in the first part of a step if the sources are a LabelCounter; otherwise it is 0.
 	StepLabels int
-	// Length is the number of positions of the longest sample of the optimizer step, over all ranks and accumulation parts;
-	// 0 without Options.GroupByLength.
+	// Length is the number of positions of the longest sample of the optimizer step, over all ranks and accumulation
+	// parts; 0 without Options.GroupByLength.
 	Length int
 
 	memory [][]byte // memory of each field
@@ -202,10 +202,13 @@ func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	}
 	perPass = batchesPerEpoch(o.Samples.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
 	if perPass == 0 {
-		return o, layout, 0, fmt.Errorf("data loader: got %d samples, want at least one batch of %d: lower data.batch_size, or raise data.num_samples if it limits the samples", o.Samples.Len(), o.BatchSize)
+		return o, layout, 0, fmt.Errorf("data loader: got %d samples, want at least one batch of %d: lower data.batch_size, or raise data.num_samples if it limits the samples",
+			o.Samples.Len(), o.BatchSize)
 	}
 	if o.Evaluate && o.Start > int64(perPass) {
-		return o, layout, 0, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, perPass)
+		return o, layout, 0,
+			fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start,
+				perPass)
 	}
 	return o, layout, perPass, nil
 }
@@ -272,7 +275,8 @@ func setDefault(v *int, value int) {
 // checkShare returns an error if a share exceeds a batch of part samples or the buffers.
 func checkShare(offset, count, part, maxCount int) error {
 	if offset < 0 || count < 0 || offset > part || count > part-offset {
-		return fmt.Errorf("data loader: the share of %d samples from sample %d is outside a batch of %d", count, offset, part)
+		return fmt.Errorf("data loader: the share of %d samples from sample %d is outside a batch of %d", count, offset,
+			part)
 	}
 	if count > maxCount {
 		return fmt.Errorf("data loader: share of %d samples, want at most %d (MaxCount)", count, maxCount)
@@ -349,7 +353,8 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if fromStep < l.head {
-		return fmt.Errorf("data loader: change the share from step %d: want step %d (the next step) or a later one", fromStep, l.head)
+		return fmt.Errorf("data loader: change the share from step %d: want step %d (the next step) or a later one",
+			fromStep, l.head)
 	}
 	for len(l.shares) > 1 && l.shares[1].from <= l.head {
 		l.shares = append(l.shares[:0], l.shares[1:]...)

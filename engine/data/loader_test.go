@@ -163,7 +163,8 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 
 func TestResumedLoaderContinuesAsIfNeverStopped(t *testing.T) {
 	for _, mix := range mixings {
-		o := imageOptions{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Mix: mix, Seed: 4, BatchSize: 8, Workers: 3}
+		o := imageOptions{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Mix: mix, Seed: 4,
+			BatchSize: 8, Workers: 3}
 		whole := take(t, newLoader(t, o), 20)
 		o.Start, o.Workers = 9, 1
 		rest := take(t, newLoader(t, o), 11)
@@ -209,8 +210,9 @@ func TestEvaluationReadsEverySampleInOrderAndKeepsTheRest(t *testing.T) {
 		{"rank without samples", 0, 0, [][]int64{{}, {}, {}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLoader(t, imageOptions{Dataset: &fake{samples: 10, size: 4}, Transform: Transform{Size: 4}, BatchSize: 4,
-				Evaluate: true, Share: &Share{c.offset, c.count}, Workers: 2})
+			l := newLoader(t, imageOptions{Dataset: &fake{samples: 10, size: 4}, Transform: Transform{Size: 4},
+				BatchSize: 4,
+				Evaluate:  true, Share: &Share{c.offset, c.count}, Workers: 2})
 			for pass := range 3 {
 				for step, want := range c.want {
 					b, err := l.Next(t.Context())
@@ -334,15 +336,20 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}{
 		{"no data set", func(o *imageOptions) { o.Dataset = nil }, "no data set"},
 		{"batch size", func(o *imageOptions) { o.BatchSize = -1 }, "batch size is -1, want 1"},
-		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 }, "got 10 samples, want at least one batch of 11: lower data.batch_size, or raise data.num_samples"},
+		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 },
+			"got 10 samples, want at least one batch of 11: lower data.batch_size, or raise data.num_samples"},
 		{"accumulation", func(o *imageOptions) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
-		{"accumulated evaluation", func(o *imageOptions) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
-		{"share", func(o *imageOptions) { o.Share = &Share{2, 3} }, "the share of 3 samples from sample 2 is outside a batch of 4"},
+		{"accumulated evaluation", func(o *imageOptions) { o.Accumulation, o.Evaluate = 2, true },
+			"an evaluation has no accumulation"},
+		{"share", func(o *imageOptions) { o.Share = &Share{2, 3} },
+			"the share of 3 samples from sample 2 is outside a batch of 4"},
 		{"overflowing share", func(o *imageOptions) { o.Share = &Share{1 << 62, 1 << 62} }, "is outside"},
-		{"share above the largest", func(o *imageOptions) { o.Share, o.MaxCount = &Share{0, 3}, 2 }, "want at most 2 (MaxCount)"},
+		{"share above the largest", func(o *imageOptions) { o.Share, o.MaxCount = &Share{0, 3}, 2 },
+			"want at most 2 (MaxCount)"},
 		{"largest share", func(o *imageOptions) { o.MaxCount = 5 }, "largest share is 5 samples, want 1 to 4"},
 		{"start", func(o *imageOptions) { o.Start = -1 }, "first batch is -1"},
-		{"start beyond the evaluation", func(o *imageOptions) { o.Start, o.Evaluate = 4, true }, "first batch is 4, want at most 3"},
+		{"start beyond the evaluation", func(o *imageOptions) { o.Start, o.Evaluate = 4, true },
+			"first batch is 4, want at most 3"},
 		{"workers", func(o *imageOptions) { o.Workers = -2 }, "-2 workers"},
 		{"depth", func(o *imageOptions) { o.Depth = 1 }, "depth is 1"},
 		{"transform", func(o *imageOptions) { o.Transform.Size = 0 }, "image size is 0"},
@@ -375,7 +382,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLoader(t, imageOptions{Dataset: Cached(synthetic.Train, 0), Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
+	l := newLoader(t, imageOptions{Dataset: Cached(synthetic.Train, 0),
+		Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
 		BatchSize: 100, MaxCount: 80, Workers: 2, Share: &Share{0, 50}})
 	ctx := t.Context()
 	step := int64(0)
@@ -416,7 +424,9 @@ func BenchmarkLoader(b *testing.B) {
 	for name, ds := range map[string]Dataset{"cached": Cached(synthetic.Train, 0), "synthetic": synthetic.Train} {
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
-				l := newLoader(b, imageOptions{Dataset: ds, Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true}, BatchSize: 256, Workers: workers})
+				l := newLoader(b,
+					imageOptions{Dataset: ds, Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
+						BatchSize: 256, Workers: workers})
 				take := func() {
 					batch, err := l.Next(b.Context())
 					if err != nil {
@@ -438,7 +448,8 @@ func BenchmarkLoader(b *testing.B) {
 
 func TestStagesCountEveryImage(t *testing.T) {
 	var stages Stages
-	o := imageOptions{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, BatchSize: 8, Workers: 2, Depth: 2, Stages: &stages}
+	o := imageOptions{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, BatchSize: 8, Workers: 2, Depth: 2,
+		Stages: &stages}
 	plain := o
 	plain.Stages = nil
 	want := take(t, newLoader(t, plain), 3)

@@ -32,7 +32,8 @@ func (r whiteReader) Read(i int, s Sizer, img *Image) error {
 func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	const size = 16
 	for _, mix := range mixings[1:] {
-		o := imageOptions{Dataset: whites{&fake{samples: 64, size: size, classes: 2}}, Transform: Transform{Size: size}, Mix: mix, Seed: 3, BatchSize: 32}
+		o := imageOptions{Dataset: whites{&fake{samples: 64, size: size, classes: 2}}, Transform: Transform{Size: size},
+			Mix: mix, Seed: 3, BatchSize: 32}
 		mixedSamples := 0
 		for _, b := range take(t, newLoader(t, o), 4) {
 			for j := range b.N {
@@ -43,7 +44,8 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 				lambda := float64(b.Lambda[j])
 				want := lambda*float64(b.Labels[j]) + (1-lambda)*float64(b.SecondLabels[j])
 				if got := sum / (255 * 3 * size * size); math.Abs(got-want) > 0.5/255 { // pixels are rounded to bytes
-					t.Fatalf("%+v: sample %d is white to %g, its labels %d, %d with lambda %g say %g", mix, b.IDs[j], got, b.Labels[j], b.SecondLabels[j], lambda, want)
+					t.Fatalf("%+v: sample %d is white to %g, its labels %d, %d with lambda %g say %g", mix, b.IDs[j],
+						got, b.Labels[j], b.SecondLabels[j], lambda, want)
 				}
 				if lambda < 1 && b.Labels[j] != b.SecondLabels[j] {
 					mixedSamples++
@@ -59,9 +61,12 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 // A share of whole pairs decodes each sample once. A share that splits a pair decodes one additional partner at this
 // end.
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
-	for _, c := range []struct{ offset, count, reads int }{{0, 20, 20}, {2, 10, 10}, {1, 10, 12}, {3, 3, 4}, {5, 1, 2}} {
+	for _, c := range []struct {
+		offset, count, reads int
+	}{{0, 20, 20}, {2, 10, 10}, {1, 10, 12}, {3, 3, 4}, {5, 1, 2}} {
 		f := &fake{samples: 40, size: 4}
-		newLoader(t, imageOptions{Dataset: f, Transform: augmented, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 20, Depth: 2, Workers: 1,
+		newLoader(t, imageOptions{Dataset: f, Transform: augmented, Mix: Mix{MixupAlpha: 1, Probability: 1},
+			BatchSize: 20, Depth: 2, Workers: 1,
 			Share: &Share{c.offset, c.count}})
 		waitFor(t, "two batches to be read", func() bool { return f.reads.Load() >= int64(2*c.reads) })
 		if got := f.reads.Load(); got != int64(2*c.reads) {
@@ -73,7 +78,8 @@ func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 func TestAChoiceIsSharedAsTheModeSays(t *testing.T) {
 	const batch = 8
 	draw := func(mode MixMode, position int) mixing {
-		return Mix{MixupAlpha: 0.3, CutmixAlpha: 1, Probability: 1, Switch: 0.5, Mode: mode}.draw(1, 0, position, batch, 32)
+		return Mix{MixupAlpha: 0.3, CutmixAlpha: 1, Probability: 1, Switch: 0.5, Mode: mode}.draw(1, 0, position, batch,
+			32)
 	}
 	for _, c := range []struct {
 		mode     MixMode
@@ -151,7 +157,8 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 
 // If the partner of a mixed sample is unreadable, the share fails, and the fault names the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
-	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
+	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4},
+		Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
 	// Use a new data set, because the first loader still prefetches from the old one.
 	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}}

@@ -70,10 +70,12 @@ func TestWindowOfAGridIsThatPartOfTheWholeGrid(t *testing.T) {
 	src := picture(w, h)
 	var r resampler
 	whole := make([]byte, 3*gridX*gridY)
-	r.resample(whole, src, w, axis{to: w, hi: w, grid: gridX, count: gridX}, axis{to: h, hi: h, grid: gridY, count: gridY})
+	r.resample(whole, src, w, axis{to: w, hi: w, grid: gridX, count: gridX},
+		axis{to: h, hi: h, grid: gridY, count: gridY})
 	const x0, y0, nx, ny = 3, 5, 9, 7
 	part := make([]byte, 3*nx*ny)
-	r.resample(part, src, w, axis{to: w, hi: w, grid: gridX, first: x0, count: nx}, axis{to: h, hi: h, grid: gridY, first: y0, count: ny})
+	r.resample(part, src, w, axis{to: w, hi: w, grid: gridX, first: x0, count: nx},
+		axis{to: h, hi: h, grid: gridY, first: y0, count: ny})
 	for y := range ny {
 		got, want := part[y*3*nx:][:3*nx], whole[3*((y0+y)*gridX+x0):][:3*nx]
 		if !bytes.Equal(got, want) {
@@ -88,7 +90,8 @@ func TestResamplingAConstantImageKeepsIt(t *testing.T) {
 		src := bytes.Repeat([]byte{v}, 3*37*29)
 		for _, out := range []int{1, 2, 5, 28, 36, 37, 64, 200} {
 			dst := make([]byte, 3*out*out)
-			r.resample(dst, src, 37, axis{to: 37, hi: 37, grid: out, count: out}, axis{to: 29, hi: 29, grid: out, count: out})
+			r.resample(dst, src, 37, axis{to: 37, hi: 37, grid: out, count: out},
+				axis{to: 29, hi: 29, grid: out, count: out})
 			for i, got := range dst {
 				if got != v {
 					t.Fatalf("value %d to %d pixels: byte %d is %d", v, out, i, got)

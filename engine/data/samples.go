@@ -22,8 +22,8 @@ type Samples interface {
 
 // Lengths is implemented by Samples of unequal lengths.
 type Lengths interface {
-	// Length returns the number of positions of sample i, or an upper bound. The fields with Field.PerPosition contain only
-	// padding from this position on.
+	// Length returns the number of positions of sample i, or an upper bound. The fields with Field.PerPosition contain
+	// only padding from this position on.
 	Length(i int) int
 }
 
@@ -64,8 +64,8 @@ type Source interface {
 	Close() error
 }
 
-// LabelCounter is implemented by a Source whose samples have an unequal number of labels, if training needs the number of
-// all labels of an optimizer step before the step.
+// LabelCounter is implemented by a Source whose samples have an unequal number of labels, if training needs the number
+// of all labels of an optimizer step before the step.
 type LabelCounter interface {
 	// CountLabels returns the number of labels of a sample, as Read writes them.
 	CountLabels(epoch, index int) (int, error)

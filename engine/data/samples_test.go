@@ -23,7 +23,8 @@ func (r rows) Layout(o *Options) (Layout, error) {
 	if o.Evaluate && r.group > 1 {
 		return Layout{}, fmt.Errorf("groups of %d in an evaluation", r.group)
 	}
-	return Layout{Fields: []Field{{Name: "row", DType: tensor.I32, Shape: []int{r.width}, Pad: 0xff}, {Name: "weight", DType: tensor.F32}}, Group: r.group}, nil
+	return Layout{Fields: []Field{{Name: "row", DType: tensor.I32, Shape: []int{r.width}, Pad: 0xff},
+		{Name: "weight", DType: tensor.F32}}, Group: r.group}, nil
 }
 
 func (r rows) NewSource(o *Options) (Source, error) { return &rowSource{rows: r, seed: o.Seed}, nil }
@@ -58,7 +59,8 @@ func (s *rowSource) values(index, epoch, position int) (row []int32, weight floa
 
 func TestAnySamplesAreLoadedInAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		samples := rows{n: rapid.IntRange(24, 60).Draw(t, "samples"), width: rapid.IntRange(1, 40).Draw(t, "width"), group: rapid.IntRange(0, 4).Draw(t, "group")}
+		samples := rows{n: rapid.IntRange(24, 60).Draw(t, "samples"), width: rapid.IntRange(1, 40).Draw(t, "width"),
+			group: rapid.IntRange(0, 4).Draw(t, "group")}
 		o := Options{Samples: samples, Seed: 7, BatchSize: 12, Workers: rapid.IntRange(1, 3).Draw(t, "workers")}
 		source := &rowSource{rows: samples, seed: o.Seed}
 		cut := rapid.IntRange(0, 12).Draw(t, "cut")
@@ -74,13 +76,15 @@ func TestAnySamplesAreLoadedInAnySplit(t *testing.T) {
 					t.Fatalf("%v", err)
 				}
 				row, weight := Values[int32](b, "row"), Values[float32](b, "weight")
-				if len(row) != share.Count*samples.width || len(weight) != share.Count || len(Values[int64](b, IDs)) != share.Count {
+				if len(row) != share.Count*samples.width || len(weight) != share.Count ||
+					len(Values[int64](b, IDs)) != share.Count {
 					t.Fatalf("%d numbers, %d weights of %d samples", len(row), len(weight), share.Count)
 				}
 				for i := range b.N {
 					want, position := source.values(int(b.IDs[i]), b.Epoch, step%l.BatchesPerEpoch()*12+b.Offset+i)
 					if got := row[i*samples.width:][:samples.width]; !slices.Equal(got, want) || weight[i] != position {
-						t.Fatalf("step %d, sample %d: got %v and %v, want %v and %v", step, b.IDs[i], got, weight[i], want, position)
+						t.Fatalf("step %d, sample %d: got %v and %v, want %v and %v", step, b.IDs[i], got, weight[i],
+							want, position)
 					}
 				}
 				b.Release()
@@ -101,7 +105,8 @@ func TestFaultsAndOptionsOfAnySamplesAreReported(t *testing.T) {
 	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "read row 3: broken") {
 		t.Errorf("got %v, want the fault of row 3", err)
 	}
-	if _, err := NewLoader(Options{Samples: rows{n: 4, width: 1, group: 2}, BatchSize: 4, Evaluate: true}); err == nil || !strings.Contains(err.Error(), "groups of 2") {
+	if _, err := NewLoader(Options{Samples: rows{n: 4, width: 1, group: 2}, BatchSize: 4, Evaluate: true}); err ==
+		nil || !strings.Contains(err.Error(), "groups of 2") {
 		t.Errorf("got %v, want the error of Layout", err)
 	}
 	if _, err := NewLoader(Options{BatchSize: 4}); err == nil || !strings.Contains(err.Error(), "no samples") {

@@ -15,8 +15,9 @@ import (
 func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const part = 24
-		o := imageOptions{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2, BatchSize: part,
-			Mix: rapid.SampledFrom(mixings).Draw(t, "mixing")}
+		o := imageOptions{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2,
+			BatchSize: part,
+			Mix:       rapid.SampledFrom(mixings).Draw(t, "mixing")}
 		const steps = 25
 		want := reference(t, o, steps)
 		o.MaxCount = rapid.IntRange(1, part).Draw(t, "largest share")
@@ -72,7 +73,8 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 
 func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
-	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2, Workers: 1})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2,
+		Workers: 1})
 	waitFor(t, "both batches to be read", func() bool { return f.reads.Load() == 20 })
 	if err := l.SetShare(0, 2, 12); err != nil {
 		t.Fatal(err)
@@ -147,7 +149,8 @@ func TestTheFirstBrokenSampleIsNamedWhicheverFailsFirst(t *testing.T) {
 	// Images of this size are read one at a time, so two workers read the two broken samples.
 	const size = 128
 	f := &fake{samples: 4, size: size, broken: map[int]bool{1: true, 2: true}, slow: 1}
-	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true, Workers: 2})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true,
+		Workers: 2})
 	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "sample 1 ") {
 		t.Errorf("got %v, want a fault of sample 1", err)
 	}

@@ -83,7 +83,8 @@ func newSlot(l *Loader) (*slot, error) {
 		free()
 		return nil, fmt.Errorf("data loader: memory for a batch is %d bytes, want %d, aligned to 64", len(memory), size)
 	}
-	s := &slot{l: l, freeBuffers: free, have: make([]sampleState, n), index: make([]int32, l.part), whole: make([]int32, 0, l.o.BatchSize)}
+	s := &slot{l: l, freeBuffers: free, have: make([]sampleState, n), index: make([]int32, l.part),
+		whole: make([]int32, 0, l.o.BatchSize)}
 	for f, field := range l.fields {
 		s.fields = append(s.fields, memory[ends[f]-n*field.Bytes():ends[f]:ends[f]])
 	}

@@ -65,16 +65,19 @@ func (t Transform) normalized() (Transform, error) {
 		errs = append(errs, fmt.Errorf("transform: image size is %d pixels, want 1 to %d", t.Size, maxSize))
 	}
 	if t.Resize < t.Size || t.Resize > maxSize {
-		errs = append(errs, fmt.Errorf("transform: shorter side is %d pixels, want %d (the image size) to %d", t.Resize, t.Size, maxSize))
+		errs = append(errs, fmt.Errorf("transform: shorter side is %d pixels, want %d (the image size) to %d", t.Resize,
+			t.Size, maxSize))
 	}
 	if t.Pad < 0 || t.Pad > maxSize {
 		errs = append(errs, fmt.Errorf("transform: padding is %d pixels, want 0 to %d", t.Pad, maxSize))
 	}
 	if !(t.MinArea > 0 && t.MinArea <= 1) {
-		errs = append(errs, fmt.Errorf("transform: minimum area is %g of the image, want above 0 and at most 1", t.MinArea))
+		errs = append(errs, fmt.Errorf("transform: minimum area is %g of the image, want above 0 and at most 1",
+			t.MinArea))
 	}
 	if t.Flip && t.Crop == CentreCrop {
-		errs = append(errs, errors.New("transform: flip is set with a centre crop, want a padded or resized crop, or no flip"))
+		errs = append(errs,
+			errors.New("transform: flip is set with a centre crop, want a padded or resized crop, or no flip"))
 	}
 	var err error
 	if t.Augment, err = t.Augment.normalized(); err != nil {
@@ -188,7 +191,8 @@ func (p *transformer) resizedRect(d *draws, w, h int) rect {
 // resizedCrop resizes the rectangle r of the stored image to the output size.
 func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 	p.resampler.resample(dst, img.Pix, img.Width,
-		cropAxis(r.x, r.w, img.Width, img.FullWidth, p.t.Size), cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
+		cropAxis(r.x, r.w, img.Width, img.FullWidth, p.t.Size),
+		cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
 }
 
 // cropAxis maps the pixels [start, start+length) of one side of the stored image to size output pixels. full is the

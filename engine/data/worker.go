@@ -25,7 +25,8 @@ func (l *Loader) start() error {
 		l.counts = l.counts && !l.o.Evaluate
 	}
 	for _, s := range l.sources {
-		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)} // take may extend a job to a complete group
+		// take may extend a job to a complete group
+		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)}
 		l.workers.Go(w.run)
 	}
 	return nil

@@ -264,7 +264,8 @@ func (r Region) Check() error {
 		return errors.New("region without a buffer")
 	}
 	if r.Offset < 0 || r.Bytes < 0 || r.Offset > r.Buffer.Bytes()-r.Bytes {
-		return fmt.Errorf("region [%d, %d) outside its buffer of %d bytes", r.Offset, r.Offset+r.Bytes, r.Buffer.Bytes())
+		return fmt.Errorf("region [%d, %d) outside its buffer of %d bytes", r.Offset, r.Offset+r.Bytes,
+			r.Buffer.Bytes())
 	}
 	return nil
 }

@@ -82,7 +82,8 @@ type Computer interface {
 	Compute(in, out []Elements)
 }
 
-// Elements are the elements of one operand in row-major order. They are rounded to the operand's type when Compute returns.
+// Elements are the elements of one operand in row-major order. They are rounded to the operand's type when Compute
+// returns.
 type Elements struct {
 	Spec   TensorSpec
 	Values []float64

@@ -97,7 +97,8 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 		}
 		c /= 3
 		if op.SharedHeads() != op.Heads {
-			return nil, fmt.Errorf("%s: heads of k and v: got %d for a packed operand, want those of q, %d", of.Kind(), op.KVHeads, op.Heads)
+			return nil, fmt.Errorf("%s: heads of k and v: got %d for a packed operand, want those of q, %d", of.Kind(),
+				op.KVHeads, op.Heads)
 		}
 	}
 	if c%op.Heads != 0 {
@@ -114,7 +115,8 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	}
 	rest := in[op.Sources():]
 	if op.Lengths {
-		if err := firstError(wantShape(of, "lengths", rest[0], n), wantType(of, "lengths", rest[0], tensor.I32)); err != nil {
+		if err := firstError(wantShape(of, "lengths", rest[0], n), wantType(of, "lengths", rest[0], tensor.I32)); err !=
+			nil {
 			return nil, err
 		}
 		rest = rest[1:]
@@ -135,7 +137,8 @@ func wantGroups(of Op, heads, kvHeads int) error {
 		return fmt.Errorf("%s: heads: got %d, want at least 1", of.Kind(), heads)
 	}
 	if kvHeads < 0 || kvHeads > 0 && heads%kvHeads != 0 {
-		return fmt.Errorf("%s: heads of k and v: got %d, want a divisor of the %d heads of q", of.Kind(), kvHeads, heads)
+		return fmt.Errorf("%s: heads of k and v: got %d, want a divisor of the %d heads of q", of.Kind(), kvHeads,
+			heads)
 	}
 	return nil
 }

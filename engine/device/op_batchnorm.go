@@ -184,11 +184,13 @@ func (op BatchNormMerge) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 2); err != nil {
 		return nil, err
 	}
-	if err := firstError(wantDims(op, "stats", in[0], 3), wantType(op, "stats", in[0], tensor.F32, tensor.F64)); err != nil {
+	if err := firstError(wantDims(op, "stats", in[0], 3), wantType(op, "stats", in[0], tensor.F32, tensor.F64)); err !=
+		nil {
 		return nil, err
 	}
 	ranks, channels := in[0].Shape[0], in[0].Shape[2]
-	err := firstError(wantShape(op, "stats", in[0], ranks, 2, channels), wantShape(op, "samples", in[1], ranks), wantType(op, "samples", in[1], tensor.I32))
+	err := firstError(wantShape(op, "stats", in[0], ranks, 2, channels), wantShape(op, "samples", in[1], ranks),
+		wantType(op, "samples", in[1], tensor.I32))
 	s := Spec(in[0].DType, 1, channels)
 	return []TensorSpec{s, s}, err
 }
@@ -281,9 +283,11 @@ func (op BatchNormRunning) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	g, c := in[2].Shape[0], in[2].Shape[1]
 	if len(op.Counts) != g {
-		return nil, fmt.Errorf("batch_norm_running: got %d counts, want one for each of the %d groups", len(op.Counts), g)
+		return nil, fmt.Errorf("batch_norm_running: got %d counts, want one for each of the %d groups", len(op.Counts),
+			g)
 	}
-	err := firstError(wantShape(op, "running_mean", in[0], c), wantShape(op, "running_var", in[1], c), wantShape(op, "var", in[3], g, c))
+	err := firstError(wantShape(op, "running_mean", in[0], c), wantShape(op, "running_var", in[1], c),
+		wantShape(op, "var", in[3], g, c))
 	return []TensorSpec{Spec(in[0].DType, c), Spec(in[1].DType, c)}, err
 }
 

@@ -25,7 +25,8 @@ func (w Window) check(op Op, in tensor.Shape, kernel [2]int) error {
 				op.Kind(), kernel, w.Stride, w.Padding, w.Dilation)
 		}
 		if in[2+d]+2*w.Padding[d] < w.Dilation[d]*(kernel[d]-1)+1 {
-			return fmt.Errorf("%s: kernel %v with dilation %v is larger than the padded input %v", op.Kind(), kernel, w.Dilation, in)
+			return fmt.Errorf("%s: kernel %v with dilation %v is larger than the padded input %v", op.Kind(), kernel,
+				w.Dilation, in)
 		}
 	}
 	return nil
@@ -74,23 +75,28 @@ func (op Conv2D) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, err
 	}
 	src, w := in[0], in[1]
-	if err := firstError(wantDims(op, "src", src, 4), wantDims(op, "weight", w, 4), wantType(op, "weight", w, src.DType)); err != nil {
+	if err := firstError(wantDims(op, "src", src, 4), wantDims(op, "weight", w, 4),
+		wantType(op, "weight", w, src.DType)); err != nil {
 		return nil, err
 	}
 	c, o := src.Shape[1], w.Shape[0]
 	if op.Groups < 1 || c%op.Groups != 0 || o%op.Groups != 0 {
-		return nil, fmt.Errorf("conv2d: groups: got %d, want a divisor of the %d input and %d output channels", op.Groups, c, o)
+		return nil, fmt.Errorf("conv2d: groups: got %d, want a divisor of the %d input and %d output channels",
+			op.Groups, c, o)
 	}
 	kernel := [2]int{w.Shape[2], w.Shape[3]}
-	if err := firstError(wantShape(op, "weight", w, o, c/op.Groups, kernel[0], kernel[1]), op.check(op, src.Shape, kernel)); err != nil {
+	if err := firstError(wantShape(op, "weight", w, o, c/op.Groups, kernel[0], kernel[1]),
+		op.check(op, src.Shape, kernel)); err != nil {
 		return nil, err
 	}
 	if len(in) == 3 {
-		if err := firstError(wantShape(op, "bias", in[2], o), wantType(op, "bias", in[2], weightType(src.DType))); err != nil {
+		if err := firstError(wantShape(op, "bias", in[2], o),
+			wantType(op, "bias", in[2], weightType(src.DType))); err != nil {
 			return nil, err
 		}
 	}
-	return []TensorSpec{Spec(src.DType, src.Shape[0], o, op.outExtent(0, src.Shape[2], kernel[0]), op.outExtent(1, src.Shape[3], kernel[1]))}, nil
+	return []TensorSpec{Spec(src.DType, src.Shape[0], o, op.outExtent(0, src.Shape[2], kernel[0]),
+		op.outExtent(1, src.Shape[3], kernel[1]))}, nil
 }
 
 // Infer implements Op.
@@ -116,11 +122,13 @@ func (op Conv2DDiffWeights) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, err
 	}
 	src, diff := in[0], in[1]
-	if err := firstError(wantDims(op, "src", src, 4), wantDims(op, "diff_dst", diff, 4), wantType(op, "diff_dst", diff, src.DType)); err != nil {
+	if err := firstError(wantDims(op, "src", src, 4), wantDims(op, "diff_dst", diff, 4),
+		wantType(op, "diff_dst", diff, src.DType)); err != nil {
 		return nil, err
 	}
 	if op.Groups < 1 || src.Shape[1]%op.Groups != 0 {
-		return nil, fmt.Errorf("conv2d_diff_weights: groups: got %d, want a divisor of the %d input channels", op.Groups, src.Shape[1])
+		return nil, fmt.Errorf("conv2d_diff_weights: groups: got %d, want a divisor of the %d input channels",
+			op.Groups, src.Shape[1])
 	}
 	w := Spec(src.DType, diff.Shape[1], src.Shape[1]/op.Groups, op.Kernel[0], op.Kernel[1])
 	dst, err := op.Conv2D.Infer([]TensorSpec{src, w})

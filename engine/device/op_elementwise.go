@@ -39,7 +39,8 @@ const (
 	numBinary
 )
 
-var unaryNames = [numUnary]string{"relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "exp", "log", "sqrt", "square", "neg", "abs"}
+var unaryNames = [numUnary]string{"relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "exp", "log", "sqrt", "square", "neg",
+	"abs"}
 var binaryNames = [numBinary]string{"add", "sub", "mul", "div", "max", "min"}
 
 func (f UnaryFunc) String() string  { return unaryNames[f] }

@@ -70,7 +70,9 @@ func (op Embedding) Infer(in []TensorSpec) ([]TensorSpec, error) {
 			return nil, err
 		}
 		if p.Shape[0] < t {
-			return nil, fmt.Errorf("embedding: positions: got a table of %d positions, want at least the %d of the tokens", p.Shape[0], t)
+			return nil,
+				fmt.Errorf("embedding: positions: got a table of %d positions, want at least the %d of the tokens",
+					p.Shape[0], t)
 		}
 	}
 	if len(in) > 3 {

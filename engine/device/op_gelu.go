@@ -27,7 +27,8 @@ func checkGELU(op Op, f UnaryFunc, src, bias TensorSpec) error {
 	if err := wantRows(op, "src", src); err != nil {
 		return err
 	}
-	return firstError(wantShape(op, "bias", bias, src.Shape[len(src.Shape)-1]), wantType(op, "bias", bias, weightType(src.DType)))
+	return firstError(wantShape(op, "bias", bias, src.Shape[len(src.Shape)-1]),
+		wantType(op, "bias", bias, weightType(src.DType)))
 }
 
 // Infer implements Op.

@@ -38,14 +38,16 @@ func (op Linear) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, err
 	}
 	src, w := in[0], in[1]
-	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", w, 2), wantType(op, "weight", w, src.DType)); err != nil {
+	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", w, 2),
+		wantType(op, "weight", w, src.DType)); err != nil {
 		return nil, err
 	}
 	if err := wantShape(op, "weight", w, w.Shape[0], src.Shape[1]); err != nil {
 		return nil, err
 	}
 	if len(in) == 3 {
-		if err := firstError(wantShape(op, "bias", in[2], w.Shape[0]), wantType(op, "bias", in[2], weightType(src.DType))); err != nil {
+		if err := firstError(wantShape(op, "bias", in[2], w.Shape[0]),
+			wantType(op, "bias", in[2], weightType(src.DType))); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +67,8 @@ func (op LinearDiffSrc) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := firstError(wantDims(op, "diff_dst", diff, 2), wantDims(op, "weight", w, 2)); err != nil {
 		return nil, err
 	}
-	return []TensorSpec{Spec(w.DType, diff.Shape[0], w.Shape[1])}, wantShape(op, "diff_dst", diff, diff.Shape[0], w.Shape[0])
+	return []TensorSpec{Spec(w.DType, diff.Shape[0], w.Shape[1])},
+		wantShape(op, "diff_dst", diff, diff.Shape[0], w.Shape[0])
 }
 
 // Infer implements Op.

@@ -46,10 +46,12 @@ func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff"
 // checkLinearLoss checks the operands that both ops have. The last operand is the bias if bias is set.
 func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
 	src, weight := in[0], in[1]
-	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", weight, 2), wantRows(op, "src", src)); err != nil {
+	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", weight, 2),
+		wantRows(op, "src", src)); err != nil {
 		return err
 	}
-	err := firstError(wantShape(op, "weight", weight, weight.Shape[0], src.Shape[1]), wantType(op, "weight", weight, src.DType),
+	err := firstError(wantShape(op, "weight", weight, weight.Shape[0], src.Shape[1]),
+		wantType(op, "weight", weight, src.DType),
 		wantShape(op, "labels", in[2], src.Shape[0]), wantType(op, "labels", in[2], tensor.I32))
 	if err == nil && bias {
 		b := in[len(in)-1]

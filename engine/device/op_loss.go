@@ -95,7 +95,8 @@ func (op SoftmaxCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 4+mixedOperands(op.Mixed)); err != nil {
 		return nil, err
 	}
-	err := firstError(checkClassified(op, in, op.LabelSmoothing, op.Mixed), wantShape(op, "lse", in[2], in[0].Shape[0]), wantShape(op, "scale", in[3], 1))
+	err := firstError(checkClassified(op, in, op.LabelSmoothing, op.Mixed), wantShape(op, "lse", in[2], in[0].Shape[0]),
+		wantShape(op, "scale", in[3], 1))
 	return []TensorSpec{Spec(in[0].DType, in[0].Shape...)}, err
 }
 
@@ -117,7 +118,8 @@ func (op ImageNormalize) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	s := in[0].Shape
 	if len(op.Mean) != s[3] || len(op.Std) != s[3] {
-		return nil, fmt.Errorf("image_normalize: got %d means and %d deviations, want %d of each", len(op.Mean), len(op.Std), s[3])
+		return nil, fmt.Errorf("image_normalize: got %d means and %d deviations, want %d of each", len(op.Mean),
+			len(op.Std), s[3])
 	}
 	if !op.To.IsFloat() {
 		return nil, fmt.Errorf("image_normalize: got element type %v, want a float", op.To)

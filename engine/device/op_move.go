@@ -160,7 +160,8 @@ func (op Reshape) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, fmt.Errorf("reshape: %w", err)
 	}
 	if in[0].Shape.Elements() != op.Shape.Elements() {
-		return nil, fmt.Errorf("reshape: got %v of %d elements, want %v of %d", in[0].Shape, in[0].Shape.Elements(), op.Shape, op.Shape.Elements())
+		return nil, fmt.Errorf("reshape: got %v of %d elements, want %v of %d", in[0].Shape, in[0].Shape.Elements(),
+			op.Shape, op.Shape.Elements())
 	}
 	return []TensorSpec{Spec(in[0].DType, op.Shape...)}, nil
 }
@@ -179,7 +180,8 @@ func (op Concat) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		if len(s.Shape) == len(want) {
 			want[op.Axis] = s.Shape[op.Axis]
 		}
-		if err := firstError(wantShape(op, fmt.Sprintf("input %d", i+1), s, want...), wantType(op, fmt.Sprintf("input %d", i+1), s, in[0].DType)); err != nil {
+		if err := firstError(wantShape(op, fmt.Sprintf("input %d", i+1), s, want...),
+			wantType(op, fmt.Sprintf("input %d", i+1), s, in[0].DType)); err != nil {
 			return nil, err
 		}
 		out[op.Axis] += s.Shape[op.Axis]
@@ -194,7 +196,8 @@ func (op Slice) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	s := in[0].Shape
 	if op.Axis < 0 || op.Axis >= len(s) || op.Start < 0 || op.Size < 1 || op.Start+op.Size > s[op.Axis] {
-		return nil, fmt.Errorf("slice: [%d, %d) of dimension %d is not inside %v", op.Start, op.Start+op.Size, op.Axis, s)
+		return nil, fmt.Errorf("slice: [%d, %d) of dimension %d is not inside %v", op.Start, op.Start+op.Size, op.Axis,
+			s)
 	}
 	out := s.Clone()
 	out[op.Axis] = op.Size
@@ -208,7 +211,8 @@ func (op Pad) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	s := in[0].Shape
 	if op.Axis < 0 || op.Axis >= len(s) || op.Start < 0 || op.Start+s[op.Axis] > op.Size {
-		return nil, fmt.Errorf("pad: %v at %d of dimension %d does not fit an extent of %d", s, op.Start, op.Axis, op.Size)
+		return nil, fmt.Errorf("pad: %v at %d of dimension %d does not fit an extent of %d", s, op.Start, op.Axis,
+			op.Size)
 	}
 	out := s.Clone()
 	out[op.Axis] = op.Size
@@ -238,7 +242,8 @@ func (op Reduce) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	out := without(in[0].Shape, op.Axes)
 	if out == nil || op.Func < 0 || op.Func >= numReduce {
-		return nil, fmt.Errorf("reduce: function %d, axes %v: want a known function and ascending dimensions of %v", int(op.Func), op.Axes, in[0].Shape)
+		return nil, fmt.Errorf("reduce: function %d, axes %v: want a known function and ascending dimensions of %v",
+			int(op.Func), op.Axes, in[0].Shape)
 	}
 	return []TensorSpec{Spec(in[0].DType, out...)}, nil
 }
@@ -250,7 +255,8 @@ func (op Broadcast) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	want := without(op.Shape, op.Axes)
 	if want == nil || !want.Equal(in[0].Shape) {
-		return nil, fmt.Errorf("broadcast: src: got %v, want %v without its dimensions %v", in[0].Shape, op.Shape, op.Axes)
+		return nil, fmt.Errorf("broadcast: src: got %v, want %v without its dimensions %v", in[0].Shape, op.Shape,
+			op.Axes)
 	}
 	return []TensorSpec{Spec(in[0].DType, op.Shape...)}, op.Shape.Check()
 }

@@ -109,13 +109,15 @@ func (op GradControl) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 2); err != nil {
 		return nil, err
 	}
-	err := firstError(wantDims(op, "partial", in[0], 1), wantType(op, "partial", in[0], tensor.F64), wantShape(op, "unscale", in[1], 1))
+	err := firstError(wantDims(op, "partial", in[0], 1), wantType(op, "partial", in[0], tensor.F64),
+		wantShape(op, "unscale", in[1], 1))
 	return []TensorSpec{Spec(tensor.F32, 3)}, err
 }
 
 // checkOptimizer checks hyper, control and state (value, grad, moments), and the segments.
 func checkOptimizer(op Op, in []TensorSpec, segments []Segment) error {
-	if err := firstError(wantShape(op, "hyper", in[0], 4), wantShape(op, "control", in[1], 3), wantDims(op, "value", in[2], 1)); err != nil {
+	if err := firstError(wantShape(op, "hyper", in[0], 4), wantShape(op, "control", in[1], 3),
+		wantDims(op, "value", in[2], 1)); err != nil {
 		return err
 	}
 	n := in[2].Shape[0]
@@ -127,7 +129,8 @@ func checkOptimizer(op Op, in []TensorSpec, segments []Segment) error {
 	end := int64(0)
 	for i, s := range segments {
 		if s.Offset < end || s.Length < 0 || s.Offset+s.Length > int64(n) {
-			return fmt.Errorf("%s: segment %d: [%d, %d): want ascending ranges inside %d elements", op.Kind(), i, s.Offset, s.Offset+s.Length, n)
+			return fmt.Errorf("%s: segment %d: [%d, %d): want ascending ranges inside %d elements", op.Kind(), i,
+				s.Offset, s.Offset+s.Length, n)
 		}
 		end = s.Offset + s.Length
 	}
@@ -169,7 +172,8 @@ func (op MovingAverage) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 4); err != nil {
 		return nil, err
 	}
-	if err := firstError(wantShape(op, "weight", in[0], 1), wantShape(op, "control", in[1], 3), wantDims(op, "average", in[2], 1)); err != nil {
+	if err := firstError(wantShape(op, "weight", in[0], 1), wantShape(op, "control", in[1], 3),
+		wantDims(op, "average", in[2], 1)); err != nil {
 		return nil, err
 	}
 	err := firstError(wantShape(op, "value", in[3], in[2].Shape[0]), wantType(op, "value", in[3], in[2].DType))

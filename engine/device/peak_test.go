@@ -25,15 +25,21 @@ func TestThePeakOfATypeIsTheLargerOfLoopAndProduct(t *testing.T) {
 		cpu       processor
 		f32, bf16 device.Reached // bf16 0: the hardware does not support bf16
 	}{
-		{"AVX2: no bf16 instruction", processor{device.PeakF32: 133e9, device.PeakF32Product: 120e9}, device.Reached{PerSecond: 133e9, By: loop}, device.Reached{}},
-		{"AVX-512 without bf16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9}, device.Reached{PerSecond: 265e9, By: loop}, device.Reached{}},
-		{"AVX-512 BF16", processor{device.PeakF32: 524e9, device.PeakF32Product: 500e9, device.PeakBF16: 1009e9, device.PeakBF16Product: 940e9},
+		{"AVX2: no bf16 instruction", processor{device.PeakF32: 133e9, device.PeakF32Product: 120e9},
+			device.Reached{PerSecond: 133e9, By: loop}, device.Reached{}},
+		{"AVX-512 without bf16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9},
+			device.Reached{PerSecond: 265e9, By: loop}, device.Reached{}},
+		{"AVX-512 BF16", processor{device.PeakF32: 524e9, device.PeakF32Product: 500e9, device.PeakBF16: 1009e9,
+			device.PeakBF16Product: 940e9},
 			device.Reached{PerSecond: 524e9, By: loop}, device.Reached{PerSecond: 1009e9, By: loop}},
-		{"AMX, by a loop of AVX-512 BF16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9, device.PeakBF16: 136e9, device.PeakBF16Product: 1900e9},
+		{"AMX, by a loop of AVX-512 BF16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9,
+			device.PeakBF16: 136e9, device.PeakBF16Product: 1900e9},
 			device.Reached{PerSecond: 265e9, By: loop}, device.Reached{PerSecond: 1900e9, By: product}},
-		{"AMX", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9, device.PeakBF16: 2100e9, device.PeakBF16Product: 1900e9},
+		{"AMX", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9, device.PeakBF16: 2100e9,
+			device.PeakBF16Product: 1900e9},
 			device.Reached{PerSecond: 265e9, By: loop}, device.Reached{PerSecond: 2100e9, By: loop}},
-		{"without a library of products", processor{device.PeakF32: 10e9}, device.Reached{PerSecond: 10e9, By: loop}, device.Reached{}},
+		{"without a library of products", processor{device.PeakF32: 10e9}, device.Reached{PerSecond: 10e9, By: loop},
+			device.Reached{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for what, want := range map[device.Peak]device.Reached{device.PeakF32: c.f32, device.PeakBF16: c.bf16} {

@@ -17,8 +17,8 @@ const (
 	Patience = 3 * time.Second
 )
 
-// Watch holds the operations that have begun and have not returned. Its methods are safe for concurrent use. A nil Watch
-// holds none.
+// Watch holds the operations that have begun and have not returned. Its methods are safe for concurrent use. A nil
+// Watch holds none.
 type Watch struct {
 	mu      sync.Mutex
 	running []*operation // in the order in which they began
@@ -49,8 +49,8 @@ func (w *Watch) Begin(what string) (end func()) {
 	}
 }
 
-// Oldest returns the file and the age of the oldest operation. It returns "" if no operation is running, or if Report is
-// not.
+// Oldest returns the file and the age of the oldest operation. It returns "" if no operation is running, or if Report
+// is not.
 func (w *Watch) Oldest() (what string, age time.Duration) {
 	if w == nil {
 		return "", 0
@@ -67,7 +67,8 @@ func (w *Watch) Oldest() (what string, age time.Duration) {
 
 // Reports are the functions that Report calls.
 type Reports struct {
-	Silent  func(what string, age time.Duration) // an operation has not returned; called at Patience and each time the age has doubled
+	// an operation has not returned; called at Patience and each time the age has doubled
+	Silent  func(what string, age time.Duration)
 	Answers func(what string, age time.Duration) // an operation that was reported has returned
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // ClaimName returns the name under which a run without a name of its own trains: name, or <name>-<n> if another process
-// uses name, or has claimed it. ClaimName creates the folder of <name>-<n>. The claim of name lasts until release, or until
-// the end of the process; only one process at a time has it. Where the system does not lock folders, ClaimName returns
-// name, and Open refuses a run that is in use.
+// uses name, or has claimed it. ClaimName creates the folder of <name>-<n>. The claim of name lasts until release, or
+// until the end of the process; only one process at a time has it. Where the system does not lock folders, ClaimName
+// returns name, and Open refuses a run that is in use.
 func ClaimName(outputDir, name string) (claimed string, release func(), err error) {
 	none := func() {}
 	dir, made, err := lockOutput(outputDir)

@@ -30,7 +30,8 @@ type Change struct {
 	New string
 	// Detail states what differs, if Old and New do not; may be "".
 	Detail string
-	// Shapes is true if the parameters of the model depend on the key: the run cannot resume even if the change is allowed.
+	// Shapes is true if the parameters of the model depend on the key: the run cannot resume even if the change is
+	// allowed.
 	Shapes bool
 }
 
@@ -59,7 +60,8 @@ func (e *ChangedError) Reason() string {
 		all = append(all, c.String())
 	}
 	if e.Steps > 0 {
-		all = append(all, fmt.Sprintf("the run has already trained %d steps, and the new setting is %s", e.Steps, e.Length))
+		all = append(all, fmt.Sprintf("the run has already trained %d steps, and the new setting is %s", e.Steps,
+			e.Length))
 	}
 	return strings.Join(all, "; ")
 }
@@ -82,10 +84,12 @@ func (e *ChangedError) Error() string {
 		}
 		fmt.Fprintf(&b, "%s has already trained %d steps, and the new setting is %s", from, e.Steps, e.Length)
 	}
-	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run and renames the folder of the old run")
+	b.WriteString(
+		"\nno step was trained; options:\n  --resume none  starts a new run and renames the folder of the old run")
 	switch {
 	case slices.ContainsFunc(e.Changes, func(c Change) bool { return c.Shapes }):
-		fmt.Fprintf(&b, "\n  --set model.init_from=%s --set experiment.name=NAME  starts a new run with the weights that fit the new model", from)
+		fmt.Fprintf(&b, "\n  --set model.init_from=%s --set experiment.name=NAME  starts a new run with the weights that fit the new model",
+			from)
 	case e.Steps == 0:
 		fmt.Fprintf(&b, "\n  --resume %s", from)
 		for _, c := range e.Changes {
@@ -120,7 +124,8 @@ func (r *Run) decide(o Options) error {
 		return err
 	}
 	if found {
-		earlier.Result, earlier.Steps, earlier.Epochs = &result, max(earlier.Steps, result.Steps), max(earlier.Epochs, result.Epochs)
+		earlier.Result, earlier.Steps, earlier.Epochs = &result, max(earlier.Steps, result.Steps),
+			max(earlier.Epochs, result.Epochs)
 	}
 	changed, err := r.changed(o, earlier)
 	switch {
@@ -136,15 +141,18 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
-		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none, which renames the folder of the old run", r.Dir, damage)
+		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none, which renames the folder of the old run",
+			r.Dir, damage)
 	case c == nil && result.Steps > 0:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s has trained %d steps, but its checkpoints are missing: the run starts again", r.Dir, result.Steps))
+		r.Warnings = append(r.Warnings,
+			fmt.Sprintf("%s has trained %d steps, but its checkpoints are missing: the run starts again", r.Dir,
+				result.Steps))
 	}
 	return nil
 }
 
-// CheckEnd returns the reason why the newest checkpoint of the run in a folder is not complete, or nil. It reads no tensors;
-// see checkpoint.Incomplete.
+// CheckEnd returns the reason why the newest checkpoint of the run in a folder is not complete, or nil. It reads no
+// tensors; see checkpoint.Incomplete.
 func CheckEnd(run *os.Root) error {
 	if info, err := run.Stat(checkpointsFolder); err != nil || !info.IsDir() {
 		return nil
@@ -154,14 +162,15 @@ func CheckEnd(run *os.Root) error {
 		return nil // others report it
 	}
 	defer folder.Close() // read only
-	if err := checkpoint.Incomplete(folder); errors.As(err, new(*checkpoint.CorruptError)) || errors.Is(err, fs.ErrNotExist) {
+	if err := checkpoint.Incomplete(folder); errors.As(err, new(*checkpoint.CorruptError)) ||
+		errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil // complete, or not readable for this user
 }
 
-// lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its newest
-// valid checkpoint.
+// lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its
+// newest valid checkpoint.
 func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped, damage error) (texts []string) {
 	if damage != nil {
 		return []string{fmt.Sprintf("the weights of this run are lost: %v", damage)}
@@ -182,7 +191,8 @@ func (r *Run) decidePath(o Options) error {
 	var changed *ChangedError
 	var err error
 	if state.Step > 0 { // at step 0 (imported weights), no settings have affected the weights
-		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step, Epochs: epochsBegun(state)})
+		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra,
+			Steps: state.Step, Epochs: epochsBegun(state)})
 	}
 	switch {
 	case err != nil:
@@ -192,7 +202,8 @@ func (r *Run) decidePath(o Options) error {
 	case !r.own:
 		return r.giveWay(nil)
 	}
-	if result, err := readResult(r.root, r.Dir, resultFile); err == nil && o.done(result) && r.Checkpoint.State.Step >= result.Steps {
+	if result, err := readResult(r.root, r.Dir, resultFile); err == nil && o.done(result) &&
+		r.Checkpoint.State.Step >= result.Steps {
 		r.closeCheckpoint()
 		r.Finished = &result
 	}
@@ -203,7 +214,8 @@ func (r *Run) decidePath(o Options) error {
 // folder.
 func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	if c != nil && c.State.Config != "" {
-		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step, Epochs: epochsBegun(c.State)}, nil
+		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step,
+			Epochs: epochsBegun(c.State)}, nil
 	}
 	text, err := r.PreviousConfig()
 	e := Earlier{From: filepath.Join(r.ConfigDir(), resolvedFile), Config: text}

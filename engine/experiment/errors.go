@@ -12,7 +12,9 @@ import (
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("experiment name %q: want 1 to %d letters, digits, '.', '_' or '-', not starting with '.' or '-'", e.Name, maxNameBytes)
+	return fmt.Sprintf(
+		"experiment name %q: want 1 to %d letters, digits, '.', '_' or '-', not starting with '.' or '-'", e.Name,
+		maxNameBytes)
 }
 
 // Holder identifies the process that uses the folder of a run.
@@ -38,7 +40,8 @@ func (e *InUseError) Error() string {
 	if e.Holder.PID != 0 {
 		who = fmt.Sprintf("process %d on %s since %s", e.Holder.PID, e.Holder.Host, e.Holder.Since.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or set another experiment.name", e.Dir, who)
+	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or set another experiment.name",
+		e.Dir, who)
 }
 
 // ResumeError reports that a run cannot resume from the given path.
@@ -68,7 +71,8 @@ func folderError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if strings.Contains(err.Error(), "path escapes from parent") { // the text of an error of os.Root that is not exported
+	if strings.Contains(err.Error(), "path escapes from parent") {
+		// the text of an error of os.Root that is not exported
 		err = fmt.Errorf("%w (a symbolic link leads out of the folder, which is not allowed)", err)
 	}
 	if op == "create" && errors.Is(err, fs.ErrExist) {

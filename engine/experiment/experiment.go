@@ -43,8 +43,8 @@ type Options struct {
 	Steps, Epochs int64
 	Length        string // setting of the amount, for messages, such as "train.epochs = 3"
 
-	// EarlyStop describes the settings of early stopping; "" if it is off. A run that these settings ended is finished. A run
-	// that other settings ended resumes.
+	// EarlyStop describes the settings of early stopping; "" if it is off. A run that these settings ended is finished.
+	// A run that other settings ended resumes.
 	EarlyStop string
 
 	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means
@@ -107,7 +107,8 @@ func Open(options Options) (*Run, error) {
 	if !ValidName(options.Name) {
 		return nil, &NameError{options.Name}
 	}
-	run := &Run{Name: options.Name, Dir: filepath.Join(options.OutputDir, options.Name), options: options, logDir: options.LogDir}
+	run := &Run{Name: options.Name, Dir: filepath.Join(options.OutputDir, options.Name), options: options,
+		logDir: options.LogDir}
 	if err := run.open(); err != nil {
 		run.closeCheckpoint()
 		run.Close()
@@ -154,8 +155,8 @@ func (r *Run) take(output *os.Root) (err error) {
 }
 
 // Begin prepares the folder of the run for training. It moves the old run if Open decided so, and creates missing
-// subfolders. From then on the folder states that this process trains the run: files that describe the end of an earlier
-// process get other names. If Begin fails, the old run remains complete, under its old name or under MovedTo.
+// subfolders. From then on the folder states that this process trains the run: files that describe the end of an
+// earlier process get other names. If Begin fails, the old run remains complete, under its old name or under MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
 	for _, dir := range []string{o.LogDir, o.OutputDir} { // find unusable folders before anything is moved
@@ -198,7 +199,8 @@ func (r *Run) takeNew(output *os.Root) error {
 	}
 	if used, err := holdsFiles(r.root, "."); err != nil || used {
 		if err == nil {
-			err = errors.New("another process has just started a run with this name: try again, or set another experiment.name")
+			err = errors.New(
+				"another process has just started a run with this name: try again, or set another experiment.name")
 		}
 		return folderError("begin a run in", r.Dir, err)
 	}
@@ -287,7 +289,8 @@ func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil
 	}
-	return &regular.Error{Path: path, Reason: fmt.Sprintf("got %s, want a regular file: remove it", regular.Kind(info.Mode()))}
+	return &regular.Error{
+		Path: path, Reason: fmt.Sprintf("got %s, want a regular file: remove it", regular.Kind(info.Mode()))}
 }
 
 // Close releases the lock and closes the folder. It does not close the Checkpoint.

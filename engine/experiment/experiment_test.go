@@ -60,7 +60,8 @@ func saveSteps(t *testing.T, run *Run, steps ...int64) {
 	}
 	defer store.Close()
 	for _, step := range steps {
-		if _, err := store.Save(context.Background(), checkpoint.Snapshot{State: checkpoint.State{Step: step}}); err != nil {
+		if _, err := store.Save(context.Background(), checkpoint.Snapshot{State: checkpoint.State{Step: step}}); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +77,8 @@ func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for name, want := range map[string]bool{
 		"resnet50": true, "a.b-c_D9": true, long: true, "_x": true, "x-": true, "x..": true,
-		"-x": false, "..x": false, ".x": false, "": false, ".": false, "..": false, "a/b": false, "a\\b": false, "ä": false, "a b": false, "a\x00": false, long + "x": false, "%2e": false,
+		"-x": false, "..x": false, ".x": false, "": false, ".": false, "..": false, "a/b": false, "a\\b": false,
+		"ä": false, "a b": false, "a\x00": false, long + "x": false, "%2e": false,
 	} {
 		dir := t.TempDir()
 		run, err := begun(Options{OutputDir: dir, Name: name, Resume: ResumeAuto})
@@ -121,7 +123,8 @@ func TestSecondRunLearnsWhoHoldsTheFolder(t *testing.T) {
 			t.Fatalf("%s: got %v, want *InUseError", resume, err)
 		}
 		host, _ := os.Hostname()
-		if inUse.Holder.PID != os.Getpid() || inUse.Holder.Host != host || time.Since(inUse.Holder.Since) > time.Minute {
+		if inUse.Holder.PID != os.Getpid() || inUse.Holder.Host != host ||
+			time.Since(inUse.Holder.Since) > time.Minute {
 			t.Errorf("%s: got holder %+v", resume, inUse.Holder)
 		}
 	}
@@ -184,7 +187,8 @@ func TestAutoResumesFromTheNewestCheckpoint(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "demo", "checkpoints", "step-00000010", "state.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(auto(dir)); !errors.As(err, new(*checkpoint.CorruptError)) || !strings.Contains(err.Error(), "--resume none") {
+	if _, err := Open(auto(dir)); !errors.As(err, new(*checkpoint.CorruptError)) ||
+		!strings.Contains(err.Error(), "--resume none") {
 		t.Errorf("all damaged: got %v, want *checkpoint.CorruptError with advice", err)
 	}
 }
@@ -192,7 +196,8 @@ func TestAutoResumesFromTheNewestCheckpoint(t *testing.T) {
 func TestFinishedRunIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	run := mustOpen(t, auto(dir))
-	if err := run.WriteResult(Result{Steps: 100, Epochs: 4, Exit: 0, BestEval: 0.75, FinalTrainLoss: Number(math.NaN())}); err != nil {
+	if err := run.WriteResult(Result{Steps: 100, Epochs: 4, Exit: 0, BestEval: 0.75,
+		FinalTrainLoss: Number(math.NaN())}); err != nil {
 		t.Fatal(err)
 	}
 	saveSteps(t, run, 100)
@@ -218,7 +223,9 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		{"ended by early stopping without a record of the rule", 0, 0, "no better for 3 evaluations", "", false},
 	}
 	for _, c := range cases {
-		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp)))+`, "early_stop": `+string(must(json.Marshal(c.early))), 1)
+		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+
+			`, "gave_up": `+string(must(json.Marshal(c.gaveUp)))+`, "early_stop": `+string(must(json.Marshal(c.early))),
+			1)
 		if err := os.WriteFile(resultPath, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +363,8 @@ func TestResumeFromPath(t *testing.T) {
 		}
 		run := mustOpen(t, Options{OutputDir: dir, Name: c.target, Resume: filepath.Join(dir, c.path)})
 		if run.Checkpoint == nil || run.Checkpoint.State.Step != c.step || (run.MovedTo != "") != c.moved {
-			t.Errorf("%s: got %+v, moved to %q, want step %d, moved %v", c.name, run.Checkpoint, run.MovedTo, c.step, c.moved)
+			t.Errorf("%s: got %+v, moved to %q, want step %d, moved %v", c.name, run.Checkpoint, run.MovedTo, c.step,
+				c.moved)
 		}
 	}
 }
@@ -398,7 +406,8 @@ func TestStoredSettingsKeepEarlierOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]string{"resolved.toml": "a = 3\n", "resolved.1.toml": "a = 1\n", "resolved.2.toml": "a = 2\n", "version.txt": "1.0\n"}
+	want := map[string]string{"resolved.toml": "a = 3\n", "resolved.1.toml": "a = 1\n", "resolved.2.toml": "a = 2\n",
+		"version.txt": "1.0\n"}
 	got := map[string]string{}
 	entries, _ := os.ReadDir(run.ConfigDir())
 	for _, entry := range entries {
@@ -416,7 +425,8 @@ func TestStoredSettingsKeepEarlierOnes(t *testing.T) {
 func TestResultIsValidJSONAndLeavesNoTemporary(t *testing.T) {
 	run := mustOpen(t, auto(t.TempDir()))
 	for range 2 {
-		if err := run.WriteResult(Result{Steps: 3, FinalTrainLoss: Number(math.Inf(1)), BestEval: Number(math.NaN()), SamplesPerSecond: 12.5}); err != nil {
+		if err := run.WriteResult(Result{Steps: 3, FinalTrainLoss: Number(math.Inf(1)), BestEval: Number(math.NaN()),
+			SamplesPerSecond: 12.5}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -533,7 +543,8 @@ func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
 	saveSteps(t, run, 3)
 	dir := run.CheckpointDir()
 	name := checkpoint.StepName(3)
-	for _, err := range []error{os.WriteFile(filepath.Join(dir, "best"), []byte(name+"\n"), 0o644), os.Rename(filepath.Join(dir, name), filepath.Join(dir, name+".old"))} {
+	for _, err := range []error{os.WriteFile(filepath.Join(dir, "best"), []byte(name+"\n"), 0o644),
+		os.Rename(filepath.Join(dir, name), filepath.Join(dir, name+".old"))} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,8 @@ import (
 
 // FuzzRunFiles reads the result, the start and the lock of a stranger's run.
 func FuzzRunFiles(f *testing.F) {
-	f.Add([]byte(`{"status":"done","steps":10,"start":"a","metrics":{"top1":0.5},"loss":null}`), []byte(`{"id":"a"}`), []byte(`{"pid":7,"host":"h","since":"2026-01-02T03:04:05Z"}`))
+	f.Add([]byte(`{"status":"done","steps":10,"start":"a","metrics":{"top1":0.5},"loss":null}`), []byte(`{"id":"a"}`),
+		[]byte(`{"pid":7,"host":"h","since":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"steps":-1}`), []byte("null"), []byte("{"))
 	dir := f.TempDir()
 	for _, sub := range []string{resultsFolder, "logs"} {
@@ -23,7 +24,8 @@ func FuzzRunFiles(f *testing.F) {
 	}
 	f.Cleanup(func() { root.Close() })
 	f.Fuzz(func(t *testing.T, result, start, lock []byte) {
-		for name, text := range map[string][]byte{resultsFolder + "/result.json": result, startFile: start, ".lock": lock} {
+		for name, text := range map[string][]byte{resultsFolder + "/result.json": result, startFile: start,
+			".lock": lock} {
 			if err := root.WriteFile(name, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

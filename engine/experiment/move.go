@@ -21,7 +21,8 @@ var carried = []string{"gpu_profiles.json", "system_profile.json"}
 const maxCarriedBytes = 64 << 20
 
 // logPatterns match the files that a run writes to Options.LogDir. This folder may also contain other files.
-var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "summary.previous.json", "latency_histogram.*",
+var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "summary.previous.json",
+	"latency_histogram.*",
 	"curves.csv", "balance_compare.json", "mlflow_state.json"}
 
 // moveAside renames the folder of the run to <name>-<n> and creates a new folder. n is larger than all existing

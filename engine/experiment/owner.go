@@ -35,8 +35,8 @@ func (r *Run) writeOwner() error {
 	return folderError("write", filepath.Join(r.logDir, OwnerFile), err)
 }
 
-// OpenLogs opens the folder of logs that the settings of a run name. The settings may come from a stranger, who could name
-// any folder. Therefore the OwnerFile of the folder must name the folder of the run, which root has open.
+// OpenLogs opens the folder of logs that the settings of a run name. The settings may come from a stranger, who could
+// name any folder. Therefore the OwnerFile of the folder must name the folder of the run, which root has open.
 func OpenLogs(logDir string, root *os.Root) (*os.Root, error) {
 	logs, err := os.OpenRoot(filepath.Clean(logDir))
 	if err != nil {
@@ -51,7 +51,8 @@ func OpenLogs(logDir string, root *os.Root) (*os.Root, error) {
 func owned(logs, root *os.Root) error {
 	text, err := regular.ReadIn(logs, OwnerFile, mostOwnerBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has no file %s that names this run, so it may belong to another run: `hetero-train analyze RUN --log-dir %s` reads it all the same", logs.Name(), OwnerFile, logs.Name())
+		return fmt.Errorf("%s has no file %s that names this run, so it may belong to another run: `hetero-train analyze RUN --log-dir %s` reads it all the same",
+			logs.Name(), OwnerFile, logs.Name())
 	}
 	if err != nil {
 		return err
@@ -60,7 +61,8 @@ func owned(logs, root *os.Root) error {
 	of, err := os.Stat(named)
 	self, selfErr := root.Stat(".")
 	if err != nil || selfErr != nil || !os.SameFile(of, self) {
-		return fmt.Errorf("%s belongs to the run in %q, not to this one: `hetero-train analyze RUN --log-dir %s` reads it all the same", logs.Name(), named, logs.Name())
+		return fmt.Errorf("%s belongs to the run in %q, not to this one: `hetero-train analyze RUN --log-dir %s` reads it all the same",
+			logs.Name(), named, logs.Name())
 	}
 	return nil
 }

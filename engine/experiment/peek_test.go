@@ -43,7 +43,8 @@ func TestPeekSeesTheCheckpointThatOpenGoesOnFrom(t *testing.T) {
 			t.Errorf("%s: got step %d, %v, want step %d", c.name, state.Step, err, c.want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(checkpoints, checkpoint.StepName(7), "state.json"), []byte("{}"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(checkpoints, checkpoint.StepName(7), "state.json"), []byte("{}"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := Peek(auto(dir)); state.Step != 3 {

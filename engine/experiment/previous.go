@@ -10,11 +10,12 @@ import (
 // previousResultFile is the result of the newest earlier process that wrote one.
 const previousResultFile = "result.previous.json"
 
-// endFiles are the files that describe the end of a process, with the names that they get when a later process begins to
-// train. The logs are in the folder of the logs, and the results in the folder of the results.
+// endFiles are the files that describe the end of a process, with the names that they get when a later process begins
+// to train. The logs are in the folder of the logs, and the results in the folder of the results.
 var (
 	endResults = map[string]string{resultFile: previousResultFile, tableFile: "results.previous.md"}
-	endLogs    = map[string]string{"summary.json": "summary.previous.json", "latency_histogram.png": "latency_histogram.previous.png"}
+	endLogs    = map[string]string{"summary.json": "summary.previous.json",
+		"latency_histogram.png": "latency_histogram.previous.png"}
 )
 
 // setEndAside renames the files that describe the end of an earlier process. Without this, programs would take this run

@@ -16,7 +16,8 @@ func renameNew(dir *os.Root, from, to string) error {
 	defer here.Close()
 	fd := int(here.Fd())
 	err = unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not supported by some file systems; Rename may then replace an empty folder, but never a run
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// not supported by some file systems; Rename may then replace an empty folder, but never a run
 		return dir.Rename(from, to)
 	}
 	return err

@@ -33,7 +33,8 @@ func Replace(path string, write func(io.Writer) error) error {
 // Replaceable returns an error if Replace would refuse the path: a folder, a device or a pipe.
 func Replaceable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return &regular.Error{Path: path, Reason: fmt.Sprintf("got %s, want a regular file or a new one", regular.Kind(info.Mode()))}
+		return &regular.Error{
+			Path: path, Reason: fmt.Sprintf("got %s, want a regular file or a new one", regular.Kind(info.Mode()))}
 	}
 	return nil
 }

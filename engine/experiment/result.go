@@ -21,44 +21,50 @@ const (
 
 // Result describes how a run ended. results/result.json contains it.
 type Result struct {
-	Steps          int64  `json:"steps"`            // number of optimizer steps over all processes of the run
-	Epochs         int64  `json:"epochs"`           // number of complete epochs
-	FinalTrainLoss Number `json:"final_train_loss"` // mean loss of the last step over the global batch; null if this is unknown, as before the first step
+	Steps  int64 `json:"steps"`  // number of optimizer steps over all processes of the run
+	Epochs int64 `json:"epochs"` // number of complete epochs
+	// mean loss of the last step over the global batch; null if this is unknown, as before the first step
+	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
 	BestEvalMetric string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
 	BestEvalStep   int64  `json:"best_eval_step"`
-	// LastEval is the newest evaluation of the run; nil without one. Its loss and metrics are null if they are not finite.
-	LastEval         *ResultEvaluation `json:"last_eval,omitempty"`
-	SamplesPerSecond Number            `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
-	State            State             `json:"state"`              // finished, stopped or failed; set by WriteResult
-	Exit             int               `json:"exit"`               // exit code
-	Error            string            `json:"error,omitempty"`
-	OutOfTime        bool              `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
-	GaveUp           string            `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
-	EarlyStop        string            `json:"early_stop,omitempty"`  // Options.EarlyStop of the run, if GaveUp is set
+	// LastEval is the newest evaluation of the run; nil without one. Its loss and metrics are null if they are not
+	// finite.
+	LastEval *ResultEvaluation `json:"last_eval,omitempty"`
+	// throughput of the run: samples / training time; see train.Trained
+	SamplesPerSecond Number `json:"samples_per_second"`
+	State            State  `json:"state"` // finished, stopped or failed; set by WriteResult
+	Exit             int    `json:"exit"`  // exit code
+	Error            string `json:"error,omitempty"`
+	// train.max_seconds ended the run, which can be resumed
+	OutOfTime bool `json:"out_of_time,omitempty"`
+	// why train.early_stop_patience ended the run; more patience resumes it
+	GaveUp    string `json:"gave_up,omitempty"`
+	EarlyStop string `json:"early_stop,omitempty"` // Options.EarlyStop of the run, if GaveUp is set
 
-	Start        string    `json:"start,omitempty"` // ID of the Start of the process; "" if it did not begin to train
-	Program      string    `json:"program"`         // version of the program
-	Model        string    `json:"model"`
-	Dataset      string    `json:"dataset"` // data set that was used, also after a fallback
-	Device       string    `json:"device"`
-	Precision    string    `json:"precision"`
-	BatchSize    int64     `json:"batch_size"` // global batch size
-	Ranks        int       `json:"ranks"`
-	SamplesSeen  int64     `json:"samples_seen"`
-	SkippedSteps int64     `json:"skipped_steps"`      // number of steps skipped because of NaN or infinite gradients
-	Unreadable   int64     `json:"unreadable_samples"` // number of replaced samples of the run, all ranks; once per epoch each
-	Seconds      Number    `json:"seconds"`            // duration of training in this process, s
-	Started      time.Time `json:"started"`            // start of this process
-	Ended        time.Time `json:"ended"`
-	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the folder of the run; "" if none
-	Notes        []string  `json:"notes"`      // remarks about the figures, for example about a fallback
+	Start        string `json:"start,omitempty"` // ID of the Start of the process; "" if it did not begin to train
+	Program      string `json:"program"`         // version of the program
+	Model        string `json:"model"`
+	Dataset      string `json:"dataset"` // data set that was used, also after a fallback
+	Device       string `json:"device"`
+	Precision    string `json:"precision"`
+	BatchSize    int64  `json:"batch_size"` // global batch size
+	Ranks        int    `json:"ranks"`
+	SamplesSeen  int64  `json:"samples_seen"`
+	SkippedSteps int64  `json:"skipped_steps"` // number of steps skipped because of NaN or infinite gradients
+	// number of replaced samples of the run, all ranks; once per epoch each
+	Unreadable int64     `json:"unreadable_samples"`
+	Seconds    Number    `json:"seconds"` // duration of training in this process, s
+	Started    time.Time `json:"started"` // start of this process
+	Ended      time.Time `json:"ended"`
+	Checkpoint string    `json:"checkpoint"` // newest checkpoint, relative to the folder of the run; "" if none
+	Notes      []string  `json:"notes"`      // remarks about the figures, for example about a fallback
 
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 
-	// Superseded means that a later process began to train the run and has not written its result. Current means that the
-	// process that began last wrote this result. Both are false if it is unknown which process began last. Only ReadResult
-	// sets these fields.
+	// Superseded means that a later process began to train the run and has not written its result. Current means that
+	// the process that began last wrote this result. Both are false if it is unknown which process began last. Only
+	// ReadResult sets these fields.
 	Superseded, Current bool `json:"-"`
 }
 
@@ -107,7 +113,8 @@ func (r *Run) WriteResult(result Result) error {
 	return err
 }
 
-// Owes reports whether this process began to train and has not written a result. Without one, the run counts as crashed.
+// Owes reports whether this process began to train and has not written a result. Without one, the run counts as
+// crashed.
 func (r *Run) Owes() bool { return r.start != "" && !r.ended }
 
 // WriteTable writes results/results.md, the result as Markdown.
@@ -115,9 +122,9 @@ func (r *Run) WriteTable(markdown string) error {
 	return r.replace(filepath.Join(resultsFolder, tableFile), []byte(markdown))
 }
 
-// ReadResult reads results/result.json of the run in the folder dir. If the file does not exist, because the run has not
-// ended or was killed, ReadResult returns the result of an earlier process, which is superseded. If no process of the run
-// wrote a result, it returns fs.ErrNotExist.
+// ReadResult reads results/result.json of the run in the folder dir. If the file does not exist, because the run has
+// not ended or was killed, ReadResult returns the result of an earlier process, which is superseded. If no process of
+// the run wrote a result, it returns fs.ErrNotExist.
 func ReadResult(dir string) (Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -78,7 +78,8 @@ func TestARunOfOtherSettingsResumesNothing(t *testing.T) {
 			switch {
 			case errors.As(err, &changed):
 				got = "refused"
-				if (len(changed.Changes) > 0) != (c.settings == "new") || (changed.Steps > 0) != (c.steps > 0 && c.steps < 20) {
+				if (len(changed.Changes) > 0) != (c.settings == "new") ||
+					(changed.Steps > 0) != (c.steps > 0 && c.steps < 20) {
 					t.Errorf("%s: got %v", c.name, err)
 				}
 			case err != nil:
@@ -125,14 +126,16 @@ func TestAPathWithOtherSettingsNeedsThemAllowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Save(t.Context(), checkpoint.Snapshot{State: checkpoint.State{Step: 10, Config: "old"}}); err != nil {
+		if _, err := store.Save(t.Context(),
+			checkpoint.Snapshot{State: checkpoint.State{Step: 10, Config: "old"}}); err != nil {
 			t.Fatal(err)
 		}
 		store.Close()
 		run.Close()
 		options.Resume, options.Compare = run.Dir, settingsOf("new")
 		var changed *ChangedError
-		if _, err := Open(options); !errors.As(err, &changed) || !strings.Contains(err.Error(), "--resume "+run.Dir+" --allow lr") {
+		if _, err := Open(options); !errors.As(err, &changed) ||
+			!strings.Contains(err.Error(), "--resume "+run.Dir+" --allow lr") {
 			t.Errorf("named %v: got %v, want the settings refused and the way on", named, err)
 		}
 		options.Compare = settingsOf("old")
@@ -175,18 +178,23 @@ func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	for state, prepare := range map[string]func(dir, logs string) error{
 		"nothing moved": func(string, string) error { return nil },
 		"the logs moved": func(_, logs string) error {
-			return errors.Join(os.Mkdir(filepath.Join(logs, "demo-1"), 0o755), os.Rename(filepath.Join(logs, "train.log"), filepath.Join(logs, "demo-1", "train.log")))
+			return errors.Join(os.Mkdir(filepath.Join(logs, "demo-1"), 0o755),
+				os.Rename(filepath.Join(logs, "train.log"), filepath.Join(logs, "demo-1", "train.log")))
 		},
-		"the folder moved": func(dir, _ string) error { return os.Rename(filepath.Join(dir, "demo"), filepath.Join(dir, "demo-1")) },
+		"the folder moved": func(dir, _ string) error {
+			return os.Rename(filepath.Join(dir, "demo"), filepath.Join(dir, "demo-1"))
+		},
 		"a fresh folder without a lock": func(dir, _ string) error {
-			return errors.Join(os.Rename(filepath.Join(dir, "demo"), filepath.Join(dir, "demo-1")), os.Mkdir(filepath.Join(dir, "demo"), 0o755))
+			return errors.Join(os.Rename(filepath.Join(dir, "demo"), filepath.Join(dir, "demo-1")),
+				os.Mkdir(filepath.Join(dir, "demo"), 0o755))
 		},
 	} {
 		dir := t.TempDir()
 		options := auto(dir)
 		options.LogDir = filepath.Join(dir, "logs")
 		trainedRun(t, options)
-		if err := errors.Join(os.WriteFile(filepath.Join(options.LogDir, "train.log"), []byte("old"), 0o644), prepare(dir, options.LogDir)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(options.LogDir, "train.log"), []byte("old"), 0o644),
+			prepare(dir, options.LogDir)); err != nil {
 			t.Fatalf("%s: %v", state, err)
 		}
 		options.Compare = settingsOf("new")
@@ -228,7 +236,8 @@ func TestAMoveNeverOverwrites(t *testing.T) {
 func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	profile := filepath.Join(dir, "demo", "configs", "gpu_profiles.json")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(profile), 0o755), os.WriteFile(profile, []byte("{}"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(profile), 0o755), os.WriteFile(profile, []byte("{}"), 0o644)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	options := auto(dir)
@@ -252,8 +261,10 @@ func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 
 // A checkpoint of a model with other shapes never resumes, so the error must not propose --allow.
 func TestAnotherShapeProposesTheWeightsInsteadOfAllow(t *testing.T) {
-	err := &ChangedError{Dir: "runs/a", Path: ResumeAuto, Changes: []Change{{Key: "data.path", Old: "a", New: "b"}, {Key: "model.num_classes", Old: "5", New: "8", Shapes: true}}}
-	if text := err.Error(); strings.Contains(text, "--allow") || !strings.Contains(text, "--set model.init_from=runs/a --set experiment.name=NAME") {
+	err := &ChangedError{Dir: "runs/a", Path: ResumeAuto, Changes: []Change{{Key: "data.path", Old: "a", New: "b"},
+		{Key: "model.num_classes", Old: "5", New: "8", Shapes: true}}}
+	if text := err.Error(); strings.Contains(text, "--allow") ||
+		!strings.Contains(text, "--set model.init_from=runs/a --set experiment.name=NAME") {
 		t.Errorf("got %s", text)
 	}
 }

@@ -15,8 +15,8 @@ const (
 )
 
 // Start identifies a process that began to train a run. .start contains the newest one. The Result of the
-// process has the same ID, so a run has ended if and only if the IDs of both files are equal. Commands that only open the
-// folder write neither file.
+// process has the same ID, so a run has ended if and only if the IDs of both files are equal. Commands that only open
+// the folder write neither file.
 type Start struct {
 	ID string `json:"id"` // random
 	Holder
@@ -24,7 +24,8 @@ type Start struct {
 
 // writeStart writes .start for this process.
 func (r *Run) writeStart() error {
-	start := Start{ID: rand.Text(), Holder: readHolder(r.lock)} // equal to the lock's record, so readers can compare both
+	// equal to the lock's record, so readers can compare both
+	start := Start{ID: rand.Text(), Holder: readHolder(r.lock)}
 	text, err := json.Marshal(start)
 	if err != nil {
 		return folderError("write", filepath.Join(r.Dir, startFile), err)
@@ -48,5 +49,6 @@ func ReadStart(root *os.Root) (start Start, err error) {
 
 // Is reports whether two records identify the same use of the folder by the same process.
 func (h Holder) Is(other Holder) bool {
-	return h.PID == other.PID && h.Host == other.Host && h.Since.Equal(other.Since) && !differ(h.Boot, other.Boot) && !differ(h.Namespace, other.Namespace)
+	return h.PID == other.PID && h.Host == other.Host && h.Since.Equal(other.Since) && !differ(h.Boot, other.Boot) &&
+		!differ(h.Namespace, other.Namespace)
 }

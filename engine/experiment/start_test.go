@@ -50,7 +50,8 @@ func TestResultsOfEarlierProcesses(t *testing.T) {
 	if !looks.Owes() || !superseded() {
 		t.Error("the result of the earlier process counts as that of the later one")
 	}
-	for _, name := range ends { // programs that read only one of these files must not take the run for one that has ended
+	for _, name := range ends {
+		// programs that read only one of these files must not take the run for one that has ended
 		if _, err := os.Stat(filepath.Join(dir, "demo", name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s describes the end of the earlier process: %v", name, err)
 		}

@@ -23,8 +23,8 @@ const (
 	exitUnsaved     = 143 // SIGTERM; nothing was saved
 )
 
-// Outcome returns the state of a run that ended with this result. why explains the state; "" if the run has trained all its
-// steps.
+// Outcome returns the state of a run that ended with this result. why explains the state; "" if the run has trained all
+// its steps.
 func (r *Result) Outcome() (state State, why string) {
 	switch {
 	case r.Exit == 0 && r.OutOfTime:
@@ -38,7 +38,9 @@ func (r *Result) Outcome() (state State, why string) {
 	case (r.Exit == exitTerminated || r.Exit == exitInterrupted) && r.Steps == 0:
 		return Stopped, "a signal ended the run before its first step was complete; the same command starts it again"
 	case r.Exit == exitTerminated || r.Exit == exitInterrupted:
-		return Stopped, fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes", r.Steps)
+		return Stopped,
+			fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes",
+				r.Steps)
 	}
 	return Failed, fmt.Sprintf("exit code %d: %s", r.Exit, r.Error)
 }

@@ -13,9 +13,10 @@
 // If a text is longer than Positions, Next reads only its last Positions tokens. Each further token then shifts all
 // positions, so the cache cannot be used.
 //
-// Options.Own is for models that are not built in. Next checks that such a model is causal. The cache is used if the model
-// reads models.Tokens.Positions and has an nn.Attention, and if the first cached tokens have the logits of a pass over
-// the whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each token.
+// Options.Own is for models that are not built in. Next checks that such a model is causal. The cache is used if the
+// model reads models.Tokens.Positions and has an nn.Attention, and if the first cached tokens have the logits of a pass
+// over the whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each
+// token.
 //
 // # Errors
 //

@@ -60,8 +60,8 @@ type pass struct {
 const shortest = 32
 
 // Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. Next works without a
-// cache, and o.Warn says so, if the device lacks device.AttentionStep, or if an own model cannot use a cache. Open fails
-// if the device lacks another op of the model: device.ErrUnsupported is then in the chain of the error.
+// cache, and o.Warn says so, if the device lacks device.AttentionStep, or if an own model cannot use a cache. Open
+// fails if the device lacks another op of the model: device.ErrUnsupported is then in the chain of the error.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -91,7 +91,8 @@ func (m *Model) open() error {
 	_, err := m.passOf(next)
 	switch {
 	case errors.Is(err, device.ErrUnsupported):
-		m.withoutCache(fmt.Sprintf("device %s cannot compute a token from the keys and values of earlier tokens", m.dev.Info().Name))
+		m.withoutCache(fmt.Sprintf("device %s cannot compute a token from the keys and values of earlier tokens",
+			m.dev.Info().Name))
 	case err != nil && m.o.Own:
 		m.withoutCache("the pass of one token fails: " + err.Error())
 	case err != nil:
@@ -202,7 +203,8 @@ func (m *Model) passOf(length int) (*pass, error) {
 // find sets the regions of a pass of length positions, or of the pass that reads the key-value cache.
 func (p *pass) find(values, length int) error {
 	var errs []error
-	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region, device.TensorSpec) {
+	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region,
+		device.TensorSpec) {
 		r, spec, err := of(name)
 		errs = append(errs, err)
 		return r, spec
@@ -213,7 +215,8 @@ func (p *pass) find(values, length int) error {
 	for i := range values {
 		rows, spec := region(p.plan.Output, nn.CacheRows(i))
 		if len(spec.Shape) == 3 && (spec.Shape[0] != 1 || spec.Shape[1] != max(length, 1)) {
-			return fmt.Errorf("%w have the shape %v, want one row for each of %d tokens", errRows, spec.Shape, max(length, 1))
+			return fmt.Errorf("%w have the shape %v, want one row for each of %d tokens", errRows, spec.Shape,
+				max(length, 1))
 		}
 		p.rows = append(p.rows, rows)
 		p.rowBytes = append(p.rowBytes, spec.Size()/int64(max(spec.Shape[1], 1)))
@@ -263,8 +266,8 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 	return m.read(p, tokens, 0)
 }
 
-// read runs a pass on the tokens from `from` on, which is 0 in the pass of a text. It puts their keys and values into the
-// cache, and returns the logits for the last token.
+// read runs a pass on the tokens from `from` on, which is 0 in the pass of a text. It puts their keys and values into
+// the cache, and returns the logits for the last token.
 func (m *Model) read(p *pass, tokens []int32, from int) ([]float32, error) {
 	if m.whole {
 		return m.run(p, tokens, 0, len(tokens)-1, nil)
@@ -275,7 +278,8 @@ func (m *Model) read(p *pass, tokens []int32, from int) ([]float32, error) {
 		for i, rows := range p.rows {
 			size := p.rowBytes[i]
 			rows.Bytes = size * int64(len(tokens)-from)
-			past := device.Region{Buffer: step.past[i].Buffer, Offset: step.past[i].Offset + size*int64(from), Bytes: rows.Bytes}
+			past := device.Region{Buffer: step.past[i].Buffer, Offset: step.past[i].Offset + size*int64(from),
+				Bytes: rows.Bytes}
 			if err := m.stream.Copy(past, rows); err != nil {
 				return err
 			}

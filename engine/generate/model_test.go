@@ -111,7 +111,8 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 // TestTokensWithoutTheCacheAreThoseOfTheCache generates with GPT-2 on a device that lacks the op of the cache.
 func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 	var warned []string
-	whole := fill(t, lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: tensor.F32, Warn: func(reason string) { warned = append(warned, reason) }})
+	whole := fill(t, lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: tensor.F32,
+		Warn: func(reason string) { warned = append(warned, reason) }})
 	sameTokens(t, open(t, reference.New(), tensor.F32), whole)
 	if len(warned) != 1 || !strings.Contains(warned[0], "cannot compute a token from the keys and values") {
 		t.Errorf("got warnings %q", warned)

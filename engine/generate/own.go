@@ -28,13 +28,14 @@ func (o Options) uncacheable() string {
 	return "the model does not read Tokens.Positions"
 }
 
-// prove checks an own model for texts of up to length tokens. It draws texts of 2, 3, 5, 9, 17, … tokens, which no block of a
-// fixed number of tokens divides, and compares the logits of the last token:
+// prove checks an own model for texts of up to length tokens. It draws texts of 2, 3, 5, 9, 17, … tokens, which no
+// block of a fixed number of tokens divides, and compares the logits of the last token:
 //
 //   - with another padding after the text: a difference is ErrNotCausal;
 //   - with the keys and values of all other tokens in the cache: a difference ends the use of the cache.
 //
-// Each text is about twice as long as the one before, so all checks take about as long as six passes over the longest text.
+// Each text is about twice as long as the one before, so all checks take about as long as six passes over the longest
+// text.
 func (m *Model) prove(length int) error {
 	for m.proved < length {
 		n := min(max(2*m.proved-1, 2), m.o.Positions)
@@ -98,8 +99,8 @@ func (m *Model) proveOn(tokens []int32) error {
 // errRows reports that the keys and values of a text are not those of its tokens, one after another.
 var errRows = errors.New("the keys and values of a text")
 
-// textOf returns the pass for a text of n tokens. If the cache cannot hold the keys and values of this pass, it ends the use
-// of the cache.
+// textOf returns the pass for a text of n tokens. If the cache cannot hold the keys and values of this pass, it ends
+// the use of the cache.
 func (m *Model) textOf(n int) (*pass, error) {
 	p, err := m.passOf(m.lengthOf(n))
 	if m.whole {
@@ -110,13 +111,15 @@ func (m *Model) textOf(n int) (*pass, error) {
 		return m.passOf(m.lengthOf(n))
 	}
 	if step := m.passes[next]; err == nil && step != nil && !slices.Equal(p.rowBytes, step.rowBytes) {
-		m.withoutCache(fmt.Sprintf("%v take %d bytes a token, those of one token %d bytes", errRows, p.rowBytes, step.rowBytes))
+		m.withoutCache(fmt.Sprintf("%v take %d bytes a token, those of one token %d bytes", errRows, p.rowBytes,
+			step.rowBytes))
 	}
 	return p, err
 }
 
-// differ returns how two rows of logits differ, or "" if the difference is at most the tolerance. A number that is added to all
-// logits changes no probability. The difference and its scale are therefore those of the distances from the mean.
+// differ returns how two rows of logits differ, or "" if the difference is at most the tolerance. A number that is
+// added to all logits changes no probability. The difference and its scale are therefore those of the distances from
+// the mean.
 func differ(want, got []float32, tolerance float64) string {
 	var mean, other, most, scale, largest float64
 	for i := range want {
@@ -133,8 +136,9 @@ func differ(want, got []float32, tolerance float64) string {
 	return fmt.Sprintf("change a score by %.3g; the scores differ from their mean by at most %.3g", most, scale)
 }
 
-// rounding is the largest influence of padding on a causal model, relative to the largest distance of a logit from the mean.
-// Masked positions have no influence in exact numbers; a mask that adds a large negative number may leave rounding errors.
+// rounding is the largest influence of padding on a causal model, relative to the largest distance of a logit from the
+// mean. Masked positions have no influence in exact numbers; a mask that adds a large negative number may leave
+// rounding errors.
 const rounding = 1e-3
 
 // lastBits is the rounding of an f32 logit: eight units in the last place.

@@ -17,9 +17,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positions, Layers: 2, Heads: 4, KVHeads: 2, Channels: 32, Inner: 48, Theta: 100, Eps: 1e-5, Std: 1}
+var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positions, Layers: 2, Heads: 4, KVHeads: 2,
+	Channels: 32, Inner: 48, Theta: 100, Eps: 1e-5, Std: 1}
 
-// A model with rotary embedding and grouped attention uses the cache, and generates the tokens that it generates without.
+// A model with rotary embedding and grouped attention uses the cache, and generates the tokens that it generates
+// without.
 func TestAnOwnModelUsesTheCache(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
@@ -33,7 +35,8 @@ func TestAnOwnModelUsesTheCache(t *testing.T) {
 			m, whole := fill(t, dev, o), fill(t, lacking{dev}, o)
 			sameTokens(t, m, whole)
 			if m.whole || !whole.whole || m.proved != size.Positions || whole.proved != size.Positions {
-				t.Errorf("got whole %t, proved for %d tokens; without the op of the cache: whole %t, %d tokens", m.whole, m.proved, whole.whole, whole.proved)
+				t.Errorf("got whole %t, proved for %d tokens; without the op of the cache: whole %t, %d tokens",
+					m.whole, m.proved, whole.whole, whole.proved)
 			}
 		})
 	}
@@ -62,21 +65,26 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 		model models.Language
 		says  string
 	}{
-		"positions that it does not read": {change(func(_ *nn.Net, in *models.Tokens) { in.Positions = nil }), "does not read Tokens.Positions"},
-		"positions that are wrong":        {change(wrongPositions), "keys and values of earlier tokens change a score by"},
-		"positions that are wrong, and 1000 added to all logits": {func(net *nn.Net, in models.Tokens) models.Prediction {
-			wrongPositions(net, &in)
-			p := llama.Build(net, in)
-			p.Bias = net.Graph.Full("offset", net.Graph.ParamType(), 1000, size.Vocabulary)
-			return p
-		}, "keys and values of earlier tokens change a score by"},
-		"attention within blocks": {blocks(true), "the keys and values of a text have the shape (4, 8, 32), want one row for each of 32 tokens"},
+		"positions that it does not read": {change(func(_ *nn.Net, in *models.Tokens) { in.Positions = nil }),
+			"does not read Tokens.Positions"},
+		"positions that are wrong": {
+			change(wrongPositions), "keys and values of earlier tokens change a score by"},
+		"positions that are wrong, and 1000 added to all logits": {
+			func(net *nn.Net, in models.Tokens) models.Prediction {
+				wrongPositions(net, &in)
+				p := llama.Build(net, in)
+				p.Bias = net.Graph.Full("offset", net.Graph.ParamType(), 1000, size.Vocabulary)
+				return p
+			}, "keys and values of earlier tokens change a score by"},
+		"attention within blocks": {blocks(true),
+			"the keys and values of a text have the shape (4, 8, 32), want one row for each of 32 tokens"},
 		"tokens that it mixes outside of attention": {func(net *nn.Net, in models.Tokens) models.Prediction {
 			p := llama.Build(net, in)
 			g, rows := net.Graph, p.Rows.Shape[0]
 			if rows > 1 { // adds the row before each row
 				before := g.Slice("before", p.Rows, 0, 0, rows-1)
-				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 1), before))
+				p.Rows = g.Binary("mixed", graph.Add, p.Rows,
+					g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 1), before))
 			}
 			return p
 		}, "keys and values of earlier tokens change a score by"},
@@ -84,7 +92,8 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 			p := llama.Build(net, in)
 			g, rows := net.Graph, p.Rows.Shape[0]
 			if rows > 20 {
-				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 20), g.Slice("before", p.Rows, 0, 0, rows-20)))
+				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 20),
+					g.Slice("before", p.Rows, 0, 0, rows-20)))
 			} else { // the first ones are doubled
 				p.Rows = g.Binary("mixed", graph.Add, p.Rows, p.Rows)
 			}
@@ -96,7 +105,9 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 		}, "the pass of one token fails"},
 		"no attention layer": {func(net *nn.Net, in models.Tokens) models.Prediction {
 			table := net.Table("table", size.Vocabulary, 8, 1)
-			return models.Prediction{Rows: net.Rows(net.Graph.Embedding("e", in.Tokens, graph.Tables{Weight: table}, net.Compute)), Weight: table}
+			return models.Prediction{
+				Rows:   net.Rows(net.Graph.Embedding("e", in.Tokens, graph.Tables{Weight: table}, net.Compute)),
+				Weight: table}
 		}, "no layer Net.Attention"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +116,8 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 			whole := fill(t, lacking{reference.New()}, o)
 			o.Warn = func(reason string) { warned = append(warned, reason) }
 			m := fill(t, reference.New(), o)
-			for text := []int32{7}; len(text) <= size.Positions; text = append(text, int32(5*len(text)%size.Vocabulary)) {
+			for text := []int32{7}; len(text) <= size.Positions; text = append(text,
+				int32(5*len(text)%size.Vocabulary)) {
 				got, err := m.Next(text)
 				if err != nil {
 					t.Fatal(err)
@@ -128,7 +140,8 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 // wrongPositions makes the position 0 of each token that the cache precedes.
 func wrongPositions(net *nn.Net, in *models.Tokens) {
 	if in.Positions != nil {
-		in.Positions = net.Graph.Slice("wrong", net.Graph.Concat("zero first", 0, net.Graph.Zeros("zero", 1, 1), in.Positions), 0, 0, 1)
+		in.Positions = net.Graph.Slice("wrong", net.Graph.Concat("zero first", 0, net.Graph.Zeros("zero", 1, 1),
+			in.Positions), 0, 0, 1)
 	}
 }
 
@@ -143,7 +156,8 @@ func blocks(causal bool) models.Language {
 		n, t := x.Shape[0], x.Shape[1]
 		length := min(8, t)
 		x = g.Reshape("blocks", x, n*t/length, length, c)
-		x = net.Attention("attention", nn.Attention{Heads: 2, Causal: causal}, net.Projection("q", x, c, 0.5), net.Projection("k", x, c, 0.5), net.Projection("v", x, c, 0.5))
+		x = net.Attention("attention", nn.Attention{Heads: 2, Causal: causal}, net.Projection("q", x, c, 0.5),
+			net.Projection("k", x, c, 0.5), net.Projection("v", x, c, 0.5))
 		return models.Prediction{Rows: net.Rows(g.Reshape("text", x, n, t, c)), Weight: table}
 	}
 }
@@ -153,7 +167,8 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 		"the next token": func(net *nn.Net, in models.Tokens) models.Prediction {
 			p := llama.Build(net, in)
 			if g, rows := net.Graph, p.Rows.Shape[0]; rows > 1 { // adds the row after each row
-				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("after", p.Rows, 0, 1, rows-1), g.Slice("last", p.Rows, 0, rows-1, 1)))
+				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0,
+					g.Slice("after", p.Rows, 0, 1, rows-1), g.Slice("last", p.Rows, 0, rows-1, 1)))
 			}
 			return p
 		},
@@ -176,11 +191,13 @@ func BenchmarkOwnModel(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer cpus.Close()
-	model := modelstest.Llama{Vocabulary: 5000, Positions: 1024, Layers: 6, Heads: 6, KVHeads: 2, Channels: 384, Inner: 1024, Theta: 10000, Eps: 1e-5, Std: 0.02}
+	model := modelstest.Llama{Vocabulary: 5000, Positions: 1024, Layers: 6, Heads: 6, KVHeads: 2, Channels: 384,
+		Inner: 1024, Theta: 10000, Eps: 1e-5, Std: 0.02}
 	for _, dev := range []device.Device{cpus, lacking{cpus}} {
 		_, whole := dev.(lacking)
 		b.Run(fmt.Sprintf("whole text %t", whole), func(b *testing.B) {
-			m, err := Open(dev, Options{Model: model.Build, Vocabulary: model.Vocabulary, Positions: model.Positions, Compute: tensor.F32, Own: true})
+			m, err := Open(dev, Options{Model: model.Build, Vocabulary: model.Vocabulary, Positions: model.Positions,
+				Compute: tensor.F32, Own: true})
 			if err != nil {
 				b.Fatal(err)
 			}

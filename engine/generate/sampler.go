@@ -85,8 +85,8 @@ func (s *Sampler) Choose(logits []float32) (int32, error) {
 	return r.token(0), nil // reached only because of rounding errors in the sum
 }
 
-// ranking lists tokens from the most likely one on. It sorts only as many tokens as a draw needs, which are few of a large
-// vocabulary.
+// ranking lists tokens from the most likely one on. It sorts only as many tokens as a draw needs, which are few of a
+// large vocabulary.
 type ranking struct {
 	logits []float32
 	heap   []int32 // the other tokens; a token is at least as likely as those at 2i+1 and 2i+2

@@ -51,7 +51,8 @@ func TestSamplerChoosesWithinItsLimits(t *testing.T) {
 
 func TestSamplerRefusesOptionsOutOfRange(t *testing.T) {
 	nan := math.NaN()
-	for _, o := range []SamplerOptions{{Temperature: -1, TopP: 1}, {Temperature: nan, TopP: 1}, {Temperature: math.Inf(1), TopP: 1}, {TopK: -1, TopP: 1}, {TopP: 0}, {TopP: 1.1}, {TopP: nan}} {
+	for _, o := range []SamplerOptions{{Temperature: -1, TopP: 1}, {Temperature: nan, TopP: 1},
+		{Temperature: math.Inf(1), TopP: 1}, {TopK: -1, TopP: 1}, {TopP: 0}, {TopP: 1.1}, {TopP: nan}} {
 		if _, err := NewSampler(o); err == nil {
 			t.Errorf("%+v: no error", o)
 		}
@@ -67,11 +68,13 @@ func TestSamplerRefusesOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A dumb twin sorts all tokens. The sampler must choose the same ones, without sorting tokens that a draw does not need.
+// A dumb twin sorts all tokens. The sampler must choose the same ones, without sorting tokens that a draw does not
+// need.
 func TestSamplerChoosesAsOneThatSortsAllTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for _, o := range []SamplerOptions{
-		{Temperature: 0, TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopK: 40, TopP: 1}, {Temperature: 1, TopP: 0.9},
+		{Temperature: 0, TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopK: 40, TopP: 1},
+		{Temperature: 1, TopP: 0.9},
 		{Temperature: 1.5, TopK: 7, TopP: 0.5}, {Temperature: 1, TopK: 1 << 20, TopP: 0.99},
 	} {
 		s, err := NewSampler(o)

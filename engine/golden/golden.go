@@ -1,5 +1,5 @@
-// Package golden compares texts with golden files. Only tests import it. The flag -update of the test binary rewrites the
-// files: read the differences before you commit them.
+// Package golden compares texts with golden files. Only tests import it. The flag -update of the test binary rewrites
+// the files: read the differences before you commit them.
 package golden
 
 import (

@@ -44,7 +44,8 @@ var passes = [...]string{graph.Forward: "forward", graph.Backward: "backward"}
 func parameters(dev device.Device, params *plan.Params) []string {
 	lines := make([]string, len(params.Params))
 	for i, info := range params.Params {
-		lines[i] = fmt.Sprintf("parameter %d: %s %v, %s, bytes %d to %d", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...), layout(dev, info.Spec.Layout),
+		lines[i] = fmt.Sprintf("parameter %d: %s %v, %s, bytes %d to %d", i, info.Name,
+			device.Spec(info.Spec.DType, info.Spec.Shape...), layout(dev, info.Spec.Layout),
 			info.Offset, info.Offset+info.Spec.Size())
 	}
 	return lines
@@ -64,7 +65,8 @@ func layout(dev device.Device, l device.Layout) string {
 
 // SameLayouts reports whether the first plans of all ranks put parameters at the same offsets in the same layouts. The
 // result is equal on all ranks. If it is false, every rank must make its first plan with plan.CompilePlain.
-func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.Device, params *plan.Params) (bool, error) {
+func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.Device, params *plan.Params) (bool,
+	error) {
 	text := strings.Join(parameters(dev, params), "\n")
 	sums, err := gather(ctx, comm, dev, "layouts", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))
 	if err != nil {
@@ -169,7 +171,8 @@ func difference(got, want []string) (d RankDifference) {
 }
 
 // gather returns the part of each rank. All ranks must pass parts of the same length.
-func gather(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
+func gather(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte,
+	error) {
 	counts := make([]int64, comm.Size())
 	for i := range counts {
 		counts[i] = int64(len(part))
@@ -178,7 +181,8 @@ func gather(ctx context.Context, comm collective.Communicator, dev device.Device
 }
 
 // gatherUnequal is like gather, but the lengths may differ between ranks.
-func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
+func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device.Device, name string,
+	part []byte) ([][]byte, error) {
 	lengths, err := gather(ctx, comm, dev, name+" length", binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
 	if err != nil {
 		return nil, err
@@ -190,7 +194,8 @@ func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device
 	return gatherParts(ctx, comm, dev, name, part, counts)
 }
 
-func gatherParts(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte, counts []int64) ([][]byte, error) {
+func gatherParts(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte,
+	counts []int64) ([][]byte, error) {
 	starts, total := make([]int64, len(counts)+1), int64(0)
 	for i, n := range counts {
 		total += n
@@ -206,7 +211,8 @@ func gatherParts(ctx context.Context, comm collective.Communicator, dev device.D
 	defer memory.Free()
 	host := memory.Host()
 	copy(host[starts[comm.Rank()]:], part)
-	err = comm.Enqueue(collective.AllGather{Name: name, Buffer: device.Region{Buffer: memory, Bytes: total}, DType: tensor.U8, Counts: counts})
+	err = comm.Enqueue(collective.AllGather{Name: name, Buffer: device.Region{Buffer: memory, Bytes: total},
+		DType: tensor.U8, Counts: counts})
 	if err == nil {
 		err = comm.Sync(ctx)
 	}

@@ -22,7 +22,8 @@ func TestRanksThatDoTheSameAgree(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return Compare(context.Background(), r.grads, r.dev, append([]string{"version 1"}, r.sync.Fingerprint(p.plan)...))
+		return Compare(context.Background(), r.grads, r.dev,
+			append([]string{"version 1"}, r.sync.Fingerprint(p.plan)...))
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", i, err)
@@ -40,8 +41,10 @@ func TestDifferenceBetweenRanksIsNamedOnEveryRank(t *testing.T) {
 			`rank 2: got "parameter 0: head", want "parameter 0: fc.weight f32(5, 9), plain, bytes 0 to 180" as on rank 0`},
 		{"another version and one more", func(l []string) []string { l[0], l[3] = "version 2", "x"; return l },
 			`rank 2: got "version 2", want "version 1" as on rank 0 (line 1, and 1 more lines differ)`},
-		{"a line too many", func(l []string) []string { return append(l, "more") }, `rank 2: got "more", want "nothing" as on rank 0`},
-		{"nothing at all", func([]string) []string { return nil }, `rank 2: got "nothing", want "version 1" as on rank 0`},
+		{"a line too many", func(l []string) []string { return append(l, "more") },
+			`rank 2: got "more", want "nothing" as on rank 0`},
+		{"nothing at all", func([]string) []string { return nil },
+			`rank 2: got "nothing", want "version 1" as on rank 0`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, err := range each(small.ranks(t, 4), func(r *rank) error {
@@ -91,7 +94,8 @@ func TestFingerprintTellsWhatMattersApart(t *testing.T) {
 		}
 		have[text] = name
 	}
-	for _, line := range []string{"exchange 0: bn1 gather, forward, 12 of f32, gathered from 2 ranks", "exchange 4: bn4 diff sums, backward, 18 of f32, summed",
+	for _, line := range []string{"exchange 0: bn1 gather, forward, 12 of f32, gathered from 2 ranks",
+		"exchange 4: bn4 diff sums, backward, 18 of f32, summed",
 		"bucket 1: bytes", "statistic 0: bn1.running_mean f32(6)"} {
 		if text := print(func(*job) {}); !strings.Contains(text, line) {
 			t.Errorf("no line %q in\n%s", line, text)

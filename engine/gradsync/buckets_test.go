@@ -16,7 +16,8 @@ import (
 func sized(bytes ...int64) *plan.Params {
 	p := &plan.Params{DType: tensor.F32, Trained: len(bytes)}
 	for i, n := range append(bytes, 128) {
-		p.Params = append(p.Params, plan.ParamInfo{Name: string(rune('a' + i)), Spec: device.Spec(tensor.F32, int(n/4)), Offset: p.Bytes})
+		p.Params = append(p.Params, plan.ParamInfo{Name: string(rune('a' + i)), Spec: device.Spec(tensor.F32, int(n/4)),
+			Offset: p.Bytes})
 		p.Bytes += n
 	}
 	return p
@@ -129,7 +130,8 @@ func TestChoiceFollowsTheLink(t *testing.T) {
 		{"a link without latency wants many", Link{BytesPerSecond: 800}, []int64{1000, 2000, 3000, 4000}},
 		{"nothing is ready before the end", Link{LatencySeconds: 1, BytesPerSecond: 1e9}, []int64{3000, 4000}},
 	} {
-		if got := Choose(ends, ready, c.link); finish(got, ends, ready, c.link) > finish(c.want, ends, ready, c.link) || len(got) > len(c.want) {
+		if got := Choose(ends, ready, c.link); finish(got, ends, ready, c.link) > finish(c.want, ends, ready, c.link) ||
+			len(got) > len(c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -85,7 +85,8 @@ func TestGradientsOverSharedMemoryAreThoseOfOneDevice(t *testing.T) {
 
 // Layouts of weight gradients may depend on the number of samples; the flat buffer must not.
 func TestCPUSharesMayChangeEveryStep(t *testing.T) {
-	j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.2, options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
+	j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.2,
+		options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
 	ranks := j.ranks(t, 3)
 	alone := j
 	alone.options, alone.mode, alone.open = Options{}, "local", nil
@@ -108,7 +109,8 @@ func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 // Ranks on devices with different private layouts must hold the same bits after every step.
 func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	fast := openCPU(t)
-	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256, Wire: tensor.BF16}}
+	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync",
+		options: Options{CapBytes: 1024, FirstBytes: 256, Wire: tensor.BF16}}
 	j.open = func(rank int) device.Device {
 		if rank == 1 {
 			return reference.New()
@@ -138,7 +140,8 @@ func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 				r.update(0.1)
 			}
 			for _, r := range ranks[1:] {
-				if !bytes.Equal(r.sum.Host(), ranks[0].sum.Host()) || !bytes.Equal(r.state.Values.Host(), ranks[0].state.Values.Host()) {
+				if !bytes.Equal(r.sum.Host(), ranks[0].sum.Host()) ||
+					!bytes.Equal(r.state.Values.Host(), ranks[0].state.Values.Host()) {
 					t.Fatalf("step %d: rank %d holds other gradients or parameters than rank 0", step, r.number)
 				}
 			}
@@ -151,7 +154,8 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	j := job{dtype: tensor.F32, micro: 6, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
+	j := job{dtype: tensor.F32, micro: 6, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256},
+		open: openCPU(t)}
 	ranks := j.ranks(t, 2)
 	run(t, ranks, 0, []int{3, 3})
 	measured := ranks[0]

@@ -36,7 +36,8 @@ type splitCase struct {
 }
 
 func (c splitCase) String() string {
-	return fmt.Sprintf("%d %s %v x%d cap %d wire %v sequential %t", c.seed, c.mode, c.shares, c.count, c.options.CapBytes, c.options.Wire, c.options.Sequential)
+	return fmt.Sprintf("%d %s %v x%d cap %d wire %v sequential %t", c.seed, c.mode, c.shares, c.count,
+		c.options.CapBytes, c.options.Wire, c.options.Sequential)
 }
 
 // draw returns the case of a seed.
@@ -47,7 +48,8 @@ func draw(seed uint64) splitCase {
 	c.mode = []string{"sync", "sync", "ghost", "none"}[r.IntN(4)]
 	c.dtype, c.count = tensor.F32, 1+r.IntN(3)
 	c.smoothing, c.dropout = float64(r.IntN(2))*0.1, float64(r.IntN(2))*0.3
-	c.options = Options{FirstBytes: int64(64 << r.IntN(8)), CapBytes: int64(256 << r.IntN(8)), Sequential: r.IntN(4) == 0}
+	c.options = Options{FirstBytes: int64(64 << r.IntN(8)), CapBytes: int64(256 << r.IntN(8)),
+		Sequential: r.IntN(4) == 0}
 	unit := 1
 	if c.mode == "ghost" {
 		c.group = 2 + r.IntN(2)
@@ -103,7 +105,8 @@ func compare(t *testing.T, got []*rank, plain, truth *rank) {
 		size := distance(want, nil)
 		limit := 3*distance(all[1][name], want) + 8*roundoff*size + 1e-7 // 1e-7 allows a gradient of 0
 		if err := distance(all[0][name], want); !(err <= limit) {
-			t.Errorf("%s: error %.3g, want at most %.3g (norm %.3g, error of the plain run %.3g)", name, err, limit, size, distance(all[1][name], want))
+			t.Errorf("%s: error %.3g, want at most %.3g (norm %.3g, error of the plain run %.3g)", name, err, limit,
+				size, distance(all[1][name], want))
 		}
 	}
 }
@@ -124,7 +127,8 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 	const steps, rate = 30, 0.1
 	for _, mode := range []string{"sync", "ghost"} {
 		t.Run(mode, func(t *testing.T) {
-			j := job{dtype: tensor.F32, micro: 12, count: 1, mode: mode, smoothing: 0.1, dropout: 0.2, options: Options{CapBytes: 1024, FirstBytes: 256}}
+			j := job{dtype: tensor.F32, micro: 12, count: 1, mode: mode, smoothing: 0.1, dropout: 0.2,
+				options: Options{CapBytes: 1024, FirstBytes: 256}}
 			unit := 1
 			if mode == "ghost" {
 				j.group, unit = 2, 2
@@ -162,7 +166,8 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 
 func TestTwoRunsAreBitEqual(t *testing.T) {
 	for _, wire := range []tensor.DType{tensor.F32, tensor.BF16} {
-		j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.3, options: Options{CapBytes: 512, FirstBytes: 128, Wire: wire}}
+		j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.3,
+			options: Options{CapBytes: 512, FirstBytes: 128, Wire: wire}}
 		var want []byte
 		for range 3 {
 			ranks := j.ranks(t, 3)

@@ -65,8 +65,8 @@ func (g *Group) Gather(ctx context.Context, dev device.Device, name string, own 
 	return gather(ctx, g.Grads, dev, name, own)
 }
 
-// Rows is host memory with a row of bytes for each rank. An exchange sends this rank's row and receives all others. Rows
-// allocates its memory once, so it suits exchanges that repeat.
+// Rows is host memory with a row of bytes for each rank. An exchange sends this rank's row and receives all others.
+// Rows allocates its memory once, so it suits exchanges that repeat.
 type Rows struct {
 	group  *Group
 	host   device.Buffer
@@ -85,7 +85,8 @@ func (g *Group) NewRows(dev device.Device, name string, stride int64) (*Rows, er
 	for i := range counts {
 		counts[i] = stride
 	}
-	return &Rows{group: g, host: host, stride: stride, op: collective.AllGather{Name: name, Buffer: device.Whole(host), DType: tensor.U8, Counts: counts}}, nil
+	return &Rows{group: g, host: host, stride: stride, op: collective.AllGather{Name: name, Buffer: device.Whole(host),
+		DType: tensor.U8, Counts: counts}}, nil
 }
 
 // All returns the rows of all ranks.

@@ -18,7 +18,8 @@ import (
 // modelled returns ranks on null devices where every launch takes 1 ms, with links of 1 MB/s.
 func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []float64, link Link) Options) []*rank {
 	t.Helper()
-	model := null.Model{LaunchSeconds: 1e-3, FLOPS: 1e18, BytesPerSecond: 1e18, CopyBytesPerSecond: 1e18, MemoryBytes: 1 << 30}
+	model := null.Model{LaunchSeconds: 1e-3, FLOPS: 1e18, BytesPerSecond: 1e18, CopyBytesPerSecond: 1e18,
+		MemoryBytes: 1 << 30}
 	j.open = func(int) device.Device {
 		dev, err := null.New(model)
 		if err != nil {
@@ -107,8 +108,10 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 			}
 			for i, got := range times {
 				checkReductions(t, ranks[i].sync, got)
-				if math.Abs(got.Exposed.Seconds()-want) > 1e-7 || math.Abs(got.Busy.Seconds()-busy) > 0.5*busy || got.Hidden != got.Busy-got.Exposed {
-					t.Errorf("%s: step %d: rank %d: got %+v, want %.4f s exposed of about %.4f s", c.name, step, i, got, want, busy)
+				if math.Abs(got.Exposed.Seconds()-want) > 1e-7 || math.Abs(got.Busy.Seconds()-busy) > 0.5*busy ||
+					got.Hidden != got.Busy-got.Exposed {
+					t.Errorf("%s: step %d: rank %d: got %+v, want %.4f s exposed of about %.4f s", c.name, step, i, got,
+						want, busy)
 				}
 			}
 		}
@@ -156,5 +159,6 @@ func TestManyRanksInOneProcess(t *testing.T) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	t.Logf("%d ranks, %d steps: %v, %d MB of heap", size, steps, time.Since(begun).Round(time.Millisecond), m.HeapAlloc>>20)
+	t.Logf("%d ranks, %d steps: %v, %d MB of heap", size, steps, time.Since(begun).Round(time.Millisecond),
+		m.HeapAlloc>>20)
 }

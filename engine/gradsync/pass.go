@@ -58,7 +58,8 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 		}
 	}
 	if n := int64(4 * s.size); pass.samples.Buffer != nil && pass.samples.Bytes != n {
-		return nil, fmt.Errorf("gradient sum: input %s: got %d bytes, want an i32 for each of %d ranks", SamplesInput, pass.samples.Bytes, s.size)
+		return nil, fmt.Errorf("gradient sum: input %s: got %d bytes, want an i32 for each of %d ranks", SamplesInput,
+			pass.samples.Bytes, s.size)
 	}
 	return pass, nil
 }
@@ -68,7 +69,8 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
 	if len(exchanges) > 0 && s.opts.Stats == nil {
-		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but got no communicator for statistics")
+		return errors.New(
+			"gradient sum: the plan exchanges statistics with other ranks, but got no communicator for statistics")
 	}
 	if s.points == nil {
 		for _, e := range exchanges {
@@ -88,11 +90,13 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 		}
 	}
 	if len(exchanges) != len(s.points) {
-		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first plan", len(exchanges), len(s.points))
+		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first plan", len(exchanges),
+			len(s.points))
 	}
 	for i, e := range exchanges {
 		if e.Region = (device.Region{}); e != s.points[i].Exchange {
-			return fmt.Errorf("gradient sum: exchange %d: got %+v, want the first plan's %+v", i, e, s.points[i].Exchange)
+			return fmt.Errorf("gradient sum: exchange %d: got %+v, want the first plan's %+v", i, e,
+				s.points[i].Exchange)
 		}
 	}
 	return nil
@@ -108,7 +112,8 @@ func (pt *point) op(e plan.Exchange, ranks int) collective.Op {
 	for i := range counts {
 		counts[i] = int64(e.Elements)
 	}
-	return collective.AllGather{Name: e.Name, Buffer: e.Region, DType: e.DType, Counts: counts, After: after, Done: done}
+	return collective.AllGather{Name: e.Name, Buffer: e.Region, DType: e.DType, Counts: counts, After: after,
+		Done: done}
 }
 
 // Forward runs the forward pass, including the exchanges of batch normalisation.

@@ -20,10 +20,11 @@ type Part struct {
 
 // ReplicaError reports that the replicas of the ranks differ. Every rank gets the same error.
 type ReplicaError struct {
-	Hashes   []uint64 // hashes of all ranks, by rank
-	Odd      []int    // ranks that differ from the majority, ascending; nil without a majority
-	Parts    []string // names of the parts that differ: between the first odd rank and the majority, or between any ranks
-	Majority int      // a rank of the majority; -1 if no hash belongs to more than half of the ranks
+	Hashes []uint64 // hashes of all ranks, by rank
+	Odd    []int    // ranks that differ from the majority, ascending; nil without a majority
+	// names of the parts that differ: between the first odd rank and the majority, or between any ranks
+	Parts    []string
+	Majority int // a rank of the majority; -1 if no hash belongs to more than half of the ranks
 }
 
 // shownParts limits the number of parts in the text of a ReplicaError.
@@ -39,6 +40,7 @@ func (e *ReplicaError) Error() string {
 	}
 	if e.Majority < 0 {
 		return fmt.Sprintf("replicas differ in %s: none of the states belongs to more than half of the %d ranks, so it is unknown which rank is wrong: "+
+
 			"check the memory (ECC errors) and the network of all machines", parts, len(e.Hashes))
 	}
 	names := make([]string, len(e.Odd))

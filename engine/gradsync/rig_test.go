@@ -69,11 +69,13 @@ func (j job) graph(n, rank, ranks int) (*graph.Graph, error) {
 			g.UseF64()
 		}
 		x := g.Input("x", j.dtype, n, 3, imageSize, imageSize)
-		labels, ids, key := g.Input("labels", tensor.I32, n), g.Input("ids", tensor.I64, n), g.Input("key", tensor.U32, 2)
+		labels, ids, key := g.Input("labels", tensor.I32, n), g.Input("ids", tensor.I64, n),
+			g.Input("key", tensor.U32, 2)
 		net := &nn.Net{Graph: g, Training: true, Compute: j.dtype, IDs: ids, Key: key}
 		switch j.mode {
 		case "sync":
-			net.Sync = &graph.Ranks{Rank: rank, Count: ranks, Samples: g.Input(SamplesInput, tensor.I32, ranks), Total: j.micro}
+			net.Sync = &graph.Ranks{Rank: rank, Count: ranks, Samples: g.Input(SamplesInput, tensor.I32, ranks),
+				Total: j.micro}
 		case "ghost":
 			net.GhostGroup = j.group
 		}
@@ -87,7 +89,8 @@ func (j job) graph(n, rank, ranks int) (*graph.Graph, error) {
 		y := norm("bn2", net.Conv2D("conv2", x, nn.Conv{Out: 6, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 		x = norm("bn3", net.Conv2D("conv3", y, nn.Conv{Out: 6, Kernel: 1}), nn.Norm{ReLU: true, Residual: x})
 		x = net.MaxPool2D("pool", x, 2, 2, 0)
-		x = norm("bn4", net.Conv2D("conv4", x, nn.Conv{Out: 9, Kernel: 3, Stride: 2, Padding: 1, Bias: true}), nn.Norm{})
+		x = norm("bn4", net.Conv2D("conv4", x, nn.Conv{Out: 9, Kernel: 3, Stride: 2, Padding: 1, Bias: true}),
+			nn.Norm{})
 		x = net.Dropout("drop", net.GlobalAvgPool("mean", x), j.dropout)
 		loss, _ := g.SoftmaxCrossEntropy("loss", net.Logits("fc", x, classes), labels, j.smoothing)
 		g.Output("loss", loss)
@@ -113,7 +116,8 @@ type rank struct {
 
 // start opens the device of a rank, with the initial values of the model.
 func (j job) start(number, size int, grads, stats collective.Communicator) (*rank, error) {
-	r := &rank{job: j, number: number, size: size, dev: j.device(number), passes: map[int]*Pass{}, grads: grads, stats: stats}
+	r := &rank{job: j, number: number, size: size, dev: j.device(number), passes: map[int]*Pass{}, grads: grads,
+		stats: stats}
 	r.cache = plan.NewCache(r.dev)
 	g, err := j.graph(1, number, size)
 	if err != nil {

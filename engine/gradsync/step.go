@@ -66,7 +66,8 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 	}
 	size := s.state.Params.DType.Size()
 	s.stale = false
-	return stream.Copy(device.Region{Buffer: s.weight, Bytes: size}, device.Region{Buffer: s.host, Offset: s.weightAt(), Bytes: size})
+	return stream.Copy(device.Region{Buffer: s.weight, Bytes: size},
+		device.Region{Buffer: s.host, Offset: s.weightAt(), Bytes: size})
 }
 
 // Finish waits for the sums that the last Backward started, and moves them to the buffer that the optimizer reads. It

@@ -21,8 +21,8 @@ const (
 // Options configure the sum of gradients.
 type Options struct {
 	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes; it is nil if the
-	// plans have no exchanges. Stats may equal Grads, but then no bucket starts before the last exchange of the backward
-	// pass.
+	// plans have no exchanges. Stats may equal Grads, but then no bucket starts before the last exchange of the
+	// backward pass.
 	Grads, Stats collective.Communicator
 
 	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
@@ -51,7 +51,8 @@ type Sync struct {
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
-	met    []bool  // by point: used by a pass since the last wait for the stream; accessed by the training goroutine only
+	// by point: used by a pass since the last wait for the stream; accessed by the training goroutine only
+	met []bool
 
 	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
 	statesWire device.Buffer
@@ -65,10 +66,12 @@ type Sync struct {
 	reductions   []Reduction   // all-reduces of the last step, by run
 	exchanged    time.Duration // time of exchanges in the passes of this step, without the times that points still hold
 
-	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // called for each operation between ranks; nil: no watcher
+	// called for each operation between ranks; nil: no watcher
+	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64)
 
-	stream       device.WaitingStream // stream of the passes; nil before them, or if the stream does not measure waiting
-	waitedBefore time.Duration        // the stream's waiting time before the passes
+	// stream of the passes; nil before them, or if the stream does not measure waiting
+	stream       device.WaitingStream
+	waitedBefore time.Duration // the stream's waiting time before the passes
 	closer       []func() error
 }
 
@@ -94,7 +97,8 @@ type point struct {
 // several micro-batches, of the same size. All ranks must use the same layout of parameters and the same options;
 // Compare checks this.
 func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
-	s := &Sync{opts: o, dev: cache.Device, ops: plan.NewSequence(cache), state: state, into: into, size: o.Grads.Size(), modelled: cache.Device.Info().Modelled}
+	s := &Sync{opts: o, dev: cache.Device, ops: plan.NewSequence(cache), state: state, into: into, size: o.Grads.Size(),
+		modelled: cache.Device.Info().Modelled}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("gradient sum: %w", err), s.Close())
@@ -194,14 +198,17 @@ func (s *Sync) reduce(name string, b Bucket) error {
 	spec := device.Spec(params.DType, n)
 	sum := plan.At(s.into, b.Offset, spec)
 	if s.into != s.state.Grads {
-		r.before = append(r.before, s.ops.Launch(name+" sum", device.Binary{Func: device.Add}, []plan.Operand{sum, plan.At(s.state.Grads, b.Offset, spec)}, sum))
+		r.before = append(r.before, s.ops.Launch(name+" sum", device.Binary{Func: device.Add},
+			[]plan.Operand{sum, plan.At(s.state.Grads, b.Offset, spec)}, sum))
 	}
 	if s.wire != nil {
 		narrow := device.Spec(s.opts.Wire, n)
 		size := narrow.DType.Size()
 		there := plan.At(s.wire, b.Offset/params.DType.Size()*size, narrow)
-		r.before = append(r.before, s.ops.Launch(name+" narrowed", device.Reorder{To: narrow.DType}, []plan.Operand{sum}, there))
-		r.behind = append(r.behind, s.ops.Launch(name+" widened", device.Reorder{To: spec.DType}, []plan.Operand{there}, sum))
+		r.before = append(r.before, s.ops.Launch(name+" narrowed", device.Reorder{To: narrow.DType},
+			[]plan.Operand{sum}, there))
+		r.behind = append(r.behind, s.ops.Launch(name+" widened", device.Reorder{To: spec.DType}, []plan.Operand{there},
+			sum))
 		sum = there
 	}
 	return s.add(r, collective.AllReduce{Name: name, Buffer: sum.At, DType: s.opts.Wire})
@@ -214,7 +221,8 @@ func (s *Sync) averageStates() error {
 	spec := device.Spec(params.DType, int(params.MovingBytes/params.DType.Size()))
 	factor := device.Spec(params.DType, 1)
 	own, there := plan.At(s.state.States, 0, spec), plan.At(s.statesWire, 0, spec)
-	scale := s.ops.Launch("statistics weighted", device.Scale{}, []plan.Operand{own, plan.At(s.weight, 0, factor)}, there)
+	scale := s.ops.Launch("statistics weighted", device.Scale{}, []plan.Operand{own, plan.At(s.weight, 0, factor)},
+		there)
 	back := s.ops.Launch("statistics averaged", device.Reorder{To: spec.DType}, []plan.Operand{there}, own)
 	return s.add(&reduction{before: []device.Step{scale}, behind: []device.Step{back}},
 		collective.AllReduce{Name: "running statistics", Buffer: there.At, DType: params.DType})

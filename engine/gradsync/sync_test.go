@@ -56,7 +56,8 @@ func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 
 // bf16 has 8 significant bits: the relative error of each summand is at most 2^-9, and so is that of the sum.
 func TestBF16OnTheWireCostsItsRounding(t *testing.T) {
-	j := job{dtype: tensor.F32, micro: 8, count: 2, mode: "ghost", group: 2, options: Options{CapBytes: 1024, FirstBytes: 64}}
+	j := job{dtype: tensor.F32, micro: 8, count: 2, mode: "ghost", group: 2,
+		options: Options{CapBytes: 1024, FirstBytes: 64}}
 	exact := j.ranks(t, 2)
 	run(t, exact, 0, []int{6, 2})
 	j.options.Wire = tensor.BF16
@@ -99,8 +100,10 @@ func TestTimesAndBucketsAreReported(t *testing.T) {
 		for _, b := range r.sync.Buckets() {
 			sum += b.Bytes
 		}
-		if got.Buckets != len(r.sync.Buckets()) || got.Bytes != sum || got.Busy <= 0 || got.Exchanges <= 0 || got.Hidden != max(0, got.Busy-got.Exposed) {
-			t.Errorf("rank %d: got %+v, want %d buckets of %d bytes and the time they took", r.number, got, len(r.sync.Buckets()), sum)
+		if got.Buckets != len(r.sync.Buckets()) || got.Bytes != sum || got.Busy <= 0 || got.Exchanges <= 0 ||
+			got.Hidden != max(0, got.Busy-got.Exposed) {
+			t.Errorf("rank %d: got %+v, want %d buckets of %d bytes and the time they took", r.number, got,
+				len(r.sync.Buckets()), sum)
 		}
 		checkReductions(t, r.sync, got)
 	}
@@ -112,13 +115,15 @@ func checkReductions(t *testing.T, s *Sync, got Times) {
 	var busy, exposed time.Duration
 	bytes := int64(0)
 	for i, r := range s.Reductions() {
-		if r.Name == "" || r.Busy <= 0 || r.Exposed < 0 || r.Exposed > r.Busy || i < len(s.Buckets()) && r.Bytes != s.Buckets()[i].Bytes*s.opts.Wire.Size()/s.state.Params.DType.Size() {
+		if r.Name == "" || r.Busy <= 0 || r.Exposed < 0 || r.Exposed > r.Busy || i < len(s.Buckets()) &&
+			r.Bytes != s.Buckets()[i].Bytes*s.opts.Wire.Size()/s.state.Params.DType.Size() {
 			t.Errorf("all-reduce %d: got %+v", i, r)
 		}
 		busy, exposed, bytes = busy+r.Busy, exposed+r.Exposed, bytes+r.Bytes
 	}
 	if busy != got.Busy || bytes != got.Bytes || exposed > got.Exposed+time.Microsecond {
-		t.Errorf("all-reduces took %v, %v of them exposed, for %d bytes; want those of the step, %+v", busy, exposed, bytes, got)
+		t.Errorf("all-reduces took %v, %v of them exposed, for %d bytes; want those of the step, %+v", busy, exposed,
+			bytes, got)
 	}
 }
 
@@ -127,9 +132,10 @@ func checkReductions(t *testing.T, s *Sync, got Times) {
 func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 	const latency = time.Millisecond
 	slow := job{}
-	j := job{dtype: tensor.F32, micro: 4, count: 2, mode: "sync", connect: func(t testing.TB, size int) []collective.Communicator {
-		return slow.communicators(t, size, local.Model{LatencySeconds: latency.Seconds(), RealTime: 1})
-	}}
+	j := job{dtype: tensor.F32, micro: 4, count: 2, mode: "sync",
+		connect: func(t testing.TB, size int) []collective.Communicator {
+			return slow.communicators(t, size, local.Model{LatencySeconds: latency.Seconds(), RealTime: 1})
+		}}
 	ranks := j.ranks(t, 2)
 	for step := range 2 { // a step must not count the exchanges of the previous step
 		begun := time.Now()
@@ -138,7 +144,8 @@ func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 		for _, r := range ranks {
 			least := time.Duration(j.count*len(r.sync.points)) * latency
 			if got := r.times.Exchanges; got < least || got > took {
-				t.Errorf("step %d: rank %d: got %v in %d exchanges of each micro-batch, want at least %v and at most the step's %v", step, r.number, got, len(r.sync.points), least, took)
+				t.Errorf("step %d: rank %d: got %v in %d exchanges of each micro-batch, want at least %v and at most the step's %v",
+					step, r.number, got, len(r.sync.points), least, took)
 			}
 		}
 	}
@@ -217,7 +224,8 @@ func TestPlansThatDoNotBelongAreRefused(t *testing.T) {
 		got  error
 		want string
 	}{
-		{"no exchanges where others have some", bind(r.sync, local, 2), "got a plan with 0 exchanges, want the 8 of the first"},
+		{"no exchanges where others have some", bind(r.sync, local, 2),
+			"got a plan with 0 exchanges, want the 8 of the first"},
 		{"exchanges without a communicator", bind(silent, j, 2), "got no communicator for statistics"},
 		{"a graph for other ranks", bind(fresh, j, 3), "bn1 gather: the graph is built for 3 ranks, want 2"},
 	} {
@@ -296,13 +304,15 @@ func TestOwnFailureIsToldToTheOthers(t *testing.T) {
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "stream is closed") {
 		t.Errorf("rank 0: got %v, want its own failure", errs[0])
 	}
-	if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 0:") || !strings.Contains(errs[1].Error(), "stream is closed") {
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 0:") ||
+		!strings.Contains(errs[1].Error(), "stream is closed") {
 		t.Errorf("rank 1: got %v, want the failure of rank 0", errs[1])
 	}
 }
 
 func ExampleByCap() {
-	p := &plan.Params{Trained: 3, Bytes: 1024, Params: []plan.ParamInfo{{Name: "fc.weight"}, {Name: "conv2.weight", Offset: 128}, {Name: "conv1.weight", Offset: 896}}}
+	p := &plan.Params{Trained: 3, Bytes: 1024, Params: []plan.ParamInfo{
+		{Name: "fc.weight"}, {Name: "conv2.weight", Offset: 128}, {Name: "conv1.weight", Offset: 896}}}
 	fmt.Println(ByCap(p, 128, 1024))
 	// Output: [128 1024]
 }

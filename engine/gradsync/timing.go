@@ -9,8 +9,8 @@ import (
 
 // Times are the times of communication in one optimizer step on this rank.
 type Times struct {
-	// Busy is the time of the all-reduces of gradients: transfer, reduction and waiting for slower ranks. The time of an
-	// all-reduce starts when its bucket is ready and the previous all-reduce has ended.
+	// Busy is the time of the all-reduces of gradients: transfer, reduction and waiting for slower ranks. The time of
+	// an all-reduce starts when its bucket is ready and the previous all-reduce has ended.
 	Busy time.Duration
 	// Exposed is the part of Busy that the training goroutine waited for in Finish, after the backward pass. Hidden is
 	// the rest.
@@ -38,7 +38,8 @@ func (s *Sync) Reductions() []Reduction { return s.reductions }
 // times are on one clock.
 func (s *Sync) note(i int, begun, ended, backward time.Duration) {
 	r := s.runs[i]
-	s.reductions[i] = Reduction{Name: r.name, Bytes: r.bytes, Busy: max(0, ended-begun), Exposed: max(0, ended-max(begun, backward))}
+	s.reductions[i] = Reduction{Name: r.name, Bytes: r.bytes, Busy: max(0, ended-begun),
+		Exposed: max(0, ended-max(begun, backward))}
 }
 
 // times computes the times of a step. The training goroutine began to wait at the time begun, on the clock of spans. On
@@ -97,7 +98,8 @@ func (s *Sync) takeSpan(p *point) {
 // tell calls the watcher for an operation that has run.
 func (s *Sync) tell(gradients bool, name string, sp *span, bytes int64) {
 	if s.watcher != nil && sp.took() > 0 {
-		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())), bytes)
+		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())),
+			bytes)
 	}
 }
 

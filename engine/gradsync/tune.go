@@ -33,7 +33,8 @@ type Tuning struct {
 // Plan.RunTimed; nil on a rank whose share is 0. All ranks call Tune and get the same result, because it uses the
 // slowest rank's times. grads is device memory that Tune overwrites; up to 8 MB, more memory gives a more exact result.
 // wire is the type in transit.
-func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration, grads device.Buffer, wire tensor.DType) (Tuning, error) {
+func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration,
+	grads device.Buffer, wire tensor.DType) (Tuning, error) {
 	params := p.Params()
 	link, err := MeasureLink(ctx, comm, dev, grads)
 	if err != nil {
@@ -56,7 +57,8 @@ func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, 
 
 // MeasureLink times all-reduces while nothing else runs, and returns the cost on the slowest rank. It overwrites
 // scratch, which is device memory.
-func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.Device, scratch device.Buffer) (Link, error) {
+func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.Device, scratch device.Buffer) (Link,
+	error) {
 	large := min(largeBytes, scratch.Bytes()/64*64)
 	if large == 0 {
 		return Link{}, fmt.Errorf("measuring all-reduces: got %d bytes of memory, want at least 64", scratch.Bytes())
@@ -86,7 +88,8 @@ func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.D
 }
 
 // largest returns the maximum of each value over all ranks.
-func largest(ctx context.Context, comm collective.Communicator, dev device.Device, name string, values []float64) ([]float64, error) {
+func largest(ctx context.Context, comm collective.Communicator, dev device.Device, name string, values []float64) (
+	[]float64, error) {
 	var part []byte
 	for _, v := range values {
 		part = binary.LittleEndian.AppendUint64(part, math.Float64bits(v))

@@ -16,8 +16,8 @@ type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
 // per-sample loss of SoftmaxCrossEntropy. Each run reads scale (1), which is 1/global count times the loss scale.
 //
-// loss may also be any other computed value. scale then has its shape: it is the gradient of an objective, which the host
-// computes, with respect to that value.
+// loss may also be any other computed value. scale then has its shape: it is the gradient of an objective, which the
+// host computes, with respect to that value.
 func (g *Graph) Differentiate(loss, scale *Value) {
 	g.DifferentiateTerms(Term{Loss: loss, Scale: scale})
 }
@@ -42,7 +42,8 @@ func (g *Graph) DifferentiateTerms(terms ...Term) {
 			continue
 		}
 		if _, ok := t.Loss.Node.Op.(device.SoftmaxCrossEntropy); !ok || !t.Weights.Shape.Equal(t.Loss.Shape) {
-			fail(t.Loss.Name, "differentiate: got weights of shape %v for a loss of %s of shape %v, want one per sample of a SoftmaxCrossEntropy", t.Weights.Shape, t.Loss.Node.Op.Kind(), t.Loss.Shape)
+			fail(t.Loss.Name, "differentiate: got weights of shape %v for a loss of %s of shape %v, want one per sample of a SoftmaxCrossEntropy",
+				t.Weights.Shape, t.Loss.Node.Op.Kind(), t.Loss.Shape)
 		}
 		g.weights[t.Loss] = t.Weights
 	}
@@ -114,7 +115,8 @@ func (g *Graph) contribute(n, again *Node, contributions map[*Value][]*Value, ac
 		r = ruleOf(own)
 	}
 	if r == nil {
-		fail(n.Name, "differentiate: %s has no gradient: its type %T does not implement graph.Differentiable", n.Op.Kind(), n.Op)
+		fail(n.Name, "differentiate: %s has no gradient: its type %T does not implement graph.Differentiable",
+			n.Op.Kind(), n.Op)
 	}
 	need := func(i int) bool { return active[n.In[i]] }
 	for j, grad := range r(g, again, d, need) {
@@ -142,8 +144,10 @@ func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 	last := contributions[len(contributions)-1]
 	if len(contributions) > 1 && last.Node != nil {
 		op, ok := last.Node.Op.(device.Accumulator)
-		own := len(contributions) > 2 || ownsGradient(contributions[0]) // no other node reads the sum of the other contributions
-		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own && rest.DType == last.DType {
+		// no other node reads the sum of the other contributions
+		own := len(contributions) > 2 || ownsGradient(contributions[0])
+		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own &&
+			rest.DType == last.DType {
 			// The node that computed the last contribution has no readers left, so no plan runs it.
 			total := g.one(last.Node.Name, op.Accumulating(), append(slices.Clone(last.Node.In), rest)...)
 			total.Follows = p

@@ -35,7 +35,8 @@ func TestWhichParametersGetGradientsAndInWhichOrder(t *testing.T) {
 			return linear(g, "c", linear(g, "b", linear(g, "a", x)))
 		}, "c.weight b.weight a.weight"},
 		{"weight before bias", func(g *graph.Graph, x *graph.Value) *graph.Value {
-			return g.Linear("a", x, g.Param("weight", graph.Normal(1), 3, 3), g.Param("bias", graph.Const(0), 3), tensor.Invalid)
+			return g.Linear("a", x, g.Param("weight", graph.Normal(1), 3, 3), g.Param("bias", graph.Const(0), 3),
+				tensor.Invalid)
 		}, "weight bias"},
 		{"a parameter read twice is done when its first reader is", func(g *graph.Graph, x *graph.Value) *graph.Value {
 			w := g.Param("shared", graph.Normal(1), 3, 3)
@@ -51,21 +52,23 @@ func TestWhichParametersGetGradientsAndInWhichOrder(t *testing.T) {
 			linear(g, "dead end", x)
 			return linear(g, "a", x)
 		}, "a.weight"},
-		{"a dead end that reads a parameter first does not keep its gradient back", func(g *graph.Graph, x *graph.Value) *graph.Value {
-			w := g.Param("w", graph.Normal(1), 3, 3)
-			g.Output("dead end", g.Linear("dead end", x, w, nil, tensor.Invalid))
-			return linear(g, "b", g.Linear("a", x, w, nil, tensor.Invalid))
-		}, "b.weight w"},
+		{"a dead end that reads a parameter first does not keep its gradient back",
+			func(g *graph.Graph, x *graph.Value) *graph.Value {
+				w := g.Param("w", graph.Normal(1), 3, 3)
+				g.Output("dead end", g.Linear("dead end", x, w, nil, tensor.Invalid))
+				return linear(g, "b", g.Linear("a", x, w, nil, tensor.Invalid))
+			}, "b.weight w"},
 		{"a parameter that is normalised itself", func(g *graph.Graph, x *graph.Value) *graph.Value {
 			y := g.BatchNorm("bn", g.Param("images", graph.Normal(1), 2, 3, 2, 2), graph.BatchNorm{
 				Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3),
 				RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)})
 			return linear(g, "a", g.GlobalAvgPool("pool", y))
 		}, "a.weight gamma beta images"},
-		{"a frozen parameter, and what lies before the first trained one, have none", func(g *graph.Graph, x *graph.Value) *graph.Value {
-			g.Freeze(func(name string, _ int) bool { return name != "b.weight" })
-			return linear(g, "c", linear(g, "b", linear(g, "a", x)))
-		}, "b.weight"},
+		{"a frozen parameter, and what lies before the first trained one, have none",
+			func(g *graph.Graph, x *graph.Value) *graph.Value {
+				g.Freeze(func(name string, _ int) bool { return name != "b.weight" })
+				return linear(g, "c", linear(g, "b", linear(g, "a", x)))
+			}, "b.weight"},
 		{"no parameters, no gradients", func(g *graph.Graph, x *graph.Value) *graph.Value { return x }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,15 +91,19 @@ func TestWhichParametersGetGradientsAndInWhichOrder(t *testing.T) {
 }
 
 func TestNodesBelongToTheirPhase(t *testing.T) {
-	g, err := differentiated(func(g *graph.Graph, x *graph.Value) *graph.Value { return linear(g, "b", linear(g, "a", x)) })
+	g, err := differentiated(func(g *graph.Graph, x *graph.Value) *graph.Value {
+		return linear(g, "b", linear(g, "a", x))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, n := range g.Nodes {
-		got = append(got, map[graph.Phase]string{graph.Forward: "forward ", graph.Backward: "backward "}[n.Phase]+n.Name)
+		got = append(got, map[graph.Phase]string{graph.Forward: "forward ", graph.Backward: "backward "}[n.Phase]+
+			n.Name)
 	}
-	want := []string{"forward a", "forward b", "forward loss", "backward loss diff", "backward b diff weights", "backward b diff src", "backward a diff weights"}
+	want := []string{"forward a", "forward b", "forward loss", "backward loss diff", "backward b diff weights",
+		"backward b diff src", "backward a diff weights"}
 	if !slices.Equal(got, want) { // the input gets no gradient, and gradients of weights precede gradients of sources
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -189,8 +196,9 @@ func TestGradientsFollowTheirValues(t *testing.T) {
 		}
 	}
 	for gradient, value := range map[string]string{
-		"loss diff": "b", "b diff weights": "b.weight", "b diff src": "sum", "product diff a": "tanh", "product diff b": "a",
-		"tanh diff": "a", "a diff weights": "a.weight", "a sum": "a",
+		"loss diff": "b", "b diff weights": "b.weight", "b diff src": "sum", "product diff a": "tanh",
+		"product diff b": "a",
+		"tanh diff":      "a", "a diff weights": "a.weight", "a sum": "a",
 	} {
 		if got, ok := follows[gradient]; !ok || got != value {
 			t.Errorf("%s follows %q, want %s (all: %v)", gradient, got, value, follows)
@@ -207,34 +215,42 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 			g.Differentiate(g.Input("x", tensor.F32, 2), g.Input("scale", tensor.F32, 1))
 		}},
 		{"a second time", "loss", "has gradients already", func(g *graph.Graph) {
-			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)), g.Input("labels", tensor.I32, 2), 0)
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)),
+				g.Input("labels", tensor.I32, 2), 0)
 			scale := g.Input("scale", tensor.F32, 1)
 			g.Differentiate(loss, scale)
 			g.Differentiate(loss, scale)
 		}},
 		{"a factor for each sample", "loss", "want the factor of shape (1)", func(g *graph.Graph) {
-			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)), g.Input("labels", tensor.I32, 2), 0)
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)),
+				g.Input("labels", tensor.I32, 2), 0)
 			g.Differentiate(loss, g.Input("scale", tensor.F32, 2))
 		}},
 		// With one sample, weights and scales have the same shape.
 		{"two scales of one sample", "loss", "got 2 contributions", func(g *graph.Graph) {
-			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 1, 3)), g.Input("labels", tensor.I32, 1), 0)
-			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("a scale", tensor.F32, 1)}, graph.Term{Loss: loss, Scale: g.Input("b scale", tensor.F32, 1)})
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 1, 3)),
+				g.Input("labels", tensor.I32, 1), 0)
+			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("a scale", tensor.F32, 1)},
+				graph.Term{Loss: loss, Scale: g.Input("b scale", tensor.F32, 1)})
 		}},
 		{"weights of another number of samples", "loss", "got weights of shape", func(g *graph.Graph) {
-			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)), g.Input("labels", tensor.I32, 2), 0)
-			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("scale", tensor.F32, 1), Weights: g.Input("weights", tensor.F32, 1)})
+			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 2, 3)),
+				g.Input("labels", tensor.I32, 2), 0)
+			g.DifferentiateTerms(graph.Term{Loss: loss, Scale: g.Input("scale", tensor.F32, 1),
+				Weights: g.Input("weights", tensor.F32, 1)})
 		}},
 		{"weights of a loss that has none", "b", "want one per sample", func(g *graph.Graph) {
 			y := linear(g, "b", g.Input("x", tensor.F32, 2, 3))
-			g.DifferentiateTerms(graph.Term{Loss: y, Scale: g.Input("scale", tensor.F32, 2, 3), Weights: g.Input("weights", tensor.F32, 2, 3)})
+			g.DifferentiateTerms(graph.Term{Loss: y, Scale: g.Input("scale", tensor.F32, 2, 3),
+				Weights: g.Input("weights", tensor.F32, 2, 3)})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantFault(t, c.build, c.node, c.text) })
 	}
 	for _, c := range []struct {
 		name, node, text string
-		build            func(g *graph.Graph, y *graph.Value) *graph.Value // appends an op between a parameter and the loss; y is (2, 3)
+		// appends an op between a parameter and the loss; y is (2, 3)
+		build func(g *graph.Graph, y *graph.Value) *graph.Value
 	}{
 		{"maximum of two", "max", "binary max has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {
 			return g.Binary("max", device.Max, y, y)
@@ -245,24 +261,32 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 		{"maximum over a dimension", "largest", "has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {
 			return g.Reshape("back", g.Reduce("largest", device.Maximum, g.Concat("twice", 0, y, y, y), 1), 2, 3)
 		}},
-		{"an op without a rule", "second derivative", "unary_diff has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {
-			return g.Apply("second derivative", device.UnaryDiff{Func: device.Tanh}, y, y)[0]
-		}},
-		{"pooling without what training keeps", "pool", "pooled without Train", func(g *graph.Graph, y *graph.Value) *graph.Value {
-			return g.Reshape("back", g.MaxPool2D("pool", g.Reshape("image", y, 2, 3, 1, 1), [2]int{1, 1}, unit, false), 2, 3)
-		}},
-		{"normalisation with running statistics", "bn", "running statistics", func(g *graph.Graph, y *graph.Value) *graph.Value {
-			return g.Reshape("back", g.BatchNorm("bn", g.Reshape("image", y, 2, 3, 1, 1), graph.BatchNorm{
-				Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3), UseRunning: true,
-				RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)}), 2, 3)
-		}},
+		{"an op without a rule", "second derivative", "unary_diff has no gradient",
+			func(g *graph.Graph, y *graph.Value) *graph.Value {
+				return g.Apply("second derivative", device.UnaryDiff{Func: device.Tanh}, y, y)[0]
+			}},
+		{"pooling without what training keeps", "pool", "pooled without Train",
+			func(g *graph.Graph, y *graph.Value) *graph.Value {
+				return g.Reshape("back", g.MaxPool2D("pool", g.Reshape("image", y, 2, 3, 1, 1), [2]int{1, 1}, unit,
+					false),
+					2, 3)
+			}},
+		{"normalisation with running statistics", "bn", "running statistics",
+			func(g *graph.Graph, y *graph.Value) *graph.Value {
+				return g.Reshape("back", g.BatchNorm("bn", g.Reshape("image", y, 2, 3, 1, 1), graph.BatchNorm{
+					Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3),
+					UseRunning:  true,
+					RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)}), 2,
+					3)
+			}},
 		{"a learned factor", "scaled", "factor", func(g *graph.Graph, y *graph.Value) *graph.Value {
 			return g.Apply("scaled", device.Scale{}, y, g.Param("factor", graph.Const(1), 1))[0]
 		}},
-		{"the statistics themselves", "stats", "batch_norm_stats has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {
-			mean := g.Apply("stats", device.BatchNormStats{}, g.Reshape("image", y, 2, 3, 1, 1))[0]
-			return g.Concat("twice", 0, mean, mean)
-		}},
+		{"the statistics themselves", "stats", "batch_norm_stats has no gradient",
+			func(g *graph.Graph, y *graph.Value) *graph.Value {
+				mean := g.Apply("stats", device.BatchNormStats{}, g.Reshape("image", y, 2, 3, 1, 1))[0]
+				return g.Concat("twice", 0, mean, mean)
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantFault(t, func(g *graph.Graph) {

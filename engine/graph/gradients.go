@@ -10,8 +10,8 @@ import (
 // rules maps the kind of an op to its gradient rule. An op without a rule cannot be between a parameter and the loss.
 var rules = map[string]rule{}
 
-// differentiable sets the rule of an op. Each file of rules calls it in init, because rules call functions that read the
-// map.
+// differentiable sets the rule of an op. Each file of rules calls it in init, because rules call functions that read
+// the map.
 func differentiable(op device.Op, r rule) { rules[op.Kind()] = r }
 
 func init() {
@@ -45,21 +45,24 @@ func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value
 	out := make([]*Value, len(n.In))
 	bias := len(n.In) == 3 && need(2)
 	if need(1) || bias {
-		p := g.Apply(n.Name+" diff weights", device.Conv2DDiffWeights{Conv2D: op, Kernel: [2]int{w.Shape[2], w.Shape[3]}, Bias: bias}, x, diff)
+		p := g.Apply(n.Name+" diff weights",
+			device.Conv2DDiffWeights{Conv2D: op, Kernel: [2]int{w.Shape[2], w.Shape[3]}, Bias: bias}, x, diff)
 		out[1] = p[0]
 		if bias {
 			out[2] = p[1]
 		}
 	}
 	if need(0) {
-		out[0] = g.one(n.Name+" diff src", device.Conv2DDiffSrc{Conv2D: op, Height: x.Shape[2], Width: x.Shape[3]}, diff, w)
+		out[0] = g.one(n.Name+" diff src", device.Conv2DDiffSrc{Conv2D: op, Height: x.Shape[2], Width: x.Shape[3]},
+			diff, w)
 	}
 	return out
 }
 
 func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
-	if diff.DType != x.DType { // the result's type differs from the source's: convert the gradient to the type of the products
+	if diff.DType != x.DType {
+		// the result's type differs from the source's: convert the gradient to the type of the products
 		diff = g.Cast(n.Name+" diff cast", diff, x.DType)
 	}
 	out := make([]*Value, len(n.In))
@@ -85,7 +88,8 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
 	ranks, still := g.synced[mean], mean.Role == State && mean.Frozen
 	if still { // the statistics do not depend on x
-		mean, variance = g.Reshape(n.Name+" mean", mean, 1, mean.Shape[0]), g.Reshape(n.Name+" variance", variance, 1, variance.Shape[0])
+		mean, variance = g.Reshape(n.Name+" mean", mean, 1, mean.Shape[0]),
+			g.Reshape(n.Name+" variance", variance, 1, variance.Shape[0])
 	} else if ranks == nil && (mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind()) {
 		fail(n.Name, "differentiate: normalised with running statistics; build the graph for training")
 	}
@@ -145,7 +149,8 @@ func maxPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value
 		fail(n.Name, "differentiate: pooled without Train; build the graph for training")
 	}
 	s := n.In[0].Shape
-	return []*Value{g.one(n.Name+" diff", device.MaxPool2DDiff{MaxPool2D: op, Height: s[2], Width: s[3]}, g.sum(n.Name, n.Out[0], d[0]), n.Out[1])}
+	return []*Value{g.one(n.Name+" diff", device.MaxPool2DDiff{MaxPool2D: op, Height: s[2], Width: s[3]},
+		g.sum(n.Name, n.Out[0], d[0]), n.Out[1])}
 }
 
 func avgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -156,7 +161,8 @@ func avgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value
 
 func globalAvgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	s := n.In[0].Shape
-	return []*Value{g.one(n.Name+" diff", device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}, g.sum(n.Name, n.Out[0], d[0]))}
+	return []*Value{
+		g.one(n.Name+" diff", device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}, g.sum(n.Name, n.Out[0], d[0]))}
 }
 
 func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -268,7 +274,8 @@ func concatGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 
 func sliceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.Slice)
-	return []*Value{g.one(n.Name+" diff", device.Pad{Axis: op.Axis, Start: op.Start, Size: n.In[0].Shape[op.Axis]}, g.sum(n.Name, n.Out[0], d[0]))}
+	return []*Value{g.one(n.Name+" diff", device.Pad{Axis: op.Axis, Start: op.Start, Size: n.In[0].Shape[op.Axis]},
+		g.sum(n.Name, n.Out[0], d[0]))}
 }
 
 func padGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -281,7 +288,8 @@ func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value 
 	if op.Func == device.Maximum {
 		fail(n.Name, "differentiate: a maximum over dimensions has no gradient")
 	}
-	diff := g.one(n.Name+" diff", device.Broadcast{Shape: slices.Clone(src.Shape), Axes: op.Axes}, g.sum(n.Name, n.Out[0], d[0]))
+	diff := g.one(n.Name+" diff", device.Broadcast{Shape: slices.Clone(src.Shape), Axes: op.Axes},
+		g.sum(n.Name, n.Out[0], d[0]))
 	if op.Func == device.Mean {
 		count := float64(src.Shape.Elements() / n.Out[0].Shape.Elements())
 		c := g.one(n.Name+" 1/count", device.Fill{DType: src.DType, Shape: tensor.Shape{1}, Value: 1 / count})
@@ -291,7 +299,8 @@ func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value 
 }
 
 func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
+	return []*Value{
+		g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
 }
 
 // lossScale returns the only contribution to the gradient of a loss: the scale passed to Differentiate, which
@@ -311,9 +320,11 @@ func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 		loss = v
 	}
 	weights := g.weights[loss]
-	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // n.In[2:] holds the second labels and the lambdas of mixed samples
+	// n.In[2:] holds the second labels and the lambdas of mixed samples
+	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...)
 	grads := make([]*Value, len(n.In))
-	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
+	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed},
+		in...)
 	if weights != nil {
 		rows := g.Reshape(n.Name+" weights", weights, weights.Shape[0], 1)
 		if rows.DType != grads[0].DType {

@@ -121,7 +121,8 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 			g, err = nil, be
 		}
 	}()
-	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, synced: map[*Value]*Ranks{}, names: map[string]bool{}, recomputed: map[*Value]*Value{}}
+	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, synced: map[*Value]*Ranks{}, names: map[string]bool{},
+		recomputed: map[*Value]*Value{}}
 	f(g)
 	return g, nil
 }
@@ -208,7 +209,8 @@ func (g *Graph) Output(name string, v *Value) {
 		fail(name, "two outputs have this name")
 	}
 	if v == nil || v.Role == Param || v.Role == State || v.DType == tensor.Opaque {
-		fail(name, "output: got %v, want a computed value or an input; parameters and states are read through the model's state", v)
+		fail(name, "output: got %v, want a computed value or an input; parameters and states are read through the model's state",
+			v)
 	}
 	g.Outputs = append(g.Outputs, Output{Name: name, Value: v})
 }

@@ -82,7 +82,8 @@ func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
 			g.synced[mean] = bn.Sync
 			counts = []int64{int64(bn.Sync.Total) * int64(x.Shape[2]*x.Shape[3])}
 		}
-		g.Apply(name+" running", device.BatchNormRunning{Momentum: bn.Momentum, Counts: counts}, bn.RunningMean, bn.RunningVar, mean, variance)
+		g.Apply(name+" running", device.BatchNormRunning{Momentum: bn.Momentum, Counts: counts}, bn.RunningMean,
+			bn.RunningVar, mean, variance)
 	}
 	in := []*Value{x, mean, variance, bn.Gamma, bn.Beta}
 	if bn.Residual != nil {
@@ -188,7 +189,9 @@ func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothin
 
 // MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels. A sample's label in labels has the
 // weight lambda (N), and its label in second has the weight 1-lambda.
-func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, position *Value) {
-	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, lambda)
+func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss,
+	position *Value) {
+	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second,
+		lambda)
 	return out[0], out[1]
 }

@@ -17,7 +17,8 @@ func TestGradientsComeInOneOrderInAllTypes(t *testing.T) {
 			shared, bias := g.Param("shared", graph.Const(1), 4, 4), g.Param("bias", graph.Const(0), 4)
 			x = g.Linear("first", x, shared, bias, tensor.Invalid)
 			x = g.Linear("second", x, shared, nil, tensor.Invalid)
-			x = g.Linear("third", x, g.Param("weight", graph.Const(1), 3, 4), g.Param("last", graph.Const(0), 3), tensor.F32)
+			x = g.Linear("third", x, g.Param("weight", graph.Const(1), 3, 4), g.Param("last", graph.Const(0), 3),
+				tensor.F32)
 			loss, _ := g.SoftmaxCrossEntropy("loss", x, g.Input("labels", tensor.I32, 2), 0)
 			g.Differentiate(loss, g.Input("scale", tensor.F32, 1))
 		})

@@ -35,11 +35,13 @@ func ruleOf(op Differentiable) rule {
 		}
 		grads := op.Gradient(g, n, diffs, need)
 		if len(grads) != len(n.In) {
-			fail(n.Name, "differentiate: %s: got %d gradients, want %d, one for each input", op.Kind(), len(grads), len(n.In))
+			fail(n.Name, "differentiate: %s: got %d gradients, want %d, one for each input", op.Kind(), len(grads),
+				len(n.In))
 		}
 		for i, grad := range grads {
 			if grad != nil && !grad.Shape.Equal(n.In[i].Shape) {
-				fail(n.Name, "differentiate: %s: gradient of input %d: got shape %v, want %v", op.Kind(), i, grad.Shape, n.In[i].Shape)
+				fail(n.Name, "differentiate: %s: gradient of input %d: got shape %v, want %v", op.Kind(), i, grad.Shape,
+					n.In[i].Shape)
 			}
 		}
 		return grads
@@ -57,7 +59,8 @@ func Decompose(op Decomposable, n *Node) (nodes []*Node, outs []*Value, err erro
 	}
 	for j, out := range outs {
 		if want := n.Out[j]; out == nil || out.DType != want.DType || !out.Shape.Equal(want.Shape) {
-			return nil, nil, fmt.Errorf("%s: the decomposition's output %d: got %v, want %v%v", op.Kind(), j, out, want.DType, want.Shape)
+			return nil, nil, fmt.Errorf("%s: the decomposition's output %d: got %v, want %v%v", op.Kind(), j, out,
+				want.DType, want.Shape)
 		}
 	}
 	if len(g.Params) > 0 || len(g.States) > 0 || len(g.Inputs) > 0 {

@@ -11,8 +11,8 @@ func (g *Graph) Layers() int { return g.layer + 1 }
 
 // Recompute makes the backward pass recompute the activations of the model's first layers (activation checkpointing);
 // layers is their number. Memory then holds only the inputs of these layers between the passes. The recomputed values
-// have the same bits, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer and
-// before Differentiate.
+// have the same bits, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer
+// and before Differentiate.
 //
 // The last layer is never recomputed: the loss reads it first, so recomputing it would save nothing. Recomputed returns
 // the remaining number.

@@ -86,21 +86,22 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 }
 
 // AttentionStep returns the attention (N, 1, C) of one more position of each sample. qkv holds q (N, 1, C) and k and v
-// (N, 1, E) of this position. past holds k and v (N, T, E) of the earlier positions, of which lengths (N) i32 are valid.
-// AttentionStep has no gradient.
+// (N, 1, E) of this position. past holds k and v (N, T, E) of the earlier positions, of which lengths (N) i32 are
+// valid. AttentionStep has no gradient.
 func (g *Graph) AttentionStep(name string, op AttentionStepOp, qkv [3]*Value, past [2]*Value, lengths *Value) *Value {
 	return g.one(name, op, qkv[0], qkv[1], qkv[2], past[0], past[1], lengths)
 }
 
-// LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
-// Rows with a label < 0 are ignored.
+// LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label. The
+// logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil. Rows with a label < 0 are ignored.
 func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, position *Value) {
 	return g.SparseLinearCrossEntropy(name, 0, x, w, labels, bias)
 }
 
 // SparseLinearCrossEntropy is LinearCrossEntropy for rows of which only a fraction has a label. FLOPs counts only this
 // fraction. The fraction is an expectation and does not change the result.
-func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss, position *Value) {
+func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss,
+	position *Value) {
 	in := []*Value{x, g.as(w, x.DType), labels}
 	if bias != nil {
 		in = append(in, bias)
@@ -161,7 +162,8 @@ func attentionGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 
 func linearLossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	in := append([]*Value{n.In[0], n.In[1], n.In[2], n.Out[2], g.lossScale(n, d)}, n.In[3:]...)
-	grads := g.Apply(n.Name+" diff", device.LinearCrossEntropyDiff{Counted: n.Op.(device.LinearCrossEntropy).Counted}, in...)
+	grads := g.Apply(n.Name+" diff", device.LinearCrossEntropyDiff{Counted: n.Op.(device.LinearCrossEntropy).Counted},
+		in...)
 	out := make([]*Value, len(n.In))
 	out[0], out[1] = grads[0], grads[1]
 	if len(n.In) == 4 {

@@ -68,11 +68,13 @@ func Open(o Options) *Applier {
 	}
 	a := &Applier{opts: o, now: weather.Fair}
 	a.openSpeed()
-	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"}, Mean{NoEffect, "no line changes this rank's link"}
+	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"},
+		Mean{NoEffect, "no line changes this rank's link"}
 	if o.Setup.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}
-	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // otherwise leave the network unchanged
+	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) {
+		// otherwise leave the network unchanged
 		var err error
 		if a.link, err = openLink(o.Setup, o.runCommand); err != nil {
 			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
@@ -132,7 +134,8 @@ func (a *Applier) Missing() []error {
 		{"link", a.means.Link, func(l *weather.Line) bool { return l.BitsPerSecond > 0 }},
 	} {
 		if part.mean.Kind == NoEffect && a.opts.mentions(part.kind) {
-			missing = append(missing, fmt.Errorf("scenario: rank %d: %s has no effect on this machine: %s", a.opts.Rank, part.name, part.mean.How))
+			missing = append(missing, fmt.Errorf("scenario: rank %d: %s has no effect on this machine: %s", a.opts.Rank,
+				part.name, part.mean.How))
 		}
 	}
 	return missing
@@ -193,7 +196,9 @@ func (a *Applier) watch() {
 	for _, n := range a.neighbours {
 		if ended, err := n.Ended(); ended && !a.lost {
 			a.lost = true
-			a.opts.Warn(fmt.Errorf("scenario: rank %d: the process that simulates a noisy neighbour ended unexpectedly: %v", a.opts.Rank, err))
+			a.opts.Warn(
+				fmt.Errorf("scenario: rank %d: the process that simulates a noisy neighbour ended unexpectedly: %v",
+					a.opts.Rank, err))
 		}
 	}
 }

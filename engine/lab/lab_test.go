@@ -94,16 +94,21 @@ func TestAQuotaFollowsTheWeather(t *testing.T) {
 		name                string
 		files, half, hardly map[string]string
 	}{
-		{"version 2", map[string]string{"cpu.max": "4000 10000\n"}, map[string]string{"cpu.max": "2000 10000"}, map[string]string{"cpu.max": "1000 250000"}},
+		{"version 2", map[string]string{"cpu.max": "4000 10000\n"}, map[string]string{"cpu.max": "2000 10000"},
+			map[string]string{"cpu.max": "1000 250000"}},
 		{"version 1", map[string]string{"cpu.cfs_quota_us": "4000\n", "cpu.cfs_period_us": "10000\n"},
-			map[string]string{"cpu.cfs_quota_us": "2000", "cpu.cfs_period_us": "10000"}, map[string]string{"cpu.cfs_quota_us": "1000", "cpu.cfs_period_us": "250000"}},
-		{"another period", map[string]string{"cpu.max": "40000 100000"}, map[string]string{"cpu.max": "2000 10000"}, map[string]string{"cpu.max": "1000 250000"}},
+			map[string]string{"cpu.cfs_quota_us": "2000", "cpu.cfs_period_us": "10000"},
+			map[string]string{"cpu.cfs_quota_us": "1000", "cpu.cfs_period_us": "250000"}},
+		{"another period", map[string]string{"cpu.max": "40000 100000"}, map[string]string{"cpu.max": "2000 10000"},
+			map[string]string{"cpu.max": "1000 250000"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := group(t, c.files)
 			before := read(t, dir)
 			dev := &slowable{factor: 1}
-			a := Open(Options{Setup: Setup{Group: dir, CPUs: 0.4, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 1 speed 0.5\nfrom 4 to 4 all speed 0.01"), Rank: 1, Device: dev, Warn: noWarning(t)})
+			a := Open(Options{Setup: Setup{Group: dir, CPUs: 0.4, Slowdown: 1},
+				Weather: storm(t, "from 2 to 3 rank 1 speed 0.5\nfrom 4 to 4 all speed 0.01"), Rank: 1, Device: dev,
+				Warn: noWarning(t)})
 			if m := a.Means().Speed; m.Kind != Real || !strings.Contains(m.How, "0.4 CPUs") || len(a.Missing()) > 0 {
 				t.Errorf("got means %v, missing %v", m, a.Missing())
 			}
@@ -138,13 +143,16 @@ func TestAGroupThatIsOfNoUseLeavesTheDevice(t *testing.T) {
 		{"no group", "", "no control group of its own"},
 		{"no such folder", "/nowhere/at/all", "no such file"},
 		{"a file", file, "not a directory"},
-		{"no limit, version 2", group(t, map[string]string{"cpu.max": "max 100000"}), `got a CPU quota of "max" in "100000" µs`},
-		{"no limit, version 1", group(t, map[string]string{"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}), `got a CPU quota of "-1"`},
+		{"no limit, version 2", group(t, map[string]string{"cpu.max": "max 100000"}),
+			`got a CPU quota of "max" in "100000" µs`},
+		{"no limit, version 1", group(t, map[string]string{"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}),
+			`got a CPU quota of "-1"`},
 		{"half a group", group(t, map[string]string{"cpu.cfs_quota_us": "1000"}), "cpu.cfs_period_us"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := &slowable{}
-			a := Open(Options{Setup: Setup{Group: c.group, Slowdown: 2}, Weather: storm(t, "from 2 to 3 all speed 0.25"), Device: dev, Warn: noWarning(t)})
+			a := Open(Options{Setup: Setup{Group: c.group, Slowdown: 2},
+				Weather: storm(t, "from 2 to 3 all speed 0.25"), Device: dev, Warn: noWarning(t)})
 			if m := a.Means().Speed; m.Kind != Simulated || !strings.Contains(m.How, c.why) {
 				t.Errorf("got means %v, want simulated because of %s", m, c.why)
 			}
@@ -171,7 +179,8 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 		{0, plain{}, "scenario: rank 0: speed has no effect on this machine: it has no control group of its own, and device plain cannot be slowed down"},
 		{0, &slowable{fail: device.ErrUnsupported}, "not supported"},
 		{0, &slowable{}, ""},
-		{1, plain{}, "scenario: rank 1: link has no effect on this machine: the rank has no network interface of its own"},
+		{1, plain{},
+			"scenario: rank 1: link has no effect on this machine: the rank has no network interface of its own"},
 		{2, plain{}, ""},
 		{3, plain{}, ""},
 	} {
@@ -192,13 +201,19 @@ func TestALinkFollowsTheWeather(t *testing.T) {
 		name, base string
 		want       []string
 	}{
-		{"no limit of its own", "", []string{add + "100000000000bit burst 125000000 latency 100ms", "tc qdisc del dev eth7 root", "step 2", add + "10000000bit burst 32768 latency 100ms", "step 4", "tc qdisc del dev eth7 root", "close"}},
-		{"a limit of its own", "1gbit", []string{add + "1gbit burst 1250000 latency 100ms", "step 2", add + "10000000bit burst 32768 latency 100ms", "step 4", add + "1gbit burst 1250000 latency 100ms", "close"}},
+		{
+			"no limit of its own", "", []string{add + "100000000000bit burst 125000000 latency 100ms",
+				"tc qdisc del dev eth7 root", "step 2", add + "10000000bit burst 32768 latency 100ms", "step 4",
+				"tc qdisc del dev eth7 root", "close"}},
+		{"a limit of its own", "1gbit", []string{add + "1gbit burst 1250000 latency 100ms", "step 2", add +
+			"10000000bit burst 32768 latency 100ms", "step 4", add + "1gbit burst 1250000 latency 100ms", "close"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var did []string
 			run := func(command ...string) error { did = append(did, strings.Join(command, " ")); return nil }
-			a := Open(Options{Setup: Setup{Interface: "eth7", Link: c.base, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 0 link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
+			a := Open(Options{Setup: Setup{Interface: "eth7", Link: c.base, Slowdown: 1},
+				Weather: storm(t, "from 2 to 3 rank 0 link 10 mbit"), Device: plain{}, Warn: noWarning(t),
+				runCommand: run})
 			if m := a.Means().Link; m.Kind != Real {
 				t.Errorf("got means %v", m)
 			}
@@ -206,7 +221,8 @@ func TestALinkFollowsTheWeather(t *testing.T) {
 				if n := len(did); true {
 					a.Before(step)
 					if len(did) > n {
-						did = slices.Insert(did, n, map[int64]string{1: "step 1", 2: "step 2", 3: "step 3", 4: "step 4"}[step])
+						did = slices.Insert(did, n,
+							map[int64]string{1: "step 1", 2: "step 2", 3: "step 3", 4: "step 4"}[step])
 					}
 				}
 			}
@@ -224,22 +240,28 @@ func TestALinkFollowsTheWeather(t *testing.T) {
 func TestALinkThatMayNotBeLimitedHasNoEffect(t *testing.T) {
 	calls := 0
 	run := func(...string) error { calls++; return errors.New("operation not permitted") }
-	a := Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
+	a := Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all link 10 mbit"),
+		Device: plain{}, Warn: noWarning(t), runCommand: run})
 	if m := a.Means().Link; m.Kind != NoEffect || !strings.Contains(m.How, "not permitted") || len(a.Missing()) != 1 {
 		t.Errorf("got means %v, missing %v", m, a.Missing())
 	}
 	if a.Before(1); calls != 1 || a.Close() != nil {
 		t.Errorf("got %d calls, want the one at the start", calls)
 	}
-	Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all speed 0.5"), Device: plain{}, runCommand: run})
+	Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all speed 0.5"), Device: plain{},
+		runCommand: run})
 	if calls != 1 {
 		t.Error("weather without links touched the network")
 	}
 }
 
 func TestNeighboursComeAndGo(t *testing.T) {
-	a := Open(Options{Setup: Setup{Slowdown: 1}, Weather: storm(t, "from 2 to 4 all neighbour 1\nfrom 3 to 3 all neighbour 1\nfrom 6 all neighbour 1"), Device: plain{}, Warn: noWarning(t),
-		Neighbour: []string{os.Args[0], neighbourArgument}})
+	a := Open(
+		Options{
+			Setup:   Setup{Slowdown: 1},
+			Weather: storm(t, "from 2 to 4 all neighbour 1\nfrom 3 to 3 all neighbour 1\nfrom 6 all neighbour 1"),
+			Device:  plain{}, Warn: noWarning(t),
+			Neighbour: []string{os.Args[0], neighbourArgument}})
 	var all []*Neighbour
 	for i, want := range []int{0, 1, 2, 1, 0, 1} {
 		a.Before(int64(i + 1))
@@ -277,7 +299,8 @@ func TestANeighbourEndsWithWhoStartedIt(t *testing.T) {
 func TestNeighboursThatFailAreToldOnce(t *testing.T) {
 	var told []string
 	warn := func(err error) { told = append(told, err.Error()) }
-	o := Options{Setup: Setup{Slowdown: 1}, Weather: storm(t, "from 2 all neighbour 1"), Device: plain{}, Rank: 3, Warn: warn, Neighbour: []string{"/nowhere/at/all"}}
+	o := Options{Setup: Setup{Slowdown: 1}, Weather: storm(t, "from 2 all neighbour 1"), Device: plain{}, Rank: 3,
+		Warn: warn, Neighbour: []string{"/nowhere/at/all"}}
 	a := Open(o)
 	for step := range int64(4) {
 		a.Before(step)
@@ -303,7 +326,8 @@ func TestNeighboursThatFailAreToldOnce(t *testing.T) {
 func TestAFailingQuotaIsToldAndTrainingGoesOn(t *testing.T) {
 	dir := group(t, map[string]string{"cpu.max": "4000 10000"})
 	var told []string
-	a := Open(Options{Setup: Setup{Group: dir, Slowdown: 1}, Weather: storm(t, "from 2 all speed 0.5"), Device: plain{}, Warn: func(err error) { told = append(told, err.Error()) }})
+	a := Open(Options{Setup: Setup{Group: dir, Slowdown: 1}, Weather: storm(t, "from 2 all speed 0.5"), Device: plain{},
+		Warn: func(err error) { told = append(told, err.Error()) }})
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -335,17 +359,22 @@ func TestThePlaceIsReadFromTheEnvironment(t *testing.T) {
 	if p, err := Find(lookup); err != nil || p != (Setup{Slowdown: 1}) {
 		t.Errorf("outside the lab: got %+v, %v", p, err)
 	}
-	env = map[string]string{GroupVariable: "/g", CPUsVariable: "0.2", SlowdownVariable: "5", InterfaceVariable: "eth0", LinkVariable: "1.5gbit"}
+	env = map[string]string{GroupVariable: "/g", CPUsVariable: "0.2", SlowdownVariable: "5", InterfaceVariable: "eth0",
+		LinkVariable: "1.5gbit"}
 	if p, err := Find(lookup); err != nil || p != (Setup{"/g", 0.2, 5, "eth0", "1.5gbit"}) {
 		t.Errorf("inside: got %+v, %v", p, err)
 	}
 	for _, c := range []struct{ name, value, want string }{
-		{CPUsVariable, "0", "a number of CPUs above 0"}, {CPUsVariable, "two", `got "two"`}, {CPUsVariable, "NaN", "a number"},
-		{SlowdownVariable, "0.5", "a factor from 1 to 1000"}, {SlowdownVariable, "1001", "a factor"}, {SlowdownVariable, "x2", `got "x2"`},
-		{LinkVariable, "1gbit; reboot", "a rate in the format of tc"}, {LinkVariable, "1gbit", "but HETERO_LAB_INTERFACE is not set"},
+		{CPUsVariable, "0", "a number of CPUs above 0"}, {CPUsVariable, "two", `got "two"`},
+		{CPUsVariable, "NaN", "a number"},
+		{SlowdownVariable, "0.5", "a factor from 1 to 1000"}, {SlowdownVariable, "1001", "a factor"},
+		{SlowdownVariable, "x2", `got "x2"`},
+		{LinkVariable, "1gbit; reboot", "a rate in the format of tc"},
+		{LinkVariable, "1gbit", "but HETERO_LAB_INTERFACE is not set"},
 	} {
 		env = map[string]string{c.name: c.value}
-		if _, err := Find(lookup); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {
+		if _, err := Find(lookup); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), c.name) {
 			t.Errorf("%s=%s: got error %v, want %s", c.name, c.value, err, c.want)
 		}
 	}

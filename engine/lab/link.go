@@ -34,7 +34,8 @@ func (l *link) set(bitsPerSecond int64) error {
 
 func (l *link) limit(rate string, bitsPerSecond int64) error {
 	burst := max(bitsPerSecond/8/100, 32<<10) // in bytes: the traffic of 10 ms, at least 32 KiB
-	return l.run("tc", "qdisc", "replace", "dev", l.name, "root", "tbf", "rate", rate, "burst", fmt.Sprint(burst), "latency", "100ms")
+	return l.run("tc", "qdisc", "replace", "dev", l.name, "root", "tbf", "rate", rate, "burst", fmt.Sprint(burst),
+		"latency", "100ms")
 }
 
 // close restores the constant rate.

@@ -50,7 +50,8 @@ func openQuota(folder string) (*quota, error) {
 	m, err1 := strconv.ParseFloat(micros, 64)
 	p, err2 := strconv.ParseFloat(period, 64)
 	if err1 != nil || err2 != nil || !(m > 0 && p > 0) {
-		return nil, fmt.Errorf("control group %s: got a CPU quota of %q in %q µs, want two positive numbers", folder, micros, period)
+		return nil, fmt.Errorf("control group %s: got a CPU quota of %q in %q µs, want two positive numbers", folder,
+			micros, period)
 	}
 	q.cpus = m / p
 	return q, q.close()
@@ -59,7 +60,8 @@ func openQuota(folder string) (*quota, error) {
 // set limits the group to the given number of CPUs.
 func (q *quota) set(cpus float64) error {
 	micros, period := quotaOf(cpus)
-	texts := map[string]string{fileV2: fmt.Sprintf("%d %d", micros, period), fileV1Period: strconv.FormatInt(period, 10), fileV1Quota: strconv.FormatInt(micros, 10)}
+	texts := map[string]string{fileV2: fmt.Sprintf("%d %d", micros, period),
+		fileV1Period: strconv.FormatInt(period, 10), fileV1Quota: strconv.FormatInt(micros, 10)}
 	return q.write(texts)
 }
 

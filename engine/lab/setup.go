@@ -39,10 +39,14 @@ func Find(lookup func(name string) (string, bool)) (Setup, error) {
 	}
 	p.Group, p.Interface, p.Link = text(GroupVariable), text(InterfaceVariable), text(LinkVariable)
 	if p.Link != "" && !rate.MatchString(p.Link) {
-		return p, fmt.Errorf("environment variable %s: got %q, want a rate in the format of tc, for example 100mbit", LinkVariable, p.Link)
+		return p, fmt.Errorf("environment variable %s: got %q, want a rate in the format of tc, for example 100mbit",
+			LinkVariable, p.Link)
 	}
 	if p.Link != "" && p.Interface == "" {
-		return p, fmt.Errorf("environment variable %s: got %q, but %s is not set, want the network interface of the limit in it", LinkVariable, p.Link, InterfaceVariable)
+		return p,
+			fmt.Errorf(
+				"environment variable %s: got %q, but %s is not set, want the network interface of the limit in it",
+				LinkVariable, p.Link, InterfaceVariable)
 	}
 	for _, v := range []struct {
 		name        string

@@ -20,7 +20,8 @@ func Activations() []string { return slices.Sorted(maps.Keys(activations)) }
 func Activation(name string) graph.UnaryFunc {
 	f, ok := activations[name]
 	if !ok {
-		panic(&graph.BuildError{Node: "activation", Err: fmt.Errorf("got %q, want %s", name, strings.Join(Activations(), ", "))})
+		panic(&graph.BuildError{
+			Node: "activation", Err: fmt.Errorf("got %q, want %s", name, strings.Join(Activations(), ", "))})
 	}
 	return f
 }

@@ -85,7 +85,8 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 		if c.Model == "bert" {
 			in.Segments = b.Input("segments", tensor.I32, c.BatchSize, c.Length)
 		}
-		size := bert.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Segments: c.Segments, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels,
+		size := bert.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Segments: c.Segments, Layers: c.Layers,
+			Heads: c.Heads, Channels: c.Channels,
 			Inner: c.Inner, Activation: c.Activation, Eps: c.NormEps}
 		var loss, logits *graph.Value
 		var terms []graph.Term
@@ -95,16 +96,19 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 		} else {
 			model := bert.Build(size, bert.Options{NextSentence: c.Target == "pairs"})
 			if c.Model == "gpt2" {
-				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels,
+				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers,
+					Heads: c.Heads, Channels: c.Channels,
 					Inner: c.Inner, Activation: c.Activation, Eps: c.NormEps}, gpt2.Options{})
 			}
 			if c.Model == "llama" {
-				model = modelstest.Llama{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, Channels: c.Channels,
+				model = modelstest.Llama{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers,
+					Heads: c.Heads, KVHeads: c.KVHeads, Channels: c.Channels,
 					Inner: c.Inner, Theta: c.Theta, Eps: c.NormEps}.Build
 			}
 			p := model(net, in)
 			logits = b.Linear("logits", p.Rows, p.Weight, p.Bias, tensor.F32)
-			loss, _ = b.LinearCrossEntropy("loss", p.Rows, p.Weight, b.Input("labels", tensor.I32, c.BatchSize*c.Length), p.Bias)
+			loss, _ = b.LinearCrossEntropy("loss", p.Rows, p.Weight,
+				b.Input("labels", tensor.I32, c.BatchSize*c.Length), p.Bias)
 			if p.Next != nil {
 				of, _ := b.SoftmaxCrossEntropy("loss of pairs", p.Next, b.Input("next", tensor.I32, c.BatchSize), 0)
 				b.Output("next loss", of)
@@ -195,10 +199,12 @@ func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *ru
 	check(err)
 	check(r.plan.Bind(device.Whole(arena), r.state))
 	o := g.Config.Optimizer
-	r.opt, err = optim.New(cache, r.state, r.state.Grads, optim.Options{Name: "adamw", Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, WeightDecay: o.WeightDecay})
+	r.opt, err = optim.New(cache, r.state, r.state.Grads, optim.Options{Name: "adamw", Beta1: o.Beta1, Beta2: o.Beta2,
+		Eps: o.Eps, WeightDecay: o.WeightDecay})
 	check(err)
 	t.Cleanup(func() { // closes the plan before its memory
-		if err := errors.Join(r.opt.Close(), r.stream.Close(), r.plan.Close(), arena.Free(), r.state.Close(), cache.Close()); err != nil {
+		if err := errors.Join(r.opt.Close(), r.stream.Close(), r.plan.Close(), arena.Free(), r.state.Close(),
+			cache.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -265,7 +271,8 @@ func (r *run) step(step int) float64 {
 			r.transfer(at, reference.Encode(spec.DType, v))
 		}
 	}
-	if err := errors.Join(r.plan.Prepare(r.stream), r.plan.Forward(r.stream), r.plan.Backward(r.stream), r.stream.Sync()); err != nil {
+	if err := errors.Join(r.plan.Prepare(r.stream), r.plan.Forward(r.stream), r.plan.Backward(r.stream),
+		r.stream.Sync()); err != nil {
 		r.t.Fatal(err)
 	}
 	sum := 0.0
@@ -418,7 +425,9 @@ func TestTransformersFollowPyTorch(t *testing.T) {
 	for name, g := range goldens(t) {
 		large := g.Config.Channels > 100
 		if !large {
-			t.Run(name+"/reference", func(t *testing.T) { g.follow(t, reference.New(), tensor.F32, min(3, g.Config.Steps)) })
+			t.Run(name+"/reference", func(t *testing.T) {
+				g.follow(t, reference.New(), tensor.F32, min(3, g.Config.Steps))
+			})
 		}
 		for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 			t.Run(fmt.Sprintf("%s/cpu %v", name, compute), func(t *testing.T) {

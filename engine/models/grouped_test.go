@@ -17,19 +17,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// grouped is an attention layer whose 6 heads of q share the given number of heads of k and v. If repeat is set, the model
-// repeats k and v for each head of q.
+// grouped is an attention layer whose 6 heads of q share the given number of heads of k and v. If repeat is set, the
+// model repeats k and v for each head of q.
 func grouped(shared int, causal, repeat bool) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		const heads, d = 6, 4
 		g, table := net.Graph, net.Table("table", 31, heads*d, 0.5)
 		x := g.Embedding("embedding", in.Tokens, graph.Tables{Weight: table}, net.Compute)
-		q, k, v := net.Projection("q", x, heads*d, 0.5), net.Projection("k", x, shared*d, 0.5), net.Projection("v", x, shared*d, 0.5)
+		q, k, v := net.Projection("q", x, heads*d, 0.5), net.Projection("k", x, shared*d, 0.5),
+			net.Projection("v", x, shared*d, 0.5)
 		layer := nn.Attention{Heads: heads, KVHeads: shared, Causal: causal, Lengths: in.Lengths, Dropout: 0.2}
 		if repeat {
-			k, v, layer.KVHeads = repeated(g, "k", k, shared, heads/shared), repeated(g, "v", v, shared, heads/shared), 0
+			k, v, layer.KVHeads = repeated(g, "k", k, shared, heads/shared), repeated(g, "v", v, shared, heads/shared),
+				0
 		}
-		return models.Prediction{Rows: net.Rows(net.Projection("out", net.Attention("attention", layer, q, k, v), heads*d, 0.5)), Weight: table}
+		return models.Prediction{
+			Rows:   net.Rows(net.Projection("out", net.Attention("attention", layer, q, k, v), heads*d, 0.5)),
+			Weight: table}
 	}
 }
 
@@ -42,7 +46,8 @@ func repeated(g *graph.Graph, name string, x *graph.Value, shared, times int) *g
 
 // Shared heads give the bits of repeated ones, except that the gradients of k and v are sums in another order.
 func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
-	for _, open := range []func(t *testing.T) device.Device{func(*testing.T) device.Device { return reference.New() }, openCPU} {
+	for _, open := range []func(t *testing.T) device.Device{func(*testing.T) device.Device { return reference.New() },
+		openCPU} {
 		dev := open(t)
 		for _, shared := range []int{1, 2, 3} {
 			for _, causal := range []bool{false, true} {
@@ -53,7 +58,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 						t.Errorf("got loss %.9g, want %.9g", got, loss)
 					}
 					for name, v := range want {
-						if name == "k.bias" { // 0 except for rounding: a number added to all scores of a query changes no probability
+						if name == "k.bias" {
+							// 0 except for rounding: a number added to all scores of a query changes no probability
 							continue
 						}
 						if (name == "q.weight" || name == "out.weight") && !slices.Equal(v, grads[name]) {
@@ -73,8 +79,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 	}
 }
 
-// BenchmarkSharedHeads times forward and backward pass of attention with 8 heads of q and 2 of k and v, 512 positions and
-// 4 samples, next to the same attention over repeated heads.
+// BenchmarkSharedHeads times forward and backward pass of attention with 8 heads of q and 2 of k and v, 512 positions
+// and 4 samples, next to the same attention over repeated heads.
 func BenchmarkSharedHeads(b *testing.B) {
 	const n, t, heads, shared, d = 4, 512, 8, 2, 64
 	nativetest.Need(b, "cpu", "libhetero_cpu.so")
@@ -94,12 +100,15 @@ func BenchmarkSharedHeads(b *testing.B) {
 						}
 						return p
 					}
-					q, k, v, op := param("q", heads), param("k", shared), param("v", shared), graph.AttentionOp{Heads: heads, KVHeads: shared, Causal: true}
+					q, k, v, op := param("q", heads), param("k", shared), param("v", shared),
+						graph.AttentionOp{Heads: heads, KVHeads: shared, Causal: true}
 					if repeat {
-						k, v, op.KVHeads = repeated(g, "k", k, shared, heads/shared), repeated(g, "v", v, shared, heads/shared), 0
+						k, v, op.KVHeads = repeated(g, "k", k, shared, heads/shared),
+							repeated(g, "v", v, shared, heads/shared), 0
 					}
 					y := g.Attention("attention", op, []*graph.Value{q, k, v}, nil, nil, nil)
-					loss, _ := g.LinearCrossEntropy("loss", g.Reshape("rows", y, n*t, heads*d), g.Param("w", graph.Normal(1), 2, heads*d), g.Input("labels", tensor.I32, n*t), nil)
+					loss, _ := g.LinearCrossEntropy("loss", g.Reshape("rows", y, n*t, heads*d),
+						g.Param("w", graph.Normal(1), 2, heads*d), g.Input("labels", tensor.I32, n*t), nil)
 					g.Differentiate(loss, g.Input("scale", tensor.F32, 1))
 				})
 				if err != nil {
@@ -131,7 +140,8 @@ func BenchmarkSharedHeads(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64(p.ArenaBytes())/1e6, "MB")
-				if err := errors.Join(stream.Close(), p.Close(), arena.Free(), state.Close(), cache.Close()); err != nil {
+				if err := errors.Join(stream.Close(), p.Close(), arena.Free(), state.Close(), cache.Close()); err !=
+					nil {
 					b.Error(err)
 				}
 			})

@@ -22,9 +22,11 @@ func pieces(columns int) models.Language {
 		x := net.Rows(g.Embedding("embedding", in.Tokens, graph.Tables{Weight: table}, net.Compute))
 		var parts []*graph.Value
 		for i := range columns {
-			parts = append(parts, g.Unary(fmt.Sprint("piece ", i), graph.Tanh, g.Slice(fmt.Sprint("cut ", i), x, 1, columns-1-i, 1)))
+			parts = append(parts,
+				g.Unary(fmt.Sprint("piece ", i), graph.Tanh, g.Slice(fmt.Sprint("cut ", i), x, 1, columns-1-i, 1)))
 		}
-		return models.Prediction{Rows: net.Projection("hidden", g.Concat("join", 1, parts...), columns, 0.5), Weight: table}
+		return models.Prediction{Rows: net.Projection("hidden", g.Concat("join", 1, parts...), columns, 0.5),
+			Weight: table}
 	}
 }
 
@@ -42,7 +44,8 @@ func rotary(net *nn.Net, in models.Tokens) models.Prediction {
 			}
 		}
 	}
-	cos, sin := net.Constant("rotary.cos", cosines, positions, 1, 2, half), net.Constant("rotary.sin", sines, positions, 1, 2, half)
+	cos, sin := net.Constant("rotary.cos", cosines, positions, 1, 2, half),
+		net.Constant("rotary.sin", sines, positions, 1, 2, half)
 	n, t := in.Tokens.Shape[0], in.Tokens.Shape[1]
 	turn := func(name string, x *graph.Value) *graph.Value {
 		x = g.Reshape(name+" pairs", x, n, t, heads, 2, half)
@@ -53,7 +56,8 @@ func rotary(net *nn.Net, in models.Tokens) models.Prediction {
 	}
 	x := g.Embedding("embedding", in.Tokens, graph.Tables{Weight: table}, net.Compute)
 	q, k := turn("q", net.Projection("q", x, channels, 0.5)), turn("k", net.Projection("k", x, channels, 0.5))
-	a := net.Attention("attention", nn.Attention{Heads: heads, Causal: true}, q, k, net.Projection("v", x, channels, 0.5))
+	a := net.Attention("attention", nn.Attention{Heads: heads, Causal: true}, q, k,
+		net.Projection("v", x, channels, 0.5))
 	return models.Prediction{Rows: net.Rows(net.Projection("out", a, channels, 0.5)), Weight: table}
 }
 
@@ -64,7 +68,8 @@ func TestConstantsAreNotTrained(t *testing.T) {
 		x := g.Param("x", graph.Uniform(1), 5, 3)
 		c := net.Constant("constant", []float64{0.5, -2, 3, 7, 1, -1, 0.25, 9, 2, 4, 8, 6}, 4, 3)
 		y := g.Binary("scaled", graph.Mul, x, g.Slice("row", c, 0, 1, 1))
-		return g.Concat("y", 0, g.Unary("t", graph.Tanh, y), g.Binary("sum", graph.Add, c, g.Slice("first", y, 0, 0, 1)))
+		return g.Concat("y", 0, g.Unary("t", graph.Tanh, y),
+			g.Binary("sum", graph.Add, c, g.Slice("first", y, 0, 0, 1)))
 	})
 	if err != nil {
 		t.Error(err)
@@ -80,10 +85,13 @@ func TestConstantsAreNotTrained(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(g.States) != 2 || !g.States[0].Frozen || len(g.Gradients) != len(g.Params) || len(g.Params) != 9 {
-			t.Errorf("%v: got %d constants, %d parameters and %d gradients, want 2, 9 and 9", compute, len(g.States), len(g.Params), len(g.Gradients))
+			t.Errorf("%v: got %d constants, %d parameters and %d gradients, want 2, 9 and 9", compute, len(g.States),
+				len(g.Params), len(g.Gradients))
 		}
 	}
-	_, err = graph.Build(func(g *graph.Graph) { (&nn.Net{Graph: g, Compute: tensor.F32}).Constant("c", make([]float64, 5), 2, 3) })
+	_, err = graph.Build(func(g *graph.Graph) {
+		(&nn.Net{Graph: g, Compute: tensor.F32}).Constant("c", make([]float64, 5), 2, 3)
+	})
 	if err == nil || !strings.Contains(err.Error(), "c: got 5 values, want 6 for shape (2, 3)") {
 		t.Errorf("got %v, want an error with the number of values", err)
 	}
@@ -91,7 +99,8 @@ func TestConstantsAreNotTrained(t *testing.T) {
 
 // Devices limit the inputs of a kernel, and a model of one's own needs more of them.
 func TestOwnModelsGiveEqualGradientsOnEveryDevice(t *testing.T) {
-	for name, model := range map[string]models.Language{"40 values in one concat": pieces(40), "300 values in one concat": pieces(300), "rotary embedding": rotary} {
+	for name, model := range map[string]models.Language{"40 values in one concat": pieces(40),
+		"300 values in one concat": pieces(300), "rotary embedding": rotary} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, model, reference.New(), openCPU(t))
 		})

@@ -19,12 +19,15 @@ import (
 
 // share computes the losses and gradients of the given samples on a device. The samples are padded to the given
 // number of positions. All dropouts are on.
-func share(t *testing.T, dev device.Device, model models.Language, samples []int, positions int) (loss float64, grads map[string][]float64) {
+func share(t *testing.T, dev device.Device, model models.Language, samples []int, positions int) (loss float64,
+	grads map[string][]float64) {
 	t.Helper()
 	n := len(samples)
 	g, err := graph.Build(func(g *graph.Graph) {
-		net := &nn.Net{Graph: g, Training: true, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, n), Key: g.Input("key", tensor.U32, 2)}
-		p := model(net, models.Tokens{Tokens: g.Input("tokens", tensor.I32, n, positions), Lengths: g.Input("lengths", tensor.I32, n)})
+		net := &nn.Net{Graph: g, Training: true, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, n),
+			Key: g.Input("key", tensor.U32, 2)}
+		p := model(net, models.Tokens{Tokens: g.Input("tokens", tensor.I32, n, positions),
+			Lengths: g.Input("lengths", tensor.I32, n)})
 		l, _ := g.LinearCrossEntropy("loss", p.Rows, p.Weight, g.Input("labels", tensor.I32, n*positions), p.Bias)
 		g.Output("loss", l)
 		g.Differentiate(l, g.Input("scale", tensor.F32, 1))
@@ -102,7 +105,8 @@ func TestSharesAddUpToTheBatch(t *testing.T) {
 		"bert": bert.Build(bert.Size{Vocabulary: 31, Positions: 16, Segments: 2, Layers: 2, Heads: 2, Channels: 16},
 			bert.Options{HiddenDropout: 0.2, AttentionDropout: 0.3}),
 	} {
-		for _, open := range []func(t *testing.T) device.Device{func(*testing.T) device.Device { return reference.New() }, openCPU} {
+		for _, open := range []func(t *testing.T) device.Device{
+			func(*testing.T) device.Device { return reference.New() }, openCPU} {
 			dev := open(t)
 			t.Run(fmt.Sprintf("%s/%s", name, dev.Info().Kind), func(t *testing.T) {
 				whole, want := share(t, dev, model, []int{0, 1, 2, 3, 4}, 13)

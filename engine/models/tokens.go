@@ -28,7 +28,8 @@ func (in Tokens) At(net *nn.Net, name string, table *graph.Value) *graph.Value {
 	if wide.DType != g.ParamType() { // Embedding reads tables of this type only
 		wide = g.Cast(name, table, g.ParamType())
 	}
-	rows := g.Embedding(name, in.Positions, graph.Tables{Weight: g.Reshape(name, wide, table.Shape[0], int(row.Elements()))}, table.DType)
+	rows := g.Embedding(name, in.Positions,
+		graph.Tables{Weight: g.Reshape(name, wide, table.Shape[0], int(row.Elements()))}, table.DType)
 	return g.Reshape(name, rows, append(in.Positions.Shape.Clone(), row...)...)
 }
 
@@ -43,8 +44,8 @@ type Prediction struct {
 	Weight *graph.Value // (V, C), usually also the embedding table
 	Bias   *graph.Value // (V); nil without bias
 
-	// Next (N, 2) are the scores of a pair of texts: that the second text follows the first one, and that it is a random
-	// text. nil: the model does not predict the next sentence.
+	// Next (N, 2) are the scores of a pair of texts: that the second text follows the first one, and that it is a
+	// random text. nil: the model does not predict the next sentence.
 	Next *graph.Value
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // Loadable returns nil if this program can load native libraries on this machine. Otherwise the error says why not, and
-// how to fix it. Find calls Loadable, so that no library runs on a CPU that lacks its instructions: the initialisers of a
-// library run while it is loaded, and one of them may already use such an instruction.
+// how to fix it. Find calls Loadable, so that no library runs on a CPU that lacks its instructions: the initialisers of
+// a library run while it is loaded, and one of them may already use such an instruction.
 func Loadable() error {
 	if unloadable != "" {
 		return errors.New(unloadable)
@@ -25,14 +25,15 @@ type feature struct {
 	has  bool
 }
 
-// ownFeatures returns the features that the libraries need, and whether this CPU has them. On x86-64 they need the level
-// x86-64-v2: oneDNN's code for every CPU contains instructions of SSE4.1.
+// ownFeatures returns the features that the libraries need, and whether this CPU has them. On x86-64 they need the
+// level x86-64-v2: oneDNN's code for every CPU contains instructions of SSE4.1.
 func ownFeatures() []feature {
 	if runtime.GOARCH != "amd64" {
 		return nil
 	}
 	x := &cpu.X86
-	return []feature{{"cx16", x.HasCX16}, {"lahf_lm", x.HasLAHF}, {"popcnt", x.HasPOPCNT}, {"sse3", x.HasSSE3}, {"ssse3", x.HasSSSE3},
+	return []feature{{"cx16", x.HasCX16}, {"lahf_lm", x.HasLAHF}, {"popcnt", x.HasPOPCNT}, {"sse3", x.HasSSE3},
+		{"ssse3", x.HasSSSE3},
 		{"sse4_1", x.HasSSE41}, {"sse4_2", x.HasSSE42}}
 }
 

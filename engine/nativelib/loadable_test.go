@@ -10,7 +10,8 @@ func TestOldCPUsAreRefusedByName(t *testing.T) {
 	// qemu64 of QEMU has sse3 and cx16 only. Nehalem has every feature.
 	old := []feature{{"sse3", true}, {"cx16", true}, {"sse4_1", false}, {"popcnt", false}}
 	err := checkCPU(old)
-	if err == nil || !strings.HasPrefix(err.Error(), "this CPU lacks sse4_1, popcnt, ") || !strings.Contains(err.Error(), "x86-64-v2") {
+	if err == nil || !strings.HasPrefix(err.Error(), "this CPU lacks sse4_1, popcnt, ") ||
+		!strings.Contains(err.Error(), "x86-64-v2") {
 		t.Errorf("got %v, want the features that the CPU lacks, and the level", err)
 	}
 	for i := range old {

@@ -29,8 +29,8 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("%s: %w", missing(name, programFolder(), dirs, os.Getenv(DirVariable)), fs.ErrNotExist)
 }
 
-// missing says where a library was searched, and what the user of the program in the folder can do. variable is the value
-// of DirVariable.
+// missing says where a library was searched, and what the user of the program in the folder can do. variable is the
+// value of DirVariable.
 func missing(name, folder string, dirs []string, variable string) string {
 	text := fmt.Sprintf("no %s in %s", name, strings.Join(dirs, ", "))
 	switch {
@@ -39,7 +39,9 @@ func missing(name, folder string, dirs []string, variable string) string {
 	case builtIn(folder):
 		return fmt.Sprintf("%s; run: make, or set %s to the folder that holds it", text, DirVariable)
 	}
-	return fmt.Sprintf("%s; install or unpack the program again with its libraries, or set %s to the folder that holds it", text, DirVariable)
+	return fmt.Sprintf(
+		"%s; install or unpack the program again with its libraries, or set %s to the folder that holds it", text,
+		DirVariable)
 }
 
 // Dirs returns the folders to search, in order. If DirVariable is set, its folder is the only one.

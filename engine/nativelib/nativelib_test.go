@@ -40,7 +40,8 @@ func TestFindNamesWhatItSoughtAndWhere(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(DirVariable, dir)
 	_, err := Find("libhetero_x.so")
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "libhetero_x.so") || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "libhetero_x.so") ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want that libhetero_x.so is not in %s", err, dir)
 	}
 	want := filepath.Join(dir, "libhetero_x.so")

@@ -1,6 +1,6 @@
-// Package needtest ends tests that need a part that this machine lacks: a library, a program, a privilege, a data set or a
-// kind of hardware. Without the part, a test skips with the reason "needs PART: ...". If HETERO_REQUIRE names the part, the
-// test fails instead.
+// Package needtest ends tests that need a part that this machine lacks: a library, a program, a privilege, a data set
+// or a kind of hardware. Without the part, a test skips with the reason "needs PART: ...". If HETERO_REQUIRE names the
+// part, the test fails instead.
 //
 // The package also holds back long tests: those of tiers, which an environment variable turns on, and those that -short
 // leaves out.
@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// Variable lists the required parts, separated by commas: "cpu,shm,chromium". The command selftest reads the same variable,
-// for parts of the program only.
+// Variable lists the required parts, separated by commas: "cpu,shm,chromium". The command selftest reads the same
+// variable, for parts of the program only.
 const Variable = "HETERO_REQUIRE"
 
 // remedies maps each part to the way to get it.
@@ -69,8 +69,8 @@ var remedies = map[string]string{
 	"nccl":   "test on a machine with NVIDIA GPUs and NCCL",
 }
 
-// Required reports whether HETERO_REQUIRE names the part. A name in HETERO_REQUIRE that is no part fails the test, because a
-// misspelt requirement would require nothing.
+// Required reports whether HETERO_REQUIRE names the part. A name in HETERO_REQUIRE that is no part fails the test,
+// because a misspelt requirement would require nothing.
 func Required(t testing.TB, part string) bool {
 	t.Helper()
 	if remedies[part] == "" {
@@ -140,8 +140,8 @@ func Root(t testing.TB, why string) {
 	}
 }
 
-// Data returns the path of a file of the public data: below HETERO_DATA, or in the folder shared/data next to the checkout.
-// If the file is not there, part data is missing.
+// Data returns the path of a file of the public data: below HETERO_DATA, or in the folder shared/data next to the
+// checkout. If the file is not there, part data is missing.
 func Data(t testing.TB, path ...string) string {
 	t.Helper()
 	dir := os.Getenv("HETERO_DATA")

@@ -47,15 +47,20 @@ func TestAMissingPartSkipsOrFails(t *testing.T) {
 		test           func(testing.TB)
 		end, says      string
 	}{
-		{"not required", "cpu,shm", program, "skip", "needs chromium: there is no no-such-browser or nor-this-one in PATH (apt-get install chromium)"},
+		{"not required", "cpu,shm", program, "skip",
+			"needs chromium: there is no no-such-browser or nor-this-one in PATH (apt-get install chromium)"},
 		{"required", "cpu,chromium", program, "fail", "HETERO_REQUIRE requires this part: needs chromium: "},
-		{"a part of another name", "mpich", func(t testing.TB) { Missing(t, "openmpi", "no mpirun") }, "skip", "needs openmpi: no mpirun"},
-		{"a misspelt requirement", "cpu,chromum", program, "fail", `HETERO_REQUIRE: unknown part "chromum", want some of amx, arm64, axe, `},
+		{"a part of another name", "mpich", func(t testing.TB) { Missing(t, "openmpi", "no mpirun") }, "skip",
+			"needs openmpi: no mpirun"},
+		{"a misspelt requirement", "cpu,chromum", program, "fail",
+			`HETERO_REQUIRE: unknown part "chromum", want some of amx, arm64, axe, `},
 		{"a misspelt part", "", func(t testing.TB) { Missing(t, "chromum", "") }, "fail", `unknown part "chromum"`},
 		{"a program that exists", "bash", func(t testing.TB) { Program(t, "bash", "no-such-shell", "sh") }, "pass", ""},
-		{"one program of several", "", func(t testing.TB) { Programs(t, "tools", "sh", "no-such-tool") }, "skip", "no-such-tool"},
+		{"one program of several", "", func(t testing.TB) { Programs(t, "tools", "sh", "no-such-tool") }, "skip",
+			"no-such-tool"},
 		{"data", "data", func(t testing.TB) { Data(t, "no", "such file") }, "fail", filepath.Join("no", "such file")},
-		{"a tier", "", func(t testing.TB) { Large.Need(t, "takes an hour") }, "skip", "long: takes an hour; HETERO_LARGE=1 runs it"},
+		{"a tier", "", func(t testing.TB) { Large.Need(t, "takes an hour") }, "skip",
+			"long: takes an hour; HETERO_LARGE=1 runs it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(Variable, c.required)
@@ -67,7 +72,8 @@ func TestAMissingPartSkipsOrFails(t *testing.T) {
 		})
 	}
 	t.Setenv("HETERO_LIB_DIR", "build/lib")
-	if r := end(program); r.end != "fail" || !strings.Contains(r.text, `HETERO_LIB_DIR: got "build/lib", want an absolute path`) {
+	if r := end(program); r.end != "fail" ||
+		!strings.Contains(r.text, `HETERO_LIB_DIR: got "build/lib", want an absolute path`) {
 		t.Errorf("a relative folder: got %s with %q", r.end, r.text)
 	}
 	t.Setenv(string(Large), "1")

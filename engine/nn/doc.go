@@ -13,7 +13,8 @@
 //
 //   - the rank's own samples (the default): training depends on the shares
 //   - groups of fixed size (GhostGroup): training does not depend on the shares if they are multiples of the group size
-//   - the samples of all ranks (Sync): training does not depend on the shares, but the ranks exchange two vectors per layer in each pass
+//   - the samples of all ranks (Sync): training does not depend on the shares, but the ranks exchange two vectors per
+//     layer in each pass
 //
 // [Freeze] selects parameters that are not trained, by name or by layer; graph.Graph.Freeze uses it. Each call of
 // Net.NextLayer starts the next layer.

@@ -56,7 +56,8 @@ func (f Freeze) Check(g *graph.Graph) error {
 			return &FreezeError{Err: fmt.Errorf("pattern %q: %w", p, err)}
 		}
 		if !slices.ContainsFunc(g.Params, func(v *graph.Value) bool { return within(p, v.Name) }) {
-			return &FreezeError{Err: fmt.Errorf("pattern %q matches no parameter of the model", p), Unmatched: p, Names: modules(g)}
+			return &FreezeError{Err: fmt.Errorf("pattern %q matches no parameter of the model", p), Unmatched: p,
+				Names: modules(g)}
 		}
 	}
 	layers := 0

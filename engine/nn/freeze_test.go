@@ -17,9 +17,11 @@ func twoBlocks(t *testing.T, f nn.Freeze, training bool) *graph.Graph {
 	g, err := graph.Build(func(g *graph.Graph) {
 		g.Freeze(f.Holds)
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}
-		x := net.BatchNorm("bn1", net.Conv2D("conv1", g.Input("x", tensor.F32, 2, 3, 4, 4), nn.Conv{Out: 4, Kernel: 1}), nn.Norm{ReLU: true})
+		x := net.BatchNorm("bn1", net.Conv2D("conv1", g.Input("x", tensor.F32, 2, 3, 4, 4), nn.Conv{Out: 4, Kernel: 1}),
+			nn.Norm{ReLU: true})
 		net.NextLayer()
-		x = net.BatchNorm("layer1.0.bn1", net.Conv2D("layer1.0.conv1", x, nn.Conv{Out: 4, Kernel: 1}), nn.Norm{ReLU: true})
+		x = net.BatchNorm("layer1.0.bn1", net.Conv2D("layer1.0.conv1", x, nn.Conv{Out: 4, Kernel: 1}),
+			nn.Norm{ReLU: true})
 		net.NextLayer()
 		net.Logits("fc", net.GlobalAvgPool("pool", x), 2)
 	})
@@ -69,7 +71,8 @@ func TestFrozenNormalisationUsesAndKeepsItsStatistics(t *testing.T) {
 			updated = append(updated, n.In[0].Name)
 		}
 	}
-	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) { // half a frozen layer is not frozen
+	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) {
+		// half a frozen layer is not frozen
 		t.Errorf("got updates of %v, want %v", updated, want)
 	}
 	order := func(g *graph.Graph) (names []string) {
@@ -78,7 +81,8 @@ func TestFrozenNormalisationUsesAndKeepsItsStatistics(t *testing.T) {
 		}
 		return names
 	}
-	if a, b := order(g), order(twoBlocks(t, nn.Freeze{Patterns: []string{"bn1", "layer1.0.bn1.bias"}}, false)); !slices.Equal(a, b) {
+	if a, b := order(g),
+		order(twoBlocks(t, nn.Freeze{Patterns: []string{"bn1", "layer1.0.bn1.bias"}}, false)); !slices.Equal(a, b) {
 		t.Errorf("states lie as %v in training, as %v in evaluation", a, b)
 	}
 }
@@ -100,7 +104,8 @@ func TestWhatCannotBeFrozenIsSaid(t *testing.T) {
 		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) || fault.Unmatched != c.unmatched {
 			t.Errorf("%+v: got %v, want %q", c.freeze, err, c.want)
 		}
-		if c.unmatched != "" && (!slices.Contains(fault.Names, "layer1.0.bn1.bias") || !slices.Contains(fault.Names, "layer1.0") || !slices.Contains(fault.Names, "layer1")) {
+		if c.unmatched != "" && (!slices.Contains(fault.Names, "layer1.0.bn1.bias") ||
+			!slices.Contains(fault.Names, "layer1.0") || !slices.Contains(fault.Names, "layer1")) {
 			t.Errorf("%+v: got the names %v, want parameters and the modules that hold them", c.freeze, fault.Names)
 		}
 	}

@@ -40,7 +40,8 @@ type Net struct {
 // channels returns the extent of dimension 1 of x (N, C, …). It determines the shapes of parameters.
 func channels(name string, x *graph.Value) int {
 	if len(x.Shape) < 2 {
-		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
+		panic(&graph.BuildError{
+			Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
 	}
 	return x.Shape[1]
 }
@@ -61,7 +62,8 @@ func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 	if c.Bias {
 		bias = n.Graph.Param(name+".bias", graph.Const(0), c.Out)
 	}
-	win := graph.Window{Stride: [2]int{stride, stride}, Padding: [2]int{c.Padding, c.Padding}, Dilation: [2]int{dilation, dilation}}
+	win := graph.Window{Stride: [2]int{stride, stride}, Padding: [2]int{c.Padding, c.Padding},
+		Dilation: [2]int{dilation, dilation}}
 	return n.Graph.Conv2D(name, x, w, bias, win, groups)
 }
 

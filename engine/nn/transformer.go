@@ -22,10 +22,10 @@ func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
 }
 
 // Constant declares a table with the given values in row-major order, such as the cosines of a rotary embedding. It has
-// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. All ranks use the values of
-// rank 0. Checkpoints contain it under its name, and a resumed run or a loaded model uses the values of the checkpoint.
-// The shape must not depend on the number of samples or positions of a pass: declare the table for the longest text, and
-// use Graph.Slice.
+// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. All ranks use the
+// values of rank 0. Checkpoints contain it under its name, and a resumed run or a loaded model uses the values of the
+// checkpoint. The shape must not depend on the number of samples or positions of a pass: declare the table for the
+// longest text, and use Graph.Slice.
 func (n *Net) Constant(name string, values []float64, shape ...int) *graph.Value {
 	v := n.Graph.FrozenState(name, graph.Values(slices.Clone(values)), shape...)
 	if v.DType == n.Compute {
@@ -54,7 +54,8 @@ func (n *Net) ProjectionFunc(name string, x *graph.Value, out int, std float64, 
 
 func (n *Net) weights(name string, x *graph.Value, out int, std float64) (w, b *graph.Value) {
 	if len(x.Shape) < 2 {
-		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
+		panic(&graph.BuildError{
+			Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
 	}
 	w = n.Graph.Param(name+".weight", graph.Normal(std), out, x.Shape[len(x.Shape)-1])
 	return w, n.Graph.Param(name+".bias", graph.Const(0), out)
@@ -80,9 +81,10 @@ type Attention struct {
 // Cache is the key-value cache of a causal model: for each attention layer, k and v of the positions that the model has
 // read. The host copies each output CacheRows to the input CachePast of the next pass.
 type Cache struct {
-	Positions int          // capacity
-	Lengths   *graph.Value // (N) i32: positions in the cache; nil: the pass reads a text from its start, without a cache
-	Values    int          // number of cached values, two for each attention layer; Attention sets it
+	Positions int // capacity
+	// (N) i32: positions in the cache; nil: the pass reads a text from its start, without a cache
+	Lengths *graph.Value
+	Values  int // number of cached values, two for each attention layer; Attention sets it
 }
 
 // CachePast is the input (N, Positions, E) with the rows of earlier positions of a cached value.
@@ -94,7 +96,8 @@ func CacheRows(value int) string { return fmt.Sprintf("cache.%d.rows", value) }
 // attend is Attention with a cache.
 func (n *Net) attend(name string, op graph.AttentionOp, qkv []*graph.Value) *graph.Value {
 	if !op.Causal || op.Lengths {
-		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("cache: got an attention layer of another kind, want a causal one without lengths")})
+		panic(&graph.BuildError{Node: name,
+			Err: fmt.Errorf("cache: got an attention layer of another kind, want a causal one without lengths")})
 	}
 	parts := [3]*graph.Value{}
 	for i := range parts {
@@ -109,22 +112,26 @@ func (n *Net) attend(name string, op graph.AttentionOp, qkv []*graph.Value) *gra
 	for i, rows := range parts[1:] {
 		n.Graph.Output(CacheRows(n.Cache.Values), rows)
 		if n.Cache.Lengths != nil {
-			past[i] = n.Graph.Input(CachePast(n.Cache.Values), rows.DType, rows.Shape[0], n.Cache.Positions, rows.Shape[2])
+			past[i] = n.Graph.Input(CachePast(n.Cache.Values), rows.DType, rows.Shape[0], n.Cache.Positions,
+				rows.Shape[2])
 		}
 		n.Cache.Values++
 	}
 	if n.Cache.Lengths == nil {
 		return n.Graph.Attention(name, op, qkv, nil, nil, nil)
 	}
-	return n.Graph.AttentionStep(name, graph.AttentionStepOp{Heads: op.Heads, KVHeads: op.KVHeads}, parts, past, n.Cache.Lengths)
+	return n.Graph.AttentionStep(name, graph.AttentionStepOp{Heads: op.Heads, KVHeads: op.KVHeads}, parts, past,
+		n.Cache.Lengths)
 }
 
 // Attention returns (N, T, C). qkv is one value (N, T, 3C), or three: q (N, T, C), and k and v (N, T, C·KVHeads/Heads).
 func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
 	if len(qkv) != 1 && len(qkv) != 3 {
-		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("attention: got %d values, want q, k and v in one value or in three", len(qkv))})
+		panic(&graph.BuildError{Node: name,
+			Err: fmt.Errorf("attention: got %d values, want q, k and v in one value or in three", len(qkv))})
 	}
-	op := graph.AttentionOp{Heads: a.Heads, KVHeads: a.KVHeads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
+	op := graph.AttentionOp{Heads: a.Heads, KVHeads: a.KVHeads, Packed: len(qkv) == 1, Causal: a.Causal,
+		Lengths: a.Lengths != nil}
 	if n.Cache != nil {
 		return n.attend(name, op, qkv)
 	}

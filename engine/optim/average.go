@@ -64,19 +64,23 @@ type Average struct {
 // NewAverage allocates averages for the state that opt updates. Call Reset to set their first values.
 func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Average, err error) {
 	state := opt.state
-	a := &Average{opts: opts, state: state, control: device.Region{Buffer: opt.scalars, Offset: controlAt, Bytes: controlSpec.Size()}}
+	a := &Average{opts: opts, state: state, control: device.Region{Buffer: opt.scalars, Offset: controlAt,
+		Bytes: controlSpec.Size()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("average of weights: %w", err), a.Close())
 		}
 	}()
 	if !(opts.Decay > 0 && opts.Decay < 1) || opts.Interval < 1 {
-		return nil, fmt.Errorf("got decay %g and interval %d steps, want a decay above 0 and below 1, and an interval of at least 1 step", opts.Decay, opts.Interval)
+		return nil,
+			fmt.Errorf("got decay %g and interval %d steps, want a decay above 0 and below 1, and an interval of at least 1 step",
+				opts.Decay, opts.Interval)
 	}
 	for _, b := range []struct {
 		to    *device.Buffer
 		bytes int64
-	}{{&a.values, state.Params.TrainBytes}, {&a.states, state.Params.MovingBytes}, {&a.spare, state.Params.MovingBytes}, {&a.weight, weightSpec.Size()}} {
+	}{{&a.values, state.Params.TrainBytes}, {&a.states, state.Params.MovingBytes}, {&a.spare, state.Params.MovingBytes},
+		{&a.weight, weightSpec.Size()}} {
 		if *b.to, err = state.NewFlat(b.bytes); err != nil {
 			return nil, fmt.Errorf("%d bytes: %w", b.bytes, err)
 		}
@@ -101,7 +105,8 @@ func (a *Average) build(cache *plan.Cache) (err error) {
 		}
 		flat := device.Spec(dt, int(r.model.Bytes/dt.Size()))
 		a.ops.Launch("moving_average", device.MovingAverage{}, []plan.Operand{plan.At(a.weight, 0, weightSpec),
-			{Spec: controlSpec, At: a.control}, {Spec: flat, At: r.average}, {Spec: flat, At: r.model}}, plan.Operand{Spec: flat, At: r.average})
+			{Spec: controlSpec, At: a.control}, {Spec: flat, At: r.average}, {Spec: flat, At: r.model}},
+			plan.Operand{Spec: flat, At: r.average})
 	}
 	a.program, err = a.ops.Program()
 	return err
@@ -115,7 +120,8 @@ func (a *Average) regions() [2]averaged {
 	part := func(b device.Buffer, bytes int64) device.Region { return device.Region{Buffer: b, Bytes: bytes} }
 	// The next step overwrites the gradients. Their padding is 0, like that of the values. Their memory can therefore
 	// serve as scratch memory.
-	return [2]averaged{{part(a.state.Values, p.TrainBytes), part(a.values, p.TrainBytes), part(a.state.Grads, p.TrainBytes)},
+	return [2]averaged{
+		{part(a.state.Values, p.TrainBytes), part(a.values, p.TrainBytes), part(a.state.Grads, p.TrainBytes)},
 		{part(a.state.States, p.MovingBytes), part(a.states, p.MovingBytes), part(a.spare, p.MovingBytes)}}
 }
 

@@ -17,7 +17,8 @@ func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 		want float64
 	}{
 		{plain, 1, 1}, {plain, 2, 0.1}, {plain, 1000, 0.1},
-		{warm, 1, 1}, {warm, 2, 0.6299605249474366}, {warm, 8, 0.25}, {warm, 27, 1.0 / 9}, {warm, 31, 0.10133485975456108}, {warm, 32, 0.1}, {warm, 100000, 0.1},
+		{warm, 1, 1}, {warm, 2, 0.6299605249474366}, {warm, 8, 0.25}, {warm, 27, 1.0 / 9},
+		{warm, 31, 0.10133485975456108}, {warm, 32, 0.1}, {warm, 100000, 0.1},
 	} {
 		if got := c.o.Weight(c.n); math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%+v, update %d: got %.17g, want %.17g", c.o, c.n, got, c.want)
@@ -94,8 +95,10 @@ func TestAveragesThatCannotBeAreRefused(t *testing.T) {
 	b := newRig(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})
 	before, _ := b.dev.Memory()
-	for _, opts := range []AverageOptions{{Decay: 1, Interval: 1}, {Decay: 0.9}, {Decay: math.NaN(), Interval: 1}, {Interval: 1}} {
-		if a, err := NewAverage(b.cache, o, opts); err == nil || a != nil || !strings.Contains(err.Error(), "average of weights: got decay") {
+	for _, opts := range []AverageOptions{{Decay: 1, Interval: 1}, {Decay: 0.9}, {Decay: math.NaN(), Interval: 1},
+		{Interval: 1}} {
+		if a, err := NewAverage(b.cache, o, opts); err == nil || a != nil ||
+			!strings.Contains(err.Error(), "average of weights: got decay") {
 			t.Errorf("%+v: got %v", opts, err)
 		}
 	}

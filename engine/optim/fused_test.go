@@ -20,8 +20,8 @@ import (
 )
 
 // unfused updates each parameter by operations of its own, as a framework does that executes one operation at a time:
-// momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists for the comparison with
-// the fused update only.
+// momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists for the comparison
+// with the fused update only.
 type unfused struct {
 	program device.Program
 	scalars device.Buffer // factor of the momentum, negative rate
@@ -29,7 +29,8 @@ type unfused struct {
 }
 
 // newUnfused compiles one launch per operation and parameter.
-func newUnfused(dev device.Device, cache *plan.Cache, state *plan.State, momentum device.Buffer, factor, rate float32) (*unfused, error) {
+func newUnfused(dev device.Device, cache *plan.Cache, state *plan.State, momentum device.Buffer, factor, rate float32) (
+	*unfused, error) {
 	u := &unfused{}
 	alloc := func(bytes int64) (b device.Buffer, err error) {
 		if b, err = dev.Alloc(bytes); err == nil {
@@ -65,16 +66,21 @@ func newUnfused(dev device.Device, cache *plan.Cache, state *plan.State, momentu
 			at  []device.Region
 			out device.Region
 		}{
-			{device.Scale{}, []device.TensorSpec{spec, one}, []device.Region{part(momentum), scalar(0)}, part(momentum)},
-			{device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec}, []device.Region{part(momentum), part(state.Grads)}, part(momentum)},
-			{device.Scale{}, []device.TensorSpec{spec, one}, []device.Region{part(momentum), scalar(64)}, part(scratch)},
-			{device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec}, []device.Region{part(state.Values), part(scratch)}, part(state.Values)},
+			{device.Scale{}, []device.TensorSpec{spec, one}, []device.Region{part(momentum), scalar(0)},
+				part(momentum)},
+			{device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec},
+				[]device.Region{part(momentum), part(state.Grads)}, part(momentum)},
+			{device.Scale{}, []device.TensorSpec{spec, one}, []device.Region{part(momentum), scalar(64)},
+				part(scratch)},
+			{device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec},
+				[]device.Region{part(state.Values), part(scratch)}, part(state.Values)},
 		} {
 			k, err := cache.Compile(l.op, l.in, []device.TensorSpec{spec})
 			if err != nil {
 				return nil, err
 			}
-			steps = append(steps, device.Step{Launch: &device.Launch{Name: l.op.Kind(), Kernel: k, In: l.at, Out: []device.Region{l.out}}})
+			steps = append(steps, device.Step{
+				Launch: &device.Launch{Name: l.op.Kind(), Kernel: k, In: l.at, Out: []device.Region{l.out}}})
 		}
 	}
 	u.program, err = dev.NewProgram(steps)
@@ -92,14 +98,17 @@ func (u *unfused) close() error {
 // blocks are the shapes of a transformer with the given width and number of layers, without embeddings.
 func blocks(width, layers int) (shapes [][]int) {
 	for range layers {
-		shapes = append(shapes, []int{width}, []int{width}, []int{3 * width, width}, []int{3 * width}, []int{width, width}, []int{width},
-			[]int{width}, []int{width}, []int{4 * width, width}, []int{4 * width}, []int{width, 4 * width}, []int{width})
+		shapes = append(shapes, []int{width}, []int{width}, []int{3 * width, width}, []int{3 * width},
+			[]int{width, width}, []int{width},
+			[]int{width}, []int{width}, []int{4 * width, width}, []int{4 * width}, []int{width, 4 * width},
+			[]int{width})
 	}
 	return shapes
 }
 
 // openUpdates prepares both updates of the same parameters on the CPU.
-func openUpdates(t testing.TB, shapes [][]int) (s device.Stream, state *plan.State, fused *Optimizer, apart *unfused, momentum device.Buffer) {
+func openUpdates(t testing.TB, shapes [][]int) (s device.Stream, state *plan.State, fused *Optimizer, apart *unfused,
+	momentum device.Buffer) {
 	t.Helper()
 	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
 	if err != nil {
@@ -138,7 +147,8 @@ func openUpdates(t testing.TB, shapes [][]int) (s device.Stream, state *plan.Sta
 		binary.LittleEndian.PutUint32(mem[i:], math.Float32bits(float32(i%97)/97-0.5))
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), apart.close(), momentum.Free(), fused.Close(), state.Close(), p.Free(), cache.Close(), dev.Close()); err != nil {
+		if err := errors.Join(s.Close(), apart.close(), momentum.Free(), fused.Close(), state.Close(), p.Free(),
+			cache.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -179,8 +189,8 @@ func TestTheUnfusedUpdateComputesTheSame(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate compares the update of all parameters in one pass with one operation at a time for each parameter. The
-// two take turns, and the figures are medians of CPU times, which other load of the machine changes least.
+// BenchmarkUpdate compares the update of all parameters in one pass with one operation at a time for each parameter.
+// The two take turns, and the figures are medians of CPU times, which other load of the machine changes least.
 func BenchmarkUpdate(b *testing.B) {
 	s, state, fused, apart, _ := openUpdates(b, blocks(256, 12))
 	updates := []func() error{

@@ -24,8 +24,10 @@ func NewLossScale() *LossScale { return &LossScale{Scale: firstScale} }
 
 // Set restores the loss scale from a checkpoint.
 func (l *LossScale) Set(scale float64, goodSteps int64) error {
-	if fraction, _ := math.Frexp(scale); fraction != 0.5 || scale < 1 || scale > mostScale || goodSteps < 0 || goodSteps >= growthSteps {
-		return fmt.Errorf("loss scale: got %v after %d good steps, want a power of two from 1 to %d after 0 to %d", scale, goodSteps, mostScale, growthSteps-1)
+	if fraction, _ := math.Frexp(scale); fraction != 0.5 || scale < 1 || scale > mostScale || goodSteps < 0 ||
+		goodSteps >= growthSteps {
+		return fmt.Errorf("loss scale: got %v after %d good steps, want a power of two from 1 to %d after 0 to %d",
+			scale, goodSteps, mostScale, growthSteps-1)
 	}
 	l.Scale, l.GoodSteps = scale, goodSteps
 	return nil

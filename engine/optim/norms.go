@@ -76,12 +76,14 @@ func (n *Norms) build(cache *plan.Cache, grads device.Buffer) (err error) {
 	params := n.state.Params
 	whole := device.Spec(params.DType, params.TrainElements())
 	before := plan.At(n.before, 0, whole)
-	n.ops.Launch("update", device.Binary{Func: device.Sub}, []plan.Operand{before, plan.At(n.state.Values, 0, whole)}, before)
+	n.ops.Launch("update", device.Binary{Func: device.Sub}, []plan.Operand{before, plan.At(n.state.Values, 0, whole)},
+		before)
 	for kind, of := range []device.Buffer{grads, n.state.Values, n.before} {
 		to := int64(kind) * n.stride
 		for i, chunks := range n.chunks {
 			p := params.Params[i]
-			x, partial := device.Spec(params.DType, int(p.Spec.Size()/params.DType.Size())), device.Spec(tensor.F64, chunks)
+			x, partial := device.Spec(params.DType, int(p.Spec.Size()/params.DType.Size())),
+				device.Spec(tensor.F64, chunks)
 			n.ops.Launch("sum_squares "+p.Name, device.SumSquares{Chunk: normChunk},
 				[]plan.Operand{plan.At(of, p.Offset, x)}, plan.At(n.partials, to, partial))
 			to += (partial.Size() + 63) / 64 * 64
@@ -102,7 +104,8 @@ func (n *Norms) After(s device.Stream) error {
 	if err := s.Run(n.program); err != nil {
 		return fmt.Errorf("norms of parameters: %w", err)
 	}
-	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride}, device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
+	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride},
+		device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
 }
 
 // Result returns the norms, in the order of the flat buffer. Wait for the stream first. The result is valid until the

@@ -97,7 +97,8 @@ func (o *Optimizer) rule() (device.Op, []string, error) {
 		}
 		return op, []string{"momentum"}, nil
 	case "adamw":
-		op := device.AdamW{Beta1: float32(o.opts.Beta1), Beta2: float32(o.opts.Beta2), Eps: float32(o.opts.Eps), Segments: segments}
+		op := device.AdamW{Beta1: float32(o.opts.Beta1), Beta2: float32(o.opts.Beta2), Eps: float32(o.opts.Eps),
+			Segments: segments}
 		return op, []string{"exp_avg", "exp_avg_sq"}, nil
 	}
 	return nil, nil, errors.New("unknown name, want sgd or adamw")
@@ -161,7 +162,8 @@ func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.
 		in, out []plan.Operand
 	}{
 		{device.SumSquares{Chunk: normChunk}, []plan.Operand{grad}, []plan.Operand{sums}},
-		{device.GradControl{MaxNorm: o.opts.ClipNorm}, []plan.Operand{sums, plan.At(o.scalars, unscaleAt, unscale)}, []plan.Operand{controls}},
+		{device.GradControl{MaxNorm: o.opts.ClipNorm}, []plan.Operand{sums, plan.At(o.scalars, unscaleAt, unscale)},
+			[]plan.Operand{controls}},
 		{update, in, out},
 	} {
 		o.ops.Launch(l.op.Kind(), l.op, l.in, l.out...)
@@ -187,14 +189,16 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 		binary.LittleEndian.PutUint32(mem[hyperAt+4*i:], math.Float32bits(float32(v)))
 	}
 	binary.LittleEndian.PutUint32(mem[unscaleAt:], math.Float32bits(float32(unscale)))
-	if err := s.Copy(device.Region{Buffer: o.scalars, Bytes: controlAt}, device.Region{Buffer: o.host, Bytes: controlAt}); err != nil {
+	if err := s.Copy(device.Region{Buffer: o.scalars, Bytes: controlAt},
+		device.Region{Buffer: o.host, Bytes: controlAt}); err != nil {
 		return fmt.Errorf("optimizer: %w", err)
 	}
 	if err := s.Run(o.program); err != nil {
 		return fmt.Errorf("optimizer: %w", err)
 	}
 	const controlBytes = partialAt - controlAt
-	if err := s.Copy(device.Region{Buffer: o.host, Offset: controlAt, Bytes: controlBytes}, device.Region{Buffer: o.scalars, Offset: controlAt, Bytes: controlBytes}); err != nil {
+	if err := s.Copy(device.Region{Buffer: o.host, Offset: controlAt, Bytes: controlBytes},
+		device.Region{Buffer: o.scalars, Offset: controlAt, Bytes: controlBytes}); err != nil {
 		return fmt.Errorf("optimizer: %w", err)
 	}
 	return nil

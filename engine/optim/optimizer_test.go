@@ -53,7 +53,8 @@ func newRig(t *testing.T, dt tensor.DType, shapes ...[]int) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(b.stream.Close(), b.state.Close(), b.cache.Close(), b.dev.Close()); err != nil { // fails if memory is still in use
+		if err := errors.Join(b.stream.Close(), b.state.Close(), b.cache.Close(), b.dev.Close()); err != nil {
+			// fails if memory is still in use
 			t.Error(err)
 		}
 	})
@@ -139,12 +140,16 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	}{
 		// All intermediate values are exact in f32.
 		{"sgd", Options{Name: "sgd"}, 0.25, []float64{0.875, 0.9375, 0.90625}, 0},
-		{"sgd with momentum and decay", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5}, 0.25, []float64{0.75, 0.59375, 0.41015625}, 0},
-		{"sgd of Nesterov", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5, Nesterov: true}, 0.25, []float64{0.625, 0.5390625, 0.35595703125}, 0},
+		{"sgd with momentum and decay", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5}, 0.25,
+			[]float64{0.75, 0.59375, 0.41015625}, 0},
+		{"sgd of Nesterov", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5, Nesterov: true}, 0.25,
+			[]float64{0.625, 0.5390625, 0.35595703125}, 0},
 		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value follows three
 		// steps.
-		{"adamw", Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}, 0.1, []float64{0.899000002, 0.8714672987058463, 0.8365529176159483}, 5e-7},
-		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1, []float64{0.92, 0.92, 0.9030486720809205}, 5e-7},
+		{"adamw", Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}, 0.1,
+			[]float64{0.899000002, 0.8714672987058463, 0.8365529176159483}, 5e-7},
+		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1,
+			[]float64{0.92, 0.92, 0.9030486720809205}, 5e-7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newRig(t, tensor.F32, []int{1})
@@ -156,7 +161,8 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 					t.Errorf("step %d: got %.12g, want %.12g", i, got, c.want[i])
 				}
 				if norm != math.Abs(g) || !ok || o.Steps() != i+1 {
-					t.Errorf("step %d: got norm %g, ok %v, %d steps, want %g, true, %d", i, norm, ok, o.Steps(), math.Abs(g), i+1)
+					t.Errorf("step %d: got norm %g, ok %v, %d steps, want %g, true, %d", i, norm, ok, o.Steps(),
+						math.Abs(g), i+1)
 				}
 			}
 		})
@@ -226,7 +232,9 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 		{Name: "sgd", WeightDecay: 0.05},
 		{Name: "sgd", Momentum: 0.9},
 		{Name: "sgd", Momentum: 0.9, Nesterov: true, WeightDecay: 0.05, Decays: notBiases},
-		{Name: "sgd", Momentum: 0.9, WeightDecay: 0.05, Decays: func(name string, _ tensor.Shape) bool { return name == "p3" }, ClipNorm: 3},
+		{Name: "sgd", Momentum: 0.9, WeightDecay: 0.05, Decays: func(name string, _ tensor.Shape) bool {
+			return name == "p3"
+		}, ClipNorm: 3},
 		{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
 		{Name: "adamw", Beta1: 0.8, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.1, Decays: notBiases, ClipNorm: 0.5},
 	} {
@@ -275,7 +283,8 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 				within := map[tensor.DType]float64{tensor.F32: steps * 6 * 6e-8, tensor.F64: steps * 0.1 * 1.2e-7}[dt]
 				for i, v := range b.read(b.state.Values) {
 					if !(math.Abs(v-w.w[i]) <= within) {
-						t.Fatalf("value %d: got %.12g, want %.12g within %.2g (from %.6g)", i, v, w.w[i], within, start[i])
+						t.Fatalf("value %d: got %.12g, want %.12g within %.2g (from %.6g)", i, v, w.w[i], within,
+							start[i])
 					}
 				}
 				for k, m := range opt.Moments() {
@@ -310,7 +319,8 @@ func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 		o := b.optimizer(Options{Name: "sgd", ClipNorm: c.clip})
 		norm, ok := b.step(o, []float64{3, 4}, 1, c.unscale)
 		if norm != 5*c.unscale || !ok {
-			t.Errorf("clip %g, unscale %g: got norm %g, %v, want %g before clipping", c.clip, c.unscale, norm, ok, 5*c.unscale)
+			t.Errorf("clip %g, unscale %g: got norm %g, %v, want %g before clipping", c.clip, c.unscale, norm, ok,
+				5*c.unscale)
 		}
 		for i, v := range b.read(b.state.Values) {
 			if math.Abs(v-c.want[i]) > 1e-7 {
@@ -339,7 +349,8 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			for _, place := range []int{0, 6, 14} { // ends of a parameter, and another one
 				t.Run(fmt.Sprintf("%s, momentum %g, %g at %d", o.Name, o.Momentum, bad, place), func(t *testing.T) {
-					b, clean := newRig(t, tensor.F32, []int{3, 2}, []int{9}), newRig(t, tensor.F32, []int{3, 2}, []int{9})
+					b, clean := newRig(t, tensor.F32, []int{3, 2}, []int{9}),
+						newRig(t, tensor.F32, []int{3, 2}, []int{9})
 					opt, twin := b.optimizer(o), clean.optimizer(o)
 					for _, b := range []*rig{b, clean} {
 						b.write(b.state.Values, wave(15, 0.3))
@@ -352,7 +363,8 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 						g[place] = bad
 						norm, ok := b.step(opt, g, 0.1, 1)
 						if ok || !math.IsNaN(norm) && !math.IsInf(norm, 1) {
-							t.Errorf("step %d: got norm %g and ok %v, want a norm that is not finite and false", i, norm, ok)
+							t.Errorf("step %d: got norm %g and ok %v, want a norm that is not finite and false", i,
+								norm, ok)
 						}
 						if !bytes.Equal(b.bytes(opt), before) || opt.Steps() != i+1 {
 							t.Errorf("step %d: values, moments or the count of %d steps changed", i, opt.Steps())
@@ -462,8 +474,10 @@ func (d *scarce) take(n int64, alloc func(int64) (device.Buffer, error)) (device
 func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	b := newRig(t, tensor.F32, []int{3, 4})
 	before, _ := b.dev.Memory()
-	for name, want := range map[string]string{"adam": "optimizer adam: unknown name, want sgd or adamw", "": "unknown name", "SGD": "unknown name"} {
-		if o, err := New(b.cache, b.state, b.state.Grads, Options{Name: name}); err == nil || o != nil || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"adam": "optimizer adam: unknown name, want sgd or adamw",
+		"": "unknown name", "SGD": "unknown name"} {
+		if o, err := New(b.cache, b.state, b.state.Grads, Options{Name: name}); err == nil || o != nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", name, err, want)
 		}
 	}
@@ -482,7 +496,8 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = o.Close()
-		} else if !errors.Is(err, device.ErrOutOfMemory) || !strings.HasPrefix(err.Error(), "optimizer adamw: ") || o != nil {
+		} else if !errors.Is(err, device.ErrOutOfMemory) || !strings.HasPrefix(err.Error(), "optimizer adamw: ") ||
+			o != nil {
 			t.Errorf("%d buffers: got %v, want ErrOutOfMemory of optimizer adamw", buffers, err)
 		}
 		if left, _ := dev.Memory(); left != with {
@@ -504,7 +519,8 @@ func TestLayersBehindLearnFaster(t *testing.T) {
 		b.state.Params.Params[i].Layer = []int{2, 2, 1, 0}[i] // in the order in which the backward pass completes them
 	}
 	o := b.optimizer(Options{Name: "sgd", LayerDecay: 0.75})
-	want := []device.Segment{{Offset: 0, Length: 32, LRScale: 1}, {Offset: 32, Length: 16, LRScale: 0.75}, {Offset: 48, Length: 16, LRScale: 0.5625}}
+	want := []device.Segment{{Offset: 0, Length: 32, LRScale: 1}, {Offset: 32, Length: 16, LRScale: 0.75},
+		{Offset: 48, Length: 16, LRScale: 0.5625}}
 	if got := o.segments(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -519,8 +535,10 @@ func TestNeighboursOfEqualDecayAreOneSegment(t *testing.T) {
 	}{
 		"all decay": {nil, all},
 		"biases do not": {notBiases, []device.Segment{
-			{Offset: 0, Length: 16, WeightDecay: 0.5, LRScale: 1}, {Offset: 16, Length: 32, LRScale: 1}, {Offset: 48, Length: 32, WeightDecay: 0.5, LRScale: 1}}},
-		"none does": {func(string, tensor.Shape) bool { return false }, []device.Segment{{Offset: 0, Length: 80, LRScale: 1}}},
+			{Offset: 0, Length: 16, WeightDecay: 0.5, LRScale: 1}, {Offset: 16, Length: 32, LRScale: 1},
+			{Offset: 48, Length: 32, WeightDecay: 0.5, LRScale: 1}}},
+		"none does": {func(string, tensor.Shape) bool { return false },
+			[]device.Segment{{Offset: 0, Length: 80, LRScale: 1}}},
 	} {
 		o := b.optimizer(Options{Name: "sgd", WeightDecay: 0.5, Decays: c.decays})
 		if got := o.segments(); !reflect.DeepEqual(got, c.want) {

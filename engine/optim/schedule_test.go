@@ -17,31 +17,42 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 		want     []float64
 	}{
 		{"constant", Schedule{Name: "constant", Base: 0.1}, []float64{0.1, 0.1, 0.1}},
-		{"constant after a warm-up: the first step is not 0, the last of the warm-up is the base", Schedule{Name: "constant", Base: 1, Warmup: 4},
+		{"constant after a warm-up: the first step is not 0, the last of the warm-up is the base",
+			Schedule{Name: "constant", Base: 1, Warmup: 4},
 			[]float64{0.25, 0.5, 0.75, 1, 1, 1}},
 		{"a warm-up of one step is none", Schedule{Name: "constant", Base: 1, Warmup: 1}, []float64{1, 1}},
-		{"step (StepLR)", Schedule{Name: "step", Base: 1, StepSize: 3, Gamma: 0.5}, []float64{1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25}},
-		{"step counts from the end of the warm-up", Schedule{Name: "step", Base: 1, StepSize: 2, Gamma: 0.1, Warmup: 2}, []float64{0.5, 1, 1, 1, 0.1, 0.1, 0.01}},
-		{"multistep (MultiStepLR)", Schedule{Name: "multistep", Base: 1, Milestones: []int{2, 5}, Gamma: 0.1}, []float64{1, 1, 0.1, 0.1, 0.1, 0.01, 0.01}},
-		{"multistep counts from the start", Schedule{Name: "multistep", Base: 1, Milestones: []int{1, 4}, Gamma: 0.5, Warmup: 2}, []float64{0.5, 1, 0.5, 0.5, 0.25}},
-		{"multistep of one place twice", Schedule{Name: "multistep", Base: 1, Milestones: []int{1, 1}, Gamma: 0.5}, []float64{1, 0.25}},
+		{"step (StepLR)", Schedule{Name: "step", Base: 1, StepSize: 3, Gamma: 0.5},
+			[]float64{1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25}},
+		{"step counts from the end of the warm-up", Schedule{Name: "step", Base: 1, StepSize: 2, Gamma: 0.1, Warmup: 2},
+			[]float64{0.5, 1, 1, 1, 0.1, 0.1, 0.01}},
+		{"multistep (MultiStepLR)", Schedule{Name: "multistep", Base: 1, Milestones: []int{2, 5}, Gamma: 0.1},
+			[]float64{1, 1, 0.1, 0.1, 0.1, 0.01, 0.01}},
+		{"multistep counts from the start", Schedule{Name: "multistep", Base: 1, Milestones: []int{1, 4}, Gamma: 0.5,
+			Warmup: 2}, []float64{0.5, 1, 0.5, 0.5, 0.25}},
+		{"multistep of one place twice", Schedule{Name: "multistep", Base: 1, Milestones: []int{1, 1}, Gamma: 0.5},
+			[]float64{1, 0.25}},
 		{"multistep without milestones", Schedule{Name: "multistep", Base: 1, Gamma: 0.1}, []float64{1, 1}},
-		{"cosine (CosineAnnealingLR) stays at its end", Schedule{Name: "cosine", Base: 1, Total: 4}, []float64{1, quarter, 0.5, 1 - quarter, 0, 0, 0}},
+		{"cosine (CosineAnnealingLR) stays at its end", Schedule{Name: "cosine", Base: 1, Total: 4},
+			[]float64{1, quarter, 0.5, 1 - quarter, 0, 0, 0}},
 		{"cosine to a minimum", Schedule{Name: "cosine", Base: 1, Min: 0.1, Total: 5},
 			[]float64{1, 0.9140576474687263, 0.6890576474687263, 0.41094235253127365, 0.1859423525312737, 0.1}},
-		{"cosine begins when the warm-up is over", Schedule{Name: "cosine", Base: 2, Warmup: 2, Total: 6}, []float64{1, 2, 2, 2 * quarter, 1, 2 - 2*quarter, 0}},
+		{"cosine begins when the warm-up is over", Schedule{Name: "cosine", Base: 2, Warmup: 2, Total: 6},
+			[]float64{1, 2, 2, 2 * quarter, 1, 2 - 2*quarter, 0}},
 		{"linear (LinearLR)", Schedule{Name: "linear", Base: 1, Total: 5}, []float64{1, 0.8, 0.6, 0.4, 0.2, 0, 0}},
-		{"linear after a warm-up, to a minimum", Schedule{Name: "linear", Base: 1, Min: 0.5, Warmup: 1, Total: 3}, []float64{1, 1, 0.75, 0.5, 0.5}},
+		{"linear after a warm-up, to a minimum", Schedule{Name: "linear", Base: 1, Min: 0.5, Warmup: 1, Total: 3},
+			[]float64{1, 1, 0.75, 0.5, 0.5}},
 		{"linear upwards", Schedule{Name: "linear", Base: 1, Min: 2, Total: 2}, []float64{1, 1.5, 2}},
 		{"a warm-up as long as the run", Schedule{Name: "cosine", Base: 1, Warmup: 2, Total: 2}, []float64{0.5, 1, 0}},
-		{"a warm-up longer than the run", Schedule{Name: "cosine", Base: 1, Warmup: 4, Total: 2}, []float64{0.25, 0.5, 0.75, 1, 0}},
+		{"a warm-up longer than the run", Schedule{Name: "cosine", Base: 1, Warmup: 4, Total: 2},
+			[]float64{0.25, 0.5, 0.75, 1, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := c.schedule.Check(); err != nil {
 				t.Fatal(err)
 			}
 			for step, want := range c.want {
-				if got := c.schedule.Rate(step); math.Abs(got-want) > 1e-15*c.schedule.Base { // one or two roundings in f64
+				if got := c.schedule.Rate(step); math.Abs(got-want) > 1e-15*c.schedule.Base {
+					// one or two roundings in f64
 					t.Errorf("step %d: got %.17g, want %.17g", step, got, want)
 				}
 			}
@@ -53,9 +64,12 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 // another library's cosine or power, would change the last bit.
 func TestRatesHaveTheSameBitsOnEveryMachine(t *testing.T) {
 	for name, want := range map[string]map[int]float64{
-		"cosine": {6: 0x1.997b5740a965bp-4, 36: 0x1.32380507b4d10p-4, 61: 0x1.15e6a67a426c6p-5, 92: 0x1.c2d2ba91198bep-10},
-		"linear": {9: 0x1.87f82a074d336p-4, 36: 0x1.10f678ebc9816p-4, 61: 0x1.458aff32d804fp-5, 96: 0x1.101deb29f0826p-9},
-		"step":   {8: 0x1.70a3d70a3d70bp-4, 36: 0x1.1da32b368f315p-5, 61: 0x1.ebd4817ecadd0p-7, 96: 0x1.15d08fd7d96c5p-8},
+		"cosine": {6: 0x1.997b5740a965bp-4, 36: 0x1.32380507b4d10p-4, 61: 0x1.15e6a67a426c6p-5,
+			92: 0x1.c2d2ba91198bep-10},
+		"linear": {9: 0x1.87f82a074d336p-4, 36: 0x1.10f678ebc9816p-4, 61: 0x1.458aff32d804fp-5,
+			96: 0x1.101deb29f0826p-9},
+		"step": {8: 0x1.70a3d70a3d70bp-4, 36: 0x1.1da32b368f315p-5, 61: 0x1.ebd4817ecadd0p-7,
+			96: 0x1.15d08fd7d96c5p-8},
 	} {
 		s := Schedule{Name: name, Base: 0.1, Min: 0.001, Warmup: 5, Total: 97, StepSize: 3, Gamma: 0.9}
 		for step, rate := range want {
@@ -72,7 +86,8 @@ func TestSchedulesThatCannotBeAreRefused(t *testing.T) {
 		want     string
 	}{
 		{Schedule{}, `unknown schedule ""`},
-		{Schedule{Name: "Cosine", Total: 3}, `unknown schedule "Cosine", want constant, step, multistep, cosine or linear`},
+		{Schedule{Name: "Cosine", Total: 3},
+			`unknown schedule "Cosine", want constant, step, multistep, cosine or linear`},
 		{Schedule{Name: "step", Gamma: 0.1}, "step size: got 0 steps, want at least 1"},
 		{Schedule{Name: "cosine"}, "schedule cosine: total: got 0 steps, want at least 1"},
 		{Schedule{Name: "linear", Total: -1}, "schedule linear: total: got -1 steps, want at least 1"},

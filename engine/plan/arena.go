@@ -123,7 +123,8 @@ func (c *compiler) shareInPlace(all []*launch) {
 		for _, a := range pairs {
 			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
 			if from == to || from.buffer != inArena || to.buffer != inArena || from.pinned || to.pinned ||
-				from.bytes != to.bytes || from.last != i || to.first != i || taken[from] || l.readsBeside(from, a, pairs) {
+				from.bytes != to.bytes || from.last != i || to.first != i || taken[from] ||
+				l.readsBeside(from, a, pairs) {
 				continue
 			}
 			from.last = to.last

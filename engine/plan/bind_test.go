@@ -25,7 +25,8 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer larger.Free()
-	stranger, err := Compile(r.cache, g, nil) // another first plan: its parameter layout is another object with equal contents
+	// another first plan: its parameter layout is another object with equal contents
+	stranger, err := Compile(r.cache, g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,10 +43,12 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 	}{
 		{"exactly enough", device.Region{Buffer: larger, Bytes: need}, r.state, ""},
 		{"enough behind other things", device.Region{Buffer: larger, Offset: 256, Bytes: need}, r.state, ""},
-		{"one byte too few", device.Region{Buffer: larger, Bytes: need - 1}, r.state, fmt.Sprintf("arena: got %d bytes, want at least %d", need-1, need)},
+		{"one byte too few", device.Region{Buffer: larger, Bytes: need - 1}, r.state,
+			fmt.Sprintf("arena: got %d bytes, want at least %d", need-1, need)},
 		{"beyond its buffer", device.Region{Buffer: larger, Offset: 320, Bytes: need}, r.state, "outside its buffer"},
 		{"no buffer", device.Region{Bytes: need}, r.state, "without a buffer"},
-		{"not on a cache line", device.Region{Buffer: larger, Offset: 32, Bytes: need}, r.state, "got offset 32, want a multiple of 64"},
+		{"not on a cache line", device.Region{Buffer: larger, Offset: 32, Bytes: need}, r.state,
+			"got offset 32, want a multiple of 64"},
 		{"another model's state", device.Region{Buffer: larger, Bytes: need}, strange, "another parameter layout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,7 +101,8 @@ func TestPlanThatIsNotBoundDoesNotRun(t *testing.T) {
 		"Input":    func() error { _, _, err := p.Input("images"); return err },
 		"Output":   func() error { _, _, err := p.Output("loss"); return err },
 	} {
-		if err := f(); err == nil || !strings.Contains(err.Error(), "before Bind") && !strings.Contains(err.Error(), "not bound") {
+		if err := f(); err == nil || !strings.Contains(err.Error(), "before Bind") &&
+			!strings.Contains(err.Error(), "not bound") {
 			t.Errorf("%s: got %v, want an error that the plan is not bound", name, err)
 		}
 	}

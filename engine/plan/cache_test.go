@@ -46,7 +46,8 @@ func TestKernelsAreCompiledOnce(t *testing.T) {
 		}
 	}
 	if dev.asked != cache.Len() || dev.asked >= len(g.Nodes) {
-		t.Errorf("asked %d times for %d kernels of %d nodes; want once a kernel, and fewer kernels than nodes", dev.asked, cache.Len(), len(g.Nodes))
+		t.Errorf("asked %d times for %d kernels of %d nodes; want once a kernel, and fewer kernels than nodes",
+			dev.asked, cache.Len(), len(g.Nodes))
 	}
 	held := cache.Len()
 	if err := errors.Join(cache.Close(), cache.Close()); err != nil {
@@ -88,7 +89,8 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 	}
 	compiled := dev.asked
 	if compile(2, first.Params()); cache.Len() != two || dev.asked-compiled != two-one {
-		t.Errorf("a plan like one that was freed: compiled %d kernels, want the %d that were", dev.asked-compiled, two-one)
+		t.Errorf("a plan like one that was freed: compiled %d kernels, want the %d that were", dev.asked-compiled,
+			two-one)
 	}
 	held := cache.Len()
 	l := first.forward[0] // a user that is not a plan requests a kernel of the first plan
@@ -116,7 +118,8 @@ func TestAPlanThatFailsLeavesNoKernels(t *testing.T) {
 	}
 	held := cache.Len()
 	dev.failAfter, dev.fail = dev.asked+5, errors.New("no more")
-	if _, err := Compile(cache, classifierGraph(t, small, 3, 8, tensor.F32, true), first.Params()); !errors.Is(err, dev.fail) {
+	if _, err := Compile(cache, classifierGraph(t, small, 3, 8, tensor.F32, true), first.Params()); !errors.Is(err,
+		dev.fail) {
 		t.Fatalf("got %v, want %v", err, dev.fail)
 	}
 	if cache.Len() != held || dev.closed == 0 {
@@ -155,7 +158,8 @@ func TestKernelsDifferByOpTypeShapeAndLayout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := k.Out()[0]; r.out.Layout != device.Any && got.Layout != r.out.Layout || !got.Shape.Equal(r.out.Shape) {
+			if got := k.Out()[0]; r.out.Layout != device.Any && got.Layout != r.out.Layout ||
+				!got.Shape.Equal(r.out.Shape) {
 				t.Errorf("request %d, round %d: got a kernel for %v, want %v", i, round, got, r.out)
 			}
 		}

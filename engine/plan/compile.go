@@ -80,7 +80,8 @@ type compiler struct {
 }
 
 func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
-	return &compiler{cache: cache, kernels: newLease(cache), g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
+	return &compiler{cache: cache, kernels: newLease(cache), g: g, fixed: fixed,
+		versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
 // Compile plans g for the cache's device. fixed is the model's parameter layout. It is nil for the first plan, which
@@ -109,7 +110,9 @@ func compile(c *compiler) (_ *Plan, err error) {
 	}
 	for _, o := range g.Outputs {
 		if p := paramOf(o.Value); p != nil {
-			return nil, fmt.Errorf("plan: output %s cannot be a copy of parameter %s: read the parameter from the model's state instead", o.Name, p.Name)
+			return nil,
+				fmt.Errorf("plan: output %s cannot be a copy of parameter %s: read the parameter from the model's state instead",
+					o.Name, p.Name)
 		}
 	}
 	c.declare()
@@ -306,7 +309,8 @@ func (c *compiler) launch(n *graph.Node, k device.Kernel) error {
 		l.in = append(l.in, ver)
 	}
 	for i, spec := range k.Out() {
-		l.out = append(l.out, &version{spec: spec, mem: &storage{bytes: spec.Size(), pinned: c.plain[n.Out[i]]}, producer: l})
+		l.out = append(l.out, &version{spec: spec, mem: &storage{bytes: spec.Size(), pinned: c.plain[n.Out[i]]},
+			producer: l})
 	}
 	for _, a := range device.Aliases(n.Op) {
 		l.out[a.Out].mem, l.out[a.Out].at = l.in[a.In].mem, l.in[a.In].at
@@ -359,7 +363,8 @@ func (c *compiler) paramCopy(p *graph.Value, want device.TensorSpec) *version {
 // reorder. retarget returns false if a launch already reads the tensor, or if the device has no such kernel.
 func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 	l := have.producer
-	if l == nil || have.readers > 0 || have.mem.pinned || have.spec.Layout != device.Plain || len(l.out) != 1 || want.DType != have.spec.DType {
+	if l == nil || have.readers > 0 || have.mem.pinned || have.spec.Layout != device.Plain || len(l.out) != 1 ||
+		want.DType != have.spec.DType {
 		return false
 	}
 	if _, costly := l.op.(device.Coster); costly || len(device.Aliases(l.op)) > 0 {

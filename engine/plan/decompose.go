@@ -64,7 +64,8 @@ func decompose(n *graph.Node) ([]*graph.Node, error) {
 	case graph.Decomposable:
 		d.own(op)
 	default:
-		return nil, fmt.Errorf("%s has no decomposition: its type %T does not implement graph.Decomposable", n.Op.Kind(), n.Op)
+		return nil, fmt.Errorf("%s has no decomposition: its type %T does not implement graph.Decomposable",
+			n.Op.Kind(), n.Op)
 	}
 	return d.nodes, d.err
 }
@@ -148,7 +149,8 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 	}
 	last := d.nodes[len(d.nodes)-1]
 	last.Out[0], last.Out[1] = d.of.Out[0], d.of.Out[1]
-	if len(d.of.Out) == 3 { // the masked sum dz is an output of the fused node, so the node that computes dz writes this output
+	if len(d.of.Out) == 3 {
+		// the masked sum dz is an output of the fused node, so the node that computes dz writes this output
 		d.rename(dz, d.of.Out[2])
 	}
 }

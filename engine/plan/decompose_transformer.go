@@ -52,10 +52,12 @@ func (d *decomposition) layerNorm(op device.LayerNorm) {
 	x = d.one(device.Reshape{Shape: tensor.Shape{rows, in[1].Shape[0]}}, d.as(x, wide))
 	d.result(1, device.Reduce{Func: device.Mean, Axes: []int{1}}, 0, x)
 	centred := d.binary(device.Sub, x, d.column(out[1]))
-	variance := d.one(device.Reduce{Func: device.Mean, Axes: []int{1}}, d.one(device.Unary{Func: device.Square}, centred))
+	variance := d.one(device.Reduce{Func: device.Mean, Axes: []int{1}},
+		d.one(device.Unary{Func: device.Square}, centred))
 	eps := d.one(device.Fill{DType: wide, Shape: tensor.Shape{1}, Value: op.Eps})
 	one := d.one(device.Fill{DType: wide, Shape: tensor.Shape{rows}, Value: 1})
-	d.result(2, device.Binary{Func: device.Div}, 0, one, d.one(device.Unary{Func: device.Sqrt}, d.binary(device.Add, variance, eps)))
+	d.result(2, device.Binary{Func: device.Div}, 0, one,
+		d.one(device.Unary{Func: device.Sqrt}, d.binary(device.Add, variance, eps)))
 	y := d.binary(device.Mul, d.binary(device.Mul, centred, d.column(out[2])), in[1])
 	y = d.one(device.Reshape{Shape: out[0].Shape}, d.binary(device.Add, y, in[2]))
 	d.result(0, device.Reorder{To: out[0].DType}, 0, y)

@@ -36,7 +36,8 @@ func compose(t tb, script []int, compute tensor.DType, n int, training bool) net
 	for _, in := range g.Inputs {
 		v, s := make([]float64, in.Shape.Elements()), random.New(9, in.Name)
 		for i := range v {
-			v[i] = map[tensor.DType]float64{tensor.U8: 256, tensor.I32: 3, tensor.I64: 1 << 40, tensor.U32: 1 << 32}[in.DType] * s.Uniform(uint64(i))
+			v[i] = map[tensor.DType]float64{tensor.U8: 256, tensor.I32: 3, tensor.I64: 1 << 40,
+				tensor.U32: 1 << 32}[in.DType] * s.Uniform(uint64(i))
 			if in.DType.IsFloat() {
 				v[i] = 0.5 + s.Uniform(uint64(i))
 			} else {
@@ -71,7 +72,8 @@ func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	}
 	for _, gr := range w.Gradients {
 		i, _ := params.Find(gr.Param.Name)
-		r.same("gradient of "+gr.Param.Name, gr.Param.DType, r.readBytes(r.state.Grads, params.Params[i]), o.bytes(gr.Value))
+		r.same("gradient of "+gr.Param.Name, gr.Param.DType, r.readBytes(r.state.Grads, params.Params[i]),
+			o.bytes(gr.Value))
 	}
 	for i, p := range params.States {
 		r.same("state "+p.Name, p.Spec.DType, r.readBytes(r.state.States, p), o.bytes(w.States[i]))
@@ -180,7 +182,8 @@ func (r *rig) apart() {
 		launches = append(launches, part...)
 	}
 	end := len(launches)
-	tenants := map[*storage]*tenancy{} // by the storage that the compiler assigned; a reshaped value has the storage of its source
+	// by the storage that the compiler assigned; a reshaped value has the storage of its source
+	tenants := map[*storage]*tenancy{}
 	note := func(v *version, at int) *tenancy {
 		if v.mem.root().buffer != inArena {
 			return &tenancy{}
@@ -215,13 +218,15 @@ func (r *rig) apart() {
 	for _, v := range tenants {
 		all = append(all, v)
 		if at := v.version.mem.root(); at.offset < 0 || at.offset+at.bytes > r.plan.ArenaBytes() {
-			r.t.Errorf("%v lies at [%d, %d) of an arena of %d bytes", v.version.spec, at.offset, at.offset+at.bytes, r.plan.ArenaBytes())
+			r.t.Errorf("%v lies at [%d, %d) of an arena of %d bytes", v.version.spec, at.offset, at.offset+at.bytes,
+				r.plan.ArenaBytes())
 		}
 	}
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if clash(a, b) || clash(b, a) {
-				r.t.Errorf("%s: %v and %v share memory but are alive at [%d, %d] and [%d, %d]", r.dev.Info().Name, a.version.spec, b.version.spec, a.from, a.until, b.from, b.until)
+				r.t.Errorf("%s: %v and %v share memory but are alive at [%d, %d] and [%d, %d]", r.dev.Info().Name,
+					a.version.spec, b.version.spec, a.from, a.until, b.from, b.until)
 			}
 		}
 	}
@@ -244,7 +249,8 @@ func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) *storage {
 			first := rapid.IntRange(0, 30).Draw(t, "first")
-			return &storage{bytes: rapid.Int64Range(0, 1000).Draw(t, "bytes"), first: first, last: first + rapid.IntRange(0, 10).Draw(t, "length")}
+			return &storage{bytes: rapid.Int64Range(0, 1000).Draw(t, "bytes"), first: first,
+				last: first + rapid.IntRange(0, 10).Draw(t, "length")}
 		})).Draw(t, "tensors")
 		total := assign(tensors)
 		var end, sum int64
@@ -260,7 +266,8 @@ func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 			for j, b := range tensors[:i] {
 				together := a.first <= b.last && b.first <= a.last
 				if together && a.offset < b.offset+b.bytes && b.offset < a.offset+a.bytes {
-					t.Errorf("tensors %d and %d, both alive, lie at [%d, %d) and [%d, %d)", j, i, b.offset, b.offset+b.bytes, a.offset, a.offset+a.bytes)
+					t.Errorf("tensors %d and %d, both alive, lie at [%d, %d) and [%d, %d)", j, i, b.offset,
+						b.offset+b.bytes, a.offset, a.offset+a.bytes)
 				}
 			}
 		}
@@ -286,13 +293,17 @@ func TestAssignFillsTheTightestGap(t *testing.T) {
 		total   int64
 	}{
 		{"nothing", nil, nil, 0},
-		{"sizes are rounded up to cache lines", []storage{{bytes: 1, first: 0, last: 1}, {bytes: 65, first: 1, last: 1}}, []int64{128, 0}, 192},
-		{"one after the other share", []storage{{bytes: 64, first: 0, last: 1}, {bytes: 64, first: 2, last: 3}}, []int64{0, 0}, 64},
-		{"alive in one launch do not", []storage{{bytes: 64, first: 0, last: 2}, {bytes: 64, first: 2, last: 3}}, []int64{0, 64}, 128},
+		{"sizes are rounded up to cache lines",
+			[]storage{{bytes: 1, first: 0, last: 1}, {bytes: 65, first: 1, last: 1}}, []int64{128, 0}, 192},
+		{"one after the other share", []storage{{bytes: 64, first: 0, last: 1}, {bytes: 64, first: 2, last: 3}},
+			[]int64{0, 0}, 64},
+		{"alive in one launch do not", []storage{{bytes: 64, first: 0, last: 2}, {bytes: 64, first: 2, last: 3}},
+			[]int64{0, 64}, 128},
 		// At launch 5 two gaps are free: 256 bytes that the second storage left, and 128 bytes that the fourth left.
 		// The 128 bytes of the last storage go into the smaller gap.
 		{"the tighter of two gaps", []storage{
-			{bytes: 320, first: 0, last: 9}, {bytes: 256, first: 0, last: 4}, {bytes: 192, first: 0, last: 9}, {bytes: 128, first: 0, last: 4}, {bytes: 128, first: 0, last: 9},
+			{bytes: 320, first: 0, last: 9}, {bytes: 256, first: 0, last: 4}, {bytes: 192, first: 0, last: 9},
+			{bytes: 128, first: 0, last: 4}, {bytes: 128, first: 0, last: 9},
 			{bytes: 100, first: 5, last: 9},
 		}, []int64{0, 320, 576, 768, 896, 768}, 1024},
 	} {

@@ -103,7 +103,8 @@ func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece in
 // computedFor reports whether a launch computes v only for this exchange. The exchange may then choose the memory of v.
 func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	l := have.producer
-	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned || have.mem.buffer != inArena {
+	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned ||
+		have.mem.buffer != inArena {
 		return false
 	}
 	for i, out := range l.out {
@@ -188,7 +189,8 @@ func (p *Plan) Exchanges() []Exchange {
 	var out []Exchange
 	for _, l := range p.points() {
 		v := l.out[0]
-		e := Exchange{Name: l.name, Phase: l.phase, DType: v.spec.DType, Elements: int(v.mem.bytes / v.spec.DType.Size())}
+		e := Exchange{Name: l.name, Phase: l.phase, DType: v.spec.DType,
+			Elements: int(v.mem.bytes / v.spec.DType.Size())}
 		if op, ok := l.op.(graph.AllGather); ok {
 			e.Ranks = op.Ranks
 			e.Elements /= op.Ranks

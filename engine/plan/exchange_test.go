@@ -23,7 +23,8 @@ func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	t.Helper()
 	return classifierGraph(t, func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 		if ranks > 0 {
-			net.Sync = &graph.Ranks{Rank: number, Count: ranks, Samples: net.Graph.Input("samples", tensor.I32, ranks), Total: total}
+			net.Sync = &graph.Ranks{Rank: number, Count: ranks, Samples: net.Graph.Input("samples", tensor.I32, ranks),
+				Total: total}
 		}
 		return twoConvs(net, x, classes)
 	}, n, 4, tensor.F32, true)
@@ -96,7 +97,8 @@ func TestOneRankThatExchangesComputesWhatItDoesAlone(t *testing.T) {
 	if !bytes.Equal(r.outputBytes("loss"), alone.outputBytes("loss")) {
 		t.Error("loss differs")
 	}
-	if !bytes.Equal(r.state.Grads.Host(), alone.state.Grads.Host()) || !bytes.Equal(r.state.States.Host(), alone.state.States.Host()) {
+	if !bytes.Equal(r.state.Grads.Host(), alone.state.Grads.Host()) ||
+		!bytes.Equal(r.state.States.Host(), alone.state.States.Host()) {
 		t.Error("gradients or running statistics differ")
 	}
 }
@@ -138,12 +140,16 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 	}{
 		{"no events", Wiring{}, "got 0 and 0 events for exchanges between ranks, want 2 of each"},
 		{"events of one end alone", Wiring{Ready: []device.Event{e(), e()}}, "got 2 and 0 events"},
-		{"descending insertions", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()}, Gradients: []Insertion{{Bytes: 128}, {Bytes: 64}}},
+		{"descending insertions", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()},
+			Gradients: []Insertion{{Bytes: 128}, {Bytes: 64}}},
 			"insertion 1: got 64 bytes of gradients, want ascending"},
-		{"more gradients than there are", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()}, Gradients: []Insertion{{Bytes: bytes + 1}}},
-			fmt.Sprintf("insertion 0: got %d bytes of gradients, want ascending numbers of at most %d bytes", bytes+1, bytes)},
+		{"more gradients than there are", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()},
+			Gradients: []Insertion{{Bytes: bytes + 1}}},
+			fmt.Sprintf("insertion 0: got %d bytes of gradients, want ascending numbers of at most %d bytes", bytes+1,
+				bytes)},
 	} {
-		if err := r.plan.BindWired(device.Whole(r.arena), r.state, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := r.plan.BindWired(device.Whole(r.arena), r.state, c.w); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -172,17 +178,20 @@ func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 			}
 			copies = append(copies, at)
 			spec := device.Spec(tensor.U8, int(end))
-			k, err := r.cache.Compile(device.Reorder{To: tensor.U8}, []device.TensorSpec{spec}, []device.TensorSpec{spec})
+			k, err := r.cache.Compile(device.Reorder{To: tensor.U8}, []device.TensorSpec{spec},
+				[]device.TensorSpec{spec})
 			if err != nil {
 				t.Fatal(err)
 			}
 			there := device.Region{Buffer: r.state.Grads, Bytes: end}
-			fillK, err := r.cache.Compile(device.Fill{DType: tensor.U8, Shape: spec.Shape, Value: 0x41}, nil, []device.TensorSpec{spec})
+			fillK, err := r.cache.Compile(device.Fill{DType: tensor.U8, Shape: spec.Shape, Value: 0x41}, nil,
+				[]device.TensorSpec{spec})
 			if err != nil {
 				t.Fatal(err)
 			}
 			insertions = append(insertions, Insertion{Bytes: end, Steps: []device.Step{
-				{Launch: &device.Launch{Name: "copy", Kernel: k, In: []device.Region{there}, Out: []device.Region{device.Whole(at)}}},
+				{Launch: &device.Launch{Name: "copy", Kernel: k, In: []device.Region{there},
+					Out: []device.Region{device.Whole(at)}}},
 				{Launch: &device.Launch{Name: "spoil", Kernel: fillK, Out: []device.Region{there}}},
 			}})
 		}
@@ -239,8 +248,10 @@ func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 		got = append(got, fmt.Sprint(r.plan.Params().Params[i].Name, " ", when))
 	}
 	var want []string
-	for _, p := range []struct{ param, launch string }{{"fc.weight", "fc diff weights"}, {"fc.bias", "fc diff weights"}, {"conv2.weight", "conv2 diff weights"},
-		{"conv2.bias", "conv2 diff weights"}, {"bn1.weight", "bn1 diff apply"}, {"bn1.bias", "bn1 diff apply"}, {"conv1.weight", "conv1 diff weights"}} {
+	for _, p := range []struct{ param, launch string }{{"fc.weight", "fc diff weights"}, {"fc.bias", "fc diff weights"},
+		{"conv2.weight", "conv2 diff weights"},
+		{"conv2.bias", "conv2 diff weights"}, {"bn1.weight", "bn1 diff apply"}, {"bn1.bias", "bn1 diff apply"},
+		{"conv1.weight", "conv1 diff weights"}} {
 		want = append(want, fmt.Sprint(p.param, " ", at[p.launch]))
 	}
 	if !slices.Equal(got, want) {
@@ -254,7 +265,8 @@ func TestReorderedGradientsAreFinalEarlyToo(t *testing.T) {
 	dev := openParticular(tasteOfConvs)
 	r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
-	dev.refuse = func(op device.Op, _, out []device.TensorSpec) bool { // from now on, the device refuses weight gradients in a layout that it did not choose
+	dev.refuse = func(op device.Op, _, out []device.TensorSpec) bool {
+		// from now on, the device refuses weight gradients in a layout that it did not choose
 		_, ok := op.(device.Conv2DDiffWeights)
 		return ok && out[0].Layout != device.Any
 	}
@@ -292,7 +304,8 @@ func TestWeightGradientRunsWhileStatisticsAreExchanged(t *testing.T) {
 	at := func(name string) int { return slices.Index(names, name) }
 	sums, weights, apply := at("bn1 diff sums"), at("conv2 diff weights"), at("bn1 diff apply")
 	if !(sums >= 0 && sums < weights && weights < apply) || at("fc diff weights") > at("fc diff src") {
-		t.Errorf("got %q, want the weight gradient of conv2, and no other, between the exchange and what waits for it", names)
+		t.Errorf("got %q, want the weight gradient of conv2, and no other, between the exchange and what waits for it",
+			names)
 	}
 }
 
@@ -319,7 +332,8 @@ func TestIdlePlanTakesPartAndHasNoGradients(t *testing.T) {
 	fill(r.arena.Host(), 0xff)
 	mean := r.read(r.state.States, r.state.Params.States[0])
 	gathered := idle.Exchanges()[0].Region
-	copy(gathered.Host(), reference.Encode(tensor.F32, []float64{1, 2, 3, 4, 5, 6, 7, 8})) // the statistics of rank 0: means, variances
+	// the statistics of rank 0: means, variances
+	copy(gathered.Host(), reference.Encode(tensor.F32, []float64{1, 2, 3, 4, 5, 6, 7, 8}))
 	r.input("samples", []float64{3, 0})
 	r.run(true)
 	for i, b := range r.state.Grads.Host()[:r.state.Params.Bytes] {

@@ -40,7 +40,8 @@ func (l *leaves) norm(c int) graph.BatchNorm {
 func (l *leaves) frozenNorm(c int) graph.BatchNorm {
 	name := fmt.Sprint("s", len(l.States))
 	return graph.BatchNorm{Gamma: l.positive(c), Beta: l.param(c), Eps: 1e-3, UseRunning: true,
-		RunningMean: l.FrozenState(name+" mean", graph.Const(0.25), c), RunningVar: l.FrozenState(name+" var", graph.Const(0.5), c)}
+		RunningMean: l.FrozenState(name+" mean", graph.Const(0.25), c),
+		RunningVar:  l.FrozenState(name+" var", graph.Const(0.5), c)}
 }
 
 // window returns a Window: stride, padding and dilation, for height and width each.
@@ -81,7 +82,9 @@ var ruleCases = []ruleCase{
 	{"1x1 conv of stride 2", func(l *leaves) *graph.Value {
 		return l.Conv2D("y", l.param(2, 3, 3, 3), l.param(2, 3, 1, 1), nil, window(2, 2, 0, 0, 1, 1), 1)
 	}},
-	{"linear", func(l *leaves) *graph.Value { return l.Linear("y", l.param(3, 4), l.param(5, 4), nil, tensor.Invalid) }},
+	{"linear", func(l *leaves) *graph.Value {
+		return l.Linear("y", l.param(3, 4), l.param(5, 4), nil, tensor.Invalid)
+	}},
 	{"linear with a bias", func(l *leaves) *graph.Value {
 		return l.Linear("y", l.param(3, 4), l.param(5, 4), l.param(5), tensor.F64)
 	}},
@@ -108,7 +111,9 @@ var ruleCases = []ruleCase{
 	{"cast to the same type", func(l *leaves) *graph.Value {
 		return l.Cast("y", l.Cast("once", l.param(3, 4), tensor.F64), tensor.F64)
 	}},
-	{"reshape", func(l *leaves) *graph.Value { return l.Unary("y", device.Tanh, l.Reshape("r", l.param(2, 6), 3, 2, 2)) }},
+	{"reshape", func(l *leaves) *graph.Value {
+		return l.Unary("y", device.Tanh, l.Reshape("r", l.param(2, 6), 3, 2, 2))
+	}},
 	{"reshape of something computed, twice", func(l *leaves) *graph.Value {
 		x := l.Unary("x", device.Tanh, l.param(2, 6))
 		return l.Binary("y", graph.Mul, l.Reshape("a", x, 12), l.Reshape("b", l.Unary("x2", device.Square, x), 12))
@@ -134,13 +139,16 @@ var ruleCases = []ruleCase{
 	{"pad", func(l *leaves) *graph.Value {
 		return l.Apply("y", device.Pad{Axis: 1, Start: 2, Size: 6}, l.param(3, 2))[0]
 	}},
-	{"sum over outer and inner dimensions", func(l *leaves) *graph.Value { return l.Reduce("y", device.Sum, l.param(2, 3, 4, 2), 0, 2) }},
+	{"sum over outer and inner dimensions", func(l *leaves) *graph.Value {
+		return l.Reduce("y", device.Sum, l.param(2, 3, 4, 2), 0, 2)
+	}},
 	{"mean over a dimension", func(l *leaves) *graph.Value { return l.Reduce("y", device.Mean, l.param(3, 4, 2), 1) }},
 	{"mean of everything", func(l *leaves) *graph.Value {
 		return l.Binary("y", graph.Mul, l.param(6), l.Reshape("r", l.Reduce("m", device.Mean, l.param(3, 4), 0, 1), 1))
 	}},
 	{"broadcast", func(l *leaves) *graph.Value {
-		return l.Binary("y", graph.Mul, l.param(3, 2, 4), l.Apply("b", device.Broadcast{Shape: tensor.Shape{3, 2, 4}, Axes: []int{0, 2}}, l.param(2))[0])
+		return l.Binary("y", graph.Mul, l.param(3, 2, 4),
+			l.Apply("b", device.Broadcast{Shape: tensor.Shape{3, 2, 4}, Axes: []int{0, 2}}, l.param(2))[0])
 	}},
 	{"a value read by four nodes", func(l *leaves) *graph.Value {
 		x := l.Unary("x", device.Sigmoid, l.param(2, 5))
@@ -176,7 +184,8 @@ func batchNormCases() []ruleCase {
 		for _, add := range []bool{false, true} {
 			for readers := 1; readers <= 3; readers++ {
 				for _, group := range []int{0, 2} { // with group 2, the 5 samples form groups of 2, 2 and 1
-					name := fmt.Sprintf("batch norm, relu %v, residual %v, %d contributions, group %d", relu, add, readers, group)
+					name := fmt.Sprintf("batch norm, relu %v, residual %v, %d contributions, group %d", relu, add,
+						readers, group)
 					cases = append(cases, ruleCase{name, func(l *leaves) *graph.Value {
 						x, bn := l.param(5, 2, 2, 1), l.norm(2)
 						bn.ReLU, bn.Group = relu, group
@@ -198,18 +207,19 @@ func batchNormCases() []ruleCase {
 		relu, add bool
 		readers   int
 	}{{false, false, 1}, {true, false, 1}, {true, true, 1}, {false, true, 2}, {true, false, 2}, {true, true, 3}} {
-		cases = append(cases, ruleCase{fmt.Sprintf("batch norm with frozen statistics, %+v", c), func(l *leaves) *graph.Value {
-			x, bn := l.param(3, 2, 2, 1), l.frozenNorm(2)
-			if bn.ReLU = c.relu; c.add {
-				bn.Residual = l.param(3, 2, 2, 1)
-			}
-			y := l.BatchNorm("y", x, bn)
-			parts := make([]*graph.Value, c.readers)
-			for i := range parts {
-				parts[i] = l.Binary(fmt.Sprint("part", i), graph.Mul, y, l.param(2, 2, 1))
-			}
-			return l.Concat("c", 1, parts...)
-		}})
+		cases = append(cases, ruleCase{fmt.Sprintf("batch norm with frozen statistics, %+v", c),
+			func(l *leaves) *graph.Value {
+				x, bn := l.param(3, 2, 2, 1), l.frozenNorm(2)
+				if bn.ReLU = c.relu; c.add {
+					bn.Residual = l.param(3, 2, 2, 1)
+				}
+				y := l.BatchNorm("y", x, bn)
+				parts := make([]*graph.Value, c.readers)
+				for i := range parts {
+					parts[i] = l.Binary(fmt.Sprint("part", i), graph.Mul, y, l.param(2, 2, 1))
+				}
+				return l.Concat("c", 1, parts...)
+			}})
 	}
 	return append(cases,
 		ruleCase{"batch norm that is frozen as a whole", func(l *leaves) *graph.Value {
@@ -249,16 +259,18 @@ func elementWiseCases() []ruleCase {
 	}
 	for f := device.Add; f <= device.Div; f++ {
 		for name, shape := range map[string][]int{
-			"of one shape": {3, 2, 4}, "with b for each channel": {2, 1}, "with b of ones": {1, 2, 1}, "with b of fewer dimensions": {4}, "with a single b": {1},
+			"of one shape": {3, 2, 4}, "with b for each channel": {2, 1}, "with b of ones": {1, 2, 1},
+			"with b of fewer dimensions": {4}, "with a single b": {1},
 		} {
 			cases = append(cases, ruleCase{fmt.Sprint(f, " ", name), func(l *leaves) *graph.Value {
 				return l.Binary("y", f, l.param(3, 2, 4), l.positive(shape...))
 			}})
 		}
-		cases = append(cases, ruleCase{fmt.Sprint(f, " of a value with a function of itself"), func(l *leaves) *graph.Value {
-			x := l.Unary("x", device.Exp, l.param(2, 5))
-			return l.Binary("y", f, x, l.Unary("x2", device.Square, x))
-		}}, ruleCase{fmt.Sprint(f, " of a parameter with itself"), func(l *leaves) *graph.Value {
+		cases = append(cases, ruleCase{fmt.Sprint(f, " of a value with a function of itself"),
+			func(l *leaves) *graph.Value {
+				x := l.Unary("x", device.Exp, l.param(2, 5))
+				return l.Binary("y", f, x, l.Unary("x2", device.Square, x))
+			}}, ruleCase{fmt.Sprint(f, " of a parameter with itself"), func(l *leaves) *graph.Value {
 			x := l.positive(2, 5)
 			return l.Binary("z", graph.Add, l.Binary("y", f, x, x), l.Unary("x2", device.Square, x))
 		}})
@@ -314,7 +326,8 @@ func TestRulesEqualFiniteDifferences(t *testing.T) {
 			r.optional("row labels", []float64{4, -1, 0, 2, -5, 3})
 			r.optional("key", []float64{11, 13})
 			r.optional("factor", []float64{-1.5})
-			r.optional("images", []float64{0.9, -0.7, 0.4, 0.1, -0.3, 0.8, -0.6, 0.2, 0.5, -0.1, 0.35, -0.9, 0.7, -0.4, 0.6, 0.15, -0.8, 0.3, -0.2, 0.45})
+			r.optional("images", []float64{0.9, -0.7, 0.4, 0.1, -0.3, 0.8, -0.6, 0.2, 0.5, -0.1, 0.35, -0.9, 0.7, -0.4,
+				0.6, 0.15, -0.8, 0.3, -0.2, 0.45})
 			r.optional("ids", []float64{5, 6, 1 << 40}[:samples])
 			r.run(true)
 			grads := map[string][]float64{}
@@ -406,7 +419,8 @@ func TestGradientsInBF16AreThoseOfF64(t *testing.T) {
 					if compute == tensor.F64 {
 						g.UseF64()
 					}
-					x := g.ImageNormalize("normalize", g.Input("bytes", tensor.U8, 4, 4, 4, 3), []float32{0.5, 0.5, 0.5}, []float32{0.5, 0.5, 0.5}, compute)
+					x := g.ImageNormalize("normalize", g.Input("bytes", tensor.U8, 4, 4, 4, 3),
+						[]float32{0.5, 0.5, 0.5}, []float32{0.5, 0.5, 0.5}, compute)
 					y := c.build(&leaves{Graph: g}, x, compute)
 					differentiate(g, g.Cast("full", y, g.ParamType()))
 				})

@@ -45,7 +45,8 @@ func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err erro
 
 // clearGradients appends a launch that zeroes the gradients at the start of the backward pass.
 func (c *compiler) clearGradients() error {
-	l, err := c.zeros("gradients of no samples", &storage{buffer: inGrads, bytes: c.fixed.Bytes, pinned: true}, graph.Backward)
+	l, err := c.zeros("gradients of no samples", &storage{buffer: inGrads, bytes: c.fixed.Bytes, pinned: true},
+		graph.Backward)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}

@@ -74,11 +74,15 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 		want    []string
 	}{
 		{name: "a device without wishes", model: residualChain, taste: newParticular().taste, compute: tensor.F32},
-		{name: "layouts are carried from kernel to kernel, and bytes become images where they are wanted", model: residualChain, taste: imagesLast, compute: tensor.F32},
-		{name: "one copy of a weight serves forward and backward", model: twoConvs, taste: tasteOfConvs, compute: tensor.F32,
-			want: []string{"prepare prepare conv1.weight", "prepare prepare conv2.weight", "forward reorder conv2"}},
-		{name: "bf16 copies are made when parameters change, and f32 logits have bf16 gradients", model: residualChain, taste: imagesLast, compute: tensor.BF16,
-			want: []string{"prepare prepare conv1.weight", "prepare prepare conv2.weight", "prepare prepare fc.weight", "backward fc diff cast"}},
+		{name: "layouts are carried from kernel to kernel, and bytes become images where they are wanted",
+			model: residualChain, taste: imagesLast, compute: tensor.F32},
+		{name: "one copy of a weight serves forward and backward", model: twoConvs, taste: tasteOfConvs,
+			compute: tensor.F32,
+			want:    []string{"prepare prepare conv1.weight", "prepare prepare conv2.weight", "forward reorder conv2"}},
+		{name: "bf16 copies are made when parameters change, and f32 logits have bf16 gradients", model: residualChain,
+			taste: imagesLast, compute: tensor.BF16,
+			want: []string{"prepare prepare conv1.weight", "prepare prepare conv2.weight", "prepare prepare fc.weight",
+				"backward fc diff cast"}},
 		{name: "backward wants the weight otherwise than forward", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffSrc); ok && !out && i == 1 {
@@ -95,7 +99,8 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				return imagesLast(op, out, i, have)
 			},
 			want: []string{"prepare prepare conv1.weight", "prepare prepare conv2.weight"}},
-		{name: "a producer that cannot write the layout wanted", model: residualChain, taste: imagesLast, compute: tensor.F32,
+		{name: "a producer that cannot write the layout wanted", model: residualChain, taste: imagesLast,
+			compute: tensor.F32,
 			refuse: func(op device.Op, _, out []device.TensorSpec) bool {
 				_, ok := op.(device.ImageNormalize)
 				return ok && out[0].Layout >= device.FirstPrivate
@@ -174,7 +179,8 @@ func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	x := &version{mem: &storage{bytes: 64}}
 	a, b := &version{mem: &storage{bytes: 64}}, &version{mem: &storage{bytes: 64}} // no launch reads a
 	first := &launch{kernel: sharing{}, out: []*version{x}}
-	second := &launch{kernel: sharing{pairs: []device.Alias{{Out: 0, In: 0}, {Out: 1, In: 0}}}, in: []*version{x}, out: []*version{a, b}}
+	second := &launch{kernel: sharing{pairs: []device.Alias{{Out: 0, In: 0}, {Out: 1, In: 0}}}, in: []*version{x},
+		out: []*version{a, b}}
 	third := &launch{kernel: sharing{}, in: []*version{b}}
 	all := []*launch{first, second, third}
 	c := &compiler{g: &graph.Graph{}}
@@ -216,7 +222,8 @@ func TestEvaluationUsesTheLayoutsOfTraining(t *testing.T) {
 	if eval.plan.Params() != r.plan.Params() {
 		t.Error("got another layout of parameters, want the one given")
 	}
-	if got, want := strings.Join(eval.moved(), ", "), "prepare prepare conv1.weight, prepare prepare conv2.weight, forward reorder conv2"; got != want {
+	if got, want := strings.Join(eval.moved(), ", "),
+		"prepare prepare conv1.weight, prepare prepare conv2.weight, forward reorder conv2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -248,7 +255,8 @@ func TestFirstPlanWithoutGradientsKeepsParametersPlain(t *testing.T) {
 		if p.Spec.Layout != device.Plain {
 			t.Errorf("%s: got layout %d, want plain", p.Name, p.Spec.Layout)
 		}
-		if want := []string{"conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "conv2.bias", "fc.weight", "fc.bias"}[i]; p.Name != want {
+		if want := []string{"conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "conv2.bias", "fc.weight",
+			"fc.bias"}[i]; p.Name != want {
 			t.Errorf("parameter %d: got %s, want %s, in the model's order", i, p.Name, want)
 		}
 	}

@@ -34,7 +34,8 @@ func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.
 		}
 		x := g.Input("images", tensor.U8, n, size, size, 3)
 		labels := g.Input("labels", tensor.I32, n)
-		logits := model(net, g.ImageNormalize("normalize", x, []float32{0.5, 0.5, 0.5}, []float32{0.25, 0.25, 0.25}, compute), classes)
+		logits := model(net, g.ImageNormalize("normalize", x, []float32{0.5, 0.5, 0.5}, []float32{0.25, 0.25, 0.25},
+			compute), classes)
 		loss, position := g.SoftmaxCrossEntropy("loss", logits, labels, 0.1)
 		g.Output("loss", loss)
 		g.Output("position", position)
@@ -93,7 +94,8 @@ func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 		{"simple_cnn", small, 4, 8},
 		{"resnet of basic blocks", tinyBasic, 2, 3},
 		{"resnet of bottlenecks with the imagenet stem", tinyBottleneck, 2, 6},
-		{"resnet that drops branches", resnet.Build(resnet.Depth{Blocks: [4]int{2, 1, 0, 0}}, resnet.Options{CIFARStem: true, StochasticDepth: 0.6}), 4, 3},
+		{"resnet that drops branches", resnet.Build(resnet.Depth{Blocks: [4]int{2, 1, 0, 0}},
+			resnet.Options{CIFARStem: true, StochasticDepth: 0.6}), 4, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, reference.New(), classifierGraph(t, c.model, c.n, c.size, tensor.F64, true))
@@ -116,7 +118,8 @@ func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 				r.write(r.state.Values, p, start)
 				got, norm := dot(grad, direction), math.Sqrt(dot(grad, grad))
 				if !(math.Abs(got-want) <= tolerance*max(norm, 1e-3)) {
-					t.Errorf("%s: slope %.9g, finite difference %.9g (norm of the gradient %.3g)", p.Name, got, want, norm)
+					t.Errorf("%s: slope %.9g, finite difference %.9g (norm of the gradient %.3g)", p.Name, got, want,
+						norm)
 				}
 			}
 		})
@@ -149,9 +152,12 @@ func twoBlocks(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn0", net.Conv2D("conv0", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 	for i, channels := range []int{4, 6} {
 		name := func(layer string) string { return fmt.Sprint("block", i, ".", layer) }
-		shortcut := net.BatchNorm(name("projection.bn"), net.Conv2D(name("projection"), x, nn.Conv{Out: channels, Kernel: 1, Stride: 2}), nn.Norm{})
-		y := net.BatchNorm(name("bn1"), net.Conv2D(name("conv1"), x, nn.Conv{Out: channels, Kernel: 3, Stride: 2, Padding: 1}), nn.Norm{ReLU: true})
-		x = net.BatchNorm(name("bn2"), net.Conv2D(name("conv2"), y, nn.Conv{Out: channels, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true, Residual: shortcut})
+		shortcut := net.BatchNorm(name("projection.bn"),
+			net.Conv2D(name("projection"), x, nn.Conv{Out: channels, Kernel: 1, Stride: 2}), nn.Norm{})
+		y := net.BatchNorm(name("bn1"),
+			net.Conv2D(name("conv1"), x, nn.Conv{Out: channels, Kernel: 3, Stride: 2, Padding: 1}), nn.Norm{ReLU: true})
+		x = net.BatchNorm(name("bn2"), net.Conv2D(name("conv2"), y, nn.Conv{Out: channels, Kernel: 3, Padding: 1}),
+			nn.Norm{ReLU: true, Residual: shortcut})
 	}
 	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)
 }
@@ -224,8 +230,9 @@ func TestOpThatNothingReplacesIsAnErrorNamingTheNode(t *testing.T) {
 	g := classifierGraph(t, small, 2, 8, tensor.F32, true)
 	for node, refuse := range map[string]func(device.Op) bool{
 		"block0.conv1": func(op device.Op) bool { return op.Kind() == "conv2d" },
-		"block0.bn1":   func(op device.Op) bool { return op.Kind() == "batch_norm_apply" }, // its decomposition needs batch_norm_apply, too
-		"pool":         func(op device.Op) bool { return op.Kind() == "global_avg_pool" || op.Kind() == "reduce" },
+		// its decomposition needs batch_norm_apply, too
+		"block0.bn1": func(op device.Op) bool { return op.Kind() == "batch_norm_apply" },
+		"pool":       func(op device.Op) bool { return op.Kind() == "global_avg_pool" || op.Kind() == "reduce" },
 	} {
 		t.Run(node, func(t *testing.T) {
 			_, err := Compile(NewCache(refusing{reference.New(), refuse}), g, nil)

@@ -25,7 +25,8 @@ type ParamInfo struct {
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // parameters in the order of the flat buffer: as the backward pass completes their gradients, then frozen ones
+	// parameters in the order of the flat buffer: as the backward pass completes their gradients, then frozen ones
+	Params []ParamInfo
 	// Trained is the number of parameters, at the start of Params, for which the backward pass computes gradients. The
 	// gradients of the remaining parameters stay zero.
 	Trained int
@@ -79,7 +80,8 @@ func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) dev
 // check compares the parameters of a graph with the fixed layout.
 func (p *Params) check(g *graph.Graph) error {
 	if len(g.Params) != len(p.Params) || len(g.States) != len(p.States) {
-		return fmt.Errorf("plan: graph has %d parameters and %d states, want the %d and %d of the model", len(g.Params), len(g.States), len(p.Params), len(p.States))
+		return fmt.Errorf("plan: graph has %d parameters and %d states, want the %d and %d of the model", len(g.Params),
+			len(g.States), len(p.Params), len(p.States))
 	}
 	if g.ParamType() != p.DType {
 		return fmt.Errorf("plan: graph has parameters of type %v, want the model's %v", g.ParamType(), p.DType)
@@ -95,7 +97,8 @@ func (p *Params) check(g *graph.Graph) error {
 	}
 	for i, v := range g.States {
 		if v.Name != p.States[i].Name || !v.Shape.Equal(p.States[i].Spec.Shape) {
-			return fmt.Errorf("plan: state %d: got %s %v, want %s %v", i, v.Name, v.Shape, p.States[i].Name, p.States[i].Spec.Shape)
+			return fmt.Errorf("plan: state %d: got %s %v, want %s %v", i, v.Name, v.Shape, p.States[i].Name,
+				p.States[i].Spec.Shape)
 		}
 	}
 	return nil

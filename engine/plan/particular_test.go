@@ -42,9 +42,10 @@ func newParticular() *particular {
 
 // The private layouts.
 const (
-	channelsLast   = device.FirstPrivate + iota // dimension 1 innermost, padded to a multiple of 4
-	reversed                                    // dimensions from last to first
-	reversedPadded                              // dimensions from last to first, the innermost padded to a multiple of 3
+	channelsLast = device.FirstPrivate + iota // dimension 1 innermost, padded to a multiple of 4
+	reversed                                  // dimensions from last to first
+	// dimensions from last to first, the innermost padded to a multiple of 3
+	reversedPadded
 	privateEnd
 )
 
@@ -85,7 +86,8 @@ func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
 	}
 	_, extents := physical(l, s.Shape)
-	return device.TensorSpec{Shape: s.Shape, DType: s.DType, Layout: l, Bytes: tensor.Shape(extents).Elements() * s.DType.Size()}
+	return device.TensorSpec{Shape: s.Shape, DType: s.DType, Layout: l,
+		Bytes: tensor.Shape(extents).Elements() * s.DType.Size()}
 }
 
 // elementOffsets returns the byte offset of each element in the layout of s. Elements are in row-major order.
@@ -274,12 +276,14 @@ func (d *particular) add(p *particularProgram, l *device.Launch) error {
 // requires it or the kernel allows it.
 func (k *particularKernel) check(l *device.Launch) error {
 	overlap := func(a, b device.Region) bool {
-		return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
+		return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes &&
+			b.Offset < a.Offset+a.Bytes
 	}
 	for i, r := range append(slices.Clone(l.In), l.Out...) {
 		want := append(slices.Clone(k.in), k.out...)[i]
 		if err := r.Check(); err != nil || r.Bytes != want.Size() || r.Offset%alignBytes != 0 {
-			return fmt.Errorf("operand %d: got %d bytes at %d, want %d bytes, the size of %v, aligned (%w)", i, r.Bytes, r.Offset, want.Size(), want, err)
+			return fmt.Errorf("operand %d: got %d bytes at %d, want %d bytes, the size of %v, aligned (%w)", i, r.Bytes,
+				r.Offset, want.Size(), want, err)
 		}
 		if overlap(r, l.Workspace) {
 			return fmt.Errorf("operand %d lies in the workspace", i)
@@ -303,7 +307,8 @@ func (k *particularKernel) check(l *device.Launch) error {
 	}
 	for _, a := range device.Aliases(k.op) {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("output %d updates input %d in place: got a different region, want the same region", a.Out, a.In)
+			return fmt.Errorf("output %d updates input %d in place: got a different region, want the same region",
+				a.Out, a.In)
 		}
 	}
 	return nil

@@ -27,7 +27,8 @@ type Plan struct {
 	bound                      bool
 	arena                      device.Region
 	programs                   [4]device.Program // program of each phase; nil if the phase has no steps
-	owners                     [3][]int          // for each step of a program, the index of its launch; nil if the steps are exactly the launches
+	// for each step of a program, the index of its launch; nil if the steps are exactly the launches
+	owners [3][]int
 }
 
 // The programs of a plan.
@@ -353,7 +354,8 @@ func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Flush(); err != nil {
 		return count.n, err
 	}
-	_, err := fmt.Fprintf(count, "arena %d bytes, parameters %d bytes, %d launches\n", p.arenaBytes, p.params.Bytes, len(p.prepare)+len(p.forward)+len(p.backward))
+	_, err := fmt.Fprintf(count, "arena %d bytes, parameters %d bytes, %d launches\n", p.arenaBytes, p.params.Bytes,
+		len(p.prepare)+len(p.forward)+len(p.backward))
 	return count.n, err
 }
 

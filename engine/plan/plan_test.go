@@ -54,7 +54,8 @@ func tasteOfConvs(op device.Op, out bool, i int, have device.Layout) device.Layo
 			return device.Plain
 		}
 		return channelsLast
-	case device.MaxPool2D, device.MaxPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff, device.Linear, device.LinearDiffSrc, device.LinearDiffWeights:
+	case device.MaxPool2D, device.MaxPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff, device.Linear,
+		device.LinearDiffSrc, device.LinearDiffWeights:
 		return device.Plain
 	case device.BatchNormApply, device.BatchNormDiffApply:
 		if out {
@@ -71,7 +72,8 @@ func openParticular(taste func(device.Op, bool, int, device.Layout) device.Layou
 }
 
 func TestPlanIsReadable(t *testing.T) {
-	for name, dev := range map[string]device.Device{"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
+	for name, dev := range map[string]device.Device{
+		"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 			defer r.close()
@@ -89,7 +91,8 @@ func TestPlanIsReadable(t *testing.T) {
 // A gradient is in the flat buffer, at the offset of its parameter. An output is where the host reads it. A value that
 // is both a gradient and an output is copied.
 func TestGradientsMayBeOutputs(t *testing.T) {
-	for name, dev := range map[string]device.Device{"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
+	for name, dev := range map[string]device.Device{
+		"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
 		t.Run(name, func(t *testing.T) {
 			g := classifierGraph(t, twoConvs, 2, 4, tensor.F32, true)
 			for _, gr := range g.Gradients {
@@ -167,7 +170,8 @@ func TestInputsMayBeOutputsAndNeedNoReader(t *testing.T) {
 	r.input("x", []float64{1, 2, 3})
 	r.input("unread", make([]float64, 1000))
 	r.run(true)
-	if a, b := r.output("same"), r.output("half"); !slices.Equal(a, []float64{1, 2, 3}) || !slices.Equal(b, []float64{-1, -2, -3}) {
+	if a, b := r.output("same"), r.output("half"); !slices.Equal(a, []float64{1, 2, 3}) ||
+		!slices.Equal(b, []float64{-1, -2, -3}) {
 		t.Errorf("got %v and %v, want x and -x", a, b)
 	}
 	if want := int64(64 + 4032 + 64); r.plan.ArenaBytes() != want {
@@ -176,11 +180,14 @@ func TestInputsMayBeOutputsAndNeedNoReader(t *testing.T) {
 }
 
 func TestCopyOfAParameterIsNoOutput(t *testing.T) {
-	g, err := graph.Build(func(g *graph.Graph) { g.Output("w", g.Cast("low", g.Param("weight", graph.Const(1), 3), tensor.BF16)) })
+	g, err := graph.Build(func(g *graph.Graph) {
+		g.Output("w", g.Cast("low", g.Param("weight", graph.Const(1), 3), tensor.BF16))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compile(NewCache(reference.New()), g, nil); err == nil || !strings.Contains(err.Error(), "output w cannot be a copy of parameter weight") {
+	if _, err := Compile(NewCache(reference.New()), g, nil); err == nil ||
+		!strings.Contains(err.Error(), "output w cannot be a copy of parameter weight") {
 		t.Errorf("got %v, want an error naming output and parameter", err)
 	}
 }
@@ -243,8 +250,10 @@ func TestRunningAllocatesNoDeviceMemory(t *testing.T) {
 }
 
 func TestParametersLieAlikeForEveryBatchSize(t *testing.T) {
-	for name, model := range map[string]models.Classifier{"simple_cnn": small, "resnet": tinyBottleneck, "two convolutions": twoConvs} {
-		for _, dev := range []device.Device{reference.New(), openParticular(tasteOfConvs), openParticular(moody(1)), openParticular(moody(2))} {
+	for name, model := range map[string]models.Classifier{"simple_cnn": small, "resnet": tinyBottleneck,
+		"two convolutions": twoConvs} {
+		for _, dev := range []device.Device{reference.New(), openParticular(tasteOfConvs), openParticular(moody(1)),
+			openParticular(moody(2))} {
 			cache := NewCache(dev)
 			var first *Params
 			for _, n := range []int{4, 1, 7} {
@@ -293,16 +302,38 @@ func TestPlanOfAnotherModelIsRefused(t *testing.T) {
 		name, want string
 		build      func(*graph.Graph)
 	}{
-		{"a parameter more", "graph has 2 parameters and 1 states, want the 1 and 1", func(g *graph.Graph) { base(g); g.Param("b", graph.Const(0), 4) }},
-		{"a state more", "graph has 1 parameters and 2 states", func(g *graph.Graph) { base(g); g.State("t", graph.Const(0), 4) }},
-		{"another name", "parameter v, which the model does not have", func(g *graph.Graph) { g.Param("v", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 4) }},
-		{"another shape", "parameter w: got shape (4, 5), want the model's (4, 3)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 5); g.State("s", graph.Const(0), 4) }},
-		{"another state", "state 0: got t (4), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("t", graph.Const(0), 4) }},
-		{"a state of another shape", "state 0: got s (5), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 5) }},
-		{"another element type", "parameters of type f64, want the model's f32", func(g *graph.Graph) { g.UseF64(); base(g) }},
+		{"a parameter more", "graph has 2 parameters and 1 states, want the 1 and 1", func(g *graph.Graph) {
+			base(g)
+			g.Param("b", graph.Const(0), 4)
+		}},
+		{"a state more", "graph has 1 parameters and 2 states", func(g *graph.Graph) {
+			base(g)
+			g.State("t", graph.Const(0), 4)
+		}},
+		{"another name", "parameter v, which the model does not have", func(g *graph.Graph) {
+			g.Param("v", graph.Const(0), 4, 3)
+			g.State("s", graph.Const(0), 4)
+		}},
+		{"another shape", "parameter w: got shape (4, 5), want the model's (4, 3)", func(g *graph.Graph) {
+			g.Param("w", graph.Const(0), 4, 5)
+			g.State("s", graph.Const(0), 4)
+		}},
+		{"another state", "state 0: got t (4), want s (4)", func(g *graph.Graph) {
+			g.Param("w", graph.Const(0), 4, 3)
+			g.State("t", graph.Const(0), 4)
+		}},
+		{"a state of another shape", "state 0: got s (5), want s (4)", func(g *graph.Graph) {
+			g.Param("w", graph.Const(0), 4, 3)
+			g.State("s", graph.Const(0), 5)
+		}},
+		{"another element type", "parameters of type f64, want the model's f32", func(g *graph.Graph) {
+			g.UseF64()
+			base(g)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := Compile(cache, build(c.build), p.Params()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Compile(cache, build(c.build), p.Params()); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

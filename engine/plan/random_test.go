@@ -74,7 +74,8 @@ func (c *composer) classifier(training bool) {
 	c.ids, c.key = c.Input("ids", tensor.I64, c.n), c.Input("key", tensor.U32, 2)
 	h, w := c.choose(1, 5), c.choose(1, 5)
 	bytes := c.Input("bytes", tensor.U8, c.n, h, w, 2)
-	c.images = append(c.images, c.ImageNormalize("normalize", bytes, []float32{0.4, 0.6}, []float32{0.5, 0.25}, c.compute))
+	c.images = append(c.images, c.ImageNormalize("normalize", bytes, []float32{0.4, 0.6}, []float32{0.5, 0.25},
+		c.compute))
 	for i := range c.choose(5, 16) {
 		kind := chosen(c, kinds)
 		if y := kind.add(c, fmt.Sprint(kind.name, i), c.image(), training); y != nil {
@@ -172,7 +173,8 @@ func (c *composer) as(p *graph.Value) *graph.Value {
 func (c *composer) conv(name string, x *graph.Value, _ bool) *graph.Value {
 	win := window(c.choose(1, 2), 1, 1, c.choose(0, 1), 1, c.choose(1, 2))
 	fits := func(w *graph.Value) bool {
-		return w.Shape[1] == x.Shape[1] && x.Shape[2]+2 >= w.Shape[2] && x.Shape[3]+2*win.Padding[1] > win.Dilation[1]*(w.Shape[3]-1)
+		return w.Shape[1] == x.Shape[1] && x.Shape[2]+2 >= w.Shape[2] &&
+			x.Shape[3]+2*win.Padding[1] > win.Dilation[1]*(w.Shape[3]-1)
 	}
 	var known []*graph.Value
 	for _, w := range c.weights {
@@ -199,9 +201,11 @@ func (c *composer) conv(name string, x *graph.Value, _ bool) *graph.Value {
 
 func (c *composer) norm(name string, x *graph.Value, training bool) *graph.Value {
 	channels := x.Shape[1]
-	bn := graph.BatchNorm{Gamma: c.param(channels), Beta: c.param(channels), Eps: 1e-2, Momentum: 0.2, UseRunning: !training,
-		RunningMean: c.State(name+" mean", graph.Const(0), channels), RunningVar: c.State(name+" var", graph.Const(1), channels),
-		ReLU: c.flip(), Group: c.choose(0, 3)}
+	bn := graph.BatchNorm{Gamma: c.param(channels), Beta: c.param(channels), Eps: 1e-2, Momentum: 0.2,
+		UseRunning:  !training,
+		RunningMean: c.State(name+" mean", graph.Const(0), channels),
+		RunningVar:  c.State(name+" var", graph.Const(1), channels),
+		ReLU:        c.flip(), Group: c.choose(0, 3)}
 	if c.flip() {
 		bn.Residual = c.like(x)
 	}

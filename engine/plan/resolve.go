@@ -19,7 +19,8 @@ func (c *compiler) resolveParams() (*Params, error) {
 	for _, gr := range c.g.Gradients {
 		i, _ := params.Find(gr.Param.Name)
 		info := params.Params[i]
-		grad := &version{spec: info.Spec, mem: &storage{buffer: inGrads, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		grad := &version{spec: info.Spec, mem: &storage{buffer: inGrads, bytes: info.Spec.Size(), offset: info.Offset,
+			pinned: true}}
 		have := c.versions[gr.Value][0]
 		if have.spec.Same(info.Spec) && have.mem.root().buffer == inArena && !have.mem.pinned {
 			*have.mem.root() = *grad.mem
@@ -32,14 +33,17 @@ func (c *compiler) resolveParams() (*Params, error) {
 		l.out[0] = grad
 		at := len(c.step)
 		if i := slices.Index(c.step, have.producer); i >= 0 {
-			at = i + 1 // directly after the producer, so that the all-reduce of the gradient need not wait for the rest of the pass
+			// directly after the producer, so that the all-reduce of the gradient need not wait for the rest of the
+			// pass
+			at = i + 1
 		}
 		c.step = slices.Insert(c.step, at, l)
 	}
 	for _, u := range c.uses {
 		i, _ := params.Find(u.param.Name)
 		info := params.Params[i]
-		value := &version{spec: info.Spec, mem: &storage{buffer: inValues, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		value := &version{spec: info.Spec, mem: &storage{buffer: inValues, bytes: info.Spec.Size(), offset: info.Offset,
+			pinned: true}}
 		if u.spec.Same(info.Spec) {
 			*u.mem = *value.mem
 			continue

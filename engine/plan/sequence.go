@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Sequence compiles a list of ops that run outside a graph, such as the update of an optimizer. It owns the workspace of
-// the kernels. After a failure, a Sequence does nothing, and Err and Program return the failure.
+// Sequence compiles a list of ops that run outside a graph, such as the update of an optimizer. It owns the workspace
+// of the kernels. After a failure, a Sequence does nothing, and Err and Program return the failure.
 type Sequence struct {
 	cache   *Cache
 	steps   []device.Step

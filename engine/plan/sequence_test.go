@@ -71,7 +71,8 @@ func TestSequenceRunsItsOpsInOrderWithTheirWorkspace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := reference.Decode(tensor.F32, buffer.Host()), []float64{2, 6, 12, 1, 4, 9}; !slices.Equal(got, want) {
+		if got, want := reference.Decode(tensor.F32, buffer.Host()),
+			[]float64{2, 6, 12, 1, 4, 9}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if want := []int64{workspace, workspace}; !slices.Equal(dev.workspaces, want) || ops.Bytes() != 2*workspace {

@@ -43,7 +43,8 @@ func NewState(cache *Cache, params *Params) (_ *State, err error) {
 		to    *device.Buffer
 		name  string
 		bytes int64
-	}{{&s.plain, "staging", largest}, {&s.Values, "parameters", params.Bytes}, {&s.Grads, "gradients", params.TrainBytes}, {&s.States, "statistics", params.StateBytes}} {
+	}{{&s.plain, "staging", largest}, {&s.Values, "parameters", params.Bytes},
+		{&s.Grads, "gradients", params.TrainBytes}, {&s.States, "statistics", params.StateBytes}} {
 		if *b.to, err = s.NewFlat(b.bytes); err != nil {
 			return nil, fmt.Errorf("plan: %s of %d bytes: %w", b.name, b.bytes, err)
 		}
@@ -100,7 +101,8 @@ func (s *State) View(flat device.Buffer, info ParamInfo, f func(data []byte) err
 	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
 	if info.Spec.Layout != device.Plain {
 		to := device.Region{Buffer: s.plain, Bytes: plain.Size()}
-		if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{info.Spec, src}}, Operand{plain, to}); err != nil {
+		if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{info.Spec, src}}, Operand{plain, to}); err !=
+			nil {
 			return fmt.Errorf("plan: reading %s: %w", info.Name, err)
 		}
 		src = to

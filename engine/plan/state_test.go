@@ -36,7 +36,8 @@ func TestStateIsReadAsItWasWrittenWhateverTheLayout(t *testing.T) {
 				defer r.close()
 				params := r.state.Params
 				for name, flat := range map[string]device.Buffer{"values": r.state.Values, "gradients": r.state.Grads} {
-					fill(flat.Host(), 0xEE) // Write zeroes the padding inside a tensor, and leaves the bytes between tensors unchanged
+					// Write zeroes the padding inside a tensor, and leaves the bytes between tensors unchanged
+					fill(flat.Host(), 0xEE)
 					for i, p := range params.Params {
 						r.write(flat, p, numbered(p, i))
 					}
@@ -71,7 +72,8 @@ func TestHostDataOfTheWrongSizeIsRefused(t *testing.T) {
 	i, _ := r.state.Params.Find("conv1.weight")
 	p := r.state.Params.Params[i]
 	for _, n := range []int{0, 431, 433, 864} { // (4, 3, 3, 3) of f32 is 432 bytes
-		for name, err := range map[string]error{"write": r.state.Write(r.state.Values, p, make([]byte, n)), "read": r.state.Read(r.state.Values, p, make([]byte, n))} {
+		for name, err := range map[string]error{"write": r.state.Write(r.state.Values, p, make([]byte, n)),
+			"read": r.state.Read(r.state.Values, p, make([]byte, n))} {
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("conv1.weight: got %d bytes, want 432", n)) {
 				t.Errorf("%s %d bytes: got %v, want an error naming the parameter", name, n, err)
 			}
@@ -80,7 +82,8 @@ func TestHostDataOfTheWrongSizeIsRefused(t *testing.T) {
 }
 
 func TestNewStateIsZeroAndKnowsItsBytes(t *testing.T) {
-	for name, dev := range map[string]device.Device{"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
+	for name, dev := range map[string]device.Device{
+		"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
 		t.Run(name, func(t *testing.T) {
 			cache := NewCache(dev)
 			defer cache.Close()
@@ -92,7 +95,8 @@ func TestNewStateIsZeroAndKnowsItsBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, b := range map[string]device.Buffer{"values": s.Values, "gradients": s.Grads, "statistics": s.States} {
+			for name, b := range map[string]device.Buffer{"values": s.Values, "gradients": s.Grads,
+				"statistics": s.States} {
 				if slices.Max(b.Host()) != 0 {
 					t.Errorf("%s: not zero", name)
 				}

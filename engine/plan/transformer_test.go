@@ -38,12 +38,14 @@ func transformerRules() []ruleCase {
 			return l.Embedding("y", l.tokens(), graph.Tables{Weight: l.param(5, 4)}, tensor.F64)
 		}},
 		{"embedding of tokens, positions and segments", func(l *leaves) *graph.Value {
-			t := graph.Tables{Weight: l.param(5, 4), Positions: l.param(4, 4), Segments: l.Input("segments", tensor.I32, 2, 3), Kinds: l.param(2, 4)}
+			t := graph.Tables{Weight: l.param(5, 4), Positions: l.param(4, 4),
+				Segments: l.Input("segments", tensor.I32, 2, 3), Kinds: l.param(2, 4)}
 			return l.Embedding("y", l.tokens(), t, tensor.F64)
 		}},
 		{"embedding with one table for tokens and segments", func(l *leaves) *graph.Value {
 			w := l.param(5, 4)
-			t := graph.Tables{Weight: w, Positions: l.param(3, 4), Segments: l.Input("segments", tensor.I32, 2, 3), Kinds: w}
+			t := graph.Tables{Weight: w, Positions: l.param(3, 4), Segments: l.Input("segments", tensor.I32, 2, 3),
+				Kinds: w}
 			return l.Embedding("y", l.tokens(), t, tensor.F64)
 		}},
 		{"layer norm", func(l *leaves) *graph.Value {
@@ -52,18 +54,21 @@ func transformerRules() []ruleCase {
 		}},
 		{"linear cross entropy", func(l *leaves) *graph.Value {
 			l.loss = true
-			loss, _ := l.LinearCrossEntropy("y", l.param(6, 4), l.param(5, 4), l.Input("row labels", tensor.I32, 6), l.param(5))
+			loss, _ := l.LinearCrossEntropy("y", l.param(6, 4), l.param(5, 4), l.Input("row labels", tensor.I32, 6),
+				l.param(5))
 			return loss
 		}},
 		{"tied embeddings", func(l *leaves) *graph.Value {
 			l.loss = true
 			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w, Positions: l.param(3, 4)}, tensor.F64)
-			loss, _ := l.LinearCrossEntropy("y", l.Reshape("rows", l.Unary("t", device.Tanh, x), 6, 4), w, l.Input("row labels", tensor.I32, 6), nil)
+			loss, _ := l.LinearCrossEntropy("y", l.Reshape("rows", l.Unary("t", device.Tanh, x), 6, 4), w,
+				l.Input("row labels", tensor.I32, 6), nil)
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			w := l.param(5, 4) // the gradient of sum is also a contribution to the gradient of w, so it must not be changed in place
+			// the gradient of sum is also a contribution to the gradient of w, so it must not be changed in place
+			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
 			return l.Concat("y", 0, l.Reshape("rows", x, 6, 4), sum)
@@ -74,7 +79,8 @@ func transformerRules() []ruleCase {
 			if readers == 0 && !y {
 				continue
 			}
-			cases = append(cases, ruleCase{fmt.Sprintf("layer norm of a sum with %d readers, result read %t", readers, y), func(l *leaves) *graph.Value {
+			cases = append(cases, ruleCase{fmt.Sprintf("layer norm of a sum with %d readers, result read %t", readers,
+				y), func(l *leaves) *graph.Value {
 				x := l.Unary("x", device.Tanh, l.param(2, 3, 5))
 				norm, sum := l.LayerNorm("y", x, l.param(2, 3, 5), l.positive(5), l.param(5), 1e-3)
 				var parts []*graph.Value
@@ -94,11 +100,15 @@ func transformerRules() []ruleCase {
 		}})
 	}
 	for _, op := range []graph.AttentionOp{
-		{Heads: 2, Packed: true, Causal: true}, {Heads: 1}, {Heads: 3, Lengths: true}, {Heads: 2, Packed: true, Causal: true, Lengths: true},
+		{Heads: 2, Packed: true, Causal: true}, {Heads: 1}, {Heads: 3, Lengths: true},
+		{Heads: 2, Packed: true, Causal: true, Lengths: true},
 		{Heads: 2, Packed: true, Causal: true, P: 0.3, Stream: 5}, {Heads: 2, Lengths: true, P: 0.3},
-		{Heads: 6, KVHeads: 2, Causal: true}, {Heads: 3, KVHeads: 1, Lengths: true, P: 0.3}, {Heads: 2, KVHeads: 1, Causal: true, Lengths: true},
+		{Heads: 6, KVHeads: 2, Causal: true}, {Heads: 3, KVHeads: 1, Lengths: true, P: 0.3},
+		{Heads: 2, KVHeads: 1, Causal: true, Lengths: true},
 	} {
-		cases = append(cases, ruleCase{fmt.Sprintf("attention %+v", op), func(l *leaves) *graph.Value { return l.attention(op, 3, 4, 6) }})
+		cases = append(cases, ruleCase{fmt.Sprintf("attention %+v", op), func(l *leaves) *graph.Value {
+			return l.attention(op, 3, 4, 6)
+		}})
 	}
 	return append(cases, ruleCase{"attention of one position", func(l *leaves) *graph.Value {
 		return l.attention(graph.AttentionOp{Heads: 2, Packed: true, Causal: true}, 2, 1, 4)
@@ -133,17 +143,22 @@ func TestTiedEmbeddingsAccumulate(t *testing.T) {
 func block(g *graph.Graph, compute tensor.DType) {
 	const n, t, c, v = 2, 5, 8, 11
 	param := func(name string, shape ...int) *graph.Value { return g.Param(name, graph.Uniform(1), shape...) }
-	tables := graph.Tables{Weight: param("wte", v, c), Positions: param("wpe", 7, c), Segments: g.Input("segments", tensor.I32, n, t), Kinds: param("kinds", 3, c)}
+	tables := graph.Tables{Weight: param("wte", v, c), Positions: param("wpe", 7, c),
+		Segments: g.Input("segments", tensor.I32, n, t), Kinds: param("kinds", 3, c)}
 	x := g.Embedding("embedding", g.Input("tokens", tensor.I32, n, t), tables, compute)
 	h, _ := g.LayerNorm("ln1", x, nil, param("g1", c), param("b1", c), 1e-5)
 	rows := func(v *graph.Value) *graph.Value { return g.Reshape("rows", v, n*t, v.Shape[len(v.Shape)-1]) }
-	qkv := g.Reshape("qkv", g.Linear("attn", rows(h), param("wqkv", 3*c, c), param("bqkv", 3*c), tensor.Invalid), n, t, 3*c)
-	a := g.Attention("attention", graph.AttentionOp{Heads: 2, Packed: true, Causal: true}, []*graph.Value{qkv}, nil, nil, nil)
+	qkv := g.Reshape("qkv", g.Linear("attn", rows(h), param("wqkv", 3*c, c), param("bqkv", 3*c), tensor.Invalid), n, t,
+		3*c)
+	a := g.Attention("attention", graph.AttentionOp{Heads: 2, Packed: true, Causal: true}, []*graph.Value{qkv}, nil,
+		nil, nil)
 	h, x = g.LayerNorm("ln2", a, x, param("g2", c), param("b2", c), 1e-5)
-	f := g.BiasGELU("gelu", device.GELUTanh, g.Linear("fc", rows(h), param("wfc", 16, c), nil, tensor.Invalid), param("bfc", 16))
+	f := g.BiasGELU("gelu", device.GELUTanh, g.Linear("fc", rows(h), param("wfc", 16, c), nil, tensor.Invalid),
+		param("bfc", 16))
 	f = g.Linear("proj", f, param("wproj", c, 16), param("bproj", c), tensor.Invalid)
 	h, _ = g.LayerNorm("ln3", g.Reshape("f", f, n, t, c), x, param("g3", c), param("b3", c), 1e-5)
-	loss, rank := g.LinearCrossEntropy("head", rows(h), g.Params[0], g.Input("labels", tensor.I32, n*t), param("bias", v))
+	loss, rank := g.LinearCrossEntropy("head", rows(h), g.Params[0], g.Input("labels", tensor.I32, n*t),
+		param("bias", v))
 	g.Output("loss", loss)
 	g.Output("rank", rank)
 	g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
@@ -178,7 +193,8 @@ func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 		return values
 	}
 	want := run(func(device.Op) bool { return false })
-	kinds := []string{"embedding", "layer_norm", "layer_norm_diff", "bias_gelu", "bias_gelu_diff", "linear_cross_entropy", "linear_cross_entropy_diff"}
+	kinds := []string{"embedding", "layer_norm", "layer_norm_diff", "bias_gelu", "bias_gelu_diff",
+		"linear_cross_entropy", "linear_cross_entropy_diff"}
 	for i := range len(kinds) + 1 {
 		name, refused := "all", func(op device.Op) bool { return true }
 		if i < len(kinds) {
@@ -241,7 +257,8 @@ func TestAttentionEqualsItsDecomposition(t *testing.T) {
 		t       int
 		causal  bool
 		lengths []float64
-	}{{1, true, nil}, {1, false, []float64{1, 1}}, {3, true, nil}, {7, false, nil}, {7, false, []float64{4, 7}}, {13, true, []float64{13, 1}}, {33, true, nil}} {
+	}{{1, true, nil}, {1, false, []float64{1, 1}}, {3, true, nil}, {7, false, nil}, {7, false, []float64{4, 7}},
+		{13, true, []float64{13, 1}}, {33, true, nil}} {
 		t.Run(fmt.Sprintf("%+v", s), func(t *testing.T) {
 			const n, heads, c = 2, 2, 6
 			op := graph.AttentionOp{Heads: heads, Packed: true, Causal: s.causal, Lengths: s.lengths != nil}
@@ -282,7 +299,8 @@ func TestAttentionEqualsItsDecomposition(t *testing.T) {
 						}
 						y = g.Attention("y", op, []*graph.Value{qkv}, lengths, nil, nil)
 					} else {
-						y = composedAttention(g, op, qkv, g.Input("visible", tensor.F64, n, heads, s.t, s.t), g.Input("valid", tensor.F64, n, s.t, 1))
+						y = composedAttention(g, op, qkv, g.Input("visible", tensor.F64, n, heads, s.t, s.t),
+							g.Input("valid", tensor.F64, n, s.t, 1))
 					}
 					g.Output("y", y)
 					differentiate(g, y)

@@ -62,7 +62,8 @@ func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
 		}
 		if total > most {
 			most = total
-			p.usage = Usage{At: l.name, Copies: alive[ofCopies], Inputs: alive[ofInputs], Activations: alive[ofActivations], Workspace: alive[ofWorkspace],
+			p.usage = Usage{At: l.name, Copies: alive[ofCopies], Inputs: alive[ofInputs],
+				Activations: alive[ofActivations], Workspace: alive[ofWorkspace],
 				Gaps: p.arenaBytes - total}
 		}
 	}

@@ -9,12 +9,15 @@ import (
 // check returns an error unless each exchange has a pair of events, and insertions are in order.
 func (w Wiring) check(p *Plan) error {
 	if n := len(p.points()); len(w.Ready) != n || len(w.Done) != n {
-		return fmt.Errorf("plan: got %d and %d events for exchanges between ranks, want %d of each", len(w.Ready), len(w.Done), n)
+		return fmt.Errorf("plan: got %d and %d events for exchanges between ranks, want %d of each", len(w.Ready),
+			len(w.Done), n)
 	}
 	end := int64(0)
 	for i, in := range w.Gradients {
 		if in.Bytes < end || in.Bytes > p.params.Bytes {
-			return fmt.Errorf("plan: insertion %d: got %d bytes of gradients, want ascending numbers of at most %d bytes", i, in.Bytes, p.params.Bytes)
+			return fmt.Errorf(
+				"plan: insertion %d: got %d bytes of gradients, want ascending numbers of at most %d bytes", i,
+				in.Bytes, p.params.Bytes)
 		}
 		end = in.Bytes
 	}

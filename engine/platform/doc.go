@@ -5,6 +5,7 @@
 //	mapped, err := platform.Map(file, bytes) // Unmap releases it
 //	err = platform.SyncDir(folder)           // after a rename
 //
-// Each form has a file: *_unix.go, *_linux.go, *_darwin.go, *_windows.go or *_other.go. An operation that a system lacks
-// returns an error that wraps errors.ErrUnsupported, or ok = false. No operation does nothing if a result depends on it.
+// Each form has a file: *_unix.go, *_linux.go, *_darwin.go, *_windows.go or *_other.go. An operation that a system
+// lacks returns an error that wraps errors.ErrUnsupported, or ok = false. No operation does nothing if a result depends
+// on it.
 package platform

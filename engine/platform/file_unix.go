@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When the
-// file is closed, or the process ends for any reason, the system releases the lock.
+// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When
+// the file is closed, or the process ends for any reason, the system releases the lock.
 func TryLock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockedByte is the upper half of the position of the byte that TryLock locks. A lock of Windows excludes other processes
-// from the locked bytes. No file reaches this position, so all of its contents remain readable.
+// lockedByte is the upper half of the position of the byte that TryLock locks. A lock of Windows excludes other
+// processes from the locked bytes. No file reaches this position, so all of its contents remain readable.
 const lockedByte = 1 << 30
 
-// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When the
-// file is closed, or the process ends for any reason, the system releases the lock.
+// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When
+// the file is closed, or the process ends for any reason, the system releases the lock.
 func TryLock(f *os.File) error {
 	at := windows.Overlapped{OffsetHigh: lockedByte}
-	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &at)
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return ErrLocked
 	}
@@ -40,11 +41,12 @@ func Map(f *os.File, bytes int) ([]byte, error) {
 
 // Unmap ends a map.
 func Unmap(mapped []byte) error {
-	return os.NewSyscallError("UnmapViewOfFile", windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))))
+	return os.NewSyscallError("UnmapViewOfFile",
+		windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))))
 }
 
-// SyncDir returns nil: Windows cannot flush a folder. NTFS writes renames to its journal in order, so that after a power
-// failure a file has either its old or its complete new contents, but the newest rename may be lost.
+// SyncDir returns nil: Windows cannot flush a folder. NTFS writes renames to its journal in order, so that after a
+// power failure a file has either its old or its complete new contents, but the newest rename may be lost.
 func SyncDir(*os.File) error { return nil }
 
 // FileID returns ok = false: os.FileInfo does not have these numbers on Windows.

@@ -16,7 +16,8 @@ func NotifyParentDeath(c chan<- os.Signal) {
 	signal.Notify(c, syscall.SIGUSR2)
 	go func() { // the request belongs to the thread, which must live as long as the process
 		runtime.LockOSThread()
-		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGUSR2), 0) // without it, the caller polls
+		// without it, the caller polls
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGUSR2), 0)
 		select {}
 	}()
 }

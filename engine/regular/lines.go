@@ -10,14 +10,14 @@ import (
 const (
 	// mostLineBytes is the largest size of a line that EachLine passes to visit.
 	mostLineBytes = 16 << 20
-	// mostSkippedBytes is the largest sum of the sizes of lines that EachLine skips. A file with more has no lines: it is
-	// another file, or a sparse file that would take minutes to read.
+	// mostSkippedBytes is the largest sum of the sizes of lines that EachLine skips. A file with more has no lines: it
+	// is another file, or a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 )
 
 // EachLine calls visit with each line of the regular file path, including the line end. The last line may have no
-// line end. For a line of more than 16 MiB, EachLine passes nil; more than 256 MiB in such lines are an *Error. The slice is
-// valid only during the call. Memory use is limited to one line, regardless of the size of the file.
+// line end. For a line of more than 16 MiB, EachLine passes nil; more than 256 MiB in such lines are an *Error. The
+// slice is valid only during the call. Memory use is limited to one line, regardless of the size of the file.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
 	if err != nil {
@@ -35,7 +35,9 @@ func EachLine(path string, visit func(line []byte) error) error {
 			var more []byte
 			more, err = in.ReadSlice('\n')
 			if skipped += len(more); skipped > mostSkippedBytes {
-				return &Error{path, fmt.Sprintf("got more than %d MiB in lines that are too long, want lines of at most %d MiB", mostSkippedBytes>>20, mostLineBytes>>20)}
+				return &Error{
+					path, fmt.Sprintf("got more than %d MiB in lines that are too long, want lines of at most %d MiB",
+						mostSkippedBytes>>20, mostLineBytes>>20)}
 			}
 		}
 		if err != nil && err != io.EOF {

@@ -31,8 +31,8 @@ func TestEachLine(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space, and its zeros contain no line end. With a line end in every 200 MiB, no line alone is
-// longer than the limit.
+// A sparse file needs no disk space, and its zeros contain no line end. With a line end in every 200 MiB, no line alone
+// is longer than the limit.
 func TestEachLineRefusesASparseFile(t *testing.T) {
 	for name, every := range map[string]int64{"one line": 60 << 30, "many lines": 200 << 20} {
 		path := filepath.Join(t.TempDir(), "lines")
@@ -94,7 +94,8 @@ func TestPipesAreNotWrittenTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if _, err := Write(pipe, os.O_WRONLY|os.O_APPEND); err == nil || !strings.Contains(err.Error(), "want a regular file") {
+	if _, err := Write(pipe, os.O_WRONLY|os.O_APPEND); err == nil ||
+		!strings.Contains(err.Error(), "want a regular file") {
 		t.Errorf("with a reader: got %v", err)
 	}
 }

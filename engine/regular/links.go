@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// StayIn returns an *Error for the first symbolic link among the given files and folders of root, or within these folders,
-// that leads out of root. Within the folders, it also refuses links to folders, because it does not examine their files.
-// Code that then opens these files by their paths reads nothing outside root. Other links within root, links without a
-// target and missing files are no error.
+// StayIn returns an *Error for the first symbolic link among the given files and folders of root, or within these
+// folders, that leads out of root. Within the folders, it also refuses links to folders, because it does not examine
+// their files. Code that then opens these files by their paths reads nothing outside root. Other links within root,
+// links without a target and missing files are no error.
 func StayIn(root *os.Root, names ...string) error {
 	for _, name := range names {
 		err := fs.WalkDir(root.FS(), name, func(path string, _ fs.DirEntry, err error) error {
@@ -20,7 +20,8 @@ func StayIn(root *os.Root, names ...string) error {
 				target, err := root.Stat(path)
 				switch {
 				case err != nil && !errors.Is(err, fs.ErrNotExist):
-					return &Error{filepath.Join(root.Name(), path), fmt.Sprintf("a link must not lead out of %s: %v", root.Name(), err)}
+					return &Error{filepath.Join(root.Name(), path),
+						fmt.Sprintf("a link must not lead out of %s: %v", root.Name(), err)}
 				case err == nil && target.IsDir() && path != name:
 					return &Error{filepath.Join(root.Name(), path), "got a link to a folder, want a folder"}
 				}

@@ -50,8 +50,8 @@ func Create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// Reopen opens the regular file path for reading and writing, or creates it. Like Create, it follows no link: it removes a
-// link at path.
+// Reopen opens the regular file path for reading and writing, or creates it. Like Create, it follows no link: it
+// removes a link at path.
 func Reopen(path string) (*os.File, error) {
 	for range 10 { // another process may create or remove the file between two calls
 		info, err := os.Lstat(path)

@@ -35,7 +35,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 			t.Fatalf("%s of a file: got %v, %v", what, info, err)
 		}
 		f.Close()
-		for name, says := range map[string]string{"pipe": "got a pipe, want a regular file", ".": "got a folder, want a regular file", "none": "no such file"} {
+		for name, says := range map[string]string{"pipe": "got a pipe, want a regular file",
+			".": "got a folder, want a regular file", "none": "no such file"} {
 			if f, _, err := open(name); f != nil || err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s of %s: got %v, want %q", what, name, err, says)
 			}

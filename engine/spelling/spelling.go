@@ -2,8 +2,8 @@
 // probably meant. It imports no other package of this module.
 package spelling
 
-// Distance returns the minimum number of inserted, deleted and replaced bytes that change a to b (Levenshtein). Its time
-// is the product of the lengths: limit the lengths of texts from a file.
+// Distance returns the minimum number of inserted, deleted and replaced bytes that change a to b (Levenshtein). Its
+// time is the product of the lengths: limit the lengths of texts from a file.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1) // row[j] is the distance from a[:i] to b[:j], where i is the number of bytes processed
 	for j := range row {

@@ -90,7 +90,8 @@ func DescribeNever(never []int, names []string) string {
 	if len(never) == 1 {
 		return "the model never predicts class " + some[0] + ", which has samples"
 	}
-	return fmt.Sprintf("the model never predicts %d classes that have samples: %s", len(never), strings.Join(some, ", "))
+	return fmt.Sprintf("the model never predicts %d classes that have samples: %s", len(never),
+		strings.Join(some, ", "))
 }
 
 // of returns the F1 of a class. known is false if the class has neither targets nor predictions.
@@ -102,7 +103,8 @@ func (c *Confusion) of(class int) (value float64, known bool) {
 	return 2 * float64(c.Hits[class]) / float64(all), true
 }
 
-// ClassFigures are the figures of one class. Precision is 0 if the class is never predicted, and Recall is 0 if it has no samples.
+// ClassFigures are the figures of one class. Precision is 0 if the class is never predicted, and Recall is 0 if it has
+// no samples.
 type ClassFigures struct {
 	Class     int     `json:"class"`
 	Name      string  `json:"name,omitempty"`
@@ -117,7 +119,8 @@ type ClassFigures struct {
 func (c *Confusion) ByClass(names []string) []ClassFigures {
 	all := make([]ClassFigures, len(c.Hits))
 	for i, hits := range c.Hits {
-		all[i] = ClassFigures{Class: i, Samples: c.Labels[i], Predicted: c.Predicted[i], Precision: float64(hits) / float64(max(c.Predicted[i], 1)), Recall: float64(hits) / float64(max(c.Labels[i], 1))}
+		all[i] = ClassFigures{Class: i, Samples: c.Labels[i], Predicted: c.Predicted[i], Precision: float64(hits) /
+			float64(max(c.Predicted[i], 1)), Recall: float64(hits) / float64(max(c.Labels[i], 1))}
 		all[i].F1, _ = c.of(i)
 		if i < len(names) {
 			all[i].Name = names[i]

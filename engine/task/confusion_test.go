@@ -18,13 +18,18 @@ func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	if got := c.Never(); len(got) != 1 || got[0] != 1 {
 		t.Errorf("got %v, want class 1", got)
 	}
-	if got, want := DescribeNever([]int{1, 7}, []string{"a", "b"}), `the model never predicts 2 classes that have samples: "b", 7`; got != want {
+	if got, want := DescribeNever([]int{1, 7}, []string{"a", "b"}),
+		`the model never predicts 2 classes that have samples: "b", 7`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := DescribeNever([]int{1}, []string{"a", "b"}), `the model never predicts class "b", which has samples`; got != want {
+	if got, want := DescribeNever([]int{1}, []string{"a", "b"}),
+		`the model never predicts class "b", which has samples`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := c.ByClass([]string{"a"}), (ClassFigures{Class: 0, Name: "a", Samples: 3, Predicted: 3, Precision: 2.0 / 3, Recall: 2.0 / 3, F1: 2.0 / 3}); len(got) != 4 || got[0] != want || got[1] != (ClassFigures{Class: 1, Samples: 1}) {
+	want := ClassFigures{Class: 0, Name: "a", Samples: 3, Predicted: 3, Precision: 2.0 / 3,
+		Recall: 2.0 / 3, F1: 2.0 / 3}
+	if got := c.ByClass([]string{"a"}); len(got) != 4 ||
+		got[0] != want || got[1] != (ClassFigures{Class: 1, Samples: 1}) {
 		t.Errorf("got %+v, want %+v first", got, want)
 	}
 	two := NewConfusion(2)
@@ -54,13 +59,15 @@ func TestReportsShowTheNamedMetric(t *testing.T) {
 	if got := keys(shown.Metrics); !slices.Equal(got, []string{"top1", "f1", "macro_f1"}) {
 		t.Errorf("got %v, want macro_f1 at the end", got)
 	}
-	if got := keys(shown.Choices()); !slices.Equal(got, []string{"top1", "f1", "macro_f1", "loss"}) || shown.Best().Key != "top1" {
+	if got := keys(shown.Choices()); !slices.Equal(got, []string{"top1", "f1", "macro_f1", "loss"}) ||
+		shown.Best().Key != "top1" {
 		t.Errorf("got the choices %v and the best %s", got, shown.Best().Key)
 	}
 }
 
 func TestValuesFromFilesHaveTheTitlesOfTheirMetrics(t *testing.T) {
-	for key, want := range map[string]string{"top1": "top-1 50.00 %", "": `"" 0.5`, "top5": "top-5 50.00 %", "macro_f1": "macro F1 0.50", "\x1b[2J": `"\x1b[2J" 0.5`} {
+	for key, want := range map[string]string{"top1": "top-1 50.00 %", "": `"" 0.5`, "top5": "top-5 50.00 %",
+		"macro_f1": "macro F1 0.50", "\x1b[2J": `"\x1b[2J" 0.5`} {
 		if got := TextOf(key, 0.5); got != want {
 			t.Errorf("%q: got %s, want %s", key, got, want)
 		}

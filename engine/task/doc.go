@@ -13,6 +13,6 @@
 // label below 0 does not count, and its loss is 0. Means divide by the number of targets that count, over all ranks
 // and micro-batches of a step.
 //
-// With Report.SampleTarget, each sample also has one further target, which always counts. The loss is then the mean over
-// the targets of the first kind plus the mean over the samples.
+// With Report.SampleTarget, each sample also has one further target, which always counts. The loss is then the mean
+// over the targets of the first kind plus the mean over the samples.
 package task

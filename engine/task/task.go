@@ -26,15 +26,16 @@ type Task interface {
 
 // Shortener is implemented by tasks whose samples have positions.
 type Shortener interface {
-	// Shorten returns the same task for samples of the given number of positions, which is smaller than that of the task.
-	// All parameters stay the same.
+	// Shorten returns the same task for samples of the given number of positions, which is smaller than that of the
+	// task. All parameters stay the same.
 	Shorten(positions int) Task
 }
 
 // Outputs contains the results of a forward pass over n samples with T targets each.
 type Outputs struct {
-	Loss     *graph.Value // (n·T), in the type of parameters; 0 where the label is below 0
-	Position *graph.Value // (n·T), i32: number of classes with a higher score than the label; -1 where the label is below 0
+	Loss *graph.Value // (n·T), in the type of parameters; 0 where the label is below 0
+	// (n·T), i32: number of classes with a higher score than the label; -1 where the label is below 0
+	Position *graph.Value
 	Logits   *graph.Value // (n·T, classes); nil unless requested
 
 	// A further target of each sample, whose label is 0 or more; nil unless Report.SampleTarget is set.
@@ -84,12 +85,20 @@ var (
 	Top1           = Metric{Key: "top1", Title: "top-1", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
 	Top5           = Metric{Key: "top5", Title: "top-5", Percent: true, Of: func(s Score) float64 { return s.Top5 }}
 	Accuracy       = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
-	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
-	F1             = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
-	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss - s.SampleLoss) }}
-	MacroF1        = Metric{Key: "macro_f1", Title: "macro F1", Evaluated: true, Of: func(s Score) float64 { return s.MacroF1 }}
-	Loss           = Metric{Key: "loss", Title: "loss", Less: true, Of: func(s Score) float64 { return s.Loss }}
-	NextSentence   = Metric{Key: "next_sentence", Title: "next sentence", Percent: true, Of: func(s Score) float64 { return s.SampleTop1 }}
+	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 {
+		return s.Top1
+	}}
+	F1         = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
+	Perplexity = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 {
+		return math.Exp(s.Loss - s.SampleLoss)
+	}}
+	MacroF1 = Metric{Key: "macro_f1", Title: "macro F1", Evaluated: true, Of: func(s Score) float64 {
+		return s.MacroF1
+	}}
+	Loss         = Metric{Key: "loss", Title: "loss", Less: true, Of: func(s Score) float64 { return s.Loss }}
+	NextSentence = Metric{Key: "next_sentence", Title: "next sentence", Percent: true, Of: func(s Score) float64 {
+		return s.SampleTop1
+	}}
 )
 
 // Best returns the metric that determines the best evaluation, unless the user chooses another one.

@@ -25,7 +25,8 @@ func F16FromF32(f float32) uint16 {
 		return sign | 0x7e00 | uint16(b>>13&0x3ff)
 	case b >= 0x47800000: // 65,536 and more
 		return sign | 0x7c00
-	case b >= 0x38800000: // at least 2^-14: the result is normal, and a carry out of the fraction increments the exponent
+	case b >= 0x38800000:
+		// at least 2^-14: the result is normal, and a carry out of the fraction increments the exponent
 		b -= (127 - 15) << 23
 		return sign | uint16((b+0xfff+(b>>13&1))>>13)
 	case b < 0x33000000: // below 2^-25

@@ -93,7 +93,8 @@ func TestF16IsTheInverseOfItsF32(t *testing.T) {
 			t.Fatalf("%g, between %g and %g: got %#04x, want %#04x", middle, f, next, got, even)
 		}
 		if h > 0 && uint32(F16FromF32(below)) != h || uint32(F16FromF32(above)) != h+1 {
-			t.Fatalf("around %g: got %#04x and %#04x, want %#04x and %#04x", middle, F16FromF32(below), F16FromF32(above), h, h+1)
+			t.Fatalf("around %g: got %#04x and %#04x, want %#04x and %#04x", middle, F16FromF32(below),
+				F16FromF32(above), h, h+1)
 		}
 	}
 }

@@ -31,7 +31,8 @@ func (r *Recorder) AddActivities(all device.Activities) error {
 	first, end := window(r.spans)
 	zero := r.at(all.Zero)
 	for _, a := range all.List {
-		s := Span{Track: Device, Lane: a.Lane, Name: a.Name, Begin: zero + int64(a.Begin), Took: int64(a.End - a.Begin), Bytes: a.Bytes}
+		s := Span{Track: Device, Lane: a.Lane, Name: a.Name, Begin: zero + int64(a.Begin), Took: int64(a.End - a.Begin),
+			Bytes: a.Bytes}
 		if s.End() < first || s.Begin > end {
 			continue
 		}
@@ -104,10 +105,11 @@ type CodeTime struct {
 
 // HostWaits counts the calls of one function that returns only after the device has done some work.
 type HostWaits struct {
-	Name   string
-	Count  int
-	Took   int64
-	Within int // number of calls after which the same step submitted more work: the device may have been idle during the call
+	Name  string
+	Count int
+	Took  int64
+	// number of calls after which the same step submitted more work: the device may have been idle during the call
+	Within int
 }
 
 // UseOf analyses spans of Device and Calls. It returns nil without steps or without records of the device.
@@ -148,7 +150,8 @@ func (u *Use) cover(work, steps []Span, first, end int64) {
 			continue
 		}
 		if begin > at && last != "" {
-			u.Gaps = append(u.Gaps, Gap{Begin: at, Took: begin - at, After: last, Before: s.label(), Steps: meets(steps, at, begin)})
+			u.Gaps = append(u.Gaps, Gap{Begin: at, Took: begin - at, After: last, Before: s.label(),
+				Steps: meets(steps, at, begin)})
 		}
 		u.Busy += max(0, stop-max(begin, at))
 		if s.Kind == Launch {

@@ -35,17 +35,27 @@ func TestUseOfTakesWhatADeviceDidApart(t *testing.T) {
 		{"nothing noted", []Span{stepAt(0, 100), {Track: Stream, Begin: 5, Took: 90}}, nil},
 		{"kernels that touch", []Span{stepAt(0, 100), noted(Launch, "a", 7, 10, 20), noted(Launch, "b", 7, 20, 50)},
 			&Use{Steps: 1, Window: 100, Busy: 40, Code: []CodeTime{{"b", "", 1, 30}, {"a", "", 1, 10}}}},
-		{"a gap, given in no order", []Span{noted(Launch, "b", 7, 30, 50), stepAt(0, 100), noted(Launch, "a", 7, 10, 20)},
-			&Use{Steps: 1, Window: 100, Busy: 30, Gaps: []Gap{{20, 10, "a", "b", false}}, Code: []CodeTime{{"b", "", 1, 20}, {"a", "", 1, 10}}}},
-		{"what another stream does fills it", []Span{stepAt(0, 100), noted(Launch, "a", 7, 10, 20), noted(Copy, "copy", 8, 15, 32), noted(Launch, "a", 7, 30, 50)},
+		{"a gap, given in no order",
+			[]Span{noted(Launch, "b", 7, 30, 50), stepAt(0, 100), noted(Launch, "a", 7, 10, 20)},
+			&Use{Steps: 1, Window: 100, Busy: 30, Gaps: []Gap{{20, 10, "a", "b", false}},
+				Code: []CodeTime{{"b", "", 1, 20}, {"a", "", 1, 10}}}},
+		{"what another stream does fills it", []Span{stepAt(0, 100), noted(Launch, "a", 7, 10, 20),
+			noted(Copy, "copy", 8, 15, 32), noted(Launch, "a", 7, 30, 50)},
 			&Use{Steps: 1, Window: 100, Busy: 40, Copies: 10, Code: []CodeTime{{"a", "", 2, 30}, {"copy", "", 1, 17}}}},
-		{"a long one around short ones", []Span{stepAt(0, 100), noted(Launch, "long", 7, 10, 60), noted(Launch, "a", 8, 20, 30), noted(Launch, "a", 8, 70, 80)},
-			&Use{Steps: 1, Window: 100, Busy: 60, Gaps: []Gap{{60, 10, "long", "a", false}}, Code: []CodeTime{{"long", "", 1, 50}, {"a", "", 2, 20}}}},
-		{"between steps", []Span{stepAt(0, 100), stepAt(110, 200), noted(Launch, "a", 7, 0, 90), noted(Launch, "a", 7, 120, 200)},
-			&Use{Steps: 2, Window: 200, Busy: 170, Gaps: []Gap{{90, 30, "a", "a", true}}, Code: []CodeTime{{"a", "", 2, 170}}}},
-		{"before and behind the steps", []Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 60), noted(Launch, "b", 7, 90, 140)},
-			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 20, Gaps: []Gap{{60, 30, "a", "b", false}}, Code: []CodeTime{{"a", "", 1, 10}, {"b", "", 1, 10}}}},
-		{"what was over before the step", []Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 40), noted(Launch, "b", 7, 60, 70)},
+		{"a long one around short ones", []Span{stepAt(0, 100), noted(Launch, "long", 7, 10, 60),
+			noted(Launch, "a", 8, 20, 30), noted(Launch, "a", 8, 70, 80)},
+			&Use{Steps: 1, Window: 100, Busy: 60, Gaps: []Gap{{60, 10, "long", "a", false}},
+				Code: []CodeTime{{"long", "", 1, 50}, {"a", "", 2, 20}}}},
+		{"between steps", []Span{stepAt(0, 100), stepAt(110, 200), noted(Launch, "a", 7, 0, 90),
+			noted(Launch, "a", 7, 120, 200)},
+			&Use{Steps: 2, Window: 200, Busy: 170, Gaps: []Gap{{90, 30, "a", "a", true}},
+				Code: []CodeTime{{"a", "", 2, 170}}}},
+		{"before and behind the steps",
+			[]Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 60), noted(Launch, "b", 7, 90, 140)},
+			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 20, Gaps: []Gap{{60, 30, "a", "b", false}},
+				Code: []CodeTime{{"a", "", 1, 10}, {"b", "", 1, 10}}}},
+		{"what was over before the step",
+			[]Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 40), noted(Launch, "b", 7, 60, 70)},
 			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 10, Code: []CodeTime{{"b", "", 1, 10}}}},
 	} {
 		if got := UseOf(c.spans); !reflect.DeepEqual(got, c.want) {
@@ -90,7 +100,8 @@ func TestUseOfAddsUp(t *testing.T) {
 			continue
 		}
 		if u.Busy != busy || u.Copies != copies {
-			t.Fatalf("round %d: got %d ns busy, %d only copying, want %d and %d, of %+v", round, u.Busy, u.Copies, busy, copies, spans)
+			t.Fatalf("round %d: got %d ns busy, %d only copying, want %d and %d, of %+v", round, u.Busy, u.Copies, busy,
+				copies, spans)
 		}
 		if busy > 0 && len(u.Gaps) > 0 && u.Gaps[0].Took < longest {
 			t.Fatalf("round %d: got a longest gap of %d ns, want %d, of %+v", round, u.Gaps[0].Took, longest, spans)
@@ -117,16 +128,21 @@ func TestHostWaitsAreCountedByStep(t *testing.T) {
 		noted(Launch, "a", 7, 10, 190), stepAt(0, 100), stepAt(100, 200),
 		called("cudaStreamSynchronize", 1, -20, -10), // before the first step
 		called("cudaGraphLaunch", 1, 1, 3), called("cudaMemcpy", 1, 4, 8), called("cudaGraphLaunch", 1, 9, 12),
-		called("cudaStreamSynchronize", 1, 15, 95), called("cuStreamSynchronize", 1, 16, 94), // the second call is inside the first
-		called("cudaGraphLaunch", 1, 101, 103), called("cudaStreamSynchronize_ptsz", 1, 104, 196), called("cudaEventQuery", 1, 197, 198),
+		// the second call is inside the first
+		called("cudaStreamSynchronize", 1, 15, 95), called("cuStreamSynchronize", 1, 16, 94),
+		called("cudaGraphLaunch", 1, 101, 103), called("cudaStreamSynchronize_ptsz", 1, 104, 196),
+		called("cudaEventQuery", 1, 197, 198),
 		called("cuStreamSynchronize", 2, 150, 160), // a call of another thread
 	}
-	want := []HostWaits{{"cudaMemcpy", 1, 4, 1}, {"cudaStreamSynchronize", 1, 80, 0}, {"cudaStreamSynchronize_ptsz", 1, 92, 0}, {"cuStreamSynchronize", 1, 10, 0}}
+	want := []HostWaits{{"cudaMemcpy", 1, 4, 1}, {"cudaStreamSynchronize", 1, 80, 0},
+		{"cudaStreamSynchronize_ptsz", 1, 92, 0}, {"cuStreamSynchronize", 1, 10, 0}}
 	if got := UseOf(spans).Host; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	for call, want := range map[string][2]bool{"cudaMemcpyAsync": {false, true}, "cudaMemcpy": {true, false}, "cuMemcpyHtoD_v2": {true, false}, "cudaLaunchKernelExC": {false, true},
-		"cuMemcpyHtoDAsync_v2": {false, true}, "cudaEventRecord": {false, false}, "cudaFreeAsync": {false, true}, "cudaStreamWaitEvent": {false, false}} {
+	for call, want := range map[string][2]bool{"cudaMemcpyAsync": {false, true}, "cudaMemcpy": {true, false},
+		"cuMemcpyHtoD_v2": {true, false}, "cudaLaunchKernelExC": {false, true},
+		"cuMemcpyHtoDAsync_v2": {false, true}, "cudaEventRecord": {false, false}, "cudaFreeAsync": {false, true},
+		"cudaStreamWaitEvent": {false, false}} {
 		if got := [2]bool{waits(call), gives(call)}; got != want {
 			t.Errorf("%s: waits, gives: got %v, want %v", call, got, want)
 		}
@@ -142,8 +158,10 @@ func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	r.PartAt("forward", begun, time.Millisecond)
 	time.Sleep(2 * time.Millisecond)
 	r.Step()
-	span := func(kind device.ActivityKind, name string, begin time.Duration, p device.Program, step int) device.Activity {
-		return device.Activity{Kind: kind, Name: name, Lane: 7, Begin: begin, End: begin + time.Microsecond, Program: p, Step: step}
+	span := func(kind device.ActivityKind, name string, begin time.Duration, p device.Program,
+		step int) device.Activity {
+		return device.Activity{Kind: kind, Name: name, Lane: 7, Begin: begin, End: begin + time.Microsecond, Program: p,
+			Step: step}
 	}
 	err := r.AddActivities(device.Activities{Zero: begun, List: []device.Activity{
 		span(device.KernelActivity, "relu<float>", 10*time.Microsecond, program, 0),
@@ -161,7 +179,8 @@ func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	for _, s := range r.Spans() {
 		got = append(got, s.Track.String()+"/"+s.Kind.String()+"/"+s.Name+"/"+s.Op+"/"+s.Code)
 	}
-	want := []string{"parts/launch/forward//", "steps/launch/step 3//", "gpu stream/launch/layer/unary/relu<float>", "gpu stream/launch/other//other", "gpu stream/launch/gone//gone",
+	want := []string{"parts/launch/forward//", "steps/launch/step 3//", "gpu stream/launch/layer/unary/relu<float>",
+		"gpu stream/launch/other//other", "gpu stream/launch/gone//gone",
 		"gpu stream/copy/copy//", "gpu stream/copy/fill//", "calls of thread/host/cudaGraphLaunch//"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -10,7 +10,8 @@ type Explanation struct {
 	Step  string
 	Total int64    // ns, measured around the whole step
 	Kinds [4]int64 // time by Kind, ns; where spans of Host and Stream overlap, only the span of Stream counts
-	Gap   int64    // time without a span of Stream or Host, ns; if the device records its activity, time without a span of Device
+	// time without a span of Stream or Host, ns; if the device records its activity, time without a span of Device
+	Gap int64
 }
 
 // Explained returns the fraction of the step that spans cover, 0…1.

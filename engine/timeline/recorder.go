@@ -27,7 +27,8 @@ const (
 
 // String implements fmt.Stringer.
 func (t Track) String() string {
-	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics", "gpu stream", "calls of thread"}[t]
+	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics", "gpu stream",
+		"calls of thread"}[t]
 }
 
 // Kind is the kind of a span of Stream, Host or Device.
@@ -201,7 +202,8 @@ func (r *Recorder) describe(p device.Program) ([]Span, error) {
 		case info.Op == nil: // a recorded event: its waiters continue
 			s.Kind, s.Name = Work, "wake the sender"
 		default:
-			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out), device.MovedBytes(info.In, info.Out)
+			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out),
+				device.MovedBytes(info.In, info.Out)
 			s.Specs = specs(info.In) + " -> " + specs(info.Out)
 		}
 		steps = append(steps, s)

@@ -22,13 +22,22 @@ func TestExplainTakesStepsApart(t *testing.T) {
 		want  Explanation // explanation of the last step
 	}{
 		{"nothing is known", []Span{step(0, 100)}, Explanation{Total: 100, Gap: 100}},
-		{"launches with gaps", []Span{step(0, 100), on(Stream, Launch, 10, 30), on(Stream, Launch, 40, 50)}, Explanation{Total: 100, Kinds: [4]int64{80, 0, 0, 0}, Gap: 20}},
-		{"a copy within the host's work", []Span{step(0, 100), on(Stream, Copy, 20, 30), on(Host, Work, 10, 60)}, Explanation{Total: 100, Kinds: [4]int64{0, 30, 0, 30}, Gap: 40}},
-		{"a launch within a wait, from its start", []Span{step(0, 100), on(Stream, Launch, 0, 30), on(Host, Wait, 0, 100)}, Explanation{Total: 100, Kinds: [4]int64{30, 0, 70, 0}}},
-		{"two waits of the host", []Span{step(0, 100), on(Host, Wait, 0, 10), on(Stream, Launch, 10, 70), on(Host, Wait, 80, 20)}, Explanation{Total: 100, Kinds: [4]int64{70, 0, 30, 0}}},
-		{"other tracks are no part of it", []Span{step(0, 100), on(Gradients, Launch, 0, 100), on(Parts, Launch, 0, 100)}, Explanation{Total: 100, Gap: 100}},
-		{"what began in the step before", []Span{step(0, 50), step(50, 100), on(Host, Wait, 20, 60), on(Stream, Launch, 40, 30)}, Explanation{Total: 100, Kinds: [4]int64{20, 0, 10, 0}, Gap: 70}},
-		{"what a step before did", []Span{step(0, 50), step(60, 100), on(Stream, Launch, 0, 50), on(Stream, Launch, 60, 90), on(Stream, Launch, 155, 30)}, Explanation{Total: 100, Kinds: [4]int64{95, 0, 0, 0}, Gap: 5}},
+		{"launches with gaps", []Span{step(0, 100), on(Stream, Launch, 10, 30), on(Stream, Launch, 40, 50)},
+			Explanation{Total: 100, Kinds: [4]int64{80, 0, 0, 0}, Gap: 20}},
+		{"a copy within the host's work", []Span{step(0, 100), on(Stream, Copy, 20, 30), on(Host, Work, 10, 60)},
+			Explanation{Total: 100, Kinds: [4]int64{0, 30, 0, 30}, Gap: 40}},
+		{"a launch within a wait, from its start", []Span{step(0, 100), on(Stream, Launch, 0, 30),
+			on(Host, Wait, 0, 100)}, Explanation{Total: 100, Kinds: [4]int64{30, 0, 70, 0}}},
+		{"two waits of the host", []Span{step(0, 100), on(Host, Wait, 0, 10), on(Stream, Launch, 10, 70),
+			on(Host, Wait, 80, 20)}, Explanation{Total: 100, Kinds: [4]int64{70, 0, 30, 0}}},
+		{"other tracks are no part of it", []Span{step(0, 100), on(Gradients, Launch, 0, 100),
+			on(Parts, Launch, 0, 100)}, Explanation{Total: 100, Gap: 100}},
+		{"what began in the step before", []Span{step(0, 50), step(50, 100), on(Host, Wait, 20, 60),
+			on(Stream, Launch, 40, 30)}, Explanation{Total: 100, Kinds: [4]int64{20, 0, 10, 0}, Gap: 70}},
+		{
+			"what a step before did", []Span{step(0, 50), step(60, 100), on(Stream, Launch, 0, 50),
+				on(Stream, Launch, 60, 90), on(Stream, Launch, 155, 30)},
+			Explanation{Total: 100, Kinds: [4]int64{95, 0, 0, 0}, Gap: 5}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := Explain(c.spans)
@@ -72,7 +81,10 @@ func rig(t testing.TB) (device.Stream, device.Program, device.Buffer, device.Buf
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := dev.NewProgram([]device.Step{{Launch: &device.Launch{Name: "layer", Kernel: k, In: []device.Region{device.Whole(in)}, Out: []device.Region{device.Whole(out)}}}, {Record: done}, {Wait: done}})
+	p, err := dev.NewProgram(
+		[]device.Step{
+			{Launch: &device.Launch{Name: "layer", Kernel: k, In: []device.Region{device.Whole(in)},
+				Out: []device.Region{device.Whole(out)}}}, {Record: done}, {Wait: done}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +99,8 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	s, p, in, host := rig(t)
 	rec := New(7)
 	traced := rec.Stream(s)
-	if err := traced.Copy(device.Whole(in), device.Whole(host)); err != nil { // a copy outside of a step, as in an evaluation
+	if err := traced.Copy(device.Whole(in), device.Whole(host)); err != nil {
+		// a copy outside of a step, as in an evaluation
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -104,6 +117,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 		got = append(got, span.Track.String()+"/"+span.Kind.String()+"/"+span.Name+"/"+span.Part)
 	}
 	want := "stream/copy/copy/between steps stream/copy/copy/forward stream/host/note this timeline/forward stream/launch/layer/forward stream/host/wake the sender/forward " +
+
 		"stream/wait/wait for other ranks/forward stream/host/note this timeline/forward parts/launch/forward/forward " +
 		"gradients/launch/bucket 0/backward parts/launch/backward/backward steps/launch/step 7/"
 	if strings.Join(got, " ") != want {

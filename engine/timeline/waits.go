@@ -7,9 +7,11 @@ import (
 
 // waitingCalls are CUDA functions, without version suffixes, that return only after the device has done some work.
 var waitingCalls = []string{
-	"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
+	"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize",
+	"cuEventSynchronize",
 	"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", "cuMemsetD8", "cuMemsetD32",
-	"cudaMalloc", "cudaFree", "cuMemAlloc", "cuMemFree", "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost", "cuMemHostAlloc", "cuMemAllocHost", "cuMemFreeHost",
+	"cudaMalloc", "cudaFree", "cuMemAlloc", "cuMemFree", "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost",
+	"cuMemHostAlloc", "cuMemAllocHost", "cuMemFreeHost",
 	"cudaHostRegister", "cudaHostUnregister", "cuMemHostRegister", "cuMemHostUnregister",
 }
 

@@ -24,7 +24,9 @@ func averagedOptions(interval int) replica.Options {
 
 func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 	run := func(o replica.Options, averaged bool) session {
-		s := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, func(opts *Options) { opts.EvalAverage = averaged })
+		s := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
+			opts.EvalAverage = averaged
+		})
 		if s.err != nil {
 			t.Fatal(s.err)
 		}
@@ -71,7 +73,8 @@ func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
 		switch {
 		case !lost && (s.err != nil || !s.result.Interrupted || s.saved != 1):
 			t.Errorf("interrupted: got %v, %+v, %d checkpoints, want a saved run", s.err, s.result, s.saved)
-		case lost && (s.err == nil || errors.Is(s.err, context.Canceled) || !strings.Contains(s.err.Error(), "the device is lost") || s.saved != 0):
+		case lost && (s.err == nil || errors.Is(s.err, context.Canceled) ||
+			!strings.Contains(s.err.Error(), "the device is lost") || s.saved != 0):
 			t.Errorf("weights that did not come back: got %v, %d checkpoints, want that error and none", s.err, s.saved)
 		}
 	}
@@ -125,13 +128,14 @@ func TestAveragesComeAndGoBetweenRuns(t *testing.T) {
 }
 
 func TestARankWithOtherAveragesIsFound(t *testing.T) {
-	ranks := crew{open: openReference, options: averagedOptions(1), shares: []int{3, 3}, sync: true, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
-		rec.after = func(step int64) {
-			if rank == 1 && step == 2 {
-				opts.Replica.Averages().Values().Host()[0] ^= 1
+	ranks := crew{open: openReference, options: averagedOptions(1), shares: []int{3, 3}, sync: true, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
+			rec.after = func(step int64) {
+				if rank == 1 && step == 2 {
+					opts.Replica.Averages().Values().Host()[0] ^= 1
+				}
 			}
-		}
-	}}.start(t)
+		}}.start(t)
 	for rank, s := range ranks {
 		if s.err == nil || !strings.Contains(s.err.Error(), "replicas differ") {
 			t.Errorf("rank %d: got %v, want replicas that differ", rank, s.err)
@@ -145,7 +149,8 @@ func TestAveragesAreInThePredictedBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated || r.Averages().Bytes() < 2*r.Averages().States().Bytes+r.Averages().Values().Bytes {
+	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated ||
+		r.Averages().Bytes() < 2*r.Averages().States().Bytes+r.Averages().Values().Bytes {
 		t.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated)
 	}
 	if err := r.Close(); err != nil {

@@ -86,7 +86,8 @@ func changes(t *testing.T, s session) (at []int64, shares [][]int) {
 	t.Helper()
 	for i, step := range s.steps {
 		if i > 0 && step.Changed == slices.Equal(step.Shares, s.steps[i-1].Shares) {
-			t.Errorf("step %d: changed is %t, its shares are %v, those before %v", step.Step, step.Changed, step.Shares, s.steps[i-1].Shares)
+			t.Errorf("step %d: changed is %t, its shares are %v, those before %v", step.Step, step.Changed, step.Shares,
+				s.steps[i-1].Shares)
 		}
 		if step.Changed {
 			at = append(at, step.Step)
@@ -103,7 +104,8 @@ func changes(t *testing.T, s session) (at []int64, shares [][]int) {
 
 func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 	devices := []*gated{newGated(t), newGated(t)}
-	c := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+	c := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(),
+		shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			to := []int{1, 5}
 			o.Splitter = once{2, to}
@@ -140,7 +142,8 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
 			o.Accumulation = c.accumulation
-			cr := crew{open: openReference, options: o, shares: c.shares[0], sync: true, cap: 200, dir: t.TempDir(), splitter: rotating{c.shares},
+			cr := crew{open: openReference, options: o, shares: c.shares[0], sync: true, cap: 200, dir: t.TempDir(),
+				splitter: rotating{c.shares},
 				change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 					for n := range o.Replica.Options().MicroBatch() + 1 {
 						if err := cachePlans(o.Replica, n); err != nil {
@@ -173,7 +176,8 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}}))
-	for rank, s := range (crew{open: openCPU, options: o, shares: []int{4, 2}, sync: true, dir: t.TempDir(), splitter: once{last, nil},
+	for rank, s := range (crew{open: openCPU, options: o, shares: []int{4, 2}, sync: true, dir: t.TempDir(),
+		splitter: once{last, nil},
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			o.Eval, o.CompareSteps, o.Steps, o.Observer = nil, 0, last, silent{func(step int64) {
 				switch {
@@ -207,7 +211,8 @@ func TestFewPlansAreKept(t *testing.T) {
 func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
 	broken := errors.New("no such kernel today")
 	devices := []*gated{newGated(t), newGated(t)}
-	ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+	ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(),
+		shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			o.Splitter, o.Steps = once{2, []int{1, 5}}, 1e6
 			if rank == 1 {
@@ -242,7 +247,8 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			devices := []*gated{newGated(t), newGated(t)}
-			ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+			ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(),
+				shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 				change: func(rank int, cancel context.CancelFunc, o *Options, rec *recorder) {
 					o.Splitter, o.SaveSteps, o.Eval = once{2, []int{1, 5}}, 1, nil
 					if rank == 1 {
@@ -259,11 +265,14 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 				if at, _ := changes(t, s); len(at) > 0 {
 					t.Errorf("rank %d: changed at steps %v, want never", rank, at)
 				}
-				if stopped := s.err == nil && s.result.Interrupted && s.result.Steps == 6; name == "a stop" && !stopped {
+				if stopped := s.err == nil && s.result.Interrupted && s.result.Steps == 6; name == "a stop" &&
+					!stopped {
 					t.Errorf("rank %d: got %v, %+v, want an interruption after step 6", rank, s.err, s.result)
 				}
-				if back := errors.Is(s.err, ErrDiverged) && slices.Equal(s.rolledBackTo, []int64{4}); name == "a roll-back" && !back {
-					t.Errorf("rank %d: got %v after going back to %v, want ErrDiverged after one to step 4", rank, s.err, s.rolledBackTo)
+				if back := errors.Is(s.err, ErrDiverged) &&
+					slices.Equal(s.rolledBackTo, []int64{4}); name == "a roll-back" && !back {
+					t.Errorf("rank %d: got %v after going back to %v, want ErrDiverged after one to step 4", rank,
+						s.err, s.rolledBackTo)
 				}
 			}
 		})
@@ -282,7 +291,8 @@ func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	}
 }
 
-// A profile times several shares with one replica: each step must compute this number of samples, from the loader that it gets.
+// A profile times several shares with one replica: each step must compute this number of samples, from the loader that
+// it gets.
 func TestARankAloneChangesItsSamples(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) device.Device{
 		"reference":         func(*testing.T) device.Device { return reference.New() },
@@ -292,7 +302,10 @@ func TestARankAloneChangesItsSamples(t *testing.T) {
 			with := func(samples int) (*replica.Replica, replica.Options) {
 				o := testOptions()
 				o.BatchSize = samples
-				classify(&o, func(c *images.Classify) { c.Model = simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}}) }) // dropout differs from step to step
+				// dropout differs from step to step
+				classify(&o, func(c *images.Classify) {
+					c.Model = simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}})
+				})
 				r, err := replica.New(open(t), o)
 				if err != nil {
 					t.Fatal(err)

@@ -76,12 +76,15 @@ func TestClassWeightsAreFactorsOfLossAndGradient(t *testing.T) {
 	}
 	const rounding = 1e-6 // of differences of parameters in f32
 	near := func(a, b, scale float64) bool { return math.Abs(a-b) <= 1e-5*scale+rounding }
-	if oneLoss != plainLoss || !near(firstLoss+secondLoss, plainLoss, 1) || !near(bothLoss, 0.5*firstLoss+3*secondLoss, 1) || firstLoss <= 0 || secondLoss <= 0 {
-		t.Errorf("losses: without weights %v, weights of 1 %v, classes alone %v and %v, weighted %v", plainLoss, oneLoss, firstLoss, secondLoss, bothLoss)
+	if oneLoss != plainLoss || !near(firstLoss+secondLoss, plainLoss, 1) ||
+		!near(bothLoss, 0.5*firstLoss+3*secondLoss, 1) || firstLoss <= 0 || secondLoss <= 0 {
+		t.Errorf("losses: without weights %v, weights of 1 %v, classes alone %v and %v, weighted %v", plainLoss,
+			oneLoss, firstLoss, secondLoss, bothLoss)
 	}
 	for i := range both {
 		if one[i] != plain[i] || !near(both[i], 0.5*first[i]+3*second[i], norm) {
-			t.Fatalf("parameter %d: without weights %v, weights of 1 %v, classes alone %v and %v, weighted %v", i, plain[i], one[i], first[i], second[i], both[i])
+			t.Fatalf("parameter %d: without weights %v, weights of 1 %v, classes alone %v and %v, weighted %v", i,
+				plain[i], one[i], first[i], second[i], both[i])
 		}
 	}
 	if norm < 1000*rounding {
@@ -101,12 +104,15 @@ func TestALabelWithoutAWeightIsRefused(t *testing.T) {
 // TestTheBestEvaluationFollowsTheChosenMetric compares with the evaluations of the run.
 func TestTheBestEvaluationFollowsTheChosenMetric(t *testing.T) {
 	for _, key := range []string{"", "auto", "loss", "f1", "macro_f1"} {
-		s := start(t.Context(), t, openReference(t), t.TempDir(), classifyOptions(3, 0), &recorder{}, func(o *Options) { o.BestMetric = key })
+		s := start(t.Context(), t, openReference(t), t.TempDir(), classifyOptions(3, 0), &recorder{}, func(o *Options) {
+			o.BestMetric = key
+		})
 		if s.err != nil {
 			t.Fatal(s.err)
 		}
 		metric := s.replica.Options().Task.Report().Named(key)
-		if want := map[string]string{"": "top1", "auto": "top1"}[key]; want == "" && metric.Key != key || want != "" && metric.Key != want {
+		if want := map[string]string{"": "top1", "auto": "top1"}[key]; want == "" && metric.Key != key || want != "" &&
+			metric.Key != want {
 			t.Fatalf("%q: got metric %s", key, metric.Key)
 		}
 		best := s.evals[0]
@@ -115,7 +121,8 @@ func TestTheBestEvaluationFollowsTheChosenMetric(t *testing.T) {
 				best = e
 			}
 		}
-		if got := s.result.Best; got.Metric != metric.Key || got.Step != best.Step || float64(got.Value) != metric.Of(best.Score()) {
+		if got := s.result.Best; got.Metric != metric.Key || got.Step != best.Step ||
+			float64(got.Value) != metric.Of(best.Score()) {
 			t.Errorf("%q: got %+v, want step %d with %v", key, got, best.Step, metric.Of(best.Score()))
 		}
 	}

@@ -26,7 +26,8 @@ func (s sentences) Layout(*data.Options) (data.Layout, error) {
 	}
 	labels := at(task.Labels)
 	labels.Pad = 0xff
-	return data.Layout{Fields: []data.Field{at(language.Tokens, phraseLength), labels, at(language.Segments, phraseLength), at(language.Lengths)}}, nil
+	return data.Layout{Fields: []data.Field{at(language.Tokens, phraseLength), labels,
+		at(language.Segments, phraseLength), at(language.Lengths)}}, nil
 }
 
 func (s sentences) NewSource(*data.Options) (data.Source, error) { return s, nil }
@@ -60,7 +61,9 @@ func (s sentences) Read(span *data.Span, errs []error) {
 func classifyOptions(classes int, dropout float64) replica.Options {
 	size := bert.Size{Vocabulary: phraseWords, Positions: phraseLength, Segments: 2, Layers: 2, Heads: 2, Channels: 8}
 	return replica.Options{
-		Task:    language.Classify{Model: bert.BuildClassifier(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout}), Classes: classes, Length: phraseLength},
+		Task: language.Classify{
+			Model:   bert.BuildClassifier(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout}),
+			Classes: classes, Length: phraseLength},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
 	}

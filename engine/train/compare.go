@@ -82,7 +82,8 @@ func (r *run) sumUp(c *comparison) (parts []gradsync.Part, err error) {
 
 // counters returns the values of a checkpoint's state that influence training and must be equal on all ranks.
 func (r *run) counters() string {
-	return fmt.Sprint(r.step, r.position(), r.seen, r.nanRow, r.replaced, r.result.Skipped, r.result.RollBacks, r.result.Replaced, r.Replica.Optimizer().Steps(), r.Replica.Scale())
+	return fmt.Sprint(r.step, r.position(), r.seen, r.nanRow, r.replaced, r.result.Skipped, r.result.RollBacks,
+		r.result.Replaced, r.Replica.Optimizer().Steps(), r.Replica.Scale())
 }
 
 // compareDue reports whether rank 0 requests a comparison after the given step. The comparisons between saves take at
@@ -101,15 +102,16 @@ func (r *run) quarantine(cause error) error {
 	if sound < 0 {
 		sound = r.step // the ranks differ at the start of this process, so no later checkpoint exists
 	}
-	err := fmt.Errorf("step %d: %w; the replicas were equal after step %d, so the same command resumes from the newest checkpoint up to this step", r.step, cause, sound)
+	err := fmt.Errorf("step %d: %w; the replicas were equal after step %d, so the same command resumes from the newest checkpoint up to this step",
+		r.step, cause, sound)
 	if r.compared.step < 0 {
 		err = fmt.Errorf("step %d, after rank 0 sent its state to all ranks: %w", r.step, cause)
 	}
 	return r.hide(sound, err)
 }
 
-// hide moves the checkpoints that rank 0 saved after step sound to a quarantine folder, with the reason err. It returns err
-// with their names.
+// hide moves the checkpoints that rank 0 saved after step sound to a quarantine folder, with the reason err. It returns
+// err with their names.
 func (r *run) hide(sound int64, err error) error {
 	if !r.leads() || r.Store == nil {
 		return err
@@ -118,28 +120,33 @@ func (r *run) hide(sound int64, err error) error {
 	r.settleSave()
 	moved, moveErr := r.Store.Quarantine(sound, err.Error())
 	if len(moved) > 0 {
-		err = fmt.Errorf("%w; checkpoints that may be wrong were moved to a folder quarantined-N: %s", err, strings.Join(moved, ", "))
+		err = fmt.Errorf("%w; checkpoints that may be wrong were moved to a folder quarantined-N: %s", err,
+			strings.Join(moved, ", "))
 	}
 	return errors.Join(err, moveErr)
 }
 
-// inherit continues the record of comparisons of a checkpoint. Rank 0 warns if the ranks were not compared before it was
-// saved.
+// inherit continues the record of comparisons of a checkpoint. Rank 0 warns if the ranks were not compared before it
+// was saved.
 func (r *run) inherit(s checkpoint.State) {
 	r.lineage.Step, r.lineage.Gaps = s.Step, s.AllGaps()
 	if after, yes := s.Uncompared(); yes && r.leads() {
-		r.Observer.Warn(fmt.Errorf("the checkpoint of step %d was saved after a rank was lost: the ranks were not compared since step %d, "+
-			"so an undetected memory error of rank 0 in these steps would remain; to exclude it, resume from an earlier checkpoint (--resume PATH)", s.Step, after))
+		r.Observer.Warn(
+			fmt.Errorf(
+				"the checkpoint of step %d was saved after a rank was lost: the ranks were not compared since step %d, "+
+					"so an undetected memory error of rank 0 in these steps would remain; to exclude it, resume from an earlier checkpoint (--resume PATH)",
+				s.Step, after))
 	}
 }
 
-// compareParts returns a *gradsync.ReplicaError, which names the ranks that differ, unless the parts of all ranks have the
-// same checksums.
+// compareParts returns a *gradsync.ReplicaError, which names the ranks that differ, unless the parts of all ranks have
+// the same checksums.
 func (r *run) compareParts(ctx context.Context, parts []gradsync.Part) error {
 	err := gradsync.Replicas(ctx, r.group().Grads, r.Replica.Device(), parts)
 	if errors.As(err, new(*gradsync.ReplicaError)) {
 		// Without this barrier, a rank might see only that another rank left, and would save its own state as valid.
-		_ = r.group().Barrier(ctx, "replicas differ") // the run ends in any case, so the barrier's error does not matter
+		// the run ends in any case, so the barrier's error does not matter
+		_ = r.group().Barrier(ctx, "replicas differ")
 	}
 	return err
 }

@@ -11,8 +11,8 @@ type Disk interface {
 	Full() bool
 	// Written returns a channel that is closed after all records so far have been written.
 	Written() <-chan struct{}
-	// Waits is called when training begins to wait for the disk, or to use it itself. The argument names the data. Training
-	// calls the result when it continues.
+	// Waits is called when training begins to wait for the disk, or to use it itself. The argument names the data.
+	// Training calls the result when it continues.
 	Waits(what string) (end func())
 }
 
@@ -59,8 +59,8 @@ func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) (er
 	}
 }
 
-// blocks is called before rank 0 reads or writes a checkpoint on the goroutine that trains, and its result after it. If the
-// disk hangs, the messages then say that training waits, and for what.
+// blocks is called before rank 0 reads or writes a checkpoint on the goroutine that trains, and its result after it. If
+// the disk hangs, the messages then say that training waits, and for what.
 func (r *run) blocks(what string) (end func()) {
 	if r.Disk == nil {
 		return func() {}
@@ -68,8 +68,8 @@ func (r *run) blocks(what string) (end func()) {
 	return r.Disk.Waits(what)
 }
 
-// awaitSave waits until the save in progress has ended, before the next one. All ranks call it. It reports whether a rank
-// stops the run.
+// awaitSave waits until the save in progress has ended, before the next one. All ranks call it. It reports whether a
+// rank stops the run.
 func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
 	if r.wishes().saving {
 		err = r.awaitDisk(ctx, earlierCheckpoint, r.settled)

@@ -116,12 +116,14 @@ func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 					}
 					for _, step := range s.steps {
 						if step.Took >= hangs || step.Ranks[rank].Other >= hangs {
-							t.Errorf("rank %d: step %d took %v, with %v between steps, which contains the wait", rank, step.Step, step.Took, step.Ranks[rank].Other)
+							t.Errorf("rank %d: step %d took %v, with %v between steps, which contains the wait", rank,
+								step.Step, step.Took, step.Ranks[rank].Other)
 						}
 					}
 				}
 				if waitedAt != 4 || disk.ended.Load() != 1 {
-					t.Errorf("training waited after step %d, %d times, want after step 4, once", waitedAt, disk.ended.Load())
+					t.Errorf("training waited after step %d, %d times, want after step 4, once", waitedAt,
+						disk.ended.Load())
 				}
 			})
 		})
@@ -182,7 +184,8 @@ func TestASignalEndsTheWaitForTheDisk(t *testing.T) {
 		})
 		for rank, s := range ranks {
 			if s.err != nil || !s.result.Interrupted || s.result.Steps != 4 {
-				t.Errorf("rank %d: %v, interrupted %v after step %d, want after step 4", rank, s.err, s.result.Interrupted, s.result.Steps)
+				t.Errorf("rank %d: %v, interrupted %v after step %d, want after step 4", rank, s.err,
+					s.result.Interrupted, s.result.Steps)
 			}
 		}
 	})
@@ -194,7 +197,8 @@ func undisturbed(t *testing.T, size int, limit time.Duration) []session {
 }
 
 // disturbed trains ranks that save every second step. limit is the time-out of their operations.
-func disturbed(t *testing.T, size int, limit time.Duration, change func(int, context.CancelFunc, *Options, *recorder)) []session {
+func disturbed(t *testing.T, size int, limit time.Duration,
+	change func(int, context.CancelFunc, *Options, *recorder)) []session {
 	t.Helper()
 	set := func(rank int, stop context.CancelFunc, o *Options, rec *recorder) {
 		o.SaveSteps, o.Beside = 2, true
@@ -204,13 +208,16 @@ func disturbed(t *testing.T, size int, limit time.Duration, change func(int, con
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		rec := &recorder{}
-		return []session{start(ctx, t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) { set(0, stop, o, rec) })}
+		return []session{start(ctx, t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) {
+			set(0, stop, o, rec)
+		})}
 	}
 	group, err := local.New(size, local.Options{Timeout: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := crew{open: openReference, options: testOptions(), shares: []int{2, 4}, sync: true, dir: t.TempDir(), change: set,
+	c := crew{open: openReference, options: testOptions(), shares: []int{2, 4}, sync: true, dir: t.TempDir(),
+		change: set,
 		listen: func(rank int, unused collective.Communicator) collective.Communicator {
 			unused.Close()
 			return group[rank]

@@ -13,8 +13,8 @@
 // Each rank trains its share of every micro-batch. The ranks exchange their reports about a step ([RankStep]) directly
 // after the gradients, so they synchronize only once per step.
 //
-// A [Splitter] can change the shares during training. Each rank then compiles plans for its new share in the background,
-// and all ranks switch at the same step.
+// A [Splitter] can change the shares during training. Each rank then compiles plans for its new share in the
+// background, and all ranks switch at the same step.
 //
 // # Duties of the caller
 //

@@ -9,8 +9,9 @@ import (
 
 // EarlyStop ends a run whose evaluations no longer improve. The zero value never ends a run.
 type EarlyStop struct {
-	Metric   string  // metric of the evaluations: "top1", "top5", "f1", "macro_f1", "perplexity" or "loss"
-	Patience int     // number of consecutive evaluations without improvement after which the run ends; 0: no early stopping
+	Metric string // metric of the evaluations: "top1", "top5", "f1", "macro_f1", "perplexity" or "loss"
+	// number of consecutive evaluations without improvement after which the run ends; 0: no early stopping
+	Patience int
 	MinDelta float64 // smallest improvement that counts, in the metric's unit
 }
 
@@ -64,5 +65,6 @@ func (s *stopping) over(o EarlyStop) bool {
 
 // reason describes why early stopping ended the run.
 func (s *stopping) reason(o EarlyStop) string {
-	return fmt.Sprintf("%s has not improved by more than %.6g over its best value, %.6g, in %d evaluations", o.Metric, o.MinDelta, math.Abs(float64(s.Best)), s.Since)
+	return fmt.Sprintf("%s has not improved by more than %.6g over its best value, %.6g, in %d evaluations", o.Metric,
+		o.MinDelta, math.Abs(float64(s.Best)), s.Since)
 }

@@ -17,10 +17,12 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 		values []float64 // values of the metric in successive evaluations
 		since  []int
 	}{
-		{"accuracy", EarlyStop{Metric: "top1", Patience: 2}, []float64{0.5, 0.6, 0.6, 0.59, 0.61}, []int{0, 0, 1, 2, 0}},
+		{"accuracy", EarlyStop{Metric: "top1", Patience: 2}, []float64{0.5, 0.6, 0.6, 0.59, 0.61},
+			[]int{0, 0, 1, 2, 0}},
 		{"five best", EarlyStop{Metric: "top5", Patience: 2}, []float64{0.5, 0.4}, []int{0, 1}},
 		{"loss", EarlyStop{Metric: "loss", Patience: 2}, []float64{2, 1.5, 1.5, 1.6, 1}, []int{0, 0, 1, 2, 0}},
-		{"less than the least step is none, and the best stays", EarlyStop{Metric: "loss", Patience: 2, MinDelta: 0.25}, []float64{2, 1.875, 1.75, 1.5}, []int{0, 1, 2, 0}},
+		{"less than the least step is none, and the best stays", EarlyStop{Metric: "loss", Patience: 2, MinDelta: 0.25},
+			[]float64{2, 1.875, 1.75, 1.5}, []int{0, 1, 2, 0}},
 		{"NaN is never better", EarlyStop{Metric: "loss", Patience: 2}, []float64{nan, nan, 5, nan}, []int{1, 2, 0, 1}},
 		{"no patience", EarlyStop{Metric: "loss"}, []float64{1, 2, 3}, []int{0, 0, 0}},
 	} {
@@ -30,7 +32,8 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 			*map[string]*float64{"loss": &e.Loss, "top1": &e.Top1, "top5": &e.Top5}[c.stop.Metric] = v
 			s.note(c.stop, e)
 			if s.Since != c.since[i] || s.over(c.stop) != (c.stop.Patience > 0 && c.since[i] >= c.stop.Patience) {
-				t.Errorf("%s, evaluation %d: got %d without an improvement, over %v, want %d", c.name, i, s.Since, s.over(c.stop), c.since[i])
+				t.Errorf("%s, evaluation %d: got %d without an improvement, over %v, want %d", c.name, i, s.Since,
+					s.over(c.stop), c.since[i])
 			}
 		}
 	}
@@ -53,16 +56,22 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 		}
 	}
 	change := func(o *Options) { o.EarlyStop = never }
-	if s := start(ctx, t, openReference(t), dir, testOptions(), rec, change); s.err != nil || !s.result.Interrupted || s.result.GaveUp != "" {
+	if s := start(ctx, t, openReference(t), dir, testOptions(), rec, change); s.err != nil || !s.result.Interrupted ||
+		s.result.GaveUp != "" {
 		t.Fatalf("got %v, %+v, want an interruption", s.err, s.result)
 	}
 	for i := range 2 { // the second session has no steps left
 		s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change)
-		if s.err != nil || s.result.Steps != 8 || !strings.HasPrefix(s.result.GaveUp, "loss has not improved by more than 1e+09 over its best value, ") || strings.Contains(s.result.GaveUp, "%!") || len(s.losses) != 3*(1-i) {
-			t.Errorf("resumed %d times: got %v, %+v after %d steps, want an end at step 8", i+1, s.err, s.result, len(s.losses))
+		if s.err != nil || s.result.Steps != 8 ||
+			!strings.HasPrefix(s.result.GaveUp, "loss has not improved by more than 1e+09 over its best value, ") ||
+			strings.Contains(s.result.GaveUp, "%!") || len(s.losses) != 3*(1-i) {
+			t.Errorf("resumed %d times: got %v, %+v after %d steps, want an end at step 8", i+1, s.err, s.result,
+				len(s.losses))
 		}
 	}
-	more := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, func(o *Options) { o.EarlyStop = EarlyStop{Metric: "loss", Patience: 3, MinDelta: 1e9} })
+	more := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, func(o *Options) {
+		o.EarlyStop = EarlyStop{Metric: "loss", Patience: 3, MinDelta: 1e9}
+	})
 	if more.err != nil || more.result.Steps != testSteps || more.result.GaveUp != "" {
 		t.Errorf("with more patience: got %v, %+v, want %d steps", more.err, more.result, testSteps)
 	}
@@ -72,24 +81,30 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 func TestEvaluationsOfOtherDataAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	change := func(o *Options) { o.EarlyStop = never }
-	if s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change); s.err != nil || s.result.Steps != 8 || s.result.Best == nil {
+	if s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change); s.err != nil ||
+		s.result.Steps != 8 || s.result.Best == nil {
 		t.Fatalf("got %v, %+v, want an end at step 8", s.err, s.result)
 	}
 	rec := &recorder{}
 	s := start(context.Background(), t, openReference(t), dir, testOptions(), rec, func(o *Options) {
 		change(o)
 		before := o.Resume.Extra
-		if err := Forget(o.Resume); err != nil || o.Resume.Best != nil || string(before[loopKey]) == string(o.Resume.Extra[loopKey]) {
-			t.Errorf("got %v, best %v, %s, want that the state alone is changed", err, o.Resume.Best, o.Resume.Extra[loopKey])
+		if err := Forget(o.Resume); err != nil || o.Resume.Best != nil ||
+			string(before[loopKey]) == string(o.Resume.Extra[loopKey]) {
+			t.Errorf("got %v, best %v, %s, want that the state alone is changed", err, o.Resume.Best,
+				o.Resume.Extra[loopKey])
 		}
 	})
-	if len(rec.evals) == 0 || rec.evals[0].Step != 8 || !rec.evals[0].Best || s.result.Steps != testSteps || s.result.GaveUp != "" {
-		t.Errorf("got evaluations %+v, %+v, want that step 8 is evaluated again and counts as the first", rec.evals, s.result)
+	if len(rec.evals) == 0 || rec.evals[0].Step != 8 || !rec.evals[0].Best || s.result.Steps != testSteps ||
+		s.result.GaveUp != "" {
+		t.Errorf("got evaluations %+v, %+v, want that step 8 is evaluated again and counts as the first", rec.evals,
+			s.result)
 	}
 }
 
 func TestRanksGiveUpTogether(t *testing.T) {
-	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
+	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true,
+		dir:    t.TempDir(),
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.EarlyStop = never }}).start(t) {
 		if s.err != nil || s.result.Steps != 8 || s.result.GaveUp == "" {
 			t.Errorf("rank %d: got %v, %+v, want an end at step 8", rank, s.err, s.result)
@@ -139,7 +154,8 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 }
 
 func TestTimeEndsARunAndSavesIt(t *testing.T) {
-	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
+	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true,
+		dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			if rank == 0 { // only rank 0 checks the time limit
 				o.MaxDuration = time.Nanosecond
@@ -149,7 +165,8 @@ func TestTimeEndsARunAndSavesIt(t *testing.T) {
 			t.Errorf("rank %d: got %v, %+v, %d checkpoints, want an end after step 1", rank, s.err, s.result, s.saved)
 		}
 	}
-	every := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), &recorder{}, func(o *Options) { o.SaveInterval, o.KeepBest = time.Nanosecond, false })
+	every := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), &recorder{},
+		func(o *Options) { o.SaveInterval, o.KeepBest = time.Nanosecond, false })
 	if every.err != nil || every.saved != testSteps {
 		t.Errorf("checkpoints by time: got %v and %d, want one a step", every.err, every.saved)
 	}

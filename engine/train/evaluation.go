@@ -43,7 +43,8 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
 	metric := r.Replica.Options().Task.Report().Named(r.BestMetric)
 	value := metric.Of(e.Score())
-	if best := r.result.Best; sound && (best == nil || best.Metric != metric.Key || metric.Better(value, float64(best.Value))) {
+	if best := r.result.Best; sound &&
+		(best == nil || best.Metric != metric.Key || metric.Better(value, float64(best.Value))) {
 		e.Best = true
 		r.result.Best = &checkpoint.Best{Metric: metric.Key, Value: checkpoint.Float(value), Step: r.step}
 	}
@@ -77,7 +78,8 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 		defer func() {
 			if back := r.Replica.ExchangeAverages(); back != nil { // comes first: a save would store averages
-				err = fmt.Errorf("restore the trained weights after the evaluation of the averaged weights: %w (the evaluation itself failed with: %v)", back, err)
+				err = fmt.Errorf("restore the trained weights after the evaluation of the averaged weights: %w (the evaluation itself failed with: %v)",
+					back, err)
 			}
 		}()
 	}
@@ -130,6 +132,8 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	if confusion != nil {
 		score.F1, score.MacroF1, never = confusion.F1(), confusion.MacroF1(), confusion.Never()
 	}
-	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,
-		Top1: score.Top1, Top5: score.Top5, F1: score.F1, MacroF1: score.MacroF1, Never: never, SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
+	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps),
+		Samples: all.Samples, Loss: score.Loss,
+		Top1: score.Top1, Top5: score.Top5, F1: score.F1, MacroF1: score.MacroF1, Never: never,
+		SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
 }

@@ -42,8 +42,8 @@ func faultsOf(t *testing.T, r *replica.Replica) *faulty {
 	return dev.(*faulty)
 }
 
-// poison makes every later gradient NaN. It sets the loss factor to NaN and drops later writes to the factor, until heal
-// is called.
+// poison makes every later gradient NaN. It sets the loss factor to NaN and drops later writes to the factor, until
+// heal is called.
 func poison(t *testing.T, r *replica.Replica) (heal func()) {
 	t.Helper()
 	return poisonWith(t, r, fillNaN)

@@ -64,10 +64,13 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 				want = append(want, out)
 				continue
 			}
-			if w := want[step]; math.Abs(out.Loss-w.Loss) > 1e-4*w.Loss || math.Abs(out.GradNorm-w.GradNorm) > 1e-3*w.GradNorm {
-				t.Errorf("step %d: got loss %.7f and gradient norm %.7f, want %.7f and %.7f", step, out.Loss, out.GradNorm, w.Loss, w.GradNorm)
+			if w := want[step]; math.Abs(out.Loss-w.Loss) > 1e-4*w.Loss ||
+				math.Abs(out.GradNorm-w.GradNorm) > 1e-3*w.GradNorm {
+				t.Errorf("step %d: got loss %.7f and gradient norm %.7f, want %.7f and %.7f", step, out.Loss,
+					out.GradNorm, w.Loss, w.GradNorm)
 			}
-			t.Logf("step %d: loss %.7f, %.7f; gradient norm %.7f, %.7f", step, out.Loss, want[step].Loss, out.GradNorm, want[step].GradNorm)
+			t.Logf("step %d: loss %.7f, %.7f; gradient norm %.7f, %.7f", step, out.Loss, want[step].Loss, out.GradNorm,
+				want[step].GradNorm)
 		}
 	}
 }

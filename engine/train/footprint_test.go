@@ -28,7 +28,9 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 				{"adamw in two micro-batches", func(o *replica.Options) {
 					o.Optimizer, o.Accumulation = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, 2
 				}},
-				{"averages and norms", func(o *replica.Options) { o.Average, o.Norms = averagedOptions(1).Average, true }},
+				{"averages and norms", func(o *replica.Options) {
+					o.Average, o.Norms = averagedOptions(1).Average, true
+				}},
 				{"groups of batch normalisation", func(o *replica.Options) { o.GhostGroup = 2 }},
 			} {
 				o := testOptions()
@@ -48,15 +50,20 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 					t.Fatal(err)
 				}
 				after, _ := dev.Memory()
-				if got := planned.PredictedBytes(); got != after-before || f.Bytes() != got || actual.PredictedBytes() != got {
-					t.Errorf("%s: planned %d bytes, footprint %d, the device gave out %d", c.name, got, f.Bytes(), after-before)
+				if got := planned.PredictedBytes(); got != after-before || f.Bytes() != got ||
+					actual.PredictedBytes() != got {
+					t.Errorf("%s: planned %d bytes, footprint %d, the device gave out %d", c.name, got, f.Bytes(),
+						after-before)
 				}
 				u := f.Usage
-				if sum := u.Activations + u.Copies + u.Inputs + u.Workspace + u.Gaps; u.Gaps < 0 || u.Activations <= 0 || u.Inputs <= 0 || sum != f.Arena || u.At == "" {
+				if sum := u.Activations + u.Copies + u.Inputs + u.Workspace + u.Gaps; u.Gaps < 0 ||
+					u.Activations <= 0 || u.Inputs <= 0 || sum != f.Arena || u.At == "" {
 					t.Errorf("%s: usage %+v of %d bytes", c.name, u, f.Arena)
 				}
-				if extra := c.name == "averages and norms"; (f.Averages >= f.Weights) != extra || (f.Norms >= f.Weights) != extra || f.Other < 0 || f.Other > f.Weights {
-					t.Errorf("%s: weights of %d bytes, averages %d, norms %d, other %d", c.name, f.Weights, f.Averages, f.Norms, f.Other)
+				if extra := c.name == "averages and norms"; (f.Averages >= f.Weights) != extra ||
+					(f.Norms >= f.Weights) != extra || f.Other < 0 || f.Other > f.Weights {
+					t.Errorf("%s: weights of %d bytes, averages %d, norms %d, other %d", c.name, f.Weights, f.Averages,
+						f.Norms, f.Other)
 				}
 				if f.ForwardFLOPs <= 0 || f.BackwardFLOPs < f.ForwardFLOPs {
 					t.Errorf("%s: forward %d, backward %d operations", c.name, f.ForwardFLOPs, f.BackwardFLOPs)
@@ -79,7 +86,8 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 	t.Setenv("HETERO_CPU_KERNELS", "")
 	size := gpt2.Size{Vocabulary: 512, Positions: 64, Layers: 1, Heads: 4, Channels: 128}
 	o := languageOptions(0)
-	o.Task, o.Compute, o.BatchSize = language.Predict{Model: gpt2.Build(size, gpt2.Options{}), Length: size.Positions}, tensor.BF16, 8
+	o.Task, o.Compute, o.BatchSize = language.Predict{Model: gpt2.Build(size, gpt2.Options{}), Length: size.Positions},
+		tensor.BF16, 8
 	var predicted []int64
 	for _, times := range []string{"tiles=10,onednn=20,rows=20", "tiles=20,onednn=10,rows=10"} {
 		cache := t.TempDir()
@@ -90,7 +98,8 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "choices", "*.tsv")); err != nil || len(files) != 1 {
+		if files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "choices", "*.tsv")); err != nil ||
+			len(files) != 1 {
 			t.Errorf("%s: the plan stored %q, %v, want one file of choices", times, files, err)
 		}
 		before, _ := dev.Memory()
@@ -108,7 +117,8 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 		}
 	}
 	if predicted[0] == predicted[1] {
-		t.Errorf("both plans need %d bytes, want different ones: the kernels have other layouts and workspaces", predicted[0])
+		t.Errorf("both plans need %d bytes, want different ones: the kernels have other layouts and workspaces",
+			predicted[0])
 	}
 }
 

@@ -35,7 +35,8 @@ func contents(t *testing.T, tensors []checkpoint.Tensor) map[string][]byte {
 	return all
 }
 
-var frozenNames = []string{"block0.conv1.weight", "block0.bn1.weight", "block0.bn1.bias", "block0.conv2.weight", "block0.bn2.weight", "block0.bn2.bias",
+var frozenNames = []string{"block0.conv1.weight", "block0.bn1.weight", "block0.bn1.bias", "block0.conv2.weight",
+	"block0.bn2.weight", "block0.bn2.bias",
 	"block0.bn1.running_mean", "block0.bn1.running_var", "block0.bn2.running_mean", "block0.bn2.running_var"}
 
 func TestFrozenLayersStayAsTheyAre(t *testing.T) {
@@ -78,19 +79,21 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 func TestRanksKeepFrozenStatistics(t *testing.T) {
 	o := frozenOptions()
 	var before, after map[string][]byte
-	ranks := crew{open: openReference, options: o, shares: []int{3, 2, 1}, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
-		if rank == 0 {
-			model, _ := opts.Replica.Tensors()
-			for _, s := range opts.Replica.State().Params.States { // values that differ from a sum of thirds
-				raw := []byte{1, 0xab, 0xaa, 0x3e, 3, 0, 0x80, 0x3f, 7, 0xab, 0xaa, 0x3f, 9, 0x77, 0x12, 0x3f}[:s.Spec.Size()]
-				if err := opts.Replica.State().Write(opts.Replica.State().States, s, raw); err != nil {
-					t.Error(err)
+	ranks := crew{open: openReference, options: o, shares: []int{3, 2, 1}, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
+			if rank == 0 {
+				model, _ := opts.Replica.Tensors()
+				for _, s := range opts.Replica.State().Params.States { // values that differ from a sum of thirds
+					raw := []byte{1, 0xab, 0xaa, 0x3e, 3, 0, 0x80, 0x3f, 7, 0xab, 0xaa, 0x3f, 9, 0x77, 0x12,
+						0x3f}[:s.Spec.Size()]
+					if err := opts.Replica.State().Write(opts.Replica.State().States, s, raw); err != nil {
+						t.Error(err)
+					}
 				}
+				before = contents(t, model)
+				rec.over = func() { after = contents(t, model) }
 			}
-			before = contents(t, model)
-			rec.over = func() { after = contents(t, model) }
-		}
-	}}.start(t)
+		}}.start(t)
 	for rank, s := range ranks {
 		if s.err != nil {
 			t.Fatalf("rank %d: %v", rank, s.err)

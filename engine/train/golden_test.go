@@ -89,7 +89,8 @@ func (d goldenData) Classes() []string {
 }
 func (d goldenData) Label(i int) int {
 	c := d.g.Config
-	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % uint64(c.Classes))
+	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % uint64(
+		c.Classes))
 }
 func (d goldenData) NewReader() (data.Reader, error) { return goldenReader{d}, nil }
 
@@ -124,8 +125,10 @@ func (g *golden) options(compute tensor.DType) replica.Options {
 		task.Mean[i], task.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
 	}
 	o := replica.Options{Task: task, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
-		Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
-			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2, Eps: c.Optimizer.Eps}}
+		Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum,
+			Nesterov:    c.Optimizer.Nesterov,
+			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2,
+			Eps: c.Optimizer.Eps}}
 	if f := c.Finetune; f != nil {
 		o.Freeze = nn.Freeze{Patterns: f.Freeze}
 		o.Optimizer.LayerDecay = f.LayerDecay
@@ -138,7 +141,8 @@ func (g *golden) options(compute tensor.DType) replica.Options {
 // openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
-	dev, err := cpu.Driver{}.Open(0, device.Options{}) // nativetest.Need sets a variable, which ranks must not do at once
+	// nativetest.Need sets a variable, which ranks must not do at once
+	dev, err := cpu.Driver{}.Open(0, device.Options{})
 	if err != nil {
 		needtest.Missing(t, "cpu", err)
 	}
@@ -198,8 +202,11 @@ func TestRunsFollowPyTorch(t *testing.T) {
 
 func (g *golden) loader(t *testing.T) *data.Loader {
 	t.Helper()
-	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize}},
-		BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
+	loader, err := data.NewLoader(
+		data.Options{
+			Samples: data.Images{
+				Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize}},
+			BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +388,8 @@ func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*replica.Repl
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: data.Cached(set.Train, 0), Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}},
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: data.Cached(set.Train, 0),
+		Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}},
 		BatchSize: 4, Accumulation: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +469,9 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 224}}, BatchSize: 2, Workers: 1})
+	l, err := data.NewLoader(
+		data.Options{Samples: data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 224}},
+			BatchSize: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +485,8 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		return resident()
 	}
 	const slack = 1 << 20 // for stacks and late code pages; a step has 100 times as many activations
-	// The kernel can join pages to huge pages, and the device can start threads, at any time. A leak grows in each round.
+	// The kernel can join pages to huge pages, and the device can start threads, at any time. A leak grows in each
+	// round.
 	before, grown := steps(2), 0
 	for range 3 {
 		now := steps(6)

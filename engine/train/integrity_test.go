@@ -105,8 +105,10 @@ type fault struct {
 }
 
 func randomFault(random *rand.Rand) fault {
-	kinds := []string{"parameters", "moments", "averages", "averaged statistics", "running statistics", "gradients", "network", "broadcast"}
-	f := fault{ranks: 2 + random.IntN(3), where: kinds[random.IntN(len(kinds))], step: 1 + random.Int64N(testSteps-1), beside: random.IntN(2) == 0,
+	kinds := []string{"parameters", "moments", "averages", "averaged statistics", "running statistics", "gradients",
+		"network", "broadcast"}
+	f := fault{ranks: 2 + random.IntN(3), where: kinds[random.IntN(len(kinds))], step: 1 + random.Int64N(testSteps-1),
+		beside:    random.IntN(2) == 0,
 		saveSteps: 1 + random.Int64N(4), compareSteps: random.Int64N(4)}
 	f.victim = random.IntN(f.ranks)
 	if random.IntN(4) == 0 && f.where != "network" && f.where != "broadcast" {
@@ -280,7 +282,8 @@ func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	t.Logf("%d trials: %d checkpoints compared and right, %d wrong and marked as not compared; %d differences found, %d with the rank; %d changes before the write; %d runs lost a rank",
 		trials, saved, marked, found, named, altered, lost)
 	if found < trials/4 || saved == 0 || altered == 0 || named == 0 {
-		t.Errorf("the trials found %d differences and %d changes, and saved %d checkpoints: they prove nothing", found, altered, saved)
+		t.Errorf("the trials found %d differences and %d changes, and saved %d checkpoints: they prove nothing", found,
+			altered, saved)
 	}
 }
 
@@ -304,7 +307,8 @@ func TestAnUncomparedCheckpointIsNamedAtResume(t *testing.T) {
 	if err := errors.Join(ranks[0].err, ranks[1].err); err != nil {
 		t.Fatal(err)
 	}
-	if text := fmt.Sprint(ranks[0].warnings); !strings.Contains(text, fmt.Sprintf("not compared since step %d", after)) || len(ranks[1].warnings) > 0 {
+	if text := fmt.Sprint(ranks[0].warnings); !strings.Contains(text,
+		fmt.Sprintf("not compared since step %d", after)) || len(ranks[1].warnings) > 0 {
 		t.Errorf("got warnings %s and %v, want one of rank 0 about the comparison", text, ranks[1].warnings)
 	}
 	_, _, state = filesOf(t, c.dir, testSteps)
@@ -322,7 +326,8 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 		rec.after = func(step int64) {
 			if rank == 0 && step == 6 {
 				model, optimizer := o.Replica.Tensors()
-				if _, err := o.Store.Save(context.Background(), checkpoint.Snapshot{State: checkpoint.State{Step: step}, Model: model, Optimizer: optimizer}); err != nil {
+				if _, err := o.Store.Save(context.Background(), checkpoint.Snapshot{State: checkpoint.State{Step: step},
+					Model: model, Optimizer: optimizer}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -332,14 +337,16 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 		}
 	}
 	err := c.start(t)[0].err
-	if err == nil || !strings.Contains(err.Error(), "rank 1 differs") || !strings.Contains(err.Error(), "equal after step 4") || !strings.Contains(err.Error(), "step-00000006") {
+	if err == nil || !strings.Contains(err.Error(), "rank 1 differs") ||
+		!strings.Contains(err.Error(), "equal after step 4") || !strings.Contains(err.Error(), "step-00000006") {
 		t.Fatalf("got %v, want the rank, the step and the checkpoint", err)
 	}
 	if _, _, err := checkpoint.Latest(c.dir); !errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("got %v, want no checkpoint", err)
 	}
 	all, err := checkpoint.Quarantined(c.dir)
-	if err != nil || len(all) != 1 || len(all[0].Checkpoints) != 1 || !strings.Contains(all[0].Reason, "rank 1 differs") {
+	if err != nil || len(all) != 1 || len(all[0].Checkpoints) != 1 ||
+		!strings.Contains(all[0].Reason, "rank 1 differs") {
 		t.Fatalf("got %+v and %v, want one checkpoint with the reason", all, err)
 	}
 	path := filepath.Join(all[0].Path, all[0].Checkpoints[0])
@@ -350,19 +357,22 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 			t.Errorf("got %v, want the reason of the quarantine", err)
 		}
 	}
-	if v, err := checkpoint.Verify(path); err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0].Reason, "rank 1 differs") {
+	if v, err := checkpoint.Verify(path); err != nil || len(v.Faults) != 1 ||
+		!strings.Contains(v.Faults[0].Reason, "rank 1 differs") {
 		t.Errorf("got %+v and %v, want the reason of the quarantine", v, err)
 	}
 }
 
 // Comparisons between saves take at most the given fraction of the time.
 func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
-	r := &run{Options: Options{Replica: &replica.Replica{}, CompareSteps: 10, CompareShare: 0.01}, compared: comparison{step: 100, took: time.Second}}
+	r := &run{Options: Options{Replica: &replica.Replica{}, CompareSteps: 10, CompareShare: 0.01},
+		compared: comparison{step: 100, took: time.Second}}
 	for _, c := range []struct {
 		step int64
 		ago  time.Duration
 		want bool
-	}{{109, time.Hour, false}, {110, 99 * time.Second, false}, {110, 101 * time.Second, true}, {500, 99 * time.Second, false}} {
+	}{{109, time.Hour, false}, {110, 99 * time.Second, false}, {110, 101 * time.Second, true},
+		{500, 99 * time.Second, false}} {
 		r.compared.ended = time.Now().Add(-c.ago)
 		if got := r.compareDue(c.step); got != c.want {
 			t.Errorf("step %d, %v after a comparison of 1 s: got %t", c.step, c.ago, got)
@@ -431,7 +441,8 @@ func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
 		differs = true
 		for rank, s := range c.start(t) {
 			want := "may have been trained on a mixture, so the same command resumes from the newest checkpoint up to step 3"
-			if !errors.Is(s.err, data.ErrDiffers) || !strings.Contains(s.err.Error(), want) || strings.Contains(s.err.Error(), "step-00000005") != (rank == 0) {
+			if !errors.Is(s.err, data.ErrDiffers) || !strings.Contains(s.err.Error(), want) ||
+				strings.Contains(s.err.Error(), "step-00000005") != (rank == 0) {
 				t.Errorf("rank %d: got %v, want %q, and the checkpoints on rank 0", rank, s.err, want)
 			}
 		}
@@ -441,8 +452,10 @@ func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
 		}
 		kept.Close() // read only
 		all, err := checkpoint.Quarantined(c.dir)
-		if kept.State.Step != first || err != nil || len(all) != 1 || len(all[0].Checkpoints) == 0 || !strings.Contains(all[0].Reason, "sample 3") {
-			t.Errorf("got a checkpoint of step %d, quarantined %+v, and %v; want step %d, and one folder", kept.State.Step, all, err, first)
+		if kept.State.Step != first || err != nil || len(all) != 1 || len(all[0].Checkpoints) == 0 ||
+			!strings.Contains(all[0].Reason, "sample 3") {
+			t.Errorf("got a checkpoint of step %d, quarantined %+v, and %v; want step %d, and one folder",
+				kept.State.Step, all, err, first)
 		}
 	}
 }

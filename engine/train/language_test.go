@@ -26,8 +26,9 @@ type phrases struct{ n int }
 func (p phrases) Len() int { return p.n }
 
 func (p phrases) Layout(*data.Options) (data.Layout, error) {
-	return data.Layout{Fields: []data.Field{{Name: language.Tokens, DType: tensor.I32, Shape: []int{phraseLength}, PerPosition: true},
-		{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff, PerPosition: true}}}, nil
+	return data.Layout{
+		Fields: []data.Field{{Name: language.Tokens, DType: tensor.I32, Shape: []int{phraseLength}, PerPosition: true},
+			{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff, PerPosition: true}}}, nil
 }
 
 // Length implements [data.Lengths]. No position from it on has a label.
@@ -64,7 +65,9 @@ func (p phrases) countOf(index int) (n int) {
 func languageOptions(dropout float64) replica.Options {
 	size := gpt2.Size{Vocabulary: phraseWords, Positions: phraseLength, Layers: 2, Heads: 2, Channels: 8}
 	return replica.Options{
-		Task:    language.Predict{Model: gpt2.Build(size, gpt2.Options{EmbeddingDropout: dropout, AttentionDropout: dropout, ResidualDropout: dropout}), Length: phraseLength},
+		Task: language.Predict{
+			Model: gpt2.Build(size, gpt2.Options{EmbeddingDropout: dropout, AttentionDropout: dropout,
+				ResidualDropout: dropout}), Length: phraseLength},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
 	}
@@ -104,7 +107,8 @@ func TestMeansDivideByTheTargetsThatCount(t *testing.T) {
 		all.Add(sums)
 	}
 	last := s.evals[len(s.evals)-1]
-	if all.Samples != samples.n || all.Count != want || math.Abs(last.Loss-all.Loss/float64(want)) > 1e-12 || last.Top1 != float64(all.Top1)/float64(want) {
+	if all.Samples != samples.n || all.Count != want || math.Abs(last.Loss-all.Loss/float64(want)) > 1e-12 ||
+		last.Top1 != float64(all.Top1)/float64(want) {
 		t.Errorf("got %+v and evaluation %+v, want means over %d targets", all, last, want)
 	}
 	if last.Top1 <= 0 || last.Top1 > last.Top5 || last.Top5 > 1 {
@@ -185,7 +189,8 @@ func TestLanguageRunsResumeBitEqual(t *testing.T) {
 	}
 	for i := range whole.losses {
 		if whole.losses[i] != pieces.losses[i] || whole.norms[i] != pieces.norms[i] {
-			t.Errorf("step %d: loss %v, norm %v, undisturbed %v and %v", i+1, pieces.losses[i], pieces.norms[i], whole.losses[i], whole.norms[i])
+			t.Errorf("step %d: loss %v, norm %v, undisturbed %v and %v", i+1, pieces.losses[i], pieces.norms[i],
+				whole.losses[i], whole.norms[i])
 		}
 	}
 }

@@ -22,20 +22,21 @@ type needs struct {
 // measure returns the needs of a rank that has enough memory.
 func measure(t *testing.T, o replica.Options, shares []int, sync bool) (n needs) {
 	t.Helper()
-	crew{open: openReference, options: o, shares: shares, sync: sync, cap: 200, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-		r := o.Replica
-		if rank > 0 {
-			return
-		}
-		for samples := range r.Options().MicroBatch() + 1 {
-			f, err := r.Footprint(samples)
-			if err != nil {
-				t.Error(err)
+	crew{open: openReference, options: o, shares: shares, sync: sync, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+			r := o.Replica
+			if rank > 0 {
 				return
 			}
-			n.fixed, n.arena = f.Fixed(), append(n.arena, f.Arena)
-		}
-	}}.start(t)
+			for samples := range r.Options().MicroBatch() + 1 {
+				f, err := r.Footprint(samples)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n.fixed, n.arena = f.Fixed(), append(n.arena, f.Arena)
+			}
+		}}.start(t)
 	return n
 }
 
@@ -77,23 +78,27 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 			micro := c.options.MicroBatch()
 			n := measure(t, c.options, []int{micro, 0}, c.sync)
 			var told [2][]int
-			cr := crew{open: openReference, options: c.options, shares: make([]int, 2), sync: c.sync, cap: 200, dir: t.TempDir(), peers: func(rank int, p *replica.Peers) {
-				p.MaxShare, p.Shares = 0, nil
-				if rank == 1 {
-					p.MemoryBytes = n.fixed + n.arena[c.fit] + c.spare
-				}
-				p.Divide = func(limits []int) ([]int, error) {
-					told[rank] = limits
-					return c.shares, nil
-				}
-			}, change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-				if got, want := o.Replica.PredictedBytes()-fixedBytes(t, o.Replica), n.arena[max(c.want[rank], 0)]; got != max(want, 1) {
-					t.Errorf("rank %d: reserved %d bytes for activations, want the %d of %d samples", rank, got, want, c.want[rank])
-				}
-				if got := o.Replica.Shares().Limits(); !slices.Equal(got, c.want) {
-					t.Errorf("rank %d: limits are %v, want %v", rank, got, c.want)
-				}
-			}}
+			cr := crew{open: openReference, options: c.options, shares: make([]int, 2), sync: c.sync, cap: 200,
+				dir: t.TempDir(), peers: func(rank int, p *replica.Peers) {
+					p.MaxShare, p.Shares = 0, nil
+					if rank == 1 {
+						p.MemoryBytes = n.fixed + n.arena[c.fit] + c.spare
+					}
+					p.Divide = func(limits []int) ([]int, error) {
+						told[rank] = limits
+						return c.shares, nil
+					}
+				}, change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+					if got, want := o.Replica.PredictedBytes()-fixedBytes(t, o.Replica),
+						n.arena[max(c.want[rank], 0)]; got != max(want, 1) {
+						t.Errorf("rank %d: reserved %d bytes for activations, want the %d of %d samples", rank, got,
+							want,
+							c.want[rank])
+					}
+					if got := o.Replica.Shares().Limits(); !slices.Equal(got, c.want) {
+						t.Errorf("rank %d: limits are %v, want %v", rank, got, c.want)
+					}
+				}}
 			ranks := cr.start(t)
 			if !slices.Equal(told[0], c.want) || !slices.Equal(told[1], c.want) {
 				t.Errorf("limits to divide by: got %v and %v, want %v", told[0], told[1], c.want)
@@ -117,7 +122,8 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 		c.dir, c.peers = t.TempDir(), short
 		ranks := c.start(t)
 		var memory *replica.MemoryError
-		if err := ranks[1].err; !errors.As(err, &memory) || memory.Samples != 4 || memory.Fit != 3 || memory.FreeBytes != n.arena[3] || !errors.Is(err, device.ErrOutOfMemory) {
+		if err := ranks[1].err; !errors.As(err, &memory) || memory.Samples != 4 || memory.Fit != 3 ||
+			memory.FreeBytes != n.arena[3] || !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("rank 1: got %v, want a *replica.MemoryError of 4 samples where 3 fit", err)
 		}
 		if err := ranks[0].err; err == nil || !strings.Contains(err.Error(), "about 3 samples fit") {
@@ -132,7 +138,8 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 			p.Divide = func(limits []int) ([]int, error) { return nil, fmt.Errorf("%v hold too little", limits) }
 		}
 		for rank, s := range c.start(t) {
-			if s.err == nil || !strings.Contains(s.err.Error(), "shares of a micro-batch of 6 samples: [2 2] hold too little") {
+			if s.err == nil ||
+				!strings.Contains(s.err.Error(), "shares of a micro-batch of 6 samples: [2 2] hold too little") {
 				t.Errorf("rank %d: got %v, want what Divide said", rank, s.err)
 			}
 		}
@@ -142,7 +149,8 @@ func TestSharesBeyondLimitsAreRefused(t *testing.T) {
 		c.dir, c.peers, c.shares = t.TempDir(), short, []int{4, 2}
 		c.change = func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Splitter = once{2, []int{1, 5}} }
 		for rank, s := range c.start(t) {
-			if s.err == nil || !strings.Contains(s.err.Error(), "share of rank 1: got 5 samples, want at most the 3 that it can hold") {
+			if s.err == nil || !strings.Contains(s.err.Error(),
+				"share of rank 1: got 5 samples, want at most the 3 that it can hold") {
 				t.Errorf("rank %d: got %v, want the limit of rank 1", rank, s.err)
 			}
 		}

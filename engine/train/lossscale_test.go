@@ -28,9 +28,13 @@ func TestHalfPrecisionFollowsF32(t *testing.T) {
 func checkHalf(t *testing.T, open func(*testing.T) device.Device) {
 	const near = 0.02
 	o := halfOptions()
-	half := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, func(opts *Options) { opts.NormsInterval = 4 })
+	half := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
+		opts.NormsInterval = 4
+	})
 	o.Compute = tensor.F32
-	whole := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, func(opts *Options) { opts.NormsInterval = 4 })
+	whole := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
+		opts.NormsInterval = 4
+	})
 	if half.err != nil || whole.err != nil {
 		t.Fatal(half.err, whole.err)
 	}
@@ -39,8 +43,10 @@ func checkHalf(t *testing.T, open func(*testing.T) device.Device) {
 		if !h.Updated || h.Scale != 1<<16 || w.Scale != 1 {
 			t.Fatalf("step %d: got scales %v, %v, updated %v", i+1, h.Scale, w.Scale, h.Updated)
 		}
-		if math.Abs(half.losses[i]-whole.losses[i]) > near*whole.losses[i] || math.Abs(h.GradNorm-w.GradNorm) > near*w.GradNorm {
-			t.Errorf("step %d: loss %v, norm %v in f16, %v, %v in f32", i+1, half.losses[i], h.GradNorm, whole.losses[i], w.GradNorm)
+		if math.Abs(half.losses[i]-whole.losses[i]) > near*whole.losses[i] ||
+			math.Abs(h.GradNorm-w.GradNorm) > near*w.GradNorm {
+			t.Errorf("step %d: loss %v, norm %v in f16, %v, %v in f32", i+1, half.losses[i], h.GradNorm,
+				whole.losses[i], w.GradNorm)
 		}
 	}
 	// norms returns the norms of the last step that measured them.
@@ -107,8 +113,10 @@ func TestTheLossScaleComesBackWithACheckpoint(t *testing.T) {
 		t.Fatal(first.err)
 	}
 	rec := &recorder{}
-	if next := start(context.Background(), t, openReference(t), dir, halfOptions(), rec, nil); next.err != nil || rec.steps[0].Scale != 1<<12 ||
+	if next := start(context.Background(), t, openReference(t), dir, halfOptions(), rec, nil); next.err != nil ||
+		rec.steps[0].Scale != 1<<12 ||
 		next.replica.LossScale().GoodSteps != 100+testSteps {
-		t.Errorf("got %v, scale %v, then %+v, want to go on at 4096 after 105 good steps", next.err, rec.steps[0].Scale, *next.replica.LossScale())
+		t.Errorf("got %v, scale %v, then %+v, want to go on at 4096 after 105 good steps", next.err, rec.steps[0].Scale,
+			*next.replica.LossScale())
 	}
 }

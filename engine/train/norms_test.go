@@ -29,7 +29,9 @@ func TestNormsOfParametersMakeUpTheGlobalOne(t *testing.T) {
 		}
 		off = max(off, math.Abs(math.Sqrt(sum)-s.GradNorm)/s.GradNorm)
 	}
-	s := start(context.Background(), t, openReference(t), t.TempDir(), o, rec, func(opts *Options) { opts.NormsInterval = 4 })
+	s := start(context.Background(), t, openReference(t), t.TempDir(), o, rec, func(opts *Options) {
+		opts.NormsInterval = 4
+	})
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
@@ -37,7 +39,8 @@ func TestNormsOfParametersMakeUpTheGlobalOne(t *testing.T) {
 		t.Errorf("measured after steps %v, off by %g, want after 4 and 8 within 1e-6", measured, off)
 	}
 	o.Norms = false
-	if plain := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil); !slices.Equal(plain.losses, s.losses) {
+	if plain := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil); !slices.Equal(
+		plain.losses, s.losses) {
 		t.Error("measuring changes what is trained")
 	}
 }

@@ -65,7 +65,8 @@ type Evaluation struct {
 
 // Score returns the means from which metrics are computed.
 func (e Evaluation) Score() task.Score {
-	return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5, F1: e.F1, MacroF1: e.MacroF1, SampleLoss: e.SampleLoss, SampleTop1: e.SampleTop1}
+	return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5, F1: e.F1, MacroF1: e.MacroF1, SampleLoss: e.SampleLoss,
+		SampleTop1: e.SampleTop1}
 }
 
 // evaluationJSON represents an evaluation in JSON. Its loss may be NaN or infinite, which JSON numbers cannot
@@ -90,7 +91,8 @@ type evaluationJSON struct {
 
 // MarshalJSON encodes the evaluation for checkpoints.
 func (e Evaluation) MarshalJSON() ([]byte, error) {
-	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged, e.F1, e.MacroF1, e.Never, checkpoint.Float(e.SampleLoss), e.SampleTop1})
+	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best,
+		e.Took, e.Averaged, e.F1, e.MacroF1, e.Never, checkpoint.Float(e.SampleLoss), e.SampleTop1})
 }
 
 // UnmarshalJSON decodes an evaluation that MarshalJSON encoded.
@@ -99,7 +101,8 @@ func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*e = Evaluation{Step: w.Step, Epoch: w.Epoch, Samples: w.Samples, Loss: float64(w.Loss), Top1: w.Top1, Top5: w.Top5, F1: w.F1, MacroF1: w.MacroF1, Never: w.Never,
+	*e = Evaluation{Step: w.Step, Epoch: w.Epoch, Samples: w.Samples, Loss: float64(w.Loss), Top1: w.Top1, Top5: w.Top5,
+		F1: w.F1, MacroF1: w.MacroF1, Never: w.Never,
 		SampleLoss: float64(w.SampleLoss), SampleTop1: w.SampleTop1, Best: w.Best, Averaged: w.Averaged, Took: w.Took}
 	return nil
 }

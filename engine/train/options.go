@@ -53,14 +53,15 @@ type Options struct {
 	// BeforeStep is called before each optimizer step, on the training goroutine. Steps count from 1. The time of the
 	// call is not included in the time of the step. BeforeStep may be nil.
 	BeforeStep func(step int64)
-	// CompareSteps is the number of steps between comparisons of the ranks' replicas. 0 means that the ranks are compared
-	// only at the start and before each save. CompareShare limits the fraction of the time that the comparisons between
-	// saves may take; 0 means no limit.
+	// CompareSteps is the number of steps between comparisons of the ranks' replicas. 0 means that the ranks are
+	// compared only at the start and before each save. CompareShare limits the fraction of the time that the
+	// comparisons between saves may take; 0 means no limit.
 	CompareSteps int64
 	CompareShare float64
 	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
-	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without a
-	// save. If the error is a data.ErrDiffers, the checkpoints of this process are quarantined. nil means no comparison.
+	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without
+	// a save. If the error is a data.ErrDiffers, the checkpoints of this process are quarantined. nil means no
+	// comparison.
 	CompareData func(ctx context.Context, whole bool) error
 	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample

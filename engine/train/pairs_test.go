@@ -24,7 +24,8 @@ func (p pairs) Layout(*data.Options) (data.Layout, error) {
 	at := func(name string, pad byte, shape ...int) data.Field {
 		return data.Field{Name: name, DType: tensor.I32, Shape: shape, Pad: pad}
 	}
-	return data.Layout{Fields: []data.Field{at(language.Tokens, 0, phraseLength), at(task.Labels, 0xff, phraseLength), at(language.Segments, 0, phraseLength),
+	return data.Layout{Fields: []data.Field{at(language.Tokens, 0, phraseLength), at(task.Labels, 0xff, phraseLength),
+		at(language.Segments, 0, phraseLength),
 		at(language.Lengths, 0), at(language.Next, 0xff)}}, nil
 }
 
@@ -71,7 +72,9 @@ func (p pairs) CountLabels(_, index int) (n int, err error) {
 func pairOptions(dropout float64) replica.Options {
 	size := bert.Size{Vocabulary: phraseWords, Positions: phraseLength, Segments: 2, Layers: 2, Heads: 2, Channels: 8}
 	return replica.Options{
-		Task: language.Predict{Model: bert.Build(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout, NextSentence: true}),
+		Task: language.Predict{
+			Model: bert.Build(size, bert.Options{HiddenDropout: dropout, AttentionDropout: dropout,
+				NextSentence: true}),
 			Length: phraseLength, Padded: true, Masked: true, NextSentence: true},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
@@ -81,7 +84,8 @@ func pairOptions(dropout float64) replica.Options {
 func TestUnequalSharesOfPairsTrainAsOneRank(t *testing.T) {
 	trainsAsOneRank(t, pairOptions, func(t *testing.T, one session, ranks []session) {
 		for rank, s := range ranks {
-			if got, want := s.evals[len(s.evals)-1], one.evals[len(one.evals)-1]; got.SampleTop1 != want.SampleTop1 || want.SampleTop1 <= 0 || !(got.SampleLoss > 0) {
+			if got, want := s.evals[len(s.evals)-1], one.evals[len(one.evals)-1]; got.SampleTop1 != want.SampleTop1 ||
+				want.SampleTop1 <= 0 || !(got.SampleLoss > 0) {
 				t.Errorf("rank %d: got %+v, one rank has %+v", rank, got, want)
 			}
 		}
@@ -121,7 +125,8 @@ func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
 	if half.Count != whole.Count || whole.SampleTop1 != 2*half.SampleTop1 || half.Count == half.Samples {
 		t.Fatalf("got %+v, want the labels of %+v", whole.Sums, half.Sums)
 	}
-	if a, b := half.Score(), whole.Score(); math.Abs(a.Loss-b.Loss) > 1e-6*a.Loss || math.Abs(a.SampleLoss-b.SampleLoss) > 1e-6*a.SampleLoss || !(a.SampleLoss > 0.1) {
+	if a, b := half.Score(), whole.Score(); math.Abs(a.Loss-b.Loss) > 1e-6*a.Loss ||
+		math.Abs(a.SampleLoss-b.SampleLoss) > 1e-6*a.SampleLoss || !(a.SampleLoss > 0.1) {
 		t.Errorf("got %+v, want %+v", b, a)
 	}
 	if math.Abs(half.GradNorm-whole.GradNorm) > 1e-5*half.GradNorm {

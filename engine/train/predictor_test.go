@@ -41,7 +41,8 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 			}
 			sums := score(t, p, o)
 			want := s.evals[len(s.evals)-1]
-			if n := float64(sums.Samples); sums.Samples != want.Samples || sums.Loss/n != want.Loss || float64(sums.Top1)/n != want.Top1 || float64(sums.Top5)/n != want.Top5 {
+			if n := float64(sums.Samples); sums.Samples != want.Samples || sums.Loss/n != want.Loss ||
+				float64(sums.Top1)/n != want.Top1 || float64(sums.Top5)/n != want.Top5 {
 				t.Errorf("got %+v, want the run's own evaluation %+v", sums, want)
 			}
 			if err := p.Close(); err != nil {
@@ -120,7 +121,8 @@ func TestPredictorNeedsNeitherGradientsNorMoments(t *testing.T) {
 	}
 	defer r.Close()
 	if training := r.PredictedBytes(); predicting >= training-2*r.State().Params.Bytes {
-		t.Errorf("got %d bytes, want fewer than the %d of training by gradients and moments, %d each", predicting, training, r.State().Params.Bytes)
+		t.Errorf("got %d bytes, want fewer than the %d of training by gradients and moments, %d each", predicting,
+			training, r.State().Params.Bytes)
 	}
 }
 

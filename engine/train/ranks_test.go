@@ -96,7 +96,8 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	if c.types != nil {
 		o.Compute, o.LossScale = c.types[rank], slices.Contains(c.types, tensor.F16)
 	}
-	o.Peers = &replica.Peers{Group: &gradsync.Group{Grads: grads, Stats: stats}, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.MicroBatch(), CapBytes: c.cap, Sequential: c.sequential}
+	o.Peers = &replica.Peers{Group: &gradsync.Group{Grads: grads, Stats: stats}, Shares: c.shares, SyncNorm: c.sync,
+		MaxShare: o.MicroBatch(), CapBytes: c.cap, Sequential: c.sequential}
 	if c.peers != nil {
 		c.peers(rank, o.Peers)
 	}
@@ -107,8 +108,10 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	defer r.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	opts := Options{Replica: r, Train: shareLoader(t, o, r.Shares(), false), Eval: shareLoader(t, o, r.Shares(), true), Observer: s.recorder, Splitter: c.splitter,
-		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true, KeepBest: true, CompareSteps: 1, NaNPatience: 2, NaNRollbacks: 1}
+	opts := Options{Replica: r, Train: shareLoader(t, o, r.Shares(), false), Eval: shareLoader(t, o, r.Shares(), true),
+		Observer: s.recorder, Splitter: c.splitter,
+		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true, KeepBest: true, CompareSteps: 1,
+		NaNPatience: 2, NaNRollbacks: 1}
 	if rank == 0 {
 		if opts.Store, err = checkpoint.Open(c.dir, checkpoint.Options{Keep: 2}); err != nil {
 			return fail(err)
@@ -167,7 +170,8 @@ func follows(t *testing.T, one session, ranks []session) {
 			t.Fatalf("rank %d: %v", rank, s.err)
 		}
 		if len(s.losses) != len(one.losses) || len(s.evals) != len(one.evals) {
-			t.Fatalf("rank %d: got %d steps and %d evaluations, want %d and %d", rank, len(s.losses), len(s.evals), len(one.losses), len(one.evals))
+			t.Fatalf("rank %d: got %d steps and %d evaluations, want %d and %d", rank, len(s.losses), len(s.evals),
+				len(one.losses), len(one.evals))
 		}
 		for i := range s.losses {
 			if d := math.Abs(s.losses[i] - one.losses[i]); !(d <= ranksTolerance*one.losses[i]) {
@@ -178,7 +182,8 @@ func follows(t *testing.T, one session, ranks []session) {
 			}
 		}
 		for i, e := range s.evals {
-			if want := one.evals[i]; e.Samples != want.Samples || math.Abs(e.Loss-want.Loss) > 10*ranksTolerance*want.Loss {
+			if want := one.evals[i]; e.Samples != want.Samples ||
+				math.Abs(e.Loss-want.Loss) > 10*ranksTolerance*want.Loss {
 				t.Errorf("rank %d: evaluation %+v, one rank has %+v", rank, e, want)
 			}
 		}
@@ -190,7 +195,8 @@ func follows(t *testing.T, one session, ranks []session) {
 
 // trainsAsOneRank trains a task with unequal shares on the reference device and on the CPU, and compares the ranks with
 // a single one. options returns the options of the task with a dropout. check compares figures that follows does not.
-func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options, check func(t *testing.T, one session, ranks []session)) {
+func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options,
+	check func(t *testing.T, one session, ranks []session)) {
 	accumulated := options(0)
 	accumulated.Accumulation = 2
 	for _, c := range []struct {
@@ -200,7 +206,8 @@ func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options
 		{"two ranks", crew{options: options(0), shares: []int{5, 1}, cap: 200}},
 		{"three ranks, one without samples, dropout", crew{options: options(0.2), shares: []int{0, 4, 2}, cap: 200}},
 		{"micro-batches", crew{options: accumulated, shares: []int{1, 2}, cap: 200}},
-		{"shares that change at every step", crew{options: options(0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
+		{"shares that change at every step", crew{options: options(0.2), shares: []int{2, 2, 2},
+			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
 	} {
 		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 			t.Run(c.name+" "+kind, func(t *testing.T) {
@@ -242,7 +249,8 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true, cap: 200}},
 		{"frozen layers", crew{options: frozenOptions(), shares: []int{3, 1, 2}, sync: true, cap: 200}},
 		{"averaged weights", crew{options: averagedOptions(1), shares: []int{3, 1, 2}, sync: true, cap: 200}},
-		{"branches dropped by sample", crew{options: dropping, shares: []int{2, 4}, sync: true, splitter: rotating{[][]int{{1, 5}, {6, 0}, {3, 3}}}}},
+		{"branches dropped by sample", crew{options: dropping, shares: []int{2, 4}, sync: true,
+			splitter: rotating{[][]int{{1, 5}, {6, 0}, {3, 3}}}}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
 		{"mixed samples, partners on other ranks", crew{options: mixed, shares: []int{3, 2, 1}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {5, 0, 1}, {2, 2, 2}}}}},
@@ -257,7 +265,8 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 	t.Run("cpu", func(t *testing.T) {
 		o := testOptions()
 		use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
-		c := crew{open: openCPU, options: o, shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(), splitter: rotating{[][]int{{1, 2, 3}, {0, 1, 5}}}}
+		c := crew{open: openCPU, options: o, shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
+			splitter: rotating{[][]int{{1, 2, 3}, {0, 1, 5}}}}
 		follows(t, alone(t, o, openCPU), c.start(t))
 	})
 }
@@ -303,7 +312,8 @@ func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
 		switch {
 		case rank == 1 && !errors.Is(s.err, data.ErrClosed):
 			t.Errorf("rank 1: got %v, want its own error", s.err)
-		case rank != 1 && (!errors.As(s.err, &peer) || peer.Rank != 1 || !strings.Contains(s.err.Error(), data.ErrClosed.Error())):
+		case rank != 1 &&
+			(!errors.As(s.err, &peer) || peer.Rank != 1 || !strings.Contains(s.err.Error(), data.ErrClosed.Error())):
 			t.Errorf("rank %d: got %v, want rank 1 and its cause", rank, s.err)
 		}
 	}
@@ -321,7 +331,8 @@ func TestRanksRollBackTogether(t *testing.T) {
 		}}
 	for rank, s := range c.start(t) {
 		if !errors.Is(s.err, ErrDiverged) || s.result.RollBacks != 1 || !slices.Equal(s.rolledBackTo, []int64{4}) {
-			t.Errorf("rank %d: got %v, %d roll-backs to %v, want one to step 4 and ErrDiverged", rank, s.err, s.result.RollBacks, s.rolledBackTo)
+			t.Errorf("rank %d: got %v, %d roll-backs to %v, want one to step 4 and ErrDiverged", rank, s.err,
+				s.result.RollBacks, s.rolledBackTo)
 		}
 	}
 }
@@ -336,7 +347,8 @@ func TestAllRanksSkipTheStepOfOneBadGradient(t *testing.T) {
 	for value, fill := range map[string]func([]byte){"NaN": fillNaN, "Inf": fillInf} {
 		for bad := range 3 {
 			for _, at := range steps {
-				c := crew{open: openReference, options: testOptions(), shares: []int{2, 1, 3}, sync: true, dir: t.TempDir(),
+				c := crew{open: openReference, options: testOptions(), shares: []int{2, 1, 3}, sync: true,
+					dir: t.TempDir(),
 					change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 						o.Eval, o.CompareSteps = nil, 1
 						heal := func() {}
@@ -351,12 +363,14 @@ func TestAllRanksSkipTheStepOfOneBadGradient(t *testing.T) {
 					}}
 				for rank, s := range c.start(t) {
 					if s.err != nil || s.result.Skipped != 1 || s.result.RollBacks != 0 || s.result.Steps != testSteps {
-						t.Errorf("%s on rank %d in step %d: rank %d: %v, %+v, want one step skipped", value, bad, at, rank, s.err, s.result)
+						t.Errorf("%s on rank %d in step %d: rank %d: %v, %+v, want one step skipped", value, bad, at,
+							rank, s.err, s.result)
 						continue
 					}
 					for _, record := range s.steps {
 						if record.Updated == (record.Step == at) {
-							t.Errorf("%s on rank %d in step %d: rank %d: step %d: updated %v", value, bad, at, rank, record.Step, record.Updated)
+							t.Errorf("%s on rank %d in step %d: rank %d: step %d: updated %v", value, bad, at, rank,
+								record.Step, record.Updated)
 						}
 					}
 					if loss := s.losses[len(s.losses)-1]; math.IsNaN(loss) || math.IsInf(loss, 0) {

@@ -12,7 +12,8 @@ import (
 // TestRecomputedActivationsChangeNoBit trains with and without recomputation. It uses a transformer with dropout, a
 // network with batch normalisation and running statistics, and two ranks with statistics over all samples.
 func TestRecomputedActivationsChangeNoBit(t *testing.T) {
-	for name, options := range map[string]replica.Options{"transformer": languageOptions(0.2), "batch normalisation": testOptions()} {
+	for name, options := range map[string]replica.Options{"transformer": languageOptions(0.2),
+		"batch normalisation": testOptions()} {
 		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				options.Recompute = replica.RecomputeNever
@@ -22,9 +23,11 @@ func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 				sameSteps(t, got, want)
 				kept, again := want.replica, got.replica
 				if again.Recomputed() < 1 || kept.Recomputed() != 0 {
-					t.Errorf("recomputed %d layers, and %d without recomputation", again.Recomputed(), kept.Recomputed())
+					t.Errorf("recomputed %d layers, and %d without recomputation", again.Recomputed(),
+						kept.Recomputed())
 				}
-				if more, less := kept.PredictedBytes(), again.PredictedBytes(); name == "transformer" && less >= more { // only the activations differ
+				if more, less := kept.PredictedBytes(), again.PredictedBytes(); name == "transformer" && less >= more {
+					// only the activations differ
 					t.Errorf("got %d bytes with recomputation, %d without", less, more)
 				}
 				if again.FLOPs() != kept.FLOPs() {
@@ -34,7 +37,8 @@ func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 		}
 	}
 	t.Run("two ranks", func(t *testing.T) {
-		crew := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir()}
+		crew := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200,
+			dir: t.TempDir()}
 		crew.options.Recompute = replica.RecomputeNever
 		want := crew.start(t)
 		crew.options.Recompute, crew.dir = replica.RecomputeAlways, t.TempDir()
@@ -51,7 +55,9 @@ func sameSteps(t *testing.T, got, want session) {
 	if got.err != nil || want.err != nil {
 		t.Fatal(got.err, want.err)
 	}
-	if len(want.losses) == 0 || !slices.Equal(got.losses, want.losses) || !slices.Equal(got.norms, want.norms) || !reflect.DeepEqual(got.evals, want.evals) {
-		t.Errorf("losses %v, norms %v, evaluations %v, want %v, %v, %v", got.losses, got.norms, got.evals, want.losses, want.norms, want.evals)
+	if len(want.losses) == 0 || !slices.Equal(got.losses, want.losses) || !slices.Equal(got.norms, want.norms) ||
+		!reflect.DeepEqual(got.evals, want.evals) {
+		t.Errorf("losses %v, norms %v, evaluations %v, want %v, %v, %v", got.losses, got.norms, got.evals, want.losses,
+			want.norms, want.evals)
 	}
 }

@@ -23,8 +23,9 @@ import (
 // only values of this step.
 type RankStep struct {
 	replica.Sums
-	Times   replica.StepTimes
-	Other   time.Duration // time between the last step and this step, without evaluation and saving; not included in Times
+	Times replica.StepTimes
+	// time between the last step and this step, without evaluation and saving; not included in Times
+	Other   time.Duration
 	Buckets int
 	Bytes   int64 // bytes of gradients that were summed over ranks
 
@@ -66,13 +67,14 @@ func (s RankStep) Compute() time.Duration {
 // wish is an action that a rank requests after a step. If one rank requests it, all ranks do it.
 type wish struct {
 	stop, timeOver bool
-	save           bool   // save a checkpoint of the step, because a user requested it
-	due            bool   // save a checkpoint of the step, because the interval has passed
-	compare        bool   // compare the replicas after the step
-	saving         bool   // rank 0 is still writing an earlier checkpoint
-	full           bool   // rank 0 can hold no more records in memory
-	unready        bool   // postpone a change of shares, because this rank's plans are not ready
-	change         uint32 // shares.Hash of the next shares, 0 without a change; must be equal on all ranks, unlike the other fields
+	save           bool // save a checkpoint of the step, because a user requested it
+	due            bool // save a checkpoint of the step, because the interval has passed
+	compare        bool // compare the replicas after the step
+	saving         bool // rank 0 is still writing an earlier checkpoint
+	full           bool // rank 0 can hold no more records in memory
+	unready        bool // postpone a change of shares, because this rank's plans are not ready
+	// shares.Hash of the next shares, 0 without a change; must be equal on all ranks, unlike the other fields
+	change uint32
 }
 
 // reports exchanges the RankSteps and wishes of all ranks with one small all-gather.
@@ -145,19 +147,22 @@ func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]Rank
 func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
 	row := rowOf(x.rows.Own())
-	*row = reportRow{loss: s.Loss, samples: uint32(s.Samples), count: uint32(s.Count), top1: uint32(s.Top1), top5: uint32(s.Top5),
+	*row = reportRow{loss: s.Loss, samples: uint32(s.Samples), count: uint32(s.Count), top1: uint32(s.Top1),
+		top5:       uint32(s.Top5),
 		sampleLoss: s.SampleLoss, sampleTop1: uint32(s.SampleTop1),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
-		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave) | flag(w.due, flagDue) |
+		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save,
+			flagSave) | flag(w.due, flagDue) |
 			flag(w.compare, flagCompare) | flag(w.saving, flagSaving) | flag(w.full, flagFull)}
 	for i, v := range s.Telemetry {
 		row.telemetry[i] = float32(v)
 	}
 	row.firstLink = uint8(s.Links.First)
 	for i, l := range s.Links.Traffic {
-		row.links[i] = linkRow{sent: float32(l.Sent), received: float32(l.Received), sentBytes: l.SentBytes, receivedBytes: l.ReceivedBytes}
+		row.links[i] = linkRow{sent: float32(l.Sent), received: float32(l.Received), sentBytes: l.SentBytes,
+			receivedBytes: l.ReceivedBytes}
 	}
 	row.sum = row.checksum()
 }
@@ -171,9 +176,9 @@ func (r *reportRow) checksum() uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli) // CPUs have an instruction for it
 
-// read returns the reports of all ranks and their combined wish. The exchange must be complete. The reports are valid until the
-// next exchange. If a report changed on its way, or if the splitters of the ranks disagree, read returns an error, because
-// training would continue with wrong shares.
+// read returns the reports of all ranks and their combined wish. The exchange must be complete. The reports are valid
+// until the next exchange. If a report changed on its way, or if the splitters of the ranks disagree, read returns an
+// error, because training would continue with wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
 	for rank := range x.all {
@@ -187,7 +192,8 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		if r.change != first {
 			return nil, wish{}, shares.Disagreement(rank)
 		}
-		x.all[rank] = RankStep{Sums: replica.Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5),
+		x.all[rank] = RankStep{Sums: replica.Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count),
+			Top1: int(r.top1), Top5: int(r.top5),
 			SampleLoss: r.sampleLoss, SampleTop1: int(r.sampleTop1)}, Other: r.other,
 			Times: replica.StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
@@ -197,12 +203,15 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		}
 		x.all[rank].Links.First = int(r.firstLink)
 		for i, l := range r.links {
-			x.all[rank].Links.Traffic[i] = telemetry.Traffic{Sent: float64(l.sent), Received: float64(l.received), SentBytes: l.sentBytes, ReceivedBytes: l.receivedBytes}
+			x.all[rank].Links.Traffic[i] = telemetry.Traffic{Sent: float64(l.sent), Received: float64(l.received),
+				SentBytes: l.sentBytes, ReceivedBytes: l.receivedBytes}
 		}
 		flags |= r.flags
 	}
-	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0,
-		due: flags&flagDue != 0, compare: flags&flagCompare != 0, saving: flags&flagSaving != 0, full: flags&flagFull != 0}, nil
+	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0,
+		save: flags&flagSave != 0,
+		due:  flags&flagDue != 0, compare: flags&flagCompare != 0, saving: flags&flagSaving != 0,
+		full: flags&flagFull != 0}, nil
 }
 
 func flag(set bool, bit uint8) uint8 {

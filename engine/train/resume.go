@@ -71,7 +71,8 @@ func (r *run) restore(s checkpoint.State) error {
 		if err := json.Unmarshal(raw, &last); err != nil {
 			return corruptState(s.Step, fmt.Errorf("state of the loop: %w", err))
 		}
-		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
+		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed,
+			last.Stopping
 		r.trained = last.Trained
 	}
 	r.inherit(s)
@@ -101,8 +102,8 @@ func (r *run) settleEnd() {
 // loopKey is the key of lastResults in a checkpoint.
 const loopKey = "train"
 
-// lastResults contains the results that a resumed run reports if no steps are left, whether an evaluation is due, and the
-// training time so far.
+// lastResults contains the results that a resumed run reports if no steps are left, whether an evaluation is due, and
+// the training time so far.
 type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
@@ -133,8 +134,9 @@ func Forget(state *checkpoint.State) error {
 }
 
 // rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps
-// use the same samples. If the cause is in the data or the settings, it occurs again and ends the run. If ctx ends while
-// training waits for the disk, the run stops where it is: skipped steps have not changed the weights. whole does not end.
+// use the same samples. If the cause is in the data or the settings, it occurs again and ends the run. If ctx ends
+// while training waits for the disk, the run stops where it is: skipped steps have not changed the weights. whole does
+// not end.
 func (r *run) rollBack(ctx, whole context.Context) error {
 	if r.result.RollBacks >= int64(r.NaNRollbacks) {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
@@ -190,7 +192,9 @@ func (r *run) loadNewest() (*checkpoint.State, error) {
 		r.Observer.Warn(errors.New(s.String()))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and the run has no checkpoint to return to: %w", ErrDiverged, r.nanRow, r.step, err)
+		return nil,
+			fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and the run has no checkpoint to return to: %w",
+				ErrDiverged, r.nanRow, r.step, err)
 	}
 	defer c.Close()
 	if err := r.Replica.Load(c); err != nil {
@@ -199,6 +203,7 @@ func (r *run) loadNewest() (*checkpoint.State, error) {
 	if _, err := r.Store.SetAside(c.State.Step); err != nil {
 		return nil, err
 	}
-	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: returning to %s", r.step, r.nanRow, c.Path))
+	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: returning to %s", r.step, r.nanRow,
+		c.Path))
 	return &c.State, nil
 }

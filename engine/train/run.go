@@ -46,16 +46,16 @@ type Result struct {
 	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
 }
 
-// Trained sums up the steps of a run, over all its processes. Steps that the run repeats count once, and steps of another
-// run, from whose checkpoint the run started, do not count.
+// Trained sums up the steps of a run, over all its processes. Steps that the run repeats count once, and steps of
+// another run, from whose checkpoint the run started, do not count.
 //
-// Time is the training time. A step lasts from the end of the previous step to its own end, so gaps between steps count:
-// the work of observers, changes of shares. The time of a step does not include what happens between two steps and is not
-// training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters, returns to a
-// checkpoint, Options.BeforeStep, and the time before the first step of a process.
+// Time is the training time. A step lasts from the end of the previous step to its own end, so gaps between steps
+// count: the work of observers, changes of shares. The time of a step does not include what happens between two steps
+// and is not training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters,
+// returns to a checkpoint, Options.BeforeStep, and the time before the first step of a process.
 //
-// Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of another
-// run.
+// Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of
+// another run.
 type Trained struct {
 	Steps   int64         `json:"steps"`
 	Samples int64         `json:"samples"` // over all ranks
@@ -109,7 +109,8 @@ type run struct {
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
-	r := &run{Options: o, schedule: o.Schedule, interrupted: func() bool { return ctx.Err() != nil }, start: time.Now(), savedStep: -1, result: Result{LastLoss: math.NaN()}}
+	r := &run{Options: o, schedule: o.Schedule, interrupted: func() bool { return ctx.Err() != nil }, start: time.Now(),
+		savedStep: -1, result: Result{LastLoss: math.NaN()}}
 	r.lastSave, r.compared.step, r.lineage.Ranks = r.start, -1, r.group().Size()
 	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.Options().Accumulation)
 	whole := context.WithoutCancel(ctx)
@@ -199,10 +200,13 @@ func (r *run) train(ctx context.Context) error {
 	return r.finish(whole)
 }
 
-// finish saves the state at the end of the run. It returns an ErrDiverged if the evaluation of this state is not finite.
+// finish saves the state at the end of the run. It returns an ErrDiverged if the evaluation of this state is not
+// finite.
 func (r *run) finish(ctx context.Context) error {
-	if e := r.result.LastEval; e != nil && e.Step == r.step && !r.result.Interrupted && (math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0)) {
-		return r.leaveWith(ctx, fmt.Errorf("%w: the loss of the evaluation after step %d is %v; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"", ErrDiverged, r.step, e.Loss))
+	if e := r.result.LastEval; e != nil && e.Step == r.step && !r.result.Interrupted &&
+		(math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0)) {
+		return r.leaveWith(ctx, fmt.Errorf("%w: the loss of the evaluation after step %d is %v; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
+			ErrDiverged, r.step, e.Loss))
 	}
 	return r.leave(ctx)
 }
@@ -219,8 +223,9 @@ func (r *run) leave(ctx context.Context) error {
 	return r.finalSave()
 }
 
-// compareData compares the data that the ranks have read so far. It is unknown since when the data differ, so a difference
-// hides all checkpoints that this process has saved. The comparisons of earlier processes found no difference.
+// compareData compares the data that the ranks have read so far. It is unknown since when the data differ, so a
+// difference hides all checkpoints that this process has saved. The comparisons of earlier processes found no
+// difference.
 func (r *run) compareData(ctx context.Context, whole bool) error {
 	if r.CompareData == nil {
 		return nil
@@ -233,7 +238,8 @@ func (r *run) compareData(ctx context.Context, whole bool) error {
 	if !errors.Is(err, data.ErrDiffers) {
 		return err
 	}
-	return r.hide(r.first, fmt.Errorf("%w; the steps after step %d may have been trained on a mixture, so the same command resumes from the newest checkpoint up to step %d, or starts again", err, r.first, r.first))
+	return r.hide(r.first, fmt.Errorf("%w; the steps after step %d may have been trained on a mixture, so the same command resumes from the newest checkpoint up to step %d, or starts again",
+		err, r.first, r.first))
 }
 
 // leaving calls Options.Leaving.
@@ -275,8 +281,10 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 			r.nanRow++
 		}
 	}
-	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.Replica.Shares().All(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
-		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
+	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks,
+		Shares: r.Replica.Shares().All(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped,
+		Time: time.Now()}
 	r.changed = false
 	if r.asked.compare {
 		if err := r.compare(whole, false); err != nil {
@@ -316,7 +324,8 @@ func (r *run) timedStep(whole context.Context) (out replica.StepResult, err erro
 	if !r.ended.IsZero() {
 		r.latest.Other = max(begun.Sub(r.ended)-r.apart, 0)
 	}
-	out, err = r.Replica.Step(whole, r.Train, replica.StepOptions{Rate: r.rate(), Norms: r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, Exchange: r})
+	out, err = r.Replica.Step(whole, r.Train, replica.StepOptions{Rate: r.rate(), Norms: r.NormsInterval > 0 &&
+		(r.step+1)%r.NormsInterval == 0, Exchange: r})
 	if r.group() == nil {
 		r.describe(&out)
 		r.reported = append(r.reported[:0], r.latest)
@@ -332,7 +341,8 @@ func (r *run) rate() float64 { return r.schedule.Rate(int(r.position())) }
 // describe sets those fields of this rank's latest RankStep that are already known.
 func (r *run) describe(out *replica.StepResult) {
 	own := &r.latest
-	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), unknownLinks(), out.Replaced
+	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(),
+		unknownLinks(), out.Replaced
 	own.Positions = out.Positions
 	if r.Telemetry != nil {
 		own.Telemetry = r.Telemetry()

@@ -15,7 +15,8 @@ import (
 
 // saveDue reports whether rank 0 saves a checkpoint of the given step, by steps or by time.
 func (r *run) saveDue(step int64) bool {
-	return r.leads() && (r.SaveSteps > 0 && step%r.SaveSteps == 0 || r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval)
+	return r.leads() && (r.SaveSteps > 0 && step%r.SaveSteps == 0 || r.SaveInterval > 0 &&
+		time.Since(r.lastSave) >= r.SaveInterval)
 }
 
 // saveWhenDue saves a checkpoint if one is due, or on request. All ranks compare their replicas before. If the save
@@ -132,8 +133,8 @@ func (r *run) saveBeside() error {
 	return nil
 }
 
-// tensorsBeside returns copies of the tensors in host memory. If the ranks were compared after this step, the copies have
-// the checksums of the comparison.
+// tensorsBeside returns copies of the tensors in host memory. If the ranks were compared after this step, the copies
+// have the checksums of the comparison.
 func (r *run) tensorsBeside() (model, optimizer []checkpoint.Tensor, err error) {
 	c := r.compared
 	if c.step == r.step && c.copied {
@@ -215,9 +216,11 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	if s := r.Replica.LossScale(); s != nil {
 		state.LossScale = &checkpoint.LossScale{Scale: checkpoint.Float(s.Scale), GoodSteps: s.GoodSteps}
 	}
-	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow),
+	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks,
+		"nan_row":  int64(r.nanRow),
 		"replaced": r.result.Replaced, "epoch_replaced": int64(r.replaced)}
-	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed, Stopping: r.stopping, Trained: r.trained})
+	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval,
+		EvalOwed: r.evalOwed, Stopping: r.stopping, Trained: r.trained})
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}

@@ -21,7 +21,8 @@ func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 	accumulated.BatchSize, accumulated.Accumulation = 4, 2
 	small := languageOptions(0.2) // a batch of few samples, so that some batches are short
 	small.BatchSize = 4
-	for name, o := range map[string]replica.Options{"classes": classifyOptions(3, 0.2), "classes, micro-batches": accumulated, "next tokens": small} {
+	for name, o := range map[string]replica.Options{"classes": classifyOptions(3, 0.2),
+		"classes, micro-batches": accumulated, "next tokens": small} {
 		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				padded, short := alone(t, grouped(o), open), alone(t, grouped(o, 2, 4, 5), open)
@@ -29,7 +30,8 @@ func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 				var seen []float64
 				for i, step := range short.steps {
 					if padded.steps[i].Positions != 1 {
-						t.Errorf("step %d without shorter passes computed the fraction %v of the positions", i+1, padded.steps[i].Positions)
+						t.Errorf("step %d without shorter passes computed the fraction %v of the positions", i+1,
+							padded.steps[i].Positions)
 					}
 					if !slices.Contains(seen, step.Positions) {
 						seen = append(seen, step.Positions)
@@ -52,7 +54,8 @@ func TestUnequalSharesOfShortTextsTrainAsOneRank(t *testing.T) {
 		for rank, s := range ranks {
 			for i, step := range s.steps {
 				if want := one.steps[i].Positions; step.Positions != want || step.Ranks[0].Positions != want {
-					t.Errorf("rank %d, step %d: fraction %v of the positions, one rank has %v", rank, i+1, step.Positions, want)
+					t.Errorf("rank %d, step %d: fraction %v of the positions, one rank has %v", rank, i+1,
+						step.Positions, want)
 				}
 			}
 		}

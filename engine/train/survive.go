@@ -11,7 +11,8 @@ import (
 // survivable reports whether this rank has the state of the last complete step after err. This is the case if another
 // rank is lost, late or has failed, or if this rank's data cannot be read.
 func survivable(err error) bool {
-	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) || errors.As(err, new(*data.Fault))
+	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) ||
+		errors.As(err, new(*data.Fault))
 }
 
 // survive saves the last complete step on rank 0 after a run of several ranks has failed. All ranks have the same

@@ -74,7 +74,9 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 	}{
 		{"statistics of all samples", crew{options: testOptions(), shares: []int{2, 3, 1}, sync: true, cap: 200}},
 		{"statistics of groups, averaged", crew{options: ghost, shares: []int{2, 4}, cap: 200}},
-		{"micro-batches and averaged weights", crew{options: func() replica.Options { o := averagedOptions(1); o.Accumulation = 2; return o }(), shares: []int{2, 1}, sync: true, cap: 200}},
+		{"micro-batches and averaged weights",
+			crew{options: func() replica.Options { o := averagedOptions(1); o.Accumulation = 2; return o }(),
+				shares: []int{2, 1}, sync: true, cap: 200}},
 		{"after the backward pass", crew{options: accumulated, shares: []int{1, 2}, sync: true, sequential: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -155,7 +157,8 @@ func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	if !bytes.Equal(gotModel, model) || !bytes.Equal(gotOptimizer, optimizer) {
 		t.Errorf("operation %d: what was saved after step %d differs from a checkpoint of that step", at, lost.Steps)
 	}
-	if !reflect.DeepEqual(gotState.Optimizer, state.Optimizer) || gotState.SamplesSeen != state.SamplesSeen || gotState.Step != state.Step {
+	if !reflect.DeepEqual(gotState.Optimizer, state.Optimizer) || gotState.SamplesSeen != state.SamplesSeen ||
+		gotState.Step != state.Step {
 		t.Errorf("operation %d: got state %+v, want %+v", at, gotState, state)
 	}
 	return true
@@ -197,7 +200,8 @@ func TestRanksThatDifferSaveNothing(t *testing.T) {
 		}}
 	for rank, s := range c.start(t) {
 		if !errors.As(s.err, new(*gradsync.ReplicaError)) || s.result.Survived || s.result.Checkpoint != "" {
-			t.Errorf("rank %d: got %v and %+v, want that the replicas differ and nothing saved since", rank, s.err, s.result)
+			t.Errorf("rank %d: got %v and %+v, want that the replicas differ and nothing saved since", rank, s.err,
+				s.result)
 		}
 	}
 }
@@ -230,7 +234,8 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 		if s := ranks[victim]; !errors.As(s.err, new(*data.Fault)) {
 			t.Errorf("rank %d: got %v, want a fault of its data", victim, s.err)
 		}
-		if s := ranks[0]; !s.result.Survived || s.result.Steps == 0 || filepath.Base(s.result.Checkpoint) != checkpoint.StepName(s.result.Steps) {
+		if s := ranks[0]; !s.result.Survived || s.result.Steps == 0 ||
+			filepath.Base(s.result.Checkpoint) != checkpoint.StepName(s.result.Steps) {
 			t.Errorf("rank %d has a fault: rank 0 got %v and %+v, want its last step saved", victim, s.err, s.result)
 		}
 	}
@@ -246,7 +251,8 @@ func failingLoader(t *testing.T, r *replica.Replica, rec *recorder) *data.Loader
 	broken := new(atomic.Bool)
 	rec.after = func(step int64) { broken.Store(step >= 3) }
 	part := r.Shares().Part()
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: r.Options().BatchSize,
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken},
+		Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: r.Options().BatchSize,
 		Workers: 1, Share: &part, MaxCount: max(r.Shares().Most(), 1)})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ func (r *run) leads() bool { return r.rank() == 0 }
 // is due, and the state of its disk. The error is that of compiling plans for new shares.
 func (r *run) own(step int64) (w wish, err error) {
 	w = wish{stop: r.interrupted(), timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
-		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step), saving: !r.settled(), full: !r.recordsFit()}
+		save: r.requests() > r.answered, due: r.saveDue(step), compare: r.compareDue(step), saving: !r.settled(),
+		full: !r.recordsFit()}
 	w.unready, w.change, err = r.Replica.Shares().Vote()
 	return w, err
 }
@@ -41,7 +42,8 @@ func (r *run) wishes() wish {
 func (r *run) Send(out replica.StepResult) (collective.Op, error) {
 	r.describe(&out)
 	told := r.latest // values that are not known yet are replaced by those of the previous step
-	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
+	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden,
+		r.before.Optimizer
 	want, err := r.own(r.step + 1)
 	if err != nil {
 		return nil, err

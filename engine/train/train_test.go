@@ -47,7 +47,8 @@ func openReference(t *testing.T) device.Device {
 
 func testOptions() replica.Options {
 	return replica.Options{
-		Task: images.Classify{Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}), Classes: testClasses, Size: testSize,
+		Task: images.Classify{Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}),
+			Classes: testClasses, Size: testSize,
 			Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}, LabelSmoothing: 0.1},
 		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "sgd", Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3},
@@ -79,7 +80,8 @@ func testLoader(t *testing.T, o replica.Options, evaluate bool) *data.Loader {
 // shareLoader is like testLoader, but reads only the share of a rank, unless owner is nil.
 func shareLoader(t *testing.T, o replica.Options, owner *shares.Owner, evaluate bool) *data.Loader {
 	t.Helper()
-	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1, GroupByLength: o.Positions > 0}
+	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1,
+		GroupByLength: o.Positions > 0}
 	if evaluate {
 		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}
@@ -122,7 +124,8 @@ func testImages(t *testing.T, o replica.Options, evaluate bool) data.Samples {
 	if evaluate {
 		return data.Images{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}
 	}
-	samples := data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
+	samples := data.Images{
+		Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
 	if o.Task.(images.Classify).Mixed {
 		samples.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
 	}
@@ -166,7 +169,8 @@ type session struct {
 }
 
 // start runs a session on dev. It resumes from the newest checkpoint in the folder dir, if there is one.
-func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o replica.Options, rec *recorder, change func(*Options)) session {
+func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o replica.Options, rec *recorder,
+	change func(*Options)) session {
 	t.Helper()
 	r, err := replica.New(dev, o)
 	if err != nil {
@@ -182,7 +186,8 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o r
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, Observer: rec,
+	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store,
+		Observer: rec,
 		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true,
 		KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
 	c, _, err := checkpoint.Latest(dir)
@@ -206,12 +211,14 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o r
 func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 	mixed := testOptions()
 	mix(&mixed)
-	for name, o := range map[string]replica.Options{"sgd with mixed samples": mixed, "adamw with accumulation": func() replica.Options {
-		o := testOptions()
-		o.Accumulation = 2
-		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}
-		return o
-	}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2), "f16": halfOptions()} {
+	for name, o := range map[string]replica.Options{"sgd with mixed samples": mixed,
+		"adamw with accumulation": func() replica.Options {
+			o := testOptions()
+			o.Accumulation = 2
+			o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05,
+				ClipNorm: 0.5}
+			return o
+		}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2), "f16": halfOptions()} {
 		t.Run(name, func(t *testing.T) {
 			whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
 			if whole.err != nil || whole.result.Steps != testSteps || len(whole.losses) != testSteps {
@@ -241,7 +248,8 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 			}
 			for i := range whole.losses {
 				if whole.losses[i] != pieces.losses[i] || whole.norms[i] != pieces.norms[i] {
-					t.Errorf("step %d: loss %.9g norm %.9g, undisturbed %.9g and %.9g", i+1, pieces.losses[i], pieces.norms[i], whole.losses[i], whole.norms[i])
+					t.Errorf("step %d: loss %.9g norm %.9g, undisturbed %.9g and %.9g", i+1, pieces.losses[i],
+						pieces.norms[i], whole.losses[i], whole.norms[i])
 				}
 			}
 			if !reflect.DeepEqual(whole.evals, pieces.evals) {
@@ -253,7 +261,8 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 
 func TestAccumulatedGradientIsTheGradientOfTheWholeBatch(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { checkAccumulation(t, openReference, 3, 4) })
-	t.Run("cpu", func(t *testing.T) { checkAccumulation(t, openCPU, 16, 32, 64) }) // large enough that a pass reuses memory
+	// large enough that a pass reuses memory
+	t.Run("cpu", func(t *testing.T) { checkAccumulation(t, openCPU, 16, 32, 64) })
 }
 
 func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channels ...int) {
@@ -351,7 +360,8 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 	for _, which := range []string{"new", "resumed"} {
 		s := start(ctx, t, openReference(t), dir, testOptions(), &recorder{}, nil)
 		if s.err != nil || !s.result.Interrupted || s.result.Steps != 0 || !math.IsNaN(s.result.LastLoss) {
-			t.Errorf("%s run: got %v and %+v, want an interrupted run of 0 steps whose loss is NaN", which, s.err, s.result)
+			t.Errorf("%s run: got %v and %+v, want an interrupted run of 0 steps whose loss is NaN", which, s.err,
+				s.result)
 		}
 	}
 }
@@ -372,8 +382,10 @@ func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
 			}
 		}
 	})
-	if s.err != nil || !s.result.Interrupted || s.result.RollBacks != 0 || s.result.Steps != 6 || len(rec.rolledBackTo) != 0 {
-		t.Errorf("got %v, %+v, went back to %v; want an interrupted run of 6 steps without a roll-back", s.err, s.result, rec.rolledBackTo)
+	if s.err != nil || !s.result.Interrupted || s.result.RollBacks != 0 || s.result.Steps != 6 ||
+		len(rec.rolledBackTo) != 0 {
+		t.Errorf("got %v, %+v, went back to %v; want an interrupted run of 6 steps without a roll-back", s.err,
+			s.result, rec.rolledBackTo)
 	}
 }
 
@@ -382,7 +394,8 @@ func TestRollBackToAnEpochsEndDoesNotEvaluateItAgain(t *testing.T) {
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
 		opts.SaveSteps = 1
 		rec.after = func(step int64) {
-			if step == 4 { // the end of the first epoch; this step evaluates and saves parameters that are still correct
+			if step == 4 {
+				// the end of the first epoch; this step evaluates and saves parameters that are still correct
 				poison(t, opts.Replica)
 			}
 		}
@@ -407,7 +420,8 @@ func TestAnEndThatSettingsMovedIsEvaluated(t *testing.T) {
 		t.Fatalf("first part: %v, %d steps", s.err, s.result.Steps)
 	}
 	s := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps = 5 })
-	if s.err != nil || s.result.Interrupted || len(s.losses) != 0 || len(s.evals) != 1 || s.evals[0].Step != 6 || s.result.Best == nil {
+	if s.err != nil || s.result.Interrupted || len(s.losses) != 0 || len(s.evals) != 1 || s.evals[0].Step != 6 ||
+		s.result.Best == nil {
 		t.Errorf("got %v, %+v, evaluations %+v: want no step, and step 6 evaluated", s.err, s.result, s.evals)
 	}
 }
@@ -502,7 +516,8 @@ func TestRollBackPassesOverADamagedCheckpoint(t *testing.T) {
 		t.Fatalf("got %v, want ErrDiverged", s.err)
 	}
 	if !reflect.DeepEqual(rec.rolledBackTo, []int64{4}) || len(rec.warnings) < 2 {
-		t.Errorf("went back to %v with warnings %v, want step 4 and that step 5 is damaged", rec.rolledBackTo, rec.warnings)
+		t.Errorf("went back to %v with warnings %v, want step 4 and that step 5 is damaged", rec.rolledBackTo,
+			rec.warnings)
 	}
 }
 
@@ -519,19 +534,25 @@ func TestAnEvaluationThatIsNotFiniteIsNeverTheBest(t *testing.T) {
 		t.Fatalf("got %v, checkpoint %q, want a saved run that diverged", s.err, s.result.Checkpoint)
 	}
 	last := s.result.LastEval
-	if !math.IsNaN(last.Loss) || last.Top1 != 0 || last.Best || s.result.Best == nil || s.result.Best.Step == testSteps {
-		t.Errorf("got evaluation %+v, best %+v: want NaN, nothing recognised, and an earlier one as the best", last, s.result.Best)
+	if !math.IsNaN(last.Loss) || last.Top1 != 0 || last.Best || s.result.Best == nil ||
+		s.result.Best.Step == testSteps {
+		t.Errorf("got evaluation %+v, best %+v: want NaN, nothing recognised, and an earlier one as the best", last,
+			s.result.Best)
 	}
 }
 
 func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
 	dir, o := t.TempDir(), testOptions() // 26 samples give 4 steps of 6
-	first := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps = 6 })
+	first := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) {
+		opts.Steps = 6
+	})
 	if first.err != nil || first.result.SamplesSeen != 36 || first.result.Epochs != 1.5 {
 		t.Fatalf("first part: %v, %d samples, %v epochs", first.err, first.result.SamplesSeen, first.result.Epochs)
 	}
 	o.BatchSize = 4 // 6 steps per epoch; 12 samples of the second epoch are already used
-	second := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps, opts.Epochs = 0, 3 })
+	second := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) {
+		opts.Steps, opts.Epochs = 0, 3
+	})
 	if second.err != nil {
 		t.Fatal(second.err)
 	}
@@ -582,7 +603,8 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	var broken atomic.Bool
-	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, &broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}},
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, &broken},
+		Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}},
 		BatchSize: o.BatchSize, Workers: 1})
 	if err != nil {
 		t.Fatal(err)

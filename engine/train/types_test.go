@@ -24,7 +24,8 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	use(&wide, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
 	accumulated := testOptions()
 	accumulated.Accumulation = 2
-	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 } // at 0.05, jumps of the loss amplify differences
+	// at 0.05, jumps of the loss amplify differences
+	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 }
 	three := []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}
 	for _, c := range []struct {
 		name  string
@@ -32,13 +33,19 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 		types []tensor.DType
 		crew  crew
 	}{
-		{"bf16, f16, f32", openReference, three, crew{options: testOptions(), shares: []int{1, 3, 2}, sync: true, cap: 200}},
-		{"f32 leads", openReference, []tensor.DType{tensor.F32, tensor.F16}, crew{options: testOptions(), shares: []int{4, 2}, sync: true}},
-		{"each its own statistics", openReference, three, crew{options: testOptions(), shares: []int{2, 3, 1}, cap: 200}},
+		{"bf16, f16, f32", openReference, three, crew{options: testOptions(), shares: []int{1, 3, 2}, sync: true,
+			cap: 200}},
+		{"f32 leads", openReference, []tensor.DType{tensor.F32, tensor.F16},
+			crew{options: testOptions(), shares: []int{4, 2}, sync: true}},
+		{"each its own statistics", openReference, three,
+			crew{options: testOptions(), shares: []int{2, 3, 1}, cap: 200}},
 		{"micro-batches", openReference, three, crew{options: accumulated, shares: []int{1, 1, 1}, sync: true}},
-		{"gradients in bf16", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, peers: func(_ int, p *replica.Peers) { p.Wire = tensor.BF16 }}},
-		{"shares that change", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, splitter: rotating{[][]int{{1, 0, 5}, {3, 3, 0}, {0, 5, 1}}}}},
-		{"a device with layouts of its own", openCPU, []tensor.DType{tensor.BF16, tensor.F32}, crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
+		{"gradients in bf16", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true,
+			peers: func(_ int, p *replica.Peers) { p.Wire = tensor.BF16 }}},
+		{"shares that change", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true,
+			splitter: rotating{[][]int{{1, 0, 5}, {3, 3, 0}, {0, 5, 1}}}}},
+		{"a device with layouts of its own", openCPU, []tensor.DType{tensor.BF16, tensor.F32},
+			crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.open(t).Close() // this call may skip the test, which the goroutine of a rank must not do
@@ -53,10 +60,12 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 				}
 				for i, loss := range s.losses {
 					if !(math.Abs(loss-want.losses[i]) <= typesTolerance*want.losses[i]) {
-						t.Errorf("rank %d, step %d: loss %.6g, the run in f32 has %.6g", rank, i+1, loss, want.losses[i])
+						t.Errorf("rank %d, step %d: loss %.6g, the run in f32 has %.6g", rank, i+1, loss,
+							want.losses[i])
 					}
 					if record := s.steps[i]; !record.Updated || record.Scale != ranks[0].steps[i].Scale {
-						t.Errorf("rank %d, step %d: updated %v with scale %v, rank 0 has %v", rank, i+1, record.Updated, record.Scale, ranks[0].steps[i].Scale)
+						t.Errorf("rank %d, step %d: updated %v with scale %v, rank 0 has %v", rank, i+1, record.Updated,
+							record.Scale, ranks[0].steps[i].Scale)
 					}
 				}
 			}
@@ -109,7 +118,8 @@ func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
 }
 
 func TestAnOverflowOfOneRankSkipsTheStepOfAll(t *testing.T) {
-	c := crew{open: openReference, options: testOptions(), shares: []int{3, 2, 1}, sync: true, dir: t.TempDir(), types: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16},
+	c := crew{open: openReference, options: testOptions(), shares: []int{3, 2, 1}, sync: true, dir: t.TempDir(),
+		types: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16},
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
 			if err := o.Replica.LossScale().Set(1<<24, 0); err != nil {
 				t.Error(err)
@@ -121,8 +131,10 @@ func TestAnOverflowOfOneRankSkipsTheStepOfAll(t *testing.T) {
 			t.Fatalf("rank %d: got %v and %+v, want some steps skipped", rank, s.err, s.result)
 		}
 		for i, record := range s.steps {
-			if lead := ranks[0].steps[i]; record.Updated != lead.Updated || record.Scale != lead.Scale || record.Lowered == record.Updated {
-				t.Errorf("rank %d, step %d: updated %v, lowered %v, scale %v, rank 0 has %v, %v, %v", rank, i+1, record.Updated, record.Lowered, record.Scale, lead.Updated, lead.Lowered, lead.Scale)
+			if lead := ranks[0].steps[i]; record.Updated != lead.Updated || record.Scale != lead.Scale ||
+				record.Lowered == record.Updated {
+				t.Errorf("rank %d, step %d: updated %v, lowered %v, scale %v, rank 0 has %v, %v, %v", rank, i+1,
+					record.Updated, record.Lowered, record.Scale, lead.Updated, lead.Lowered, lead.Scale)
 			}
 		}
 	}

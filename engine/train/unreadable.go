@@ -27,6 +27,7 @@ func (r *run) tooManyReplaced() error {
 }
 
 func (r *run) unreadable(n int, of string) error {
-	return &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of %s %w, want at most %d", n, of, errUnreadable, r.MaxReplaced),
+	return &data.Fault{Op: "read samples", Index: -1,
+		Err:    fmt.Errorf("%d of %s %w, want at most %d", n, of, errUnreadable, r.MaxReplaced),
 		Advice: "list them with hetero-train data verify, or raise data.corrupt_limit"}
 }

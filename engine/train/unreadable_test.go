@@ -29,14 +29,16 @@ func (r spoiltReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 
 // spoil gives a run spoilt samples, 4 steps per epoch, and the limit most.
 func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 4 * testBatch, Eval: 20, Classes: 3, Size: testSize})
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 4 * testBatch, Eval: 20, Classes: 3,
+		Size: testSize})
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	open := func(set data.Dataset, evaluate bool) *data.Loader {
 		lo := data.Options{Seed: seed, BatchSize: testBatch, Workers: workers, Evaluate: evaluate,
-			Samples: data.Images{Dataset: data.Skip(spoilt{set}, 0, nil), Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}}
+			Samples: data.Images{Dataset: data.Skip(spoilt{set}, 0, nil),
+				Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}}
 		if owner := o.Replica.Shares(); o.Replica.Group() != nil {
 			part := owner.Part()
 			lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
@@ -55,7 +57,8 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 }
 
 // spoiltRun trains one rank without evaluations.
-func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, most int, change func(*Options)) session {
+func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, most int,
+	change func(*Options)) session {
 	t.Helper()
 	return start(ctx, t, openReference(t), dir, testOptions(), rec, func(o *Options) {
 		o.Eval = nil
@@ -88,8 +91,10 @@ func TestTooManyUnreadableSamplesEndAllRanksAfterTheSameStep(t *testing.T) {
 					spoil(t, o, seed, 3, most)
 				}}
 			for k, s := range append(c.start(t), one) {
-				if !errors.As(s.err, new(*data.Fault)) || s.result.Steps != want || want == 0 || k != 1 && s.result.Checkpoint == "" {
-					t.Errorf("run %d ended after step %d, saved in %q, with %v, want a fault after step %d", k, s.result.Steps, s.result.Checkpoint, s.err, want)
+				if !errors.As(s.err, new(*data.Fault)) || s.result.Steps != want || want == 0 || k != 1 &&
+					s.result.Checkpoint == "" {
+					t.Errorf("run %d ended after step %d, saved in %q, with %v, want a fault after step %d", k,
+						s.result.Steps, s.result.Checkpoint, s.err, want)
 				}
 			}
 		})
@@ -101,7 +106,8 @@ func TestUnreadableSamplesAreCountedOverAResume(t *testing.T) {
 	whole := spoiltRun(t.Context(), t, t.TempDir(), &recorder{}, seed, most, nil)
 	free := spoiltRun(t.Context(), t, t.TempDir(), &recorder{}, seed, 0, nil)
 	if !errors.As(whole.err, new(*data.Fault)) || whole.result.Steps < 2 || free.err != nil {
-		t.Fatalf("ended after step %d with %v, without a limit with %v, want a fault within an epoch", whole.result.Steps, whole.err, free.err)
+		t.Fatalf("ended after step %d with %v, without a limit with %v, want a fault within an epoch",
+			whole.result.Steps, whole.err, free.err)
 	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,13 +121,17 @@ func TestUnreadableSamplesAreCountedOverAResume(t *testing.T) {
 		t.Fatalf("first part: %v", s.err)
 	}
 	s := spoiltRun(t.Context(), t, dir, &recorder{}, seed, most, nil)
-	if !errors.As(s.err, new(*data.Fault)) || s.result.Steps != whole.result.Steps || s.result.Replaced != whole.result.Replaced {
-		t.Errorf("resumed: ended after step %d and %d samples with %v, want a fault after step %d and %d", s.result.Steps, s.result.Replaced, s.err, whole.result.Steps, whole.result.Replaced)
+	if !errors.As(s.err, new(*data.Fault)) || s.result.Steps != whole.result.Steps ||
+		s.result.Replaced != whole.result.Replaced {
+		t.Errorf("resumed: ended after step %d and %d samples with %v, want a fault after step %d and %d",
+			s.result.Steps, s.result.Replaced, s.err, whole.result.Steps, whole.result.Replaced)
 	}
-	if s := spoiltRun(t.Context(), t, dir, &recorder{}, seed, most, nil); !errors.As(s.err, new(*data.Fault)) || len(s.steps) != 0 {
+	if s := spoiltRun(t.Context(), t, dir, &recorder{}, seed, most, nil); !errors.As(s.err, new(*data.Fault)) ||
+		len(s.steps) != 0 {
 		t.Errorf("resumed over its limit: %d steps, %v, want none and a fault", len(s.steps), s.err)
 	}
-	if s := spoiltRun(t.Context(), t, dir, &recorder{}, seed, 100, nil); s.err != nil || s.result.Replaced != free.result.Replaced {
+	if s := spoiltRun(t.Context(), t, dir, &recorder{}, seed, 100, nil); s.err != nil ||
+		s.result.Replaced != free.result.Replaced {
 		t.Errorf("with a larger limit: %d samples, %v, want %d", s.result.Replaced, s.err, free.result.Replaced)
 	}
 }
@@ -141,7 +151,8 @@ func TestStepsThatARollBackRepeatsCountTheirUnreadableSamplesOnce(t *testing.T) 
 		}
 	})
 	if s.err != nil || s.result.RollBacks != 1 || s.result.Replaced != free.result.Replaced {
-		t.Errorf("%v, %d roll-backs, %d samples, want 1 and %d", s.err, s.result.RollBacks, s.result.Replaced, free.result.Replaced)
+		t.Errorf("%v, %d roll-backs, %d samples, want 1 and %d", s.err, s.result.RollBacks, s.result.Replaced,
+			free.result.Replaced)
 	}
 	n := map[int64]int{}
 	for _, step := range rec.steps {
@@ -161,7 +172,8 @@ func TestTooManyUnreadableSamplesOfAnEvaluationEndTheRunSaved(t *testing.T) {
 		}}
 	for rank, s := range c.start(t) {
 		if !errors.As(s.err, new(*data.Fault)) || s.result.Steps != 4 || rank == 0 && s.result.Checkpoint == "" {
-			t.Errorf("rank %d ended after step %d, saved in %q, with %v, want a fault of the first evaluation", rank, s.result.Steps, s.result.Checkpoint, s.err)
+			t.Errorf("rank %d ended after step %d, saved in %q, with %v, want a fault of the first evaluation", rank,
+				s.result.Steps, s.result.Checkpoint, s.err)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line,
 // are joined.
 func Parse(name string, text []byte) (*Weather, error) {
 	if len(text) > maxBytes {
-		return nil, &Fault{File: name, Line: 1, Message: fmt.Sprintf("got %d bytes, want at most %d", len(text), maxBytes)}
+		return nil,
+			&Fault{File: name, Line: 1, Message: fmt.Sprintf("got %d bytes, want at most %d", len(text), maxBytes)}
 	}
 	w := &Weather{}
 	var faults []error
@@ -60,7 +61,8 @@ func Parse(name string, text []byte) (*Weather, error) {
 		}
 	}
 	if !begun && len(faults) == 0 {
-		return nil, &Fault{File: name, Line: max(number, 1), Message: fmt.Sprintf("got no statement, want %q first", header)}
+		return nil,
+			&Fault{File: name, Line: max(number, 1), Message: fmt.Sprintf("got no statement, want %q first", header)}
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)

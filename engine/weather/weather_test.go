@@ -23,13 +23,15 @@ func TestLinesAreRead(t *testing.T) {
 		want Line
 	}{
 		{"from 80 to 160 rank 2 speed 0.5", Line{From: 80, To: 160, Ranks: []int{2}, Speed: 0.5}},
-		{"from 200 rank 0 speed 0.8 jitter 0.05 # a comment", Line{From: 200, Ranks: []int{0}, Speed: 0.8, Jitter: 0.05}},
+		{"from 200 rank 0 speed 0.8 jitter 0.05 # a comment",
+			Line{From: 200, Ranks: []int{0}, Speed: 0.8, Jitter: 0.05}},
 		{"from 100 to 100 rank 1 neighbour 1", Line{From: 100, To: 100, Ranks: []int{1}, Neighbours: 1}},
 		{"from 50 to 90 rank 3 link 10 mbit", Line{From: 50, To: 90, Ranks: []int{3}, BitsPerSecond: 10e6}},
 		{"from 50 rank 3 link 2.5 gbit", Line{From: 50, Ranks: []int{3}, BitsPerSecond: 2.5e9}},
 		{"every 50 for 3 rank 0 speed 0.7", Line{From: 50, Every: 50, For: 3, Ranks: []int{0}, Speed: 0.7}},
 		{"from 10 every 50 for 3 rank 3,0 speed 1", Line{From: 10, Every: 50, For: 3, Ranks: []int{0, 3}, Speed: 1}},
-		{"from 10 to 400 every 2 for 1 all link 500 kbit", Line{From: 10, To: 400, Every: 2, For: 1, BitsPerSecond: 5e5}},
+		{"from 10 to 400 every 2 for 1 all link 500 kbit",
+			Line{From: 10, To: 400, Every: 2, For: 1, BitsPerSecond: 5e5}},
 		{"\tall   speed 0.9\r", Line{From: 1, Speed: 0.9}},
 	} {
 		w := parse(t, "seed 7", "", c.text)
@@ -60,7 +62,8 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 		{"rank 1,,2 speed 0.5", `rank: got nothing`},
 		{"rank 1,2,1 speed 0.5", `rank: got 1 twice`},
 		{"rnak 1 speed 0.5", `got "rnak", want "seed", "from", "every", "rank" or "all"`},
-		{"from 80 until 90 all speed 1", `after "80": got "until", want "to", "every", "rank" and a list of ranks, or "all"`},
+		{"from 80 until 90 all speed 1",
+			`after "80": got "until", want "to", "every", "rank" and a list of ranks, or "all"`},
 		{"from 80 to 90 speed 1", `after "90": got "speed", want "every", "rank"`},
 		{"from 0 all speed 1", `from: got "0", want a whole number from 1`},
 		{"from 90 to 80 all speed 1", `to: got "80", want a whole number from 90`},
@@ -75,7 +78,8 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 		{"seed -1", `seed: got "-1"`},
 		{"seed 1\nseed 2", `w.txt:3: got a second seed`},
 		{"weather v1", `got "weather"`},
-		{"all speed 2\n\nall speed 0.5\nall speed 3", "w.txt:2: speed: got \"2\", want a number above 0 and at most 1\nw.txt:5: speed"},
+		{"all speed 2\n\nall speed 0.5\nall speed 3",
+			"w.txt:2: speed: got \"2\", want a number above 0 and at most 1\nw.txt:5: speed"},
 		{"all " + strings.Repeat("x", 100), `xxx…"`},
 	} {
 		_, err := Parse("w.txt", []byte("weather v1\n"+c.text))
@@ -106,8 +110,10 @@ func TestManyFaultsAreCut(t *testing.T) {
 }
 
 func TestConditionsOfTheExampleInTheDocumentation(t *testing.T) {
-	w := parse(t, "seed 7", "from 80 to 160 rank 2 speed 0.5", "from 100 to 150 rank 1 neighbour 1", "from 50 to 90 rank 3 link 10 mbit", "every 50 for 3 rank 0 speed 0.7",
-		"from 85 to 86 rank 2 speed 0.5", "from 60 to 70 all link 1 mbit", "from 120 to 120 rank 1 neighbour 2", "from 1000 all speed 0.02", "from 1000 all speed 0.02")
+	w := parse(t, "seed 7", "from 80 to 160 rank 2 speed 0.5", "from 100 to 150 rank 1 neighbour 1",
+		"from 50 to 90 rank 3 link 10 mbit", "every 50 for 3 rank 0 speed 0.7",
+		"from 85 to 86 rank 2 speed 0.5", "from 60 to 70 all link 1 mbit", "from 120 to 120 rank 1 neighbour 2",
+		"from 1000 all speed 0.02", "from 1000 all speed 0.02")
 	for _, c := range []struct {
 		step int64
 		rank int
@@ -116,9 +122,12 @@ func TestConditionsOfTheExampleInTheDocumentation(t *testing.T) {
 		{79, 2, Fair}, {161, 2, Fair}, {80, 1, Fair},
 		{80, 2, Conditions{Speed: 0.5, Median: 0.5}}, {160, 2, Conditions{Speed: 0.5, Median: 0.5}},
 		{85, 2, Conditions{Speed: 0.25, Median: 0.25}}, {87, 2, Conditions{Speed: 0.5, Median: 0.5}},
-		{100, 1, Conditions{Speed: 1, Median: 1, Neighbours: 1}}, {120, 1, Conditions{Speed: 1, Median: 1, Neighbours: 3}},
-		{50, 3, Conditions{Speed: 1, Median: 1, BitsPerSecond: 10e6}}, {65, 3, Conditions{Speed: 1, Median: 1, BitsPerSecond: 1e6}},
-		{49, 0, Fair}, {50, 0, Conditions{Speed: 0.7, Median: 0.7}}, {52, 0, Conditions{Speed: 0.7, Median: 0.7}}, {53, 0, Fair},
+		{100, 1, Conditions{Speed: 1, Median: 1, Neighbours: 1}},
+		{120, 1, Conditions{Speed: 1, Median: 1, Neighbours: 3}},
+		{50, 3, Conditions{Speed: 1, Median: 1, BitsPerSecond: 10e6}},
+		{65, 3, Conditions{Speed: 1, Median: 1, BitsPerSecond: 1e6}},
+		{49, 0, Fair}, {50, 0, Conditions{Speed: 0.7, Median: 0.7}}, {52, 0, Conditions{Speed: 0.7, Median: 0.7}},
+		{53, 0, Fair},
 		{100, 0, Conditions{Speed: 0.7, Median: 0.7}}, {1, 0, Fair},
 		{1001, 9, Conditions{Speed: MinSpeed, Median: MinSpeed}},
 	} {
@@ -223,7 +232,8 @@ func TestJitterIsLognormalAndAFunctionOfSeedLineRankAndStep(t *testing.T) {
 		x := math.Log(c.Speed / 0.5)
 		mean, square = mean+x/n, square+x*x/n
 	}
-	if sd := math.Sqrt(square - mean*mean); math.Abs(mean) > 4*sigma/math.Sqrt(n) || math.Abs(sd-sigma) > 4*sigma/math.Sqrt(2*n) {
+	if sd := math.Sqrt(square - mean*mean); math.Abs(mean) > 4*sigma/math.Sqrt(n) ||
+		math.Abs(sd-sigma) > 4*sigma/math.Sqrt(2*n) {
 		t.Errorf("logarithms: got mean %.5f and deviation %.5f, want 0 and %v", mean, sd, sigma)
 	}
 	base := w.At(1, 0)
@@ -269,8 +279,10 @@ func TestBandwidthIsReadable(t *testing.T) {
 // The String of a parsed scenario must parse to the same scenario.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"", "weather v1", "weather v1\nseed 18446744073709551615\nall speed 0.5", "weather v1\nfrom 1 to 2 every 3 for 2 rank 1,0 speed 1e-300 jitter 0x1p-4",
-		"weather v1 # x\n\nevery 50 for 3 rank 0 link 1.23456789 gbit", "weather v1\nall neighbour 64\nall link 0.0001 gbit", "weather v1\nall speed 2\n\xff",
+		"", "weather v1", "weather v1\nseed 18446744073709551615\nall speed 0.5",
+		"weather v1\nfrom 1 to 2 every 3 for 2 rank 1,0 speed 1e-300 jitter 0x1p-4",
+		"weather v1 # x\n\nevery 50 for 3 rank 0 link 1.23456789 gbit",
+		"weather v1\nall neighbour 64\nall link 0.0001 gbit", "weather v1\nall speed 2\n\xff",
 	} {
 		f.Add(seed)
 	}

@@ -22,8 +22,8 @@ func EncodeClasses(names []string) string {
 	return string(text)
 }
 
-// ClassesOf returns the names of the classes in the metadata of a file, by number. It returns nil if the metadata has no
-// names.
+// ClassesOf returns the names of the classes in the metadata of a file, by number. It returns nil if the metadata has
+// no names.
 func ClassesOf(f *checkpoint.File) (names []string) {
 	if json.Unmarshal([]byte(f.Metadata()[ClassesKey]), &names) != nil {
 		return nil
@@ -40,12 +40,14 @@ func Named(names []string) bool {
 			return false
 		}
 		seen[name] = true
-		numbers = numbers && slices.Contains([]string{"LABEL_" + strconv.Itoa(i), "class " + strconv.Itoa(i), strconv.Itoa(i)}, name)
+		numbers = numbers &&
+			slices.Contains([]string{"LABEL_" + strconv.Itoa(i), "class " + strconv.Itoa(i), strconv.Itoa(i)}, name)
 	}
 	return len(names) > 0 && !numbers
 }
 
-// Numbers reports whether all names are integers, such as the digits 0 to 9. Two lists of such names can be compared by name.
+// Numbers reports whether all names are integers, such as the digits 0 to 9. Two lists of such names can be compared by
+// name.
 func Numbers(names []string) bool {
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 		_, err := strconv.Atoi(name)

@@ -44,19 +44,25 @@ func TestHeadsCorrespondByName(t *testing.T) {
 		{"another order, kept", []string{"c", "a", "b"}, []string{"a", "b", "c"}, HeadKeep, []byte{1, 2, 0}, false, ""},
 		{"other case", []string{"C", "A", "b"}, []string{"a", "b", "c"}, HeadAuto, []byte{1, 2, 0}, false, ""},
 		{"ambiguous case", []string{"A", "a", "b"}, []string{"a", "B", "x"}, HeadAuto, nil, false, `no class "x"`},
-		{"one other class", []string{"a", "b", "d"}, []string{"a", "b", "c"}, HeadAuto, nil, false, `no class "c"; its classes are "a" "b" "d"`},
-		{"one other class, kept", []string{"a", "b", "d"}, []string{"a", "b", "c"}, HeadKeep, nil, false, `names of the classes: file "a" "b" "d", model "a" "b" "c"`},
+		{"one other class", []string{"a", "b", "d"}, []string{"a", "b", "c"}, HeadAuto, nil, false,
+			`no class "c"; its classes are "a" "b" "d"`},
+		{"one other class, kept", []string{"a", "b", "d"}, []string{"a", "b", "c"}, HeadKeep, nil, false,
+			`names of the classes: file "a" "b" "d", model "a" "b" "c"`},
 		{"no names in the file", nil, []string{"a", "b", "c"}, HeadAuto, []byte{0, 1, 2}, true, ""},
-		{"numbers of transformers", []string{"LABEL_0", "LABEL_1", "LABEL_2"}, []string{"a", "b", "c"}, HeadKeep, []byte{0, 1, 2}, true, ""},
+		{"numbers of transformers", []string{"LABEL_0", "LABEL_1", "LABEL_2"}, []string{"a", "b", "c"}, HeadKeep,
+			[]byte{0, 1, 2}, true, ""},
 		{"numbers in both", []string{"0", "1", "2"}, []string{"0", "1", "2"}, HeadAuto, []byte{0, 1, 2}, false, ""},
 		{"one name twice", []string{"a", "a", "b"}, []string{"a", "b", "c"}, HeadAuto, []byte{0, 1, 2}, true, ""},
 		{"more outputs than classes", []string{"b", "a"}, []string{"a", "b"}, HeadAuto, []byte{1, 0, 2}, false, ""},
-		{"fewer classes than the file", []string{"c", "a", "b"}, []string{"b", "c"}, HeadAuto, []byte{2, 0, 1}, false, ""},
+		{"fewer classes than the file", []string{"c", "a", "b"}, []string{"b", "c"}, HeadAuto, []byte{2, 0, 1}, false,
+			""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fit, err := Match(file(t, numbered()...), model(), Options{Head: "fc", InitOf: c.initOf, FileClasses: c.file, Classes: c.model})
+			fit, err := Match(file(t, numbered()...), model(),
+				Options{Head: "fc", InitOf: c.initOf, FileClasses: c.file, Classes: c.model})
 			if err != nil {
-				if c.initOf != HeadKeep || c.why == "" || !strings.Contains(err.Error(), c.why) || !errors.As(err, new(*checkpoint.MismatchError)) {
+				if c.initOf != HeadKeep || c.why == "" || !strings.Contains(err.Error(), c.why) ||
+					!errors.As(err, new(*checkpoint.MismatchError)) {
 					t.Fatal(err)
 				}
 				return
@@ -71,7 +77,8 @@ func TestHeadsCorrespondByName(t *testing.T) {
 				for _, row := range c.want {
 					want = append(want, bytes.Repeat([]byte{0, 0, 0, 0x40 + row}, elements)...)
 				}
-				if found, err := fit.ReadInto(m, dst); err != nil || found != (c.want != nil) || found && !bytes.Equal(dst, want) {
+				if found, err := fit.ReadInto(m, dst); err != nil || found != (c.want != nil) ||
+					found && !bytes.Equal(dst, want) {
 					t.Errorf("%s: got %v %x, error %v; want %x", name, found, dst, err, want)
 				}
 			}
@@ -89,7 +96,8 @@ func TestNamesOfConfigJSON(t *testing.T) {
 		`"text"`:                   nil,
 	} {
 		path := filepath.Join(t.TempDir(), SettingsFile)
-		config := `{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": ` + text + `, "label2id": [1]}`
+		config := `{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": ` + text +
+			`, "label2id": [1]}`
 		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +112,8 @@ func TestNamesOfConfigJSON(t *testing.T) {
 		ID2Label map[string]string `json:"id2label"`
 		Label2ID map[string]int    `json:"label2id"`
 	}
-	if err := json.Unmarshal(EncodeSettings(s), &got); err != nil || got.ID2Label["0"] != "pos" || got.Label2ID["neg"] != 1 {
+	if err := json.Unmarshal(EncodeSettings(s), &got); err != nil || got.ID2Label["0"] != "pos" ||
+		got.Label2ID["neg"] != 1 {
 		t.Errorf("got %+v, error %v", got, err)
 	}
 }
@@ -118,11 +127,13 @@ func TestHeadsOfOtherProblemsAreRefused(t *testing.T) {
 		`"problem_type": null`:                          "",
 	} {
 		path := filepath.Join(t.TempDir(), SettingsFile)
-		if err := os.WriteFile(path, []byte(`{"model_type": "bert", "architectures": ["BertForSequenceClassification"], `+fields+`}`), 0o600); err != nil {
+		text := `{"model_type": "bert", "architectures": ["BertForSequenceClassification"], ` + fields + `}`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := ReadSettings(path)
-		if want == "" && err != nil || want != "" && (!errors.As(err, new(*checkpoint.MismatchError)) || !errors.Is(err, ErrProblem) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.As(err, new(*checkpoint.MismatchError)) ||
+			!errors.Is(err, ErrProblem) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", fields, err, want)
 		}
 	}

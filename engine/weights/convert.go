@@ -32,7 +32,9 @@ func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	}
 	n := int64(len(src)) / from.Size()
 	if int64(len(src)) != n*from.Size() || int64(len(dst)) != n*to.Size() {
-		return fmt.Errorf("convert %v to %v: got buffers of %d and %d bytes, want buffers for the same number of elements", from, to, len(src), len(dst))
+		return fmt.Errorf(
+			"convert %v to %v: got buffers of %d and %d bytes, want buffers for the same number of elements", from, to,
+			len(src), len(dst))
 	}
 	load, store := loads[from], stores[to]
 	for i := range n {

@@ -25,8 +25,8 @@ type Options struct {
 	Renames []Rename
 	Drops   []*regexp.Regexp // tensors of the file to leave out, by their names in the file
 
-	// Names of the classes by number, in the file and in the model. If both identify the classes (Named), the outputs of
-	// the head correspond by name, otherwise by number. Classes is nil if the model gets the classes of the file.
+	// Names of the classes by number, in the file and in the model. If both identify the classes (Named), the outputs
+	// of the head correspond by name, otherwise by number. Classes is nil if the model gets the classes of the file.
 	FileClasses, Classes []string
 }
 
@@ -64,7 +64,8 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 		names, copies, more = like.adapt(names, wanted)
 		done = append(done, more...)
 	}
-	fit := &Fit{file: f, from: map[string]checkpoint.Info{}, names: done, other: map[tensor.DType]int{}, turn: map[string]bool{}}
+	fit := &Fit{file: f, from: map[string]checkpoint.Info{}, names: done, other: map[tensor.DType]int{},
+		turn: map[string]bool{}}
 	have := make(map[string]checkpoint.Info, len(names))
 	for name, from := range names {
 		have[name], _ = f.Info(from)
@@ -86,7 +87,8 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 		case !ok:
 			differences = append(differences, checkpoint.Difference{Name: m.Name, Model: describe(m)})
 		case !got.Shape.Equal(m.Shape) || !got.DType.IsFloat():
-			differences = append(differences, checkpoint.Difference{Name: m.Name, File: describe(got), Model: describe(m)})
+			differences = append(differences,
+				checkpoint.Difference{Name: m.Name, File: describe(got), Model: describe(m)})
 		default:
 			fit.take(m, got)
 		}
@@ -111,12 +113,14 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 
 // chooseLayers decides which layers keep their initial values. The differences are those between the classes. Files of
 // transformers lack the layers between the encoder and the predictions if they were trained for another task.
-func (f *Fit) chooseLayers(o Options, like *family, have map[string]checkpoint.Info, model []checkpoint.Info) (differences []checkpoint.Difference) {
+func (f *Fit) chooseLayers(o Options, like *family, have map[string]checkpoint.Info, model []checkpoint.Info) (
+	differences []checkpoint.Difference) {
 	var lacks []string
 	if like != nil && o.InitOf != HeadKeep {
 		for _, prefix := range like.unused {
 			layer := strings.TrimSuffix(prefix, ".")
-			if !hasLayer(layer, have) && slices.ContainsFunc(model, func(m checkpoint.Info) bool { return inLayer(layer, m.Name) }) {
+			if !hasLayer(layer, have) &&
+				slices.ContainsFunc(model, func(m checkpoint.Info) bool { return inLayer(layer, m.Name) }) {
 				lacks = append(lacks, layer)
 			}
 		}
@@ -148,7 +152,8 @@ func (f *Fit) isFresh(name string) bool {
 // OnlyExtra reports whether err lists only tensors that the model lacks. The user can leave them out (Options.Drops).
 func OnlyExtra(err error) bool {
 	different := new(checkpoint.MismatchError)
-	return errors.As(err, &different) && !different.Settings && !slices.ContainsFunc(different.Differences, func(d checkpoint.Difference) bool { return d.Model != "" })
+	return errors.As(err, &different) && !different.Settings &&
+		!slices.ContainsFunc(different.Differences, func(d checkpoint.Difference) bool { return d.Model != "" })
 }
 
 // matchClasses compares the class names of the head in the file with those of the model.
@@ -162,7 +167,8 @@ func (f *Fit) matchClasses(o Options, have map[string]checkpoint.Info) []checkpo
 	switch {
 	case h.other == "":
 	case o.InitOf == HeadKeep:
-		return []checkpoint.Difference{{Name: "names of the classes", File: DescribeClasses(o.FileClasses), Model: DescribeClasses(o.Classes)}}
+		return []checkpoint.Difference{
+			{Name: "names of the classes", File: DescribeClasses(o.FileClasses), Model: DescribeClasses(o.Classes)}}
 	default:
 		f.head = h.other
 	}
@@ -239,7 +245,8 @@ func (f *Fit) Notes() []string {
 		}
 	}
 	if turned > 0 {
-		notes = append(notes, fmt.Sprintf("%d weights transposed, because transformers stores them transposed (Conv1D)", turned))
+		notes = append(notes, fmt.Sprintf("%d weights transposed, because transformers stores them transposed (Conv1D)",
+			turned))
 	}
 	if f.rows != nil {
 		notes = append(notes, fmt.Sprintf("outputs of %s put into the order of the model's classes, by name", f.layer))
@@ -250,8 +257,8 @@ func (f *Fit) Notes() []string {
 	return notes
 }
 
-// ByNumber reports whether the outputs of the head correspond by number only, because the file or the model has no class
-// names.
+// ByNumber reports whether the outputs of the head correspond by number only, because the file or the model has no
+// class names.
 func (f *Fit) ByNumber() bool { return f.blind }
 
 // ReadInto fills dst with the values of the model's tensor m, in the element type of m and in plain layout. If the

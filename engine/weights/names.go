@@ -79,7 +79,11 @@ func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.
 	}
 	for i, r := range rules {
 		if len(gone[i]) == 0 {
-			return nil, nil, &RenameError{Rule: r.String(), Reason: "the pattern matches no name in the file, or only names that an earlier pattern matches", Drop: true}
+			return nil, nil,
+				&RenameError{
+					Rule:   r.String(),
+					Reason: "the pattern matches no name in the file, or only names that an earlier pattern matches",
+					Drop:   true}
 		}
 		slices.Sort(gone[i])
 		done = append(done, fmt.Sprintf("%d tensors left out by %q: %s", len(gone[i]), r, some(gone[i])))
@@ -97,7 +101,8 @@ func some(names []string) string {
 }
 
 // namesIn returns the name in the file for each name in the model, after the rules of o. done describes the changes.
-func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, done []string, err error) {
+func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, done []string,
+	err error) {
 	kept, dropped, err := drop(f.Tensors(), o.Drops)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +116,8 @@ var wrappers = []string{"module.", "_orig_mod.", "model.", "state_dict."}
 
 // rename returns the name in the file for each name in the model. It applies the rules and then removes wrappers.
 // done describes the changes.
-func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string, done []string, err error) {
+func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string, done []string,
+	err error) {
 	names = make(map[string]string, len(tensors)) // names in the file, by name in the model
 	changed := make([]int, len(rules))
 	for _, t := range tensors {
@@ -123,7 +129,8 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 			}
 		}
 		if other, twice := names[name]; twice {
-			return nil, nil, &RenameError{Reason: fmt.Sprintf("tensors %q and %q of the file would both get the name %q", other, t.Name, name)}
+			return nil, nil, &RenameError{
+				Reason: fmt.Sprintf("tensors %q and %q of the file would both get the name %q", other, t.Name, name)}
 		}
 		names[name] = t.Name
 	}

@@ -141,15 +141,19 @@ func (s *BERTSettings) SetClasses(names []string) {
 
 // NewGPT2Settings returns settings with the defaults of transformers.
 func NewGPT2Settings() *GPT2Settings {
-	return &GPT2Settings{Architectures: []string{"GPT2LMHeadModel"}, ModelType: "gpt2", VocabSize: 50257, NPositions: 1024, NEmbd: 768, NLayer: 12, NHead: 12,
-		ActivationFunction: "gelu_new", LayerNormEpsilon: 1e-5, ScaleAttnWeights: true, TieWordEmbeddings: true, EmbdPdrop: 0.1, AttnPdrop: 0.1, ResidPdrop: 0.1}
+	return &GPT2Settings{Architectures: []string{"GPT2LMHeadModel"}, ModelType: "gpt2", VocabSize: 50257,
+		NPositions: 1024, NEmbd: 768, NLayer: 12, NHead: 12,
+		ActivationFunction: "gelu_new", LayerNormEpsilon: 1e-5, ScaleAttnWeights: true, TieWordEmbeddings: true,
+		EmbdPdrop: 0.1, AttnPdrop: 0.1, ResidPdrop: 0.1}
 }
 
 // NewBERTSettings returns settings with the defaults of transformers.
 func NewBERTSettings() *BERTSettings {
-	return &BERTSettings{Architectures: []string{"BertForMaskedLM"}, ModelType: "bert", VocabSize: 30522, MaxPositionEmbeddings: 512, TypeVocabSize: 2, HiddenSize: 768,
-		NumHiddenLayers: 12, NumAttentionHeads: 12, IntermediateSize: 3072, HiddenAct: "gelu", LayerNormEps: 1e-12, PositionEmbeddingType: "absolute",
-		TieWordEmbeddings: true, HiddenDropoutProb: 0.1, AttentionProbsDropProb: 0.1}
+	return &BERTSettings{Architectures: []string{"BertForMaskedLM"}, ModelType: "bert", VocabSize: 30522,
+		MaxPositionEmbeddings: 512, TypeVocabSize: 2, HiddenSize: 768,
+		NumHiddenLayers: 12, NumAttentionHeads: 12, IntermediateSize: 3072, HiddenAct: "gelu", LayerNormEps: 1e-12,
+		PositionEmbeddingType: "absolute",
+		TieWordEmbeddings:     true, HiddenDropoutProb: 0.1, AttentionProbsDropProb: 0.1}
 }
 
 func (s *GPT2Settings) check() error {
@@ -162,7 +166,8 @@ func (s *GPT2Settings) check() error {
 			return err
 		}
 	}
-	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "n_positions": s.NPositions, "n_embd": s.NEmbd, "n_layer": s.NLayer, "n_head": s.NHead})
+	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "n_positions": s.NPositions, "n_embd": s.NEmbd,
+		"n_layer": s.NLayer, "n_head": s.NHead})
 }
 
 // Inner returns the number of channels of the feed-forward layers.
@@ -186,8 +191,11 @@ func activation(name string) string {
 
 func (s *BERTSettings) check() error {
 	s.HiddenAct = activation(s.HiddenAct)
-	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "max_position_embeddings": s.MaxPositionEmbeddings, "type_vocab_size": s.TypeVocabSize,
-		"hidden_size": s.HiddenSize, "num_hidden_layers": s.NumHiddenLayers, "num_attention_heads": s.NumAttentionHeads, "intermediate_size": s.IntermediateSize})
+	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "max_position_embeddings": s.MaxPositionEmbeddings,
+		"type_vocab_size": s.TypeVocabSize,
+		"hidden_size":     s.HiddenSize, "num_hidden_layers": s.NumHiddenLayers,
+		"num_attention_heads": s.NumAttentionHeads,
+		"intermediate_size":   s.IntermediateSize})
 }
 
 // wantPositive returns an error for sizes below 1 and for sizes that no model has. With this limit, products of two
@@ -202,7 +210,8 @@ func wantPositive(sizes map[string]int) error {
 }
 
 // ReadSettings reads a config.json. Missing settings get the defaults of transformers. If the contents are not valid,
-// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist, and ErrTimm if it is that of timm.
+// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist, and ErrTimm if it is
+// that of timm.
 func ReadSettings(path string) (Settings, error) {
 	text, err := regular.Read(path, mostSettingsBytes)
 	switch {
@@ -218,7 +227,8 @@ func ReadSettings(path string) (Settings, error) {
 		return nil, err
 	}
 	if kind := new(otherModelError); errors.As(err, &kind) {
-		return nil, &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: kind.field, File: kind.got, Model: "gpt2 or bert"}}}
+		return nil, &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{
+			{Name: kind.field, File: kind.got, Model: "gpt2 or bert"}}}
 	} else if err != nil {
 		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
 	}
@@ -240,7 +250,8 @@ func (s *BERTSettings) checkProblem(path string) error {
 	if problem == "" || problem == exclusive {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}, ErrProblem)
+	return fmt.Errorf("%w: %w", &checkpoint.MismatchError{Path: path, Settings: true,
+		Differences: []checkpoint.Difference{{Name: "problem_type", File: problem, Model: exclusive}}}, ErrProblem)
 }
 
 // ErrProblem means that the head of a classifier solves another problem. No setting changes this.
@@ -338,7 +349,8 @@ func CompareSettings(path string, file, model Settings) error {
 	var differences []checkpoint.Difference
 	for _, name := range slices.Sorted(maps.Keys(b)) {
 		if got, ok := a[name]; !ok || !bytes.Equal(got, b[name]) {
-			differences = append(differences, checkpoint.Difference{Name: name, File: string(got), Model: string(b[name])})
+			differences = append(differences,
+				checkpoint.Difference{Name: name, File: string(got), Model: string(b[name])})
 		}
 	}
 	if len(differences) > 0 {
@@ -359,5 +371,6 @@ func fields(s Settings) map[string]json.RawMessage {
 
 // auxiliary reports whether a setting does not change the computation of the model.
 func auxiliary(name string) bool {
-	return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id" || name == "problem_type"
+	return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") ||
+		name == "id2label" || name == "label2id" || name == "problem_type"
 }

@@ -29,7 +29,8 @@ var families = []family{
 		unused: []string{"score.", "multiple_choice_head."},
 	},
 	{
-		prefix: "bert.", table: "embeddings.word_embeddings.weight", heads: []string{"cls.", "classifier.", "qa_outputs."},
+		prefix: "bert.", table: "embeddings.word_embeddings.weight",
+		heads: []string{"cls.", "classifier.", "qa_outputs."},
 		tied: map[string]string{"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
 			"cls.predictions.decoder.bias": "cls.predictions.bias"},
 		ignore: regexp.MustCompile(`^bert\.embeddings\.(position_ids|token_type_ids)$`),
@@ -48,7 +49,8 @@ func familyOf(wanted map[string]bool) *family {
 
 // adapt converts names of transformers to names of the model. It also returns the copies of tied parameters, by the
 // name of the parameter.
-func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed, copies map[string]string, done []string) {
+func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed, copies map[string]string,
+	done []string) {
 	changed, copies = maps.Clone(names), map[string]string{}
 	if _, bare := names[f.table]; bare {
 		clear(changed)
@@ -89,7 +91,9 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 		case f.ignore.MatchString(name):
 			delete(changed, name)
 			buffers++
-		case slices.ContainsFunc(f.unused, func(p string) bool { return strings.HasPrefix(name, p) && !anyIn(p, wanted) }):
+		case slices.ContainsFunc(f.unused, func(p string) bool {
+			return strings.HasPrefix(name, p) && !anyIn(p, wanted)
+		}):
 			delete(changed, name)
 			unused = append(unused, name)
 		}
@@ -98,7 +102,8 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 		done = append(done, fmt.Sprintf("%d buffers ignored", buffers))
 	}
 	if len(unused) > 0 {
-		done = append(done, fmt.Sprintf("%d tensors of layers that the model lacks ignored: %s", len(unused), some(unused)))
+		done = append(done, fmt.Sprintf("%d tensors of layers that the model lacks ignored: %s", len(unused),
+			some(unused)))
 	}
 	return changed, copies, done
 }
@@ -147,7 +152,8 @@ func checkCopies(f *checkpoint.File, have map[string]checkpoint.Info, copies map
 	for _, target := range slices.Sorted(maps.Keys(copies)) {
 		twin, _ := f.Info(copies[target])
 		own := have[target]
-		difference := checkpoint.Difference{Name: twin.Name, File: describe(twin), Model: describe(own) + ", tied to " + target}
+		difference := checkpoint.Difference{Name: twin.Name, File: describe(twin), Model: describe(own) + ", tied to " +
+			target}
 		if twin.DType == own.DType && twin.Shape.Equal(own.Shape) {
 			a, b := make([]byte, own.Bytes()), make([]byte, twin.Bytes())
 			if err := f.ReadInto(own.Name, a); err != nil {

@@ -14,13 +14,15 @@ import (
 
 // masked returns some tensors of BERT as a masked language model, with 5 tokens and 2 channels.
 func masked() []checkpoint.Info {
-	return []checkpoint.Info{info("bert.embeddings.word_embeddings.weight", 5, 2), info("bert.embeddings.LayerNorm.weight", 2), info("bert.embeddings.LayerNorm.bias", 2),
+	return []checkpoint.Info{info("bert.embeddings.word_embeddings.weight", 5, 2),
+		info("bert.embeddings.LayerNorm.weight", 2), info("bert.embeddings.LayerNorm.bias", 2),
 		info("cls.predictions.bias", 5)}
 }
 
 // classifier returns some tensors of BERT as a classifier.
 func classifier() []checkpoint.Info {
-	return append(masked()[:3], info("bert.pooler.dense.weight", 2, 2), info("classifier.weight", 3, 2), info("classifier.bias", 3))
+	return append(masked()[:3], info("bert.pooler.dense.weight", 2, 2), info("classifier.weight", 3, 2),
+		info("classifier.bias", 3))
 }
 
 func number(name string, first byte, shape ...int) checkpoint.Tensor {
@@ -32,10 +34,14 @@ func number(name string, first byte, shape ...int) checkpoint.Tensor {
 func TestBERTComesFromTransformers(t *testing.T) {
 	table := number("bert.embeddings.word_embeddings.weight", 7, 5, 2)
 	decoder, bias := number("cls.predictions.decoder.weight", 7, 5, 2), number("cls.predictions.bias", 0, 5)
-	norm := []checkpoint.Tensor{zeros("bert.embeddings.LayerNorm.weight", tensor.F32, 2), zeros("bert.embeddings.LayerNorm.bias", tensor.F32, 2)}
-	old := []checkpoint.Tensor{zeros("bert.embeddings.LayerNorm.gamma", tensor.F32, 2), zeros("bert.embeddings.LayerNorm.beta", tensor.F32, 2)}
-	bare := []checkpoint.Tensor{number("embeddings.word_embeddings.weight", 7, 5, 2), zeros("embeddings.LayerNorm.weight", tensor.F32, 2), zeros("embeddings.LayerNorm.bias", tensor.F32, 2)}
-	ids := checkpoint.Tensor{Name: "bert.embeddings.position_ids", DType: tensor.I64, Shape: tensor.Shape{1, 1}, Data: make([]byte, 8)}
+	norm := []checkpoint.Tensor{zeros("bert.embeddings.LayerNorm.weight", tensor.F32, 2),
+		zeros("bert.embeddings.LayerNorm.bias", tensor.F32, 2)}
+	old := []checkpoint.Tensor{zeros("bert.embeddings.LayerNorm.gamma", tensor.F32, 2),
+		zeros("bert.embeddings.LayerNorm.beta", tensor.F32, 2)}
+	bare := []checkpoint.Tensor{number("embeddings.word_embeddings.weight", 7, 5, 2),
+		zeros("embeddings.LayerNorm.weight", tensor.F32, 2), zeros("embeddings.LayerNorm.bias", tensor.F32, 2)}
+	ids := checkpoint.Tensor{Name: "bert.embeddings.position_ids", DType: tensor.I64, Shape: tensor.Shape{1, 1},
+		Data: make([]byte, 8)}
 	next := zeros("cls.seq_relationship.weight", tensor.F32, 2, 2)
 	with := func(lists ...[]checkpoint.Tensor) []checkpoint.Tensor { return slices.Concat(lists...) }
 	one := func(t ...checkpoint.Tensor) []checkpoint.Tensor { return t }
@@ -48,20 +54,34 @@ func TestBERTComesFromTransformers(t *testing.T) {
 		fails string
 	}{
 		{name: "masked", file: with(one(table, bias), norm), model: masked()},
-		{name: "copies", file: with(one(table, bias, decoder, number("cls.predictions.decoder.bias", 0, 5)), norm), model: masked()},
-		{name: "copies only", file: with(one(number("cls.predictions.decoder.bias", 0, 5), table), norm), model: masked()},
-		{name: "pre-training", file: with(one(table, bias, ids, next, zeros("bert.pooler.dense.weight", tensor.F32, 2, 2)), old), model: masked(),
+		{name: "copies", file: with(one(table, bias, decoder, number("cls.predictions.decoder.bias", 0, 5)), norm),
+			model: masked()},
+		{name: "copies only", file: with(one(number("cls.predictions.decoder.bias", 0, 5), table), norm),
+			model: masked()},
+		{
+			name:  "pre-training",
+			file:  with(one(table, bias, ids, next, zeros("bert.pooler.dense.weight", tensor.F32, 2, 2)), old),
+			model: masked(),
 			notes: "2 tensors renamed from gamma and beta to weight and bias\n1 buffers ignored\n2 tensors of layers that the model lacks ignored: bert.pooler.dense.weight, cls.seq_relationship.weight"},
 		{name: "bare", file: with(bare, one(bias)), model: masked(), notes: `prefix "bert." added`},
-		{name: "not tied", file: with(one(table, bias, number("cls.predictions.decoder.weight", 8, 5, 2)), norm), model: masked(),
+		{name: "not tied", file: with(one(table, bias, number("cls.predictions.decoder.weight", 8, 5, 2)), norm),
+			model: masked(),
 			fails: "cls.predictions.decoder.weight: file F32 (5, 2), other values than bert.embeddings.word_embeddings.weight, model F32 (5, 2), tied to"},
-		{name: "fine-tuning", file: with(one(table, bias), norm), model: classifier(), fresh: []string{"bert.pooler.dense.weight", "classifier.bias", "classifier.weight"}},
-		{name: "fine-tuning with the pooler", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))), model: classifier(), fresh: []string{"classifier.bias", "classifier.weight"}},
-		{name: "no head for masked tokens", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))), model: masked(), fresh: []string{"cls.predictions.bias"}},
-		{name: "answers to questions", file: with(one(table, zeros("qa_outputs.weight", tensor.F32, 2, 2)), norm), model: masked(), fresh: []string{"cls.predictions.bias"}, notes: "ignored: qa_outputs.weight"},
-		{name: "classes of tokens", file: with(one(table, zeros("classifier.weight", tensor.F32, 3, 2), zeros("classifier.bias", tensor.F32, 3)), norm), model: classifier(),
+		{name: "fine-tuning", file: with(one(table, bias), norm), model: classifier(),
 			fresh: []string{"bert.pooler.dense.weight", "classifier.bias", "classifier.weight"}},
-		{name: "another layer", file: with(one(table, bias, zeros("bert.encoder.x.weight", tensor.F32, 1)), norm), model: masked(), fails: "bert.encoder.x.weight: only in the file"},
+		{name: "fine-tuning with the pooler", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))),
+			model: classifier(), fresh: []string{"classifier.bias", "classifier.weight"}},
+		{name: "no head for masked tokens", file: with(bare, one(zeros("pooler.dense.weight", tensor.F32, 2, 2))),
+			model: masked(), fresh: []string{"cls.predictions.bias"}},
+		{name: "answers to questions", file: with(one(table, zeros("qa_outputs.weight", tensor.F32, 2, 2)), norm),
+			model: masked(), fresh: []string{"cls.predictions.bias"}, notes: "ignored: qa_outputs.weight"},
+		{
+			name: "classes of tokens",
+			file: with(one(table, zeros("classifier.weight", tensor.F32, 3, 2),
+				zeros("classifier.bias", tensor.F32, 3)), norm), model: classifier(),
+			fresh: []string{"bert.pooler.dense.weight", "classifier.bias", "classifier.weight"}},
+		{name: "another layer", file: with(one(table, bias, zeros("bert.encoder.x.weight", tensor.F32, 1)), norm),
+			model: masked(), fails: "bert.encoder.x.weight: only in the file"},
 	} {
 		o := Options{}
 		if slices.Contains(c.fresh, "classifier.weight") {
@@ -69,7 +89,8 @@ func TestBERTComesFromTransformers(t *testing.T) {
 		}
 		fit, err := Match(file(t, c.file...), c.model, o)
 		if c.fails != "" || err != nil {
-			if c.fails == "" || err == nil || !strings.Contains(err.Error(), c.fails) || !errors.As(err, new(*checkpoint.MismatchError)) {
+			if c.fails == "" || err == nil || !strings.Contains(err.Error(), c.fails) ||
+				!errors.As(err, new(*checkpoint.MismatchError)) {
 				t.Errorf("%s: got %v, want %q", c.name, err, c.fails)
 			}
 			continue
@@ -87,7 +108,8 @@ func TestBERTComesFromTransformers(t *testing.T) {
 
 func TestSettingsOfBERTAreReadAndCompared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(path, []byte(`{"model_type": "bert", "num_hidden_layers": 2, "hidden_dropout_prob": 0.3, "unknown": [1]}`), 0o600); err != nil {
+	const text = `{"model_type": "bert", "num_hidden_layers": 2, "hidden_dropout_prob": 0.3, "unknown": [1]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadSettings(path)
@@ -101,7 +123,9 @@ func TestSettingsOfBERTAreReadAndCompared(t *testing.T) {
 	}
 	want.NumAttentionHeads, want.NumHiddenLayers = 16, 3
 	different := new(checkpoint.MismatchError)
-	if err := CompareSettings(path, got, want); !errors.As(err, &different) || len(different.Differences) != 2 || !strings.Contains(err.Error(), "2 settings differ:") || !strings.Contains(err.Error(), "num_attention_heads: file 12, model 16") {
+	if err := CompareSettings(path, got, want); !errors.As(err, &different) || len(different.Differences) != 2 ||
+		!strings.Contains(err.Error(), "2 settings differ:") ||
+		!strings.Contains(err.Error(), "num_attention_heads: file 12, model 16") {
 		t.Errorf("got %v, want the two differences", err)
 	}
 	again, err := parseSettings(EncodeSettings(got))
@@ -120,10 +144,13 @@ func TestKindsOfConfigJSON(t *testing.T) {
 		{text: `{"architectures": ["GPT2DoubleHeadsModel"]}`, want: "gpt2"},
 		{text: `{"n_embd": 8, "n_head": 2}`, want: "gpt2"},
 		{text: `{"hidden_size": 8, "num_attention_heads": 2, "type_vocab_size": 2}`, want: "bert"},
-		{text: `{"model_type": "bert", "architectures": "BertForMaskedLM", "eos_token_id": [1, 2], "hidden_dropout_prob": "none", "problem_type": 7, "id2label": 3}`, want: "bert"},
+		{text: `{"model_type": "bert", "architectures": "BertForMaskedLM", "eos_token_id": [1, 2], "hidden_dropout_prob": "none", "problem_type": 7, "id2label": 3}`,
+			want: "bert"},
 		{text: `{"model_type": "bert", "score": NaN, "task_specific_params": {"x": -Infinity}}`, want: "bert"},
-		{text: `{"model_type": "roberta", "architectures": ["RobertaModel"]}`, want: "model_type: file roberta, model gpt2 or bert"},
-		{text: `{"architectures": ["RobertaModel"], "type_vocab_size": 1, "hidden_size": 8}`, want: "architectures: file RobertaModel"},
+		{text: `{"model_type": "roberta", "architectures": ["RobertaModel"]}`,
+			want: "model_type: file roberta, model gpt2 or bert"},
+		{text: `{"architectures": ["RobertaModel"], "type_vocab_size": 1, "hidden_size": 8}`,
+			want: "architectures: file RobertaModel"},
 		{text: `{}`, want: "model_type: file no such field"},
 		{text: `{"model_type": "bert", "layer_norm_eps": NaN}`, want: "layer_norm_eps", damaged: true},
 		{text: `{"model_type": "gpt2", "n_layer": "two"}`, want: "n_layer", damaged: true},

@@ -15,7 +15,8 @@ import (
 type options struct{ Noise int }
 
 func (o *options) Keys() []config.Key {
-	return []config.Key{config.Int(&o.Noise, "noise", 64).Unit("levels of 255").AtMost(255).Doc("Brightness of the noise.")}
+	return []config.Key{
+		config.Int(&o.Noise, "noise", 64).Unit("levels of 255").AtMost(255).Doc("Brightness of the noise.")}
 }
 
 // Open returns the training and the evaluation part. Each rank calls Open and must get the same samples.
@@ -55,5 +56,6 @@ func (b *bars) Read(i int, _ data.Sizer, img *data.Image) error {
 }
 
 func main() {
-	program.Main(program.DataSet{Name: "bars", Doc: "bars", New: func() program.DataSetOptions { return new(options) }, Traits: config.DataTraits{Computed: true}})
+	program.Main(program.DataSet{Name: "bars", Doc: "bars", New: func() program.DataSetOptions { return new(options) },
+		Traits: config.DataTraits{Computed: true}})
 }

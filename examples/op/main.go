@@ -22,7 +22,8 @@ func (Swish) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return
 // Gradient returns diff·s·(1 + x·(1 - s)), where s is sigmoid(x) and 1 - s is sigmoid(-x).
 func (Swish) Gradient(g *graph.Graph, n *graph.Node, diff []*graph.Value, _ func(int) bool) []*graph.Value {
 	x := n.In[0]
-	s, rest := g.Unary("sigmoid", device.Sigmoid, x), g.Unary("rest", device.Sigmoid, g.Unary("negative", device.Neg, x))
+	s, rest := g.Unary("sigmoid", device.Sigmoid, x),
+		g.Unary("rest", device.Sigmoid, g.Unary("negative", device.Neg, x))
 	slope := g.Binary("slope", device.Add, g.Binary("product", device.Mul, x, rest), g.Full("one", x.DType, 1, 1))
 	return []*graph.Value{g.Binary("diff", device.Mul, diff[0], g.Binary("derivative", device.Mul, s, slope))}
 }
@@ -52,5 +53,7 @@ func (options) Build() models.Classifier {
 }
 
 func main() {
-	program.Main(program.Model{Name: "swish", Doc: "two layers with Swish", New: func() program.ModelOptions { return options{} }})
+	program.Main(program.Model{Name: "swish", Doc: "two layers with Swish", New: func() program.ModelOptions {
+		return options{}
+	}})
 }

@@ -16,7 +16,8 @@ type options struct{ Inertia float64 }
 
 // Keys lists the options.
 func (o *options) Keys() []config.Key {
-	return []config.Key{config.Float(&o.Inertia, "inertia", 0.5).Below(1).Doc("Weight of the speeds known before an interval.")}
+	return []config.Key{
+		config.Float(&o.Inertia, "inertia", 0.5).Below(1).Doc("Weight of the speeds known before an interval.")}
 }
 
 // New returns the policy of one rank. All ranks get the same measurements and must make the same decision.

@@ -21,7 +21,8 @@ def main() -> None:
     dist.init_process_group("nccl" if cuda else "gloo")
     device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count()) if cuda else torch.device("cpu")
     torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.GroupNorm(4, 16), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16 * 900, 10))
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.GroupNorm(4, 16), torch.nn.ReLU(),
+                                  torch.nn.Flatten(), torch.nn.Linear(16 * 900, 10))
     model = DistributedDataParallel(network.to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     labels = torch.randint(0, 10, (512,))

@@ -33,7 +33,8 @@ func (bigram) BuildLanguage(vocabulary, _ int) (models.Language, error) {
 type counting struct{ Length, Mistakes int }
 
 func (c *counting) Keys() []config.Key {
-	return []config.Key{config.Int(&c.Length, "length", 12).Unit("tokens").AtLeast(1).AtMost(1024).Doc("Tokens of a sample."),
+	return []config.Key{
+		config.Int(&c.Length, "length", 12).Unit("tokens").AtLeast(1).AtMost(1024).Doc("Tokens of a sample."),
 		config.Int(&c.Mistakes, "mistakes", 5).Unit("percent").AtMost(100).Doc("Fraction of random numbers.")}
 }
 
@@ -65,6 +66,10 @@ func (c *counting) Read(s *data.Span, errs []error) {
 }
 
 func main() {
-	program.Main(program.LanguageModel{Name: "bigram", Doc: "a table of pairs", New: func() program.LanguageOptions { return bigram{} }},
-		program.TokenData{Name: "counting", Doc: "counting", New: func() program.TokenDataOptions { return &counting{} }, Traits: config.DataTraits{Computed: true}})
+	program.Main(program.LanguageModel{Name: "bigram", Doc: "a table of pairs", New: func() program.LanguageOptions {
+		return bigram{}
+	}},
+		program.TokenData{Name: "counting", Doc: "counting", New: func() program.TokenDataOptions {
+			return &counting{}
+		}, Traits: config.DataTraits{Computed: true}})
 }

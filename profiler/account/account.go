@@ -12,7 +12,8 @@ type Rank struct {
 	Passes  float64 // forward and backward passes, without waits for other ranks
 	Data    float64 // wait for data
 	Update  float64 // optimizer, and other work that does not depend on the samples of the rank
-	Pause   float64 // of Update: time between two steps, such as reports, records, or a process that the system has stopped
+	// of Update: time between two steps, such as reports, records, or a process that the system has stopped
+	Pause float64
 }
 
 func (r *Rank) busy() float64 { return r.Passes + r.Update }
@@ -72,7 +73,8 @@ func (a *Account) Parts() []Part {
 }
 
 func (a *Account) values() [len(names)]*float64 {
-	return [...]*float64{&a.Useful, &a.Imbalance, &a.Communication, &a.Data, &a.Memory, &a.Noise, &a.Granularity, &a.Pauses}
+	return [...]*float64{&a.Useful, &a.Imbalance, &a.Communication, &a.Data, &a.Memory, &a.Noise, &a.Granularity,
+		&a.Pauses}
 }
 
 // Losses are the names of the losses that a decision of the balancer states, in the order of Parts: all except memory,
@@ -176,9 +178,9 @@ func (w *Window) Reset() {
 	*w = Window{ranks: w.ranks, all: w.all, longest: w.longest}
 }
 
-// Add adds a step. seconds is its measured time, and exposed its exposed communication, both in s. If seconds is NaN, the
-// step takes the longest busy time and the exposed communication. Add ignores a step without a rank with samples, and a
-// rank whose times are not finite.
+// Add adds a step. seconds is its measured time, and exposed its exposed communication, both in s. If seconds is NaN,
+// the step takes the longest busy time and the exposed communication. Add ignores a step without a rank with samples,
+// and a rank whose times are not finite.
 func (w *Window) Add(seconds, exposed float64, step []Rank) {
 	step = step[:min(len(step), len(w.ranks))]
 	slowest, withData, last := 0.0, 0.0, -1
@@ -213,7 +215,8 @@ func (w *Window) Add(seconds, exposed float64, step []Rank) {
 			continue
 		}
 		g.share = r.Samples
-		g.samples, g.passes, g.data, g.update = g.samples+float64(r.Samples), g.passes+r.Passes, g.data+r.Data, g.update+r.Update
+		g.samples, g.passes, g.data, g.update = g.samples+float64(r.Samples), g.passes+r.Passes, g.data+r.Data,
+			g.update+r.Update
 		g.pause += max(r.Pause, 0)
 		w.all[i].busy += r.busy() + r.Data
 		w.all[i].n++
@@ -221,7 +224,8 @@ func (w *Window) Add(seconds, exposed float64, step []Rank) {
 	w.longest[last].busy += withData
 	w.longest[last].n++
 	w.n, w.steps = w.n+1, w.steps+1
-	w.seconds, w.exposed, w.slowest, w.withData = w.seconds+seconds, w.exposed+exposed, w.slowest+slowest, w.withData+withData
+	w.seconds, w.exposed, w.slowest, w.withData = w.seconds+seconds, w.exposed+exposed, w.slowest+slowest,
+		w.withData+withData
 }
 
 func (r *Rank) counts() bool {
@@ -232,7 +236,8 @@ func (r *Rank) counts() bool {
 // close ends the group of steps with the current shares.
 func (w *Window) close() {
 	steady, best, free := w.group()
-	w.steady, w.best, w.free, w.pauses, w.steps = w.steady+steady, w.best+best, w.free+free, w.pauses+w.paused(steady), 0
+	w.steady, w.best, w.free, w.pauses, w.steps = w.steady+steady, w.best+best, w.free+free, w.pauses+w.paused(steady),
+		0
 	clear(w.ranks)
 }
 
@@ -265,7 +270,8 @@ func (w *Window) paused(steady float64) float64 {
 	return steady - without
 }
 
-// Steady returns the mean time of a step without noise and without exposed communication, and the exposed communication.
+// Steady returns the mean time of a step without noise and without exposed communication, and the exposed
+// communication.
 func (w *Window) Steady() (busy, exposed float64) {
 	steady, _, _ := w.group()
 	n := float64(max(w.n, 1))
@@ -278,16 +284,16 @@ type Memory struct {
 	Slowed float64 // of the slowdown of ranks since their memory became full
 }
 
-// Account returns the means over the steps of the window, of which there must be at least one. The best shares of a known
-// split respect the limits of memory.
+// Account returns the means over the steps of the window, of which there must be at least one. The best shares of a
+// known split respect the limits of memory.
 func (w *Window) Account(split Split, memory Memory) Account {
 	steady, best, free := w.group()
 	n := float64(w.n)
 	pauses := (w.pauses + w.paused(steady)) / n
 	steady, best, free = (w.steady+steady)/n, (w.best+best)/n, (w.free+free)/n
 	exposed, withData := w.exposed/n, w.withData/n
-	// A step without waits for data may save more with the shares that would then be the best ones. Both losses together
-	// are what the best shares without waits for data would save.
+	// A step without waits for data may save more with the shares that would then be the best ones. Both losses
+	// together are what the best shares without waits for data would save.
 	both := steady - free
 	data := min(max(withData-w.slowest/n, best-free), both)
 	saved := both - data - memory.Kept
@@ -320,8 +326,8 @@ func (w *Window) Account(split Split, memory Memory) Account {
 // chance.
 const blamed = 0.85
 
-// Blame returns the rank that causes most of the noise: in the steps in which it is the slowest rank, it takes longer than
-// its mean. It returns -1 if no rank causes nearly all of it.
+// Blame returns the rank that causes most of the noise: in the steps in which it is the slowest rank, it takes longer
+// than its mean. It returns -1 if no rank causes nearly all of it.
 func (w *Window) Blame() int {
 	sum, most, rank := 0.0, 0.0, -1
 	for i, l := range w.longest {

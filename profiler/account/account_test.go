@@ -28,20 +28,33 @@ func TestAccountsOfKnownSteps(t *testing.T) {
 		oracle           float64 // -1: unknown
 		want             Account // ms
 	}{
-		{"one rank computes", 320, 0, [][]Rank{{ms(8, 300, 0, 10)}}, unknown, Account{Step: 320, Useful: 310, Pauses: 10}},
-		{"one rank waits for data", 420, 0, [][]Rank{{ms(8, 300, 100, 10)}}, unknown, Account{Step: 420, Useful: 310, Data: 100, Pauses: 10}},
-		{"equal speeds, unequal shares", 330, 20, [][]Rank{{ms(8, 100, 0, 0), ms(24, 300, 0, 0)}}, unknown, Account{Step: 330, Useful: 200, Imbalance: 100, Communication: 20, Pauses: 10}},
-		{"the same with curves", 330, 20, [][]Rank{{ms(8, 100, 0, 0), ms(24, 300, 0, 0)}}, 0.75, Account{Step: 330, Useful: 220, Imbalance: 80, Communication: 20, Pauses: 10}},
-		{"the best shares", 330, 20, [][]Rank{{ms(8, 290, 0, 0), ms(24, 300, 0, 0)}}, 1, Account{Step: 330, Useful: 300, Communication: 20, Pauses: 10}},
-		{"ranks that are slow in turn", 200, 0, [][]Rank{{ms(8, 200, 0, 0), ms(8, 100, 0, 0)}, {ms(8, 100, 0, 0), ms(8, 200, 0, 0)}}, 1, Account{Step: 200, Useful: 150, Noise: 50}},
-		{"a change of shares is no noise", 200, 0, [][]Rank{{ms(16, 200, 0, 0), ms(4, 50, 0, 0)}, {ms(4, 50, 0, 0), ms(16, 200, 0, 0)}}, unknown,
+		{"one rank computes", 320, 0, [][]Rank{{ms(8, 300, 0, 10)}}, unknown,
+			Account{Step: 320, Useful: 310, Pauses: 10}},
+		{"one rank waits for data", 420, 0, [][]Rank{{ms(8, 300, 100, 10)}}, unknown,
+			Account{Step: 420, Useful: 310, Data: 100, Pauses: 10}},
+		{"equal speeds, unequal shares", 330, 20, [][]Rank{{ms(8, 100, 0, 0), ms(24, 300, 0, 0)}}, unknown,
+			Account{Step: 330, Useful: 200, Imbalance: 100, Communication: 20, Pauses: 10}},
+		{"the same with curves", 330, 20, [][]Rank{{ms(8, 100, 0, 0), ms(24, 300, 0, 0)}}, 0.75,
+			Account{Step: 330, Useful: 220, Imbalance: 80, Communication: 20, Pauses: 10}},
+		{"the best shares", 330, 20, [][]Rank{{ms(8, 290, 0, 0), ms(24, 300, 0, 0)}}, 1,
+			Account{Step: 330, Useful: 300, Communication: 20, Pauses: 10}},
+		{"ranks that are slow in turn", 200, 0, [][]Rank{{ms(8, 200, 0, 0), ms(8, 100, 0, 0)},
+			{ms(8, 100, 0, 0), ms(8, 200, 0, 0)}}, 1, Account{Step: 200, Useful: 150, Noise: 50}},
+		{"a change of shares is no noise", 200, 0,
+			[][]Rank{{ms(16, 200, 0, 0), ms(4, 50, 0, 0)}, {ms(4, 50, 0, 0), ms(16, 200, 0, 0)}}, unknown,
 			Account{Step: 200, Useful: 125, Imbalance: 75}},
-		{"data that costs nothing", 300, 0, [][]Rank{{ms(8, 100, 100, 0), ms(8, 300, 0, 0)}}, unknown, Account{Step: 300, Useful: 150, Imbalance: 60, Data: 90}},
-		{"parts longer than the step", 100, 60, [][]Rank{{ms(8, 70, 0, 0), ms(8, 90, 0, 0)}}, 0.5, Account{Step: 100, Imbalance: 40, Communication: 60}},
-		{"a rank without samples", 120, 0, [][]Rank{{ms(8, 100, 0, 0), ms(0, 900, 0, 0)}}, unknown, Account{Step: 120, Useful: 100, Pauses: 20}},
-		{"a pause of the slowest rank", 330, 0, [][]Rank{{paused(8, 300, 30), ms(8, 280, 0, 0)}}, 1, Account{Step: 330, Useful: 300, Pauses: 30}},
-		{"a pause that another rank hides", 300, 0, [][]Rank{{paused(8, 200, 30), ms(8, 300, 0, 0)}}, 1, Account{Step: 300, Useful: 300}},
-		{"an unknown time of the step", math.NaN(), 20, [][]Rank{{ms(8, 100, 0, 0)}}, unknown, Account{Step: 120, Useful: 100, Communication: 20}},
+		{"data that costs nothing", 300, 0, [][]Rank{{ms(8, 100, 100, 0), ms(8, 300, 0, 0)}}, unknown,
+			Account{Step: 300, Useful: 150, Imbalance: 60, Data: 90}},
+		{"parts longer than the step", 100, 60, [][]Rank{{ms(8, 70, 0, 0), ms(8, 90, 0, 0)}}, 0.5,
+			Account{Step: 100, Imbalance: 40, Communication: 60}},
+		{"a rank without samples", 120, 0, [][]Rank{{ms(8, 100, 0, 0), ms(0, 900, 0, 0)}}, unknown,
+			Account{Step: 120, Useful: 100, Pauses: 20}},
+		{"a pause of the slowest rank", 330, 0, [][]Rank{{paused(8, 300, 30), ms(8, 280, 0, 0)}}, 1,
+			Account{Step: 330, Useful: 300, Pauses: 30}},
+		{"a pause that another rank hides", 300, 0, [][]Rank{{paused(8, 200, 30), ms(8, 300, 0, 0)}}, 1,
+			Account{Step: 300, Useful: 300}},
+		{"an unknown time of the step", math.NaN(), 20, [][]Rank{{ms(8, 100, 0, 0)}}, unknown,
+			Account{Step: 120, Useful: 100, Communication: 20}},
 	} {
 		w := NewWindow(2)
 		for range 2 {
@@ -102,7 +115,8 @@ func TestPartsSumToTheMeasuredStep(t *testing.T) {
 		}
 		busy, exposed := w.Steady()
 		if most := (1 - split.Oracle) * (busy + exposed); a.Imbalance > most+1e-9 {
-			t.Fatalf("imbalance: got %v s, want at most %v s with a fraction of the oracle of %v", a.Imbalance, most, split.Oracle)
+			t.Fatalf("imbalance: got %v s, want at most %v s with a fraction of the oracle of %v", a.Imbalance, most,
+				split.Oracle)
 		}
 	}
 }
@@ -152,7 +166,8 @@ func TestTheSumAsText(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	a.Granularity = 0.001
-	if got := a.Text(1); got != "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise (mostly of rank 1) + 1.0 granularity" {
+	if got := a.Text(1); got !=
+		"100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise (mostly of rank 1) + 1.0 granularity" {
 		t.Errorf("got %q", got)
 	}
 	a.Noise = 0.0009

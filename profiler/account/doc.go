@@ -10,7 +10,8 @@
 //
 // # Parts
 //
-// The busy time of a rank is its time for data, passes and update, without waits for other ranks. The parts of a step are:
+// The busy time of a rank is its time for data, passes and update, without waits for other ranks. The parts of a step
+// are:
 //
 //	noise          mean over steps of the longest busy time, minus the longest mean busy time of a rank. The times of ranks
 //	               vary from step to step; no split of the batch removes this wait
@@ -24,17 +25,17 @@
 //	               reports, records, or a process that the system has stopped
 //	useful         the rest: passes and update with the best split
 //
-// Each part is at least 0, and the parts sum to the measured time of a step. An evaluation or a checkpoint belongs to no
-// step.
+// Each part is at least 0, and the parts sum to the measured time of a step. An evaluation or a checkpoint belongs to
+// no step.
 //
 // # Gain
 //
-// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. Reports state
-// with them the gain over equal shares, and what a change of shares promised and brought.
+// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. Reports
+// state with them the gain over equal shares, and what a change of shares promised and brought.
 //
 // # The best split
 //
-// A [Split] comes from step-time curves ([github.com/hetero-train/hetero-train/balancer]). Without curves, such as before
-// the first decision of the balancer, the account assumes that the passes of a rank take a time in proportion to its
-// samples.
+// A [Split] comes from step-time curves ([github.com/hetero-train/hetero-train/balancer]). Without curves, such as
+// before the first decision of the balancer, the account assumes that the passes of a rank take a time in proportion to
+// its samples.
 package account

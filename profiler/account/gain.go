@@ -15,8 +15,8 @@ func (a *Account) With(now, then float64) float64 {
 	return max(a.Step+then-now, 0)
 }
 
-// Speedup returns how many times faster a step became: the time before divided by the time after, both without the noise
-// of the account before. NaN: unknown.
+// Speedup returns how many times faster a step became: the time before divided by the time after, both without the
+// noise of the account before. NaN: unknown.
 func Speedup(before *Account, after float64) float64 {
 	return speedup(before.Step-before.Noise, after-before.Noise)
 }
@@ -60,11 +60,12 @@ type Outcomes struct {
 	before    Account
 }
 
-// Add takes a decision: its account, the shares in use and the next shares, and the predicted time of a step with the next
-// shares, in s. It returns the outcome of the change before, if the account is the first one with its shares.
+// Add takes a decision: its account, the shares in use and the next shares, and the predicted time of a step with the
+// next shares, in s. It returns the outcome of the change before, if the account is the first one with its shares.
 func (o *Outcomes) Add(step int64, a *Account, shares, next []int, predicted float64) (outcome Outcome, known bool) {
 	if o.waiting && a.Step > 0 && slices.Equal(shares, o.next) {
-		outcome = Outcome{o.step, Speedup(&o.before, o.predicted), Achieved(&o.before, a), max(o.before.Noise/o.before.Step, a.Noise/a.Step)}
+		outcome = Outcome{o.step, Speedup(&o.before, o.predicted), Achieved(&o.before, a),
+			max(o.before.Noise/o.before.Step, a.Noise/a.Step)}
 		known, o.waiting = outcome.Achieved == outcome.Achieved, false
 	}
 	if slices.Equal(shares, next) || a.Step == 0 {

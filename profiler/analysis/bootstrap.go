@@ -139,7 +139,8 @@ func percentile(value float64, replicates []float64, confidence float64) Estimat
 	}
 	slices.Sort(known)
 	tail := (1 - confidence) / 2
-	return Estimate{value, stat.Quantile(tail, stat.LinInterp, known, nil), stat.Quantile(1-tail, stat.LinInterp, known, nil)}
+	return Estimate{value, stat.Quantile(tail, stat.LinInterp, known, nil),
+		stat.Quantile(1-tail, stat.LinInterp, known, nil)}
 }
 
 // column returns the values of one metric in all replicates.

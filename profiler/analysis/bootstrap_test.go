@@ -68,7 +68,8 @@ func TestReplicatesDependOnSeedAndNameAlone(t *testing.T) {
 
 func TestConstantRunsHaveNoInterval(t *testing.T) {
 	runs := simulated(rand.New(rand.NewPCG(1, 2)), 2, 0, 0)
-	if e := percentile(mean(runs)[throughput], column(replicate(runs, 100, 1, ""), throughput), 0.95); e != (Estimate{100, 100, 100}) {
+	if e := percentile(mean(runs)[throughput], column(replicate(runs, 100, 1, ""), throughput), 0.95); e !=
+		(Estimate{100, 100, 100}) {
 		t.Errorf("got %+v", e)
 	}
 	if e := percentile(mean(runs)[oracle], column(replicate(runs, 100, 1, ""), oracle), 0.95); e.Known() {
@@ -83,7 +84,8 @@ func TestBlocksSumAllStepsOnce(t *testing.T) {
 	}
 	blocks := blocksOf(steps)
 	total := mean([][]block{blocks})
-	if len(blocks) != 3 || !same(total[throughput], 300./50) || !same(total[utilization], 50) || !same(total[imbalance], 0.5) || !same(total[waiting], 0.25) || !same(total[oracle], unknown) {
+	if len(blocks) != 3 || !same(total[throughput], 300./50) || !same(total[utilization], 50) ||
+		!same(total[imbalance], 0.5) || !same(total[waiting], 0.25) || !same(total[oracle], unknown) {
 		t.Errorf("got %d blocks, %v", len(blocks), fmt.Sprint(total))
 	}
 }

@@ -12,9 +12,11 @@ import (
 
 // BottleneckSummary describes what limits a run, without its warm-up.
 type BottleneckSummary struct {
-	Bound   string         `json:"bound"` // cause with the largest loss, if at least a tenth of the time; else "compute-bound"
-	Verdict string         `json:"verdict"`
-	Rank    *int           `json:"rank"`                   // rank that the verdict names; null if it names no single rank
+	// cause with the largest loss, if at least a tenth of the time; else "compute-bound"
+	Bound   string `json:"bound"`
+	Verdict string `json:"verdict"`
+	// rank that the verdict names; null if it names no single rank
+	Rank    *int           `json:"rank"`
 	Windows map[string]int `json:"windows"`                // number of windows for each verdict
 	Parts   Parts          `json:"parts_seconds_per_step"` // means over all steps; they sum to Step
 	Step    Number         `json:"step_seconds"`           // mean measured time of a step
@@ -33,8 +35,8 @@ type Parts struct {
 	Pauses        Number `json:"pauses"`
 }
 
-// ofOracle returns the fraction of the oracle, which follows from the parts of a step: the time with the best shares divided by the
-// time with the shares in use, both without noise.
+// ofOracle returns the fraction of the oracle, which follows from the parts of a step: the time with the best shares
+// divided by the time with the shares in use, both without noise.
 func (b *BottleneckSummary) ofOracle() Number {
 	steady := b.Step - b.Parts.Noise
 	if steady <= 0 {
@@ -56,8 +58,10 @@ func (v *verdicts) summary() *BottleneckSummary {
 	}
 	whole := v.total.Verdict()
 	a := whole.Account
-	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count, Step: Number(a.Step), Account: a.String(),
-		Parts: Parts{Number(a.Useful), Number(a.Imbalance), Number(a.Communication), Number(a.Data), Number(a.Memory), Number(a.Noise), Number(a.Granularity), Number(a.Pauses)}}
+	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count,
+		Step: Number(a.Step), Account: a.String(),
+		Parts: Parts{Number(a.Useful), Number(a.Imbalance), Number(a.Communication), Number(a.Data), Number(a.Memory),
+			Number(a.Noise), Number(a.Granularity), Number(a.Pauses)}}
 	if whole.Rank >= 0 {
 		out.Rank = &whole.Rank
 	}
@@ -72,8 +76,8 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	}
 }
 
-// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer tell how good the
-// shares were.
+// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer tell how good
+// the shares were.
 func bottleneck(logs string, ranks int, segment runtime.Segment, decisions []Decision) (*BottleneckSummary, error) {
 	var spans runtime.StepTimes
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
@@ -134,6 +138,8 @@ func (d *Decision) split() account.Split {
 }
 
 func timesOf(m *runtime.Record) runtime.RankTimes {
-	return runtime.RankTimes{Samples: int(m.BatchSize), Data: m.DataLoading.Seconds(), Forward: m.Forward.Seconds(), Backward: m.Backward.Seconds(), Exchanges: m.Exchanges.Seconds(),
-		Communication: m.Communication.Seconds(), Hidden: m.CommunicationHidden.Seconds(), Optimizer: m.Optimizer.Seconds(), MemoryPercent: m.Telemetry[telemetry.Memory]}
+	return runtime.RankTimes{Samples: int(m.BatchSize), Data: m.DataLoading.Seconds(), Forward: m.Forward.Seconds(),
+		Backward: m.Backward.Seconds(), Exchanges: m.Exchanges.Seconds(),
+		Communication: m.Communication.Seconds(), Hidden: m.CommunicationHidden.Seconds(),
+		Optimizer: m.Optimizer.Seconds(), MemoryPercent: m.Telemetry[telemetry.Memory]}
 }

@@ -105,7 +105,8 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 			if span.Paused {
 				c.pauses++
 			}
-			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(span.Seconds), count: float32(span.Steps)})
+			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(span.Seconds),
+				count: float32(span.Steps)})
 			c.loss = m.Values[telemetry.Loss]
 		}
 		at := next
@@ -137,18 +138,23 @@ func (t *rankTotal) match(without []stepTotal, step int64) {
 	t.matched, t.gap, t.last = t.matched+1, t.gap+len(without), step
 }
 
-// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. A killed run
-// may lack the last steps of a rank: its files are written about once a second.
+// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. A
+// killed run may lack the last steps of a rank: its files are written about once a second.
 func (c *collector) gaps() (texts []string) {
 	for rank, t := range c.ranks {
 		file := runtime.FileName(rank)
 		switch end := len(c.steps) - t.matched - t.gap; {
 		case t.matched == 0:
-			texts = append(texts, fmt.Sprintf("%s: no record of the %d steps of rank 0; the figures lack this rank", file, len(c.steps)))
+			texts = append(texts, fmt.Sprintf("%s: no record of the %d steps of rank 0; the figures lack this rank",
+				file, len(c.steps)))
 		case t.gap > 0:
-			texts = append(texts, fmt.Sprintf("%s: no record of %d steps from step %d on; the figures of these steps lack this rank", file, t.gap, t.firstGap))
+			texts = append(texts,
+				fmt.Sprintf("%s: no record of %d steps from step %d on; the figures of these steps lack this rank",
+					file, t.gap, t.firstGap))
 		case end > 0:
-			texts = append(texts, fmt.Sprintf("%s: ends at step %d, before the last %d steps of rank 0, which the figures leave out", file, t.last, end))
+			texts = append(texts,
+				fmt.Sprintf("%s: ends at step %d, before the last %d steps of rank 0, which the figures leave out",
+					file, t.last, end))
 		}
 	}
 	return texts
@@ -175,7 +181,8 @@ func (s *stepTotal) add(samples int64, own float32) {
 
 // add adds a record to the distributions. After the warm-up, it also adds the record to the sums.
 func (t *rankTotal) add(m *runtime.Record) {
-	t.memory, t.hottest = knownMax(t.memory, m.Telemetry[telemetry.Memory]), knownMax(t.hottest, m.Telemetry[telemetry.Temperature])
+	t.memory, t.hottest = knownMax(t.memory, m.Telemetry[telemetry.Memory]),
+		knownMax(t.hottest, m.Telemetry[telemetry.Temperature])
 	t.stepTimes.add(m.IterationTime().Seconds())
 	if m.Bytes > 0 {
 		t.allReduces.add((m.Communication + m.CommunicationHidden).Seconds())
@@ -241,7 +248,8 @@ func (c *collector) whole(batch int64) []stepTotal {
 func (c *collector) fill(s *Summary, batch int64) {
 	steps := c.whole(batch)
 	last := steps[len(steps)-1]
-	s.Ranks, s.BatchSize, s.Steps, s.RecordedSteps = int(last.ranks), int64(last.samples), last.iteration, int64(len(steps))
+	s.Ranks, s.BatchSize, s.Steps, s.RecordedSteps = int(last.ranks), int64(last.samples), last.iteration,
+		int64(len(steps))
 	s.Pauses, s.FinalTrainLoss = c.pauses, Number(c.loss)
 	var times []float32
 	seconds, count, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0, 0.0
@@ -268,7 +276,8 @@ func (c *collector) fill(s *Summary, batch int64) {
 	}
 	s.AllReduce, s.StepParts = distribution(allReduces), all.parts()
 	s.Utilization, s.MemoryUtilization = Number(all.utilization/all.utilizations/100), Number(all.memory/100)
-	s.CommunicationTime, s.CommunicationHidden, s.CommunicationBytes = s.StepParts.Communication, Number(all.hidden/all.n), Number(all.bytes/all.n)
+	s.CommunicationTime, s.CommunicationHidden, s.CommunicationBytes = s.StepParts.Communication,
+		Number(all.hidden/all.n), Number(all.bytes/all.n)
 	s.Overlap = Number(all.hidden / (all.hidden + all.communication))
 	s.CommunicationRatio = Number(all.communication / (all.forward + all.backward))
 	if s.Ranks < 2 {
@@ -299,17 +308,21 @@ func (t *rankTotal) sum(o *rankTotal) {
 
 func (t *rankTotal) parts() StepParts {
 	mean := func(sum float64) Number { return Number(sum / t.n) }
-	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer), mean(t.exchanges), mean(t.between)}
+	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer),
+		mean(t.exchanges), mean(t.between)}
 }
 
 func (t *rankTotal) summary(rank int) RankSummary {
-	r := RankSummary{Rank: rank, Samples: Number(t.samples / t.n), Compute: Number(t.own / t.n), SamplesPerSecond: Number(t.samples / t.own), StepParts: t.parts(),
-		Utilization: Number(t.utilization / t.utilizations / 100), MemoryUtilization: Number(t.memory / 100), PowerWatts: Number(t.power / t.powers),
+	r := RankSummary{Rank: rank, Samples: Number(t.samples / t.n), Compute: Number(t.own / t.n),
+		SamplesPerSecond: Number(t.samples / t.own), StepParts: t.parts(),
+		Utilization: Number(t.utilization / t.utilizations / 100), MemoryUtilization: Number(t.memory / 100),
+		PowerWatts:  Number(t.power / t.powers),
 		Temperature: Number(t.hottest), stepTimes: t.stepTimes.values, allReduces: t.allReduces.values}
 	r.StepTime, r.AllReduce = distribution(slices.Clone(r.stepTimes)), distribution(slices.Clone(r.allReduces))
 	const most = 32
 	for samples, share := range t.shares {
-		r.ByBatchSize = append(r.ByBatchSize, ShareSummary{samples, int64(share.steps), Number(share.own / share.steps), Number(float64(samples) * share.steps / share.own)})
+		r.ByBatchSize = append(r.ByBatchSize, ShareSummary{samples, int64(share.steps), Number(share.own / share.steps),
+			Number(float64(samples) * share.steps / share.own)})
 	}
 	slices.SortFunc(r.ByBatchSize, func(a, b ShareSummary) int {
 		return cmp.Or(cmp.Compare(b.Steps, a.Steps), cmp.Compare(a.Samples, b.Samples))

@@ -102,8 +102,9 @@ func Compare(all Collection, options Options) (*Study, error) {
 	groups, solos := map[string][]*Run{}, map[string][]*Run{}
 	for _, run := range all.Runs {
 		if n := len(run.steady(options.WarmUpSteps)); n < minSteadySteps {
-			study.Skipped = append(study.Skipped, Skipped{run.Dir, fmt.Sprintf("too short: %d steps after the warm-up of %d, want at least %d",
-				n, WarmUp(run.Steps[len(run.Steps)-1].Iteration, options.WarmUpSteps), minSteadySteps)})
+			study.Skipped = append(study.Skipped,
+				Skipped{run.Dir, fmt.Sprintf("too short: %d steps after the warm-up of %d, want at least %d",
+					n, WarmUp(run.Steps[len(run.Steps)-1].Iteration, options.WarmUpSteps), minSteadySteps)})
 			continue
 		}
 		study.Damaged = append(study.Damaged, run.faults()...)
@@ -126,10 +127,13 @@ func Compare(all Collection, options Options) (*Study, error) {
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
-		out = append(out, fmt.Sprintf("%s: %d steps are not used, because a rank has no record of them", r.Dir, r.Partial))
+		out = append(out, fmt.Sprintf("%s: %d steps are not used, because a rank has no record of them", r.Dir,
+			r.Partial))
 	}
 	if r.Pauses > 0 {
-		out = append(out, fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, resume) do not count as training", r.Dir, r.Pauses))
+		out = append(out,
+			fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, resume) do not count as training", r.Dir,
+				r.Pauses))
 	}
 	return out
 }
@@ -137,7 +141,9 @@ func (r *Run) faults() []string {
 // nameComparisons gives each comparison a unique name. If two comparisons have the same description, it states how
 // they differ.
 func (s *Study) nameComparisons() {
-	slices.SortStableFunc(s.Comparisons, func(a, b *Comparison) int { return cmp.Compare(a.description(), b.description()) })
+	slices.SortStableFunc(s.Comparisons, func(a, b *Comparison) int {
+		return cmp.Compare(a.description(), b.description())
+	})
 	alike := map[string][]*Comparison{}
 	for _, c := range s.Comparisons {
 		alike[c.description()] = append(alike[c.description()], c)
@@ -157,7 +163,11 @@ func (s *Study) nameComparisons() {
 		for _, key := range differences(settings) {
 			own = append(own, fmt.Sprintf("%s = %s", key, c.settings()[key]))
 		}
-		c.Notes = append([]string{fmt.Sprintf("this is one of %d comparisons of this model, data set, scenario and batch; they differ in: %s", len(same), strings.Join(own, ", "))}, c.Notes...)
+		c.Notes = append(
+			[]string{
+				fmt.Sprintf(
+					"this is one of %d comparisons of this model, data set, scenario and batch; they differ in: %s",
+					len(same), strings.Join(own, ", "))}, c.Notes...)
 	}
 }
 
@@ -213,7 +223,8 @@ func (o Options) solo(c *Comparison, run *Run, solos map[string][]*Run) []float6
 		runs := solos[scenario+"\n"+settings]
 		if len(runs) == 0 {
 			c.Solo = nil
-			c.Notes = append(c.Notes, fmt.Sprintf("no run of %s with these settings: scaling efficiency is unknown", scenario))
+			c.Notes = append(c.Notes, fmt.Sprintf("no run of %s with these settings: scaling efficiency is unknown",
+				scenario))
 			return nil
 		}
 		blocks := o.blocks(runs)
@@ -252,8 +263,10 @@ func (o Options) policy(like *Run, policy string, runs []*Run, c *Comparison, al
 	p.replicates = replicate(blocks, o.Replicates, o.Seed, stream)
 	values := mean(blocks)
 	estimate := func(m metric) Estimate { return percentile(values[m], column(p.replicates, m), o.Confidence) }
-	p.Throughput, p.Utilization, p.Imbalance, p.Waiting = estimate(throughput), estimate(utilization), estimate(imbalance), estimate(waiting)
-	p.Oracle = percentile(mean(decisions)[oracle], column(replicate(decisions, o.Replicates, o.Seed, "oracle "+stream), oracle), o.Confidence)
+	p.Throughput, p.Utilization, p.Imbalance, p.Waiting = estimate(throughput), estimate(utilization),
+		estimate(imbalance), estimate(waiting)
+	p.Oracle = percentile(mean(decisions)[oracle], column(replicate(decisions, o.Replicates, o.Seed, "oracle "+stream),
+		oracle), o.Confidence)
 	if alone != nil {
 		total := 0.0
 		for _, s := range c.Solo {
@@ -301,7 +314,8 @@ func (c *Comparison) speedups(o Options) {
 			if p == base {
 				return Estimate{1, 1, 1}
 			}
-			return percentile(above.Value/below.Value, ratio(column(p.replicates, m), column(base.replicates, m)), o.Confidence)
+			return percentile(above.Value/below.Value, ratio(column(p.replicates, m), column(base.replicates, m)),
+				o.Confidence)
 		}
 		p.Speedup = over(throughput, p.Throughput, base.Throughput)
 		p.Ratios["throughput"] = p.Speedup
@@ -338,7 +352,8 @@ func (c *Comparison) note(runs []*Run) {
 			add("runs of %s had different hardware profiles: %q", p.Policy, profiles)
 		}
 		if len(p.Runs) == 1 {
-			add("a policy has only one run: its interval shows the variation of steps within that run, not between runs")
+			add(
+				"a policy has only one run: its interval shows the variation of steps within that run, not between runs")
 		}
 	}
 }

@@ -44,13 +44,15 @@ func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
 		t.Errorf("oracle: got %+v and %+v, lost %v", hybrid.Oracle, c.Policies[0].Oracle, hybrid.Lost)
 	}
 	// All runs have equal losses at equal steps. A run of twice the speed therefore reaches a loss in half the time.
-	if got := average(hybrid.SecondsTo) / average(c.Policies[0].SecondsTo); math.Abs(got-0.5) > 1e-3 || c.LossSpread != 0 || hybrid.StepsTo[0] != 100 {
+	if got := average(hybrid.SecondsTo) / average(c.Policies[0].SecondsTo); math.Abs(got-0.5) > 1e-3 ||
+		c.LossSpread != 0 || hybrid.StepsTo[0] != 100 {
 		t.Errorf("time to loss: got %g of the baseline's, spread %g, step %d", got, c.LossSpread, hybrid.StepsTo[0])
 	}
 }
 
 func TestRunsOfUnlikeSettingsAreNotCompared(t *testing.T) {
-	base := fakeRun{policy: "none", scenario: "equal", seed: 1, shares: []int64{8, 8}, speed: []float64{100, 100}, steps: 60}
+	base := fakeRun{policy: "none", scenario: "equal", seed: 1, shares: []int64{8, 8}, speed: []float64{100, 100},
+		steps: 60}
 	for name, c := range map[string]struct {
 		change      func(*fakeRun)
 		comparisons int
@@ -89,8 +91,10 @@ func TestComparisonsOfOneNameSayInWhatTheyDiffer(t *testing.T) {
 	run.settings, run.seed = "image_size = 64\n", 2
 	run.write(t, root)
 	s := study(t, root)
-	if len(s.Comparisons) != 2 || !strings.Contains(fmt.Sprint(s.Comparisons[0].Notes, s.Comparisons[1].Notes), "differ in: data.image_size = 64") {
-		t.Errorf("got %d comparisons, notes %q and %q", len(s.Comparisons), s.Comparisons[0].Notes, s.Comparisons[1].Notes)
+	if len(s.Comparisons) != 2 || !strings.Contains(fmt.Sprint(s.Comparisons[0].Notes, s.Comparisons[1].Notes),
+		"differ in: data.image_size = 64") {
+		t.Errorf("got %d comparisons, notes %q and %q", len(s.Comparisons), s.Comparisons[0].Notes,
+			s.Comparisons[1].Notes)
 	}
 }
 
@@ -99,7 +103,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	run := twoRanks
 	run.policy, run.solo = "hybrid", []string{"solo-1", "solo-1"}
 	run.write(t, root)
-	solo := fakeRun{policy: "none", scenario: "solo-1", seed: 1, shares: []int64{32}, speed: []float64{100}, steps: 60} // other batch
+	// other batch
+	solo := fakeRun{policy: "none", scenario: "solo-1", seed: 1, shares: []int64{32}, speed: []float64{100}, steps: 60}
 	solo.write(t, root)
 	short := twoRanks
 	short.seed, short.steps = 7, 40
@@ -114,7 +119,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	if p := s.Comparisons[0].Policies[0]; p.Efficiency.Known() || p.Speedup.Known() {
 		t.Errorf("got efficiency %+v and speed-up %+v, want them unknown", p.Efficiency, p.Speedup)
 	}
-	if len(s.Skipped) != 1 || s.Skipped[0].Dir != dir || !strings.Contains(s.Skipped[0].Reason, "10 steps after the warm-up of 30, want at least 20") {
+	if len(s.Skipped) != 1 || s.Skipped[0].Dir != dir ||
+		!strings.Contains(s.Skipped[0].Reason, "10 steps after the warm-up of 30, want at least 20") {
 		t.Errorf("got %+v", s.Skipped)
 	}
 }
@@ -141,7 +147,8 @@ func TestExpectationsAreJudgedByTheInterval(t *testing.T) {
 }
 
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
-	for _, o := range []Options{{Replicates: 99, Confidence: 0.95}, {Replicates: 2_000_000, Confidence: 0.95}, {Replicates: 200}, {Replicates: 200, Confidence: 1}, {Replicates: 200, Confidence: math.NaN()}} {
+	for _, o := range []Options{{Replicates: 99, Confidence: 0.95}, {Replicates: 2_000_000, Confidence: 0.95},
+		{Replicates: 200}, {Replicates: 200, Confidence: 1}, {Replicates: 200, Confidence: math.NaN()}} {
 		if _, err := Compare(Collection{}, o); err == nil {
 			t.Errorf("%+v: got no error", o)
 		}
@@ -173,12 +180,14 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := strings.SplitAfterN(steps, "\n", 5)
-	figures := map[string][]Figure{s.Comparisons[0].ID: {{Title: "Throughput", Caption: "How much.", Path: "x/throughput.png"}}}
+	figures := map[string][]Figure{
+		s.Comparisons[0].ID: {{Title: "Throughput", Caption: "How much.", Path: "x/throughput.png"}}}
 	golden("table.txt", table.String())
 	golden("summary.csv", summary)
 	golden("steps.csv", strings.Join(head[:4], ""))
 	golden("report.md", s.Report(figures, nil))
-	if table := s.FiveFigures(); !strings.Contains(table, "| throughput | ") || !strings.Contains(table, ", 1.33x |") || !strings.Contains(table, "the largest possible ratio of throughput is ") {
+	if table := s.FiveFigures(); !strings.Contains(table, "| throughput | ") || !strings.Contains(table, ", 1.33x |") ||
+		!strings.Contains(table, "the largest possible ratio of throughput is ") {
 		t.Errorf("got %q, want the five figures of each policy with the expected ratios", table)
 	}
 	if again := study(t, "runs"); again.Report(figures, nil) != s.Report(figures, nil) {

@@ -39,8 +39,8 @@
 //
 // run.go and settings.go read runs. summary.go and collect.go summarise a single run. steps.go, bootstrap.go,
 // compare.go, converge.go and expected.go compute numbers. text.go, report.go and csv.go write text. Equal runs and
-// options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals. trial.go and
-// trial_mlflow.go read runs for sidebyside.go.
+// options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals. trial.go
+// and trial_mlflow.go read runs for sidebyside.go.
 //
 // # Errors
 //

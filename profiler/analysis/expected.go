@@ -31,14 +31,15 @@ func ratiosOf(values map[string]expectedValues) (list []expectation) {
 		{"load imbalance", "imbalance", func(e expectedValues) float64 { return e.imbalance }, true},
 	} {
 		for _, policy := range []string{"proportional", "dynamic", "hybrid"} {
-			list = append(list, expectation{policy, figure.what, figure.key, figure.of(values[policy]) / figure.of(base), figure.below})
+			list = append(list,
+				expectation{policy, figure.what, figure.key, figure.of(values[policy]) / figure.of(base), figure.below})
 		}
 	}
 	return list
 }
 
-// expectedValues contains the values that a policy should reach with four unequal workers: one value of each figure, and
-// its range as text.
+// expectedValues contains the values that a policy should reach with four unequal workers: one value of each figure,
+// and its range as text.
 type expectedValues struct {
 	throughput  float64 // samples/s on one reference machine; only its ratio to the baseline counts elsewhere
 	utilization float64 // %
@@ -131,8 +132,10 @@ func (s *Study) FiveFigures() string {
 		for _, p := range c.Policies {
 			runs = max(runs, len(p.Runs))
 		}
-		fmt.Fprintf(&b, "%s on %s, scenario %s, global batch %d, runs of each policy: %d%s.\n", c.Model, c.Dataset, c.Scenario, c.BatchSize, runs, onMachine(c.Machine))
-		fmt.Fprintf(&b, "A figure followed by `x` is the ratio to policy `none`; the largest possible ratio of throughput is %.2f.\n\n", c.possible())
+		fmt.Fprintf(&b, "%s on %s, scenario %s, global batch %d, runs of each policy: %d%s.\n", c.Model, c.Dataset,
+			c.Scenario, c.BatchSize, runs, onMachine(c.Machine))
+		fmt.Fprintf(&b, "A figure followed by `x` is the ratio to policy `none`; the largest possible ratio of throughput is %.2f.\n\n",
+			c.possible())
 		b.WriteString(markdown(c.fiveFigures()) + "\n")
 	}
 	return b.String()

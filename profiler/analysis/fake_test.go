@@ -45,7 +45,8 @@ func (f fakeRun) batch() (sum int64) {
 // write writes the folder of the run below root.
 func (f fakeRun) write(t *testing.T, root string) string {
 	t.Helper()
-	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: f.name(), Resume: experiment.ResumeNone, Steps: f.steps})
+	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: f.name(), Resume: experiment.ResumeNone,
+		Steps: f.steps})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func (f fakeRun) write(t *testing.T, root string) string {
 		writeFile(t, filepath.Join(run.LogDir(), balanceFile), f.decisions)
 	}
 	if !f.bare {
-		text, err := json.Marshal(benchmark{Schema: 1, Policy: f.policy, Model: "simple_cnn", Dataset: "synthetic_image", Scenario: f.scenario, Seed: f.seed,
+		text, err := json.Marshal(benchmark{Schema: 1, Policy: f.policy, Model: "simple_cnn",
+			Dataset: "synthetic_image", Scenario: f.scenario, Seed: f.seed,
 			Ranks: len(f.shares), BatchSize: f.batch(), Solo: f.solo, Machine: "test machine, 4 CPUs"})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +86,8 @@ func (f fakeRun) write(t *testing.T, root string) string {
 	if f.unfinished {
 		return run.Dir
 	}
-	result := experiment.Result{Steps: f.steps, Exit: f.exit, Program: "hetero-train test", Model: "simple_cnn", Dataset: "synthetic_image", Device: "cpu:0", Precision: "f32", BatchSize: f.batch(), Ranks: len(f.shares)}
+	result := experiment.Result{Steps: f.steps, Exit: f.exit, Program: "hetero-train test", Model: "simple_cnn",
+		Dataset: "synthetic_image", Device: "cpu:0", Precision: "f32", BatchSize: f.batch(), Ranks: len(f.shares)}
 	if f.exit != 0 {
 		result.Error = "it broke"
 	}
@@ -109,10 +112,13 @@ func (f fakeRun) records() [][]runtime.Record {
 		}
 		end = end.Add(slowest)
 		for rank, share := range f.shares {
-			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end, BatchSize: share, Values: telemetry.Values{telemetry.Loss: 2.3 * math.Exp(-float64(step)/50)},
-				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond, Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
+			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end,
+				BatchSize: share, Values: telemetry.Values{telemetry.Loss: 2.3 * math.Exp(-float64(step)/50)},
+				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond,
+				Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
 				StepTime: slowest, TrainingTime: end.Sub(start),
-				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(), telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})
+				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(),
+					telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})
 		}
 	}
 	return records
@@ -124,15 +130,20 @@ func fourUnequal(t *testing.T, root string, noise float64, seeds ...int64) {
 	speed := []float64{400, 200, 100, 100}
 	solo := []string{"solo-0.8", "solo-0.4", "solo-0.2", "solo-0.2"}
 	for i, scenario := range solo[:3] {
-		fakeRun{policy: "none", scenario: scenario, seed: 1, shares: []int64{128}, speed: speed[i : i+1], steps: 60, noise: noise}.write(t, root)
+		fakeRun{policy: "none", scenario: scenario, seed: 1, shares: []int64{128}, speed: speed[i : i+1], steps: 60,
+			noise: noise}.write(t, root)
 	}
-	for policy, shares := range map[string][]int64{"none": {32, 32, 32, 32}, "proportional": {56, 36, 18, 18}, "dynamic": {60, 34, 17, 17}, "hybrid": {64, 32, 16, 16}} {
+	for policy, shares := range map[string][]int64{"none": {32, 32, 32, 32}, "proportional": {56, 36, 18, 18},
+		"dynamic": {60, 34, 17, 17}, "hybrid": {64, 32, 16, 16}} {
 		for _, seed := range seeds {
 			decisions := ""
 			for step := 10; policy == "hybrid" && step <= 100; step += 10 {
-				decisions += fmt.Sprintf(`{"step":%d,"policy":"hybrid","shares":[64,32,16,16],"next":[64,32,16,16],"changed":false,"reason":"settled","share_of_oracle":0.99,"imbalance":null,"lost_seconds":{"imbalance":0.001,"noise":0.002}}`+"\n", step)
+				decisions += fmt.Sprintf(`{"step":%d,"policy":"hybrid","shares":[64,32,16,16],"next":[64,32,16,16],"changed":false,"reason":"settled","share_of_oracle":0.99,"imbalance":null,"lost_seconds":{"imbalance":0.001,"noise":0.002}}`+
+
+					"\n", step)
 			}
-			fakeRun{policy: policy, scenario: "four-unequal", seed: seed, shares: shares, speed: speed, steps: 100, noise: noise, solo: solo, decisions: decisions}.write(t, root)
+			fakeRun{policy: policy, scenario: "four-unequal", seed: seed, shares: shares, speed: speed, steps: 100,
+				noise: noise, solo: solo, decisions: decisions}.write(t, root)
 		}
 	}
 }

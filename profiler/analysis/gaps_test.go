@@ -17,12 +17,18 @@ func TestASummaryNamesStepsWithoutARank(t *testing.T) {
 		balance string
 		want    []string
 	}{
-		"all steps":        {records: all},
-		"a gap":            {records: slices.Concat(all[:10], all[15:]), want: []string{"rank_1_metrics.json: no record of 5 steps from step 11 on; the figures of these steps lack this rank"}},
-		"two lines change": {records: slices.Concat(all[:10], []runtime.Record{all[11], all[10]}, all[12:]), want: []string{"rank_1_metrics.json: no record of 1 steps from step 11 on; the figures of these steps lack this rank"}},
-		"an early end":     {records: all[:20], want: []string{"rank_1_metrics.json: ends at step 20, before the last 30 steps of rank 0, which the figures leave out"}},
-		"no step":          {records: nil, want: []string{"rank_1_metrics.json: no record of the 50 steps of rank 0; the figures lack this rank"}},
-		"damaged decision": {records: all, balance: "{\"step\": 5, \"step_seconds\": \"fast\"}\n", want: []string{"balance.jsonl: 1 damaged line ignored"}},
+		"all steps": {records: all},
+		"a gap": {records: slices.Concat(all[:10], all[15:]), want: []string{
+			"rank_1_metrics.json: no record of 5 steps from step 11 on; the figures of these steps lack this rank"}},
+		"two lines change": {records: slices.Concat(all[:10], []runtime.Record{all[11], all[10]}, all[12:]),
+			want: []string{
+				"rank_1_metrics.json: no record of 1 steps from step 11 on; the figures of these steps lack this rank"}},
+		"an early end": {records: all[:20], want: []string{
+			"rank_1_metrics.json: ends at step 20, before the last 30 steps of rank 0, which the figures leave out"}},
+		"no step": {records: nil,
+			want: []string{"rank_1_metrics.json: no record of the 50 steps of rank 0; the figures lack this rank"}},
+		"damaged decision": {records: all, balance: "{\"step\": 5, \"step_seconds\": \"fast\"}\n",
+			want: []string{"balance.jsonl: 1 damaged line ignored"}},
 	} {
 		dir := t.TempDir()
 		writeRecords(t, dir, steadyRecords(50, 24, 1), c.records)

@@ -13,7 +13,8 @@ import (
 func TestNoLinkLeadsOutOfARun(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, "[tracking]\nmlflow = \"secret\"\n")
-	for _, name := range []string{resolvedFile, "logs/" + runtime.FileName(0), "logs/" + runtime.EventsFile, "logs/" + balanceFile} {
+	for _, name := range []string{resolvedFile, "logs/" + runtime.FileName(0), "logs/" + runtime.EventsFile,
+		"logs/" + balanceFile} {
 		dir, _ := pair(t)
 		path := filepath.Join(dir, name)
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
@@ -33,7 +34,8 @@ func TestNoLinkLeadsOutOfARun(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"meta.yaml", "params/optimizer.lr", "metrics/loss", "tags/mlflow.user"} {
-		dir := mlflowRun(t, "foreign", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "params/a": "1", "tags/a": "1"})
+		dir := mlflowRun(t, "foreign", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n",
+			"params/a": "1", "tags/a": "1"})
 		path := filepath.Join(dir, name)
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
@@ -45,7 +47,8 @@ func TestNoLinkLeadsOutOfARun(t *testing.T) {
 			t.Errorf("%s: got %v, want an error because the link leads out", name, err)
 		}
 	}
-	dir := mlflowRun(t, "foreign", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "other/x": "", "params/a": "1", "tags/a": "1"})
+	dir := mlflowRun(t, "foreign", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n",
+		"other/x": "", "params/a": "1", "tags/a": "1"})
 	for link, target := range map[string]string{"other/loss": secret, "metrics/train": "../other"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)

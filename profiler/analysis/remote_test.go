@@ -60,7 +60,8 @@ func (f *fakeMLflow) add(id, name, status string, params map[string]string, poin
 	}
 	f.runs[id] = map[string]any{
 		"info": map[string]string{"run_id": id, "run_name": name, "experiment_id": "7", "status": status},
-		"data": map[string]any{"params": list(params), "tags": list(map[string]string{"hetero_train.ranks": "2"}), "metrics": metrics},
+		"data": map[string]any{"params": list(params), "tags": list(map[string]string{"hetero_train.ranks": "2"}),
+			"metrics": metrics},
 	}
 	f.points[id] = points
 }
@@ -90,7 +91,8 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 		}
 		var found []any
 		for _, id := range sortedKeys(f.runs) {
-			if request.Filter == fmt.Sprintf("attributes.run_name = '%s'", f.runs[id]["info"].(map[string]string)["run_name"]) {
+			if request.Filter == fmt.Sprintf("attributes.run_name = '%s'",
+				f.runs[id]["info"].(map[string]string)["run_name"]) {
 				found = append(found, f.runs[id])
 			}
 		}
@@ -102,7 +104,8 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 		var page []map[string]any
 		for i, line := range lines[from:to] {
 			fields := strings.Fields(line)
-			point := map[string]any{"timestamp": json.Number(fields[0]), "value": json.Number(fields[1]), "step": json.Number(fields[2])}
+			point := map[string]any{"timestamp": json.Number(fields[0]), "value": json.Number(fields[1]),
+				"step": json.Number(fields[2])}
 			if i == 1 { // protobuf's JSON has 64-bit integers as texts
 				point["timestamp"], point["step"] = fields[0], fields[2]
 			}
@@ -128,17 +131,20 @@ const (
 
 func TestARunOnAServerIsCompared(t *testing.T) {
 	f := newFakeMLflow(t)
-	f.add(firstID, "a b", "FINISHED", map[string]string{"model.name": "bert_base", "optimizer.lr": "0.1"}, map[string][]string{
-		"train/loss":                {"1000 2.5 1", "2000 2.0 10", "2500 9.0 20", "3000 1.5 20", "4000 NaN 30"},
-		"progress/training_seconds": {"1000 0.5 1", "2000 1.4 10", "3000 3.4 20"},
-		"speed/tokens_per_second":   {"1000 100 1", "2000 200 10", "3000 300 20"},
-		"eval/next_sentence":        {"2000 0.5 10", "3000 0.75 20"},
-		"memory":                    {"1 1 1"},
-	})
-	f.add(secondID, "other", "KILLED", map[string]string{"optimizer.lr": "0.2"}, map[string][]string{"train/loss": {"1000 2 1"}})
+	f.add(firstID, "a b", "FINISHED", map[string]string{"model.name": "bert_base", "optimizer.lr": "0.1"},
+		map[string][]string{
+			"train/loss":                {"1000 2.5 1", "2000 2.0 10", "2500 9.0 20", "3000 1.5 20", "4000 NaN 30"},
+			"progress/training_seconds": {"1000 0.5 1", "2000 1.4 10", "3000 3.4 20"},
+			"speed/tokens_per_second":   {"1000 100 1", "2000 200 10", "3000 300 20"},
+			"eval/next_sentence":        {"2000 0.5 10", "3000 0.75 20"},
+			"memory":                    {"1 1 1"},
+		})
+	f.add(secondID, "other", "KILLED", map[string]string{"optimizer.lr": "0.2"},
+		map[string][]string{"train/loss": {"1000 2 1"}})
 	environ := []string{"MLFLOW_TRACKING_TOKEN=canary"}
 	var all []*Trial
-	for _, address := range []string{f.URL + "/#/experiments/7/runs/" + firstID + "/model-metrics?x=1", f.URL + "#team/resnet/other"} {
+	for _, address := range []string{f.URL + "/#/experiments/7/runs/" + firstID + "/model-metrics?x=1",
+		f.URL + "#team/resnet/other"} {
 		trial, err := ReadTrial(t.Context(), address, environ)
 		if err != nil {
 			t.Fatal(err)
@@ -146,17 +152,20 @@ func TestARunOnAServerIsCompared(t *testing.T) {
 		all = append(all, trial)
 	}
 	m := all[0]
-	if m.Name != "a b" || m.Status != "finished" || m.Unit != "tok" || m.Ranks != 2 || m.TrainLoss != 1.5 || m.Model != "bert_base" || m.Source != "mlflow" {
+	if m.Name != "a b" || m.Status != "finished" || m.Unit != "tok" || m.Ranks != 2 || m.TrainLoss != 1.5 ||
+		m.Model != "bert_base" || m.Source != "mlflow" {
 		t.Errorf("got %+v", m)
 	}
 	const seconds = 0.5 + 0.9 + 2 // 1 step of 0.5 s, 9 steps of 0.1 s and 10 steps of 0.2 s
-	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) || !within(float64(m.TrainingTime), seconds, 1e-9) {
+	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) ||
+		!within(float64(m.TrainingTime), seconds, 1e-9) {
 		t.Errorf("got %g tok/s and %g s, want %g and %g", m.Throughput, m.TrainingTime, want, seconds)
 	}
 	if got, want := fmt.Sprint(m.curve(lossCurve).Points), "[{1 0.5 2.5} {10 1.4 2} {20 3.4 1.5}]"; got != want {
 		t.Errorf("got %s, want %s: all pages, and the last point of a step", got, want)
 	}
-	if got, want := fmt.Sprint(m.curve(evalPrefix+"next_sentence").Points), "[{10 1.4 50} {20 3.4 75}]"; got != want || m.lastMetric("next_sentence") != "75.00 %" {
+	if got, want := fmt.Sprint(m.curve(evalPrefix+"next_sentence").Points), "[{10 1.4 50} {20 3.4 75}]"; got != want ||
+		m.lastMetric("next_sentence") != "75.00 %" {
 		t.Errorf("next sentence: got %s and %s, want %s and 75 %%", got, m.lastMetric("next_sentence"), want)
 	}
 	s, err := CompareTrials(all)
@@ -166,12 +175,15 @@ func TestARunOnAServerIsCompared(t *testing.T) {
 	if len(s.Settings) != 2 || all[1].Status != "stopped" || all[1].Path != f.URL+"/#/experiments/7/runs/"+secondID {
 		t.Errorf("got settings that differ %+v, status %q and path %q", s.Settings, all[1].Status, all[1].Path)
 	}
-	for _, same := range []string{f.URL + "/#/experiments/7/runs/" + firstID, "HTTP://mlflow.example:80/#/experiments/7/runs/" + firstID, "mlruns/7/" + firstID} {
-		if _, err := CompareTrials([]*Trial{all[0], {Path: same}}); !errors.Is(err, ErrNotComparable) || !strings.Contains(err.Error(), "same run") {
+	for _, same := range []string{f.URL + "/#/experiments/7/runs/" + firstID,
+		"HTTP://mlflow.example:80/#/experiments/7/runs/" + firstID, "mlruns/7/" + firstID} {
+		if _, err := CompareTrials([]*Trial{all[0], {Path: same}}); !errors.Is(err, ErrNotComparable) ||
+			!strings.Contains(err.Error(), "same run") {
 			t.Errorf("%s is the same run: got %v", same, err)
 		}
 	}
-	if i := slices.IndexFunc(f.asked, func(got string) bool { return got != "Bearer canary" }); i >= 0 || len(f.asked) == 0 {
+	if i := slices.IndexFunc(f.asked, func(got string) bool { return got != "Bearer canary" }); i >= 0 ||
+		len(f.asked) == 0 {
 		t.Errorf("request %d of %d: got authorization %q, want the token", i, len(f.asked), f.asked[max(i, 0)])
 	}
 }
@@ -199,20 +211,25 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 			t.Errorf("%s: got %v, want %q and no fault of the server", address, err, says)
 		}
 	}
-	for _, address := range []string{"http://me:canary@host#a/b", "http://me:canary@host?x=1#a/b", "https://me:canary@ho st#a/b"} {
-		if _, err := ReadTrial(t.Context(), address, nil); !errors.Is(err, mlflow.ErrAddress) || strings.Contains(err.Error(), "canary") {
+	for _, address := range []string{"http://me:canary@host#a/b", "http://me:canary@host?x=1#a/b",
+		"https://me:canary@ho st#a/b"} {
+		if _, err := ReadTrial(t.Context(), address, nil); !errors.Is(err, mlflow.ErrAddress) ||
+			strings.Contains(err.Error(), "canary") {
 			t.Errorf("an address with a password: got %v", err)
 		}
 	}
 	f.empty = true
-	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.Is(err, mlflow.ErrLimit) || errors.As(err, new(*ServerError)) {
+	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.Is(err, mlflow.ErrLimit) ||
+		errors.As(err, new(*ServerError)) {
 		t.Errorf("a search without an end: got %v, want a limit", err)
 	}
 	f.status = http.StatusInternalServerError
-	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "a fault of the test") {
+	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) ||
+		!strings.Contains(err.Error(), "a fault of the test") {
 		t.Errorf("status 500: got %v, want a fault of the server", err)
 	}
-	if _, err := ReadTrial(t.Context(), "http://"+porttest.Refusing(t)+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) {
+	if _, err := ReadTrial(t.Context(), "http://"+porttest.Refusing(t)+"#team/resnet/twice", nil); !errors.As(err,
+		new(*ServerError)) {
 		t.Errorf("the server is down: got %v, want a fault of the server", err)
 	}
 }
@@ -221,7 +238,8 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 func TestARunWithoutIDIsAnError(t *testing.T) {
 	f := newFakeMLflow(t)
 	f.add("", "a", "FINISHED", nil, nil)
-	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/a", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "contains no run id") {
+	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/a", nil); !errors.As(err, new(*ServerError)) ||
+		!strings.Contains(err.Error(), "contains no run id") {
 		t.Errorf("got %v, want a fault of the server", err)
 	}
 }
@@ -232,7 +250,8 @@ func TestNamesWithSlashes(t *testing.T) {
 	points := map[string][]string{"train/loss": {"1 1 1", "2 1 2", "3 1 3"}}
 	f.add(firstID, "lr/0.1/a", "FINISHED", nil, points)
 	f.add(secondID, "b", "FINISHED", nil, points)
-	for address, want := range map[string]string{"#team/resnet/lr/0.1/a": "lr/0.1/a", "#team%2Fresnet/lr%2F0.1%2Fa": "lr/0.1/a", "#team/resnet/b": "b"} {
+	for address, want := range map[string]string{"#team/resnet/lr/0.1/a": "lr/0.1/a",
+		"#team%2Fresnet/lr%2F0.1%2Fa": "lr/0.1/a", "#team/resnet/b": "b"} {
 		trial, err := ReadTrial(t.Context(), f.URL+address, nil)
 		if err != nil || trial.Name != want {
 			t.Errorf("%s: got %+v and %v, want run %q", address, trial, err, want)
@@ -241,7 +260,8 @@ func TestNamesWithSlashes(t *testing.T) {
 	f.add(thirdID, "resnet/b", "FINISHED", nil, points)
 	f.also = "team"
 	_, err := ReadTrial(t.Context(), f.URL+"#team/resnet/b", nil)
-	if !errors.Is(err, mlflow.ErrAmbiguous) || errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "/runs/"+secondID+" ") || !strings.HasSuffix(err.Error(), "/runs/"+thirdID) {
+	if !errors.Is(err, mlflow.ErrAmbiguous) || errors.As(err, new(*ServerError)) ||
+		!strings.Contains(err.Error(), "/runs/"+secondID+" ") || !strings.HasSuffix(err.Error(), "/runs/"+thirdID) {
 		t.Errorf("run b of team/resnet, and run resnet/b of team: got %v, want the addresses of both", err)
 	}
 	for address, want := range map[string]string{"#team%2Fresnet/b": "b", "#team/resnet%2Fb": "resnet/b"} {

@@ -19,7 +19,8 @@ type Figure struct {
 // the figures of the whole study.
 func (s *Study) Report(figures map[string][]Figure, overview []Figure) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; [Method](#method) explains them.\n\n", s.Root, 100*s.Confidence)
+	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; [Method](#method) explains them.\n\n",
+		s.Root, 100*s.Confidence)
 	b.WriteString("## Overview\n\n")
 	b.WriteString(s.overviewTable())
 	b.WriteString("\n")
@@ -37,10 +38,13 @@ func (s *Study) overviewTable() string {
 	var rows [][]string
 	for _, c := range s.Comparisons {
 		for _, p := range c.Policies {
-			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
+			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy,
+				interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"),
+				interval(p.Oracle, 100, "%.1f", " %")})
 		}
 	}
-	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "mean fraction of oracle"}, rows)
+	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s",
+		"speed-up over none", "mean fraction of oracle"}, rows)
 	return markdown(columns, rows)
 }
 
@@ -81,7 +85,8 @@ func (c *Comparison) section(s *Study) string {
 			b.WriteString("The five figures of each policy, measured and expected. The expected values apply to four unequal workers (docs/reports.md).\n\n")
 			b.WriteString(markdown(c.fiveFigures()))
 			b.WriteString("\n")
-			fmt.Fprintf(&b, "The next table has the speed-up over policy `none`, and the ratios of the other figures to those of `none`. Each expected ratio uses one value within the expected range above. The maximum speed-up of these ranks is %.2f (sum of their solo throughputs / (4 x the slowest one)).\n\n", c.possible())
+			fmt.Fprintf(&b, "The next table has the speed-up over policy `none`, and the ratios of the other figures to those of `none`. Each expected ratio uses one value within the expected range above. The maximum speed-up of these ranks is %.2f (sum of their solo throughputs / (4 x the slowest one)).\n\n",
+				c.possible())
 			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
 			b.WriteString("\n")
 		}
@@ -92,15 +97,19 @@ func (c *Comparison) section(s *Study) string {
 
 func (c *Comparison) setup(s *Study) [][]string {
 	run := c.Policies[0].Runs[0]
-	rows := [][]string{{"model", c.Model}, {"data set", c.Dataset}, {"scenario", c.Scenario}, {"ranks", fmt.Sprint(c.Ranks)}, {"global batch", fmt.Sprintf("%d samples", c.BatchSize)}}
+	rows := [][]string{{"model", c.Model}, {"data set", c.Dataset}, {"scenario", c.Scenario},
+		{"ranks", fmt.Sprint(c.Ranks)}, {"global batch", fmt.Sprintf("%d samples", c.BatchSize)}}
 	if c.Machine != "" {
 		rows = append(rows, []string{"machine", c.Machine})
 	}
 	total := run.Steps[len(run.Steps)-1].Iteration
-	rows = append(rows, []string{"precision", run.Result.Precision}, []string{"optimizer", run.Settings["optimizer.name"]},
-		[]string{"steps of a run", fmt.Sprintf("%d, of which the first %d are warm-up", total, WarmUp(total, s.WarmUpSteps))}, []string{"program", run.Result.Program})
+	rows = append(rows, []string{"precision", run.Result.Precision},
+		[]string{"optimizer", run.Settings["optimizer.name"]},
+		[]string{"steps of a run", fmt.Sprintf("%d, of which the first %d are warm-up", total,
+			WarmUp(total, s.WarmUpSteps))}, []string{"program", run.Result.Program})
 	for _, p := range c.Policies {
-		rows = append(rows, []string{"runs of " + p.Policy, fmt.Sprintf("%d, seeds %s", len(p.Runs), strings.Join(p.Seeds, ", "))})
+		rows = append(rows,
+			[]string{"runs of " + p.Policy, fmt.Sprintf("%d, seeds %s", len(p.Runs), strings.Join(p.Seeds, ", "))})
 	}
 	return rows
 }
@@ -109,14 +118,18 @@ func (c *Comparison) setup(s *Study) [][]string {
 func (c *Comparison) explain() string {
 	var b strings.Builder
 	if c.TargetLoss == c.TargetLoss { // false for NaN, which means unknown
-		fmt.Fprintf(&b, "*Time to loss* is the mean time from the start of training to a loss of %.4f (mean of %d steps), the lowest that all runs reached.", c.TargetLoss, blockSteps)
+		fmt.Fprintf(&b, "*Time to loss* is the mean time from the start of training to a loss of %.4f (mean of %d steps), the lowest that all runs reached.",
+			c.TargetLoss, blockSteps)
 		if base := c.Policies[0]; base.Policy == baseline {
 			for _, p := range c.Policies[1:] {
-				fmt.Fprintf(&b, " `%s` took %.2f times as long as `none`.", p.Policy, average(p.SecondsTo)/average(base.SecondsTo))
+				fmt.Fprintf(&b, " `%s` took %.2f times as long as `none`.", p.Policy,
+					average(p.SecondsTo)/average(base.SecondsTo))
 			}
 		}
 		if c.LossSpread == c.LossSpread {
-			fmt.Fprintf(&b, " With the same seed the loss curves of the policies differ by at most %.2g %% of the first loss.", 100*c.LossSpread)
+			fmt.Fprintf(&b,
+				" With the same seed the loss curves of the policies differ by at most %.2g %% of the first loss.",
+				100*c.LossSpread)
 		}
 		b.WriteString("\n\n")
 	}

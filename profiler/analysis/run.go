@@ -112,7 +112,8 @@ func Load(dir string) (*Run, error) {
 		return nil, err
 	}
 	if run.Result.Superseded {
-		return nil, fmt.Errorf("not finished: its result is of an earlier process, which ended after step %d", run.Result.Steps)
+		return nil, fmt.Errorf("not finished: its result is of an earlier process, which ended after step %d",
+			run.Result.Steps)
 	}
 	if run.Result.Exit != 0 {
 		return nil, fmt.Errorf("ended with exit code %d: %s", run.Result.Exit, run.Result.Error)
@@ -152,11 +153,14 @@ func (r *Run) identify() error {
 		what      string
 		got, want any
 	}{
-		{"policy", b.Policy, r.Settings["balance.policy"]}, {"model", b.Model, r.Model}, {"batch_size", b.BatchSize, r.BatchSize},
+		{"policy", b.Policy, r.Settings["balance.policy"]}, {"model", b.Model, r.Model},
+		{"batch_size", b.BatchSize, r.BatchSize},
 		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
 	} {
-		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0 means one rank per device of the machine
-			return fmt.Errorf("%s does not belong to this run: %s: got %v, want %v", benchmarkFile, pair.what, pair.got, pair.want)
+		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) {
+			// 0 means one rank per device of the machine
+			return fmt.Errorf("%s does not belong to this run: %s: got %v, want %v", benchmarkFile, pair.what, pair.got,
+				pair.want)
 		}
 	}
 	for _, list := range [][]string{b.Solo, b.Devices} {
@@ -184,11 +188,14 @@ func (r *Run) readSteps(logs string) error {
 		var err error
 		if records[rank], damaged, err = runtime.ReadMetrics(path); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("no metrics of rank %d of %d (%s): the run needs profile.enabled = true", rank, r.Ranks, path)
+				return fmt.Errorf("no metrics of rank %d of %d (%s): the run needs profile.enabled = true", rank,
+					r.Ranks, path)
 			}
 			return err
 		}
-		records[rank] = slices.DeleteFunc(records[rank], func(m runtime.Record) bool { return m.Iteration <= r.segment.After })
+		records[rank] = slices.DeleteFunc(records[rank], func(m runtime.Record) bool {
+			return m.Iteration <= r.segment.After
+		})
 		if err := possible(records[rank], r.BatchSize); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -207,8 +214,10 @@ func (r *Run) readSteps(logs string) error {
 func possible(records []runtime.Record, batch int64) error {
 	for i := range records {
 		m := &records[i]
-		if min(m.DataLoading, m.Forward, m.Backward, m.Optimizer) < 0 || m.BatchSize < 0 || batch > 0 && m.BatchSize > batch {
-			return fmt.Errorf("iteration %d: got a negative time, or %d samples of a batch of %d", m.Iteration, m.BatchSize, batch)
+		if min(m.DataLoading, m.Forward, m.Backward, m.Optimizer) < 0 || m.BatchSize < 0 || batch > 0 &&
+			m.BatchSize > batch {
+			return fmt.Errorf("iteration %d: got a negative time, or %d samples of a batch of %d", m.Iteration,
+				m.BatchSize, batch)
 		}
 	}
 	return nil
@@ -249,8 +258,10 @@ func (r *Run) readDecisions(path string) error {
 		if *line.Step <= r.segment.After {
 			return nil
 		}
-		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, EqualSeconds: unknown, Lost: map[string]float64{}}
-		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High, &d.EqualSeconds: line.Equal} {
+		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown,
+			ShareOfOracleHigh: unknown, EqualSeconds: unknown, Lost: map[string]float64{}}
+		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle,
+			&d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High, &d.EqualSeconds: line.Equal} {
 			if from != nil {
 				*to = *from
 			}

@@ -23,7 +23,8 @@ func newBench(t *testing.T) bench {
 	t.Helper()
 	needtest.Programs(t, "tools", "bash", "awk", "sed", "diff")
 	dir := t.TempDir()
-	b := bench{output: filepath.Join(dir, "runs"), program: filepath.Join(dir, "program"), lab: filepath.Join(dir, "lab"), calls: filepath.Join(dir, "calls"), fails: filepath.Join(dir, "fails")}
+	b := bench{output: filepath.Join(dir, "runs"), program: filepath.Join(dir, "program"),
+		lab: filepath.Join(dir, "lab"), calls: filepath.Join(dir, "calls"), fails: filepath.Join(dir, "fails")}
 	executable(t, b.program, `#!/usr/bin/env bash
 set -euo pipefail
 echo "$*" >>'`+b.calls+`'
@@ -64,7 +65,8 @@ func executable(t *testing.T, path, text string) {
 // run runs the script and returns its exit code and its output.
 func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
-	args = append([]string{"../../scripts/run_benchmark.sh", "--output-dir", b.output, "--binary", b.program, "--lab", b.lab}, args...)
+	args = append([]string{"../../scripts/run_benchmark.sh", "--output-dir", b.output, "--binary", b.program, "--lab",
+		b.lab}, args...)
 	var out bytes.Buffer
 	cmd := exec.Command("bash", args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -88,7 +90,8 @@ func (b bench) called(t *testing.T) int {
 
 func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	b := newBench(t)
-	if code, said := b.run(t, "--cpu", "0.1,0.05,0.05", "--policies", "baseline,hybrid", "--seeds", "1,2", "--set", `optimizer.name="adamw"`, "--set", "balance.prices=[1, 2, 3]"); code != 0 {
+	if code, said := b.run(t, "--cpu", "0.1,0.05,0.05", "--policies", "baseline,hybrid", "--seeds", "1,2", "--set",
+		`optimizer.name="adamw"`, "--set", "balance.prices=[1, 2, 3]"); code != 0 {
 		t.Fatalf("got exit code %d:\n%s", code, said)
 	}
 	entries, err := os.ReadDir(b.output)
@@ -108,7 +111,8 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 		t.Fatalf("got %s\nwant %s", got, want)
 	}
 	run, err := readBenchmark(filepath.Join(b.output, names[0]))
-	if err != nil || run.Policy != "hybrid" || run.Ranks != 3 || run.BatchSize != 128 || fmt.Sprint(run.Solo) != "[solo-0.1 solo-0.05 solo-0.05]" || run.Machine == "" {
+	if err != nil || run.Policy != "hybrid" || run.Ranks != 3 || run.BatchSize != 128 ||
+		fmt.Sprint(run.Solo) != "[solo-0.1 solo-0.05 solo-0.05]" || run.Machine == "" {
 		t.Errorf("got %+v, %v", run, err)
 	}
 	solo, err := readBenchmark(filepath.Join(b.output, names[5]))
@@ -116,7 +120,9 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 		t.Errorf("got %+v, %v", solo, err)
 	}
 	command := commandOf(t, filepath.Join(b.output, names[0]))
-	for _, part := range []string{b.lab + " --cpu 0.1,0.05,0.05 -- " + b.program + " train --model simple_cnn", "balance.policy=hybrid", `optimizer.name="adamw"`, "experiment.seed=1", "data.batch_size=128", "balance.prices=[1, 2, 3]", "balance.curve_cache=off"} {
+	for _, part := range []string{b.lab + " --cpu 0.1,0.05,0.05 -- " + b.program + " train --model simple_cnn",
+		"balance.policy=hybrid", `optimizer.name="adamw"`, "experiment.seed=1", "data.batch_size=128",
+		"balance.prices=[1, 2, 3]", "balance.curve_cache=off"} {
 		if !strings.Contains(command, part) {
 			t.Errorf("%s\nlacks %s", command, part)
 		}
@@ -125,13 +131,15 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	if _, err := os.Stat(profile); err != nil || !strings.Contains(command, "profile.gpu_profiles="+profile) {
 		t.Errorf("%s\nlacks the scenario's profile %s (%v)", command, profile, err)
 	}
-	if calls, err := os.ReadFile(b.calls); err != nil || strings.Count(string(calls), "profile --set model.name=simple_cnn") != 1 {
+	if calls, err := os.ReadFile(b.calls); err != nil ||
+		strings.Count(string(calls), "profile --set model.name=simple_cnn") != 1 {
 		t.Errorf("got the calls %s, %v, want one profile for all policies and seeds", calls, err)
 	}
 	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "gpu_profiles") {
 		t.Errorf("a rank alone needs no profile: got %s", alone)
 	}
-	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "balance.prices") || !strings.Contains(alone, "adamw") {
+	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "balance.prices") ||
+		!strings.Contains(alone, "adamw") {
 		t.Errorf("a rank alone: got %s", alone)
 	}
 	if _, err := os.Stat(filepath.Join(b.output, names[0], "checkpoints")); !os.IsNotExist(err) {
@@ -158,18 +166,21 @@ func TestScriptGoesOnWhereItStopped(t *testing.T) {
 	name := "dynamic_simple_cnn_synthetic_image_equal_seed1"
 	writeFile(t, b.fails, name+" 5\n")
 	code, said := b.run(t, args...)
-	if code != 1 || !strings.Contains(said, "FAILED with exit code 5: hetero-train: error: made to fail") || !strings.Contains(said, "1 runs failed: "+name) {
+	if code != 1 || !strings.Contains(said, "FAILED with exit code 5: hetero-train: error: made to fail") ||
+		!strings.Contains(said, "1 runs failed: "+name) {
 		t.Fatalf("got exit code %d:\n%s", code, said)
 	}
 	before := b.called(t)
 	writeFile(t, b.fails, "")
-	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 || !strings.Contains(said, "was interrupted: its folder is now "+b.output+"/.unfinished/"+name+".1") {
+	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 ||
+		!strings.Contains(said, "was interrupted: its folder is now "+b.output+"/.unfinished/"+name+".1") {
 		t.Errorf("got exit code %d after %d calls, want one call more than %d:\n%s", code, b.called(t), before, said)
 	}
 	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 || !strings.Contains(said, "0 to do") {
 		t.Errorf("all finished: got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
-	if code, said = b.run(t, append(args, "--batch-size", "64")...); code != 2 || b.called(t) != before+1 || !strings.Contains(said, "contains a finished run with other settings") {
+	if code, said = b.run(t, append(args, "--batch-size", "64")...); code != 2 || b.called(t) != before+1 ||
+		!strings.Contains(said, "contains a finished run with other settings") {
 		t.Errorf("other settings: got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
 }
@@ -177,7 +188,8 @@ func TestScriptGoesOnWhereItStopped(t *testing.T) {
 func TestScriptStopsWhereTheProgramRefusesItsSettings(t *testing.T) {
 	b := newBench(t)
 	writeFile(t, b.fails, "none_simple_cnn_synthetic_image_single_seed1 2\n")
-	if code, said := b.run(t, "--scenarios", "single"); code != 2 || b.called(t) != 1 || !strings.Contains(said, "rejects the settings: hetero-train: error: made to fail") {
+	if code, said := b.run(t, "--scenarios", "single"); code != 2 || b.called(t) != 1 ||
+		!strings.Contains(said, "rejects the settings: hetero-train: error: made to fail") {
 		t.Errorf("got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
 }
@@ -190,8 +202,10 @@ func TestScriptSaysWhatIsWrongWithItsArguments(t *testing.T) {
 		says string
 	}{
 		{[]string{"--help"}, 0, "RTX 3060, RTX 3050, GTX 1650, GTX 1650"},
-		{[]string{"--dry-run", "--scenarios", "four-unequal", "--policies", "baseline"}, 0, "--cpu 0.8,0.53,0.23,0.23 --"},
-		{[]string{"--dry-run", "--scenarios", "laptops-wifi"}, 0, "--cpu 0.8,0.5,0.3 --link 100mbit,100mbit,100mbit --"},
+		{[]string{"--dry-run", "--scenarios", "four-unequal", "--policies", "baseline"}, 0,
+			"--cpu 0.8,0.53,0.23,0.23 --"},
+		{[]string{"--dry-run", "--scenarios", "laptops-wifi"}, 0,
+			"--cpu 0.8,0.5,0.3 --link 100mbit,100mbit,100mbit --"},
 		{[]string{"--polices", "none"}, 2, "unknown option: got '--polices'"},
 		{[]string{"--policies"}, 2, "--policies: want a value"},
 		{[]string{"--policies", "fastest"}, 2, "--policies: got 'fastest', want a list of: none"},
@@ -205,7 +219,8 @@ func TestScriptSaysWhatIsWrongWithItsArguments(t *testing.T) {
 		{[]string{"--set", "balance.policy=none"}, 2, "--set balance.policy: this script sets the key itself"},
 		{[]string{"--set", "x"}, 2, "--set: got 'x', want table.key=value"},
 		{[]string{"--binary", "/nowhere/hetero-train"}, 2, "run make first"},
-		{[]string{"--lab", "/nowhere/lab.sh", "--cpu", "0.01,0.01"}, 2, "no /nowhere/lab.sh, which starts ranks with CPU quotas"},
+		{[]string{"--lab", "/nowhere/lab.sh", "--cpu", "0.01,0.01"}, 2,
+			"no /nowhere/lab.sh, which starts ranks with CPU quotas"},
 		{[]string{"--models", strings.Repeat("m", 40), "--scenarios", "single"}, 2, "want at most 64"},
 	} {
 		if code, said := b.run(t, c.args...); code != c.code || !strings.Contains(said, c.says) || b.called(t) != 0 {

@@ -48,7 +48,8 @@ func readBenchmark(dir string) (benchmark, error) {
 		return b, fmt.Errorf("read the scenario: %s: %w", path, err)
 	}
 	if b.Schema != 1 || b.Scenario == "" {
-		return b, fmt.Errorf("read the scenario: %s: got schema %d and scenario %q, want schema 1 and a name", path, b.Schema, b.Scenario)
+		return b, fmt.Errorf("read the scenario: %s: got schema %d and scenario %q, want schema 1 and a name", path,
+			b.Schema, b.Scenario)
 	}
 	return b, nil
 }
@@ -114,7 +115,8 @@ func differences(all []map[string]string) []string {
 	var keys []string
 	for _, settings := range all {
 		for key := range settings {
-			if !slices.Contains(keys, key) && slices.ContainsFunc(all, func(other map[string]string) bool { return other[key] != settings[key] }) {
+			if !slices.Contains(keys, key) &&
+				slices.ContainsFunc(all, func(other map[string]string) bool { return other[key] != settings[key] }) {
 				keys = append(keys, key)
 			}
 		}

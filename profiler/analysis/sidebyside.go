@@ -40,7 +40,8 @@ var ErrNotComparable = errors.New("the runs cannot be compared")
 
 // ownSettings are settings that differ between runs without an effect on the results. Some of them contain secrets. A
 // name that ends in "." stands for a whole table.
-var ownSettings = []string{"experiment.name", "experiment.output_dir", "experiment.log_dir", "parallel.master_addr", "parallel.master_port",
+var ownSettings = []string{"experiment.name", "experiment.output_dir", "experiment.log_dir", "parallel.master_addr",
+	"parallel.master_port",
 	"parallel.token_file", "train.resume", "profile.gpu_profiles", "notify.", "tracking.", "dashboard.", "metrics."}
 
 // CompareTrials compares runs. It makes their names unique. The error for runs that cannot be compared is an
@@ -58,8 +59,11 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 		what, effect string
 		of           func(*Trial) string
 	}{
-		{"data sets", "losses and metrics of different data do not show which run is better", func(t *Trial) string { return t.Dataset }},
-		{"models", "throughput and losses of different models do not show the effect of other settings", func(t *Trial) string { return t.Model }},
+		{"data sets", "losses and metrics of different data do not show which run is better", func(t *Trial) string {
+			return t.Dataset
+		}},
+		{"models", "throughput and losses of different models do not show the effect of other settings",
+			func(t *Trial) string { return t.Model }},
 	} {
 		if differ, list := valuesOf(trials, c.of); differ {
 			s.Notes = append(s.Notes, fmt.Sprintf("The %s differ (%s): %s.", c.what, list, c.effect))
@@ -67,8 +71,10 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 	}
 	// The newest point of MLflow can be a few steps older than the newest record.
 	fewest, most := slices.MinFunc(trials, bySteps).Steps, slices.MaxFunc(trials, bySteps).Steps
-	if _, list := valuesOf(trials, func(t *Trial) string { return strconv.FormatInt(t.Steps, 10) }); most-fewest > most/100 {
-		s.Notes = append(s.Notes, fmt.Sprintf("The numbers of steps differ (%s): training time, cost and last losses belong to unequal amounts of training.", list))
+	if _, list := valuesOf(trials, func(t *Trial) string { return strconv.FormatInt(t.Steps, 10) }); most-fewest >
+		most/100 {
+		s.Notes = append(s.Notes, fmt.Sprintf("The numbers of steps differ (%s): training time, cost and last losses belong to unequal amounts of training.",
+			list))
 	}
 	for _, t := range trials {
 		switch {
@@ -76,7 +82,8 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is running according to MLflow, where a killed run keeps this status: its newest point is of step %d, %s.",
 				plain(t.Name), t.Steps, t.newest.UTC().Format("2006-01-02 15:04:05 UTC")))
 		case t.Status != "finished":
-			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is not finished (%s): its figures are those up to step %d.", plain(t.Name), t.Status, t.Steps))
+			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is not finished (%s): its figures are those up to step %d.",
+				plain(t.Name), t.Status, t.Steps))
 		}
 		if len(t.Settings) == 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("The settings of run %s are unknown.", plain(t.Name)))
@@ -95,7 +102,9 @@ func sameMeasure(trials []*Trial) error {
 				return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
 			}
 			if t.Unit != "" && other.Unit != "" && t.Unit != other.Unit {
-				return fmt.Errorf("%w: %s trains on %s and %s on %s, so their losses and throughputs have different meanings", ErrNotComparable,
+				return fmt.Errorf(
+					"%w: %s trains on %s and %s on %s, so their losses and throughputs have different meanings",
+					ErrNotComparable,
 					other.Path, plainUnit(other.Unit), t.Path, plainUnit(t.Unit))
 			}
 		}
@@ -303,7 +312,9 @@ func (s *SideBySide) rows() [][]string {
 			add("evaluation "+m.title, func(t *Trial) string { return t.lastMetric(m.key) })
 		}
 	}
-	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, asDigits, " "+t.unit()+"/s") }))
+	add("throughput", ratio(throughput, func(t *Trial) string {
+		return value(float64(t.Throughput), 1, asDigits, " "+t.unit()+"/s")
+	}))
 	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, asDigits, " ms"))
 	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, asDigits, " ms"))
 	add("mean fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
@@ -359,7 +370,8 @@ func (s *SideBySide) header(first string) []string {
 // mostCell is the largest number of characters of a text in a table.
 const mostCell = 48
 
-// plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too long.
+// plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too
+// long.
 func plain(text string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -403,8 +415,8 @@ func (s *SideBySide) leaf(key string) string {
 	return name
 }
 
-// perRun returns a table with one row for each run: its settings that differ, and its figures that differ. equal has the
-// figures that are equal in all runs.
+// perRun returns a table with one row for each run: its settings that differ, and its figures that differ. equal has
+// the figures that are equal in all runs.
 func (s *SideBySide) perRun() (table [][]string, equal []string) {
 	table = make([][]string, 1+len(s.Trials))
 	for i, name := range s.header("run") {
@@ -485,7 +497,8 @@ func (s *SideBySide) Report(drawn []Figure) string {
 			b.WriteString("\nEqual in all runs: " + strings.Join(equal, ", ") + ".\n")
 		}
 	} else {
-		b.WriteString("# Comparison of runs\n\n" + markdown(s.header("run"), s.rows()) + "\n## Settings that differ\n\n")
+		b.WriteString("# Comparison of runs\n\n" + markdown(s.header("run"), s.rows()) +
+			"\n## Settings that differ\n\n")
 		if rows := s.settingRows(); len(rows) > 0 {
 			b.WriteString(markdown(s.header("setting"), rows))
 		} else {

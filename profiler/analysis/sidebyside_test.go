@@ -18,8 +18,10 @@ func pair(t *testing.T) (none, hybrid string) {
 	root := t.TempDir()
 	speed := []float64{400, 200}
 	decisions := `{"step":10,"share_of_oracle":0.9}` + "\n" + `{"step":100,"share_of_oracle":0.99}` + "\n"
-	none = fakeRun{policy: "none", scenario: "two", seed: 1, shares: []int64{48, 48}, speed: speed, steps: 100, bare: true}.write(t, root)
-	hybrid = fakeRun{policy: "hybrid", scenario: "two", seed: 1, shares: []int64{64, 32}, speed: speed, steps: 100, bare: true, decisions: decisions}.write(t, root)
+	none = fakeRun{policy: "none", scenario: "two", seed: 1, shares: []int64{48, 48}, speed: speed, steps: 100,
+		bare: true}.write(t, root)
+	hybrid = fakeRun{policy: "hybrid", scenario: "two", seed: 1, shares: []int64{64, 32}, speed: speed, steps: 100,
+		bare: true, decisions: decisions}.write(t, root)
 	return none, hybrid
 }
 
@@ -64,13 +66,16 @@ func TestRunsSideBySide(t *testing.T) {
 			t.Errorf("%s: got %g samples/s, want %g", s.Trials[i].Name, got, want)
 		}
 	}
-	if !within(float64(a.TrainingTime), 24, 0.02) || !within(float64(a.RankHours), 2*24./3600, 0.02) || !math.IsNaN(float64(a.Energy)) {
-		t.Errorf("got %g s, %g rank-hours and %g kWh, want 24 s, two ranks for 24 s, and unknown energy", a.TrainingTime, a.RankHours, a.Energy)
+	if !within(float64(a.TrainingTime), 24, 0.02) || !within(float64(a.RankHours), 2*24./3600, 0.02) ||
+		!math.IsNaN(float64(a.Energy)) {
+		t.Errorf("got %g s, %g rank-hours and %g kWh, want 24 s, two ranks for 24 s, and unknown energy",
+			a.TrainingTime, a.RankHours, a.Energy)
 	}
 	if !within(float64(b.ShareOfOracle), (8*0.9+90*0.99)/98, 1e-6) || !math.IsNaN(float64(a.ShareOfOracle)) {
 		t.Errorf("fraction of the oracle: got %g and %g", a.ShareOfOracle, b.ShareOfOracle)
 	}
-	if len(s.Settings) != 1 || s.Settings[0].Key != "balance.policy" || *s.Settings[0].Values[0] != "none" || *s.Settings[0].Values[1] != "hybrid" {
+	if len(s.Settings) != 1 || s.Settings[0].Key != "balance.policy" || *s.Settings[0].Values[0] != "none" ||
+		*s.Settings[0].Values[1] != "hybrid" {
 		t.Errorf("settings that differ: got %+v, want balance.policy alone", s.Settings)
 	}
 	loss := s.Curve(0, lossCurve)
@@ -79,7 +84,8 @@ func TestRunsSideBySide(t *testing.T) {
 	}
 	for _, i := range []int{0, 49, 99} {
 		p := loss.Points[i]
-		if p.Step != int64(i+1) || !within(float64(p.Value), 2.3*math.Exp(-float64(p.Step)/50), 1e-4) || !within(float64(p.Seconds), 0.24*float64(p.Step), 0.02) {
+		if p.Step != int64(i+1) || !within(float64(p.Value), 2.3*math.Exp(-float64(p.Step)/50), 1e-4) ||
+			!within(float64(p.Seconds), 0.24*float64(p.Step), 0.02) {
 			t.Errorf("point %d: got %+v", i, p)
 		}
 	}
@@ -100,7 +106,8 @@ func TestRunsSideBySide(t *testing.T) {
 // The figures of an unfinished run are those up to its newest step.
 func TestAnUnfinishedRunIsCompared(t *testing.T) {
 	none, _ := pair(t)
-	killed := fakeRun{policy: "hybrid", scenario: "two", seed: 2, shares: []int64{96}, speed: []float64{400}, steps: 40, bare: true, unfinished: true}.write(t, t.TempDir())
+	killed := fakeRun{policy: "hybrid", scenario: "two", seed: 2, shares: []int64{96}, speed: []float64{400}, steps: 40,
+		bare: true, unfinished: true}.write(t, t.TempDir())
 	s, err := CompareTrials(trials(t, none, killed))
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +115,8 @@ func TestAnUnfinishedRunIsCompared(t *testing.T) {
 	if !strings.Contains(strings.Join(s.Notes, "\n"), "The numbers of steps differ (100, 40)") {
 		t.Errorf("got notes %q, want one on the numbers of steps", s.Notes)
 	}
-	if s.Trials[1].Steps != 40 || !strings.Contains(strings.Join(s.Notes, "\n"), "is not finished (crashed): its figures are those up to step 40") {
+	if s.Trials[1].Steps != 40 || !strings.Contains(strings.Join(s.Notes, "\n"),
+		"is not finished (crashed): its figures are those up to step 40") {
 		t.Errorf("got %d steps and notes %q", s.Trials[1].Steps, s.Notes)
 	}
 }
@@ -116,7 +124,8 @@ func TestAnUnfinishedRunIsCompared(t *testing.T) {
 // MLflow does not notice that a run was killed.
 func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
 	none, _ := pair(t)
-	killed := mlflowRun(t, "0123", map[string]string{"meta.yaml": "run_name: killed\nstatus: 1\n", "metrics/train/loss": "1790000000000 2.5 1\n1790000001000 2.0 100\n"})
+	killed := mlflowRun(t, "0123", map[string]string{"meta.yaml": "run_name: killed\nstatus: 1\n",
+		"metrics/train/loss": "1790000000000 2.5 1\n1790000001000 2.0 100\n"})
 	s, err := CompareTrials(trials(t, none, killed))
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +139,8 @@ func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
 // Runs with other data or another model can be compared, with a note.
 func TestUnequalDataAndModelsAreNoted(t *testing.T) {
 	run := func(name, model, data string) string {
-		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: " + name + "\nstatus: 3\n", "params/model.name": model, "params/data.dataset": data, "metrics/train/loss": "1 2.5 1\n"})
+		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: " + name + "\nstatus: 3\n",
+			"params/model.name": model, "params/data.dataset": data, "metrics/train/loss": "1 2.5 1\n"})
 	}
 	for _, c := range []struct {
 		model, data string
@@ -139,7 +149,8 @@ func TestUnequalDataAndModelsAreNoted(t *testing.T) {
 		{"resnet50", "cifar10", nil},
 		{"resnet18", "cifar10", []string{"The models differ (resnet50, resnet18)"}},
 		{"resnet50", "cifar100", []string{"The data sets differ (cifar10, cifar100)"}},
-		{"resnet18", "cifar100", []string{"The data sets differ (cifar10, cifar100)", "The models differ (resnet50, resnet18)"}},
+		{"resnet18", "cifar100",
+			[]string{"The data sets differ (cifar10, cifar100)", "The models differ (resnet50, resnet18)"}},
 	} {
 		s, err := CompareTrials(trials(t, run("a", "resnet50", "cifar10"), run("b", c.model, c.data)))
 		if err != nil {
@@ -161,8 +172,10 @@ func TestAComparisonShowsNoReceivers(t *testing.T) {
 	root := t.TempDir()
 	var paths []string
 	for i := range 2 {
-		paths = append(paths, fakeRun{policy: "none", scenario: "one", seed: 1, shares: []int64{8}, speed: []float64{100}, steps: 10, bare: true,
-			settings: fmt.Sprintf("[notify]\nwebhook = \"https://host/canary%d\"\n", i)}.write(t, filepath.Join(root, fmt.Sprint(i))))
+		paths = append(paths, fakeRun{policy: "none", scenario: "one", seed: 1, shares: []int64{8},
+			speed: []float64{100}, steps: 10, bare: true,
+			settings: fmt.Sprintf("[notify]\nwebhook = \"https://host/canary%d\"\n", i)}.write(t,
+			filepath.Join(root, fmt.Sprint(i))))
 	}
 	s, err := CompareTrials(trials(t, paths...))
 	if err != nil {
@@ -191,17 +204,20 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 	})
 	all := trials(t, own, dir)
 	m := all[1]
-	// The decisions of the run on disk: 0.9 describes 10 steps, and 0.99 describes 90 steps. The parts of its steps leave out
-	// the first two steps, which points of MLflow include.
-	if got := trials(t, own, hybrid)[1].ShareOfOracle; !within(float64(m.ShareOfOracle), 0.981, 1e-9) || !within(float64(got), (8*0.9+90*0.99)/98, 1e-6) {
+	// The decisions of the run on disk: 0.9 describes 10 steps, and 0.99 describes 90 steps. The parts of its steps
+	// leave out the first two steps, which points of MLflow include.
+	if got := trials(t, own, hybrid)[1].ShareOfOracle; !within(float64(m.ShareOfOracle), 0.981, 1e-9) ||
+		!within(float64(got), (8*0.9+90*0.99)/98, 1e-6) {
 		t.Errorf("got the fraction of the oracle %g, and %g on disk, want 0.981 and 0.9827", m.ShareOfOracle, got)
 	}
-	if m.Name != "a b" || m.Status != "finished" || m.Unit != "img" || m.Ranks != 2 || m.TrainLoss != 1.5 || len(m.Damaged) != 1 {
+	if m.Name != "a b" || m.Status != "finished" || m.Unit != "img" || m.Ranks != 2 || m.TrainLoss != 1.5 ||
+		len(m.Damaged) != 1 {
 		t.Errorf("got %+v", m)
 	}
 	// 1 step of 0.5 s, 9 steps of 0.1 s and 10 steps of 0.2 s
 	const seconds = 0.5 + 0.9 + 2
-	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) || !within(float64(m.TrainingTime), seconds, 1e-9) {
+	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) ||
+		!within(float64(m.TrainingTime), seconds, 1e-9) {
 		t.Errorf("got %g img/s and %g s, want %g and %g", m.Throughput, m.TrainingTime, want, seconds)
 	}
 	loss := m.curve(lossCurve)
@@ -227,20 +243,23 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 // wantSpeed checks the speed of a run of MLflow that trained this number of steps and images.
 func wantSpeed(t *testing.T, m *Trial, seconds, steps, images float64) {
 	t.Helper()
-	if !within(float64(m.TrainingTime), seconds, 1e-9) || !within(float64(m.StepTime), seconds/steps, 1e-9) || !within(float64(m.Throughput), images/seconds, 1e-9) {
-		t.Errorf("got %g s, %g s per step and %g img/s, want %g, %g and %g", m.TrainingTime, m.StepTime, m.Throughput, seconds, seconds/steps, images/seconds)
+	if !within(float64(m.TrainingTime), seconds, 1e-9) || !within(float64(m.StepTime), seconds/steps, 1e-9) ||
+		!within(float64(m.Throughput), images/seconds, 1e-9) {
+		t.Errorf("got %g s, %g s per step and %g img/s, want %g, %g and %g", m.TrainingTime, m.StepTime, m.Throughput,
+			seconds, seconds/steps, images/seconds)
 	}
 }
 
 // A run that was resumed after step 15 has fewer steps in the next point. Its totals are exact in spite of this.
 func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 	m := trials(t, mlflowRun(t, "0123", map[string]string{
-		"meta.yaml":                         "status: 3\n",
-		"metrics/train/loss":                "1000 2.5 1\n2000 2.0 10\n2500 1.9 20\n",
-		"metrics/eval/loss":                 "1500 2.2 15\n",
-		"metrics/time_seconds/step":         "1000 0.5 1\n2000 0.1 10\n3000 0.4 20\n",
-		"metrics/speed/images_per_second":   "1000 20 1\n2000 100 10\n3000 25 20\n",
-		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.9 20\n", // 5 steps of 0.1 s and 5 of 0.4 s
+		"meta.yaml":                       "status: 3\n",
+		"metrics/train/loss":              "1000 2.5 1\n2000 2.0 10\n2500 1.9 20\n",
+		"metrics/eval/loss":               "1500 2.2 15\n",
+		"metrics/time_seconds/step":       "1000 0.5 1\n2000 0.1 10\n3000 0.4 20\n",
+		"metrics/speed/images_per_second": "1000 20 1\n2000 100 10\n3000 25 20\n",
+		// 5 steps of 0.1 s and 5 of 0.4 s
+		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.9 20\n",
 		"metrics/progress/images":           "1000 10 1\n2000 100 10\n3000 200 20\n",
 	}))[0]
 	wantSpeed(t, m, 3.9, 20, 200)
@@ -279,8 +298,10 @@ func sweepOf(t *testing.T, n int) *SideBySide {
 	t.Helper()
 	var paths []string
 	for i := range n {
-		paths = append(paths, mlflowRun(t, fmt.Sprintf("run%02d", i), map[string]string{"meta.yaml": "status: 3\n", "params/optimizer.lr": fmt.Sprintf("0.%02d", i+1),
-			"params/model.name": "simple_cnn", "params/train.epochs": fmt.Sprint(1 + i%2), "metrics/loss": fmt.Sprintf("1 %d 3\n", i+1)}))
+		paths = append(paths, mlflowRun(t, fmt.Sprintf("run%02d", i),
+			map[string]string{"meta.yaml": "status: 3\n", "params/optimizer.lr": fmt.Sprintf("0.%02d", i+1),
+				"params/model.name": "simple_cnn", "params/train.epochs": fmt.Sprint(1 + i%2),
+				"metrics/loss": fmt.Sprintf("1 %d 3\n", i+1)}))
 	}
 	s, err := CompareTrials(trials(t, paths...))
 	if err != nil {
@@ -296,7 +317,8 @@ func TestManyRunsHaveARowEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, out := range []string{text.String(), s.Report(nil)} {
-		for _, want := range []string{"optimizer.lr", "run00", "run39", "0.39", "training loss", "Equal in all runs: ", "state finished", "model simple_cnn"} {
+		for _, want := range []string{"optimizer.lr", "run00", "run39", "0.39", "training loss", "Equal in all runs: ",
+			"state finished", "model simple_cnn"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("got\n%s\nwant %q", out, want)
 			}
@@ -318,7 +340,8 @@ func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 	}
 	value := func(v string) *string { return &v }
 	s = &SideBySide{Trials: []*Trial{{Name: "a"}, {Name: "b"}}, Settings: []Difference{
-		{"data.batch_size", []*string{value("8"), nil}}, {"ema.decay", []*string{value("0"), nil}}, {"model.name", []*string{value("x"), nil}},
+		{"data.batch_size", []*string{value("8"), nil}}, {"ema.decay", []*string{value("0"), nil}},
+		{"model.name", []*string{value("x"), nil}},
 		{"optimizer.name", []*string{value("sgd"), nil}},
 	}}
 	if got := s.Label(0); got != "a (batch_size=8, decay=0, model.name=x, …)" {
@@ -332,7 +355,8 @@ func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 // Names and parameters come from files of other programs. They must not control the terminal or break the tables.
 func TestTextsOfFilesAreShownAsText(t *testing.T) {
 	run := func(name, value string) string {
-		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: \"" + name + `\x1b[2J|` + "\"\nstatus: 3\n", "params/layers": value, "metrics/loss": "1 2 3\n"})
+		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: \"" + name + `\x1b[2J|` + "\"\nstatus: 3\n",
+			"params/layers": value, "metrics/loss": "1 2 3\n"})
 	}
 	s, err := CompareTrials(trials(t, run("a", "1\n\x1b[31m\t2"), run("b", strings.Repeat("x", 5000))))
 	if err != nil {
@@ -343,7 +367,8 @@ func TestTextsOfFilesAreShownAsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, out := range []string{text.String(), s.Report(nil)} {
-		if strings.ContainsAny(out, "\x1b\t") || strings.Contains(out, strings.Repeat("x", 100)) || !strings.Contains(out, "1  [31m 2") {
+		if strings.ContainsAny(out, "\x1b\t") || strings.Contains(out, strings.Repeat("x", 100)) ||
+			!strings.Contains(out, "1  [31m 2") {
 			t.Errorf("got %q", out)
 		}
 	}
@@ -355,9 +380,12 @@ func TestRunsThatCannotBeCompared(t *testing.T) {
 	if err := os.Symlink(own, link); err != nil {
 		t.Fatal(err)
 	}
-	images := mlflowRun(t, "images", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "metrics/speed/images_per_second": "1 2 3\n"})
-	tokens := mlflowRun(t, "tokens", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "metrics/speed/tokens_per_second": "1 2 3\n"})
-	evaluated := mlflowRun(t, "evaluated", map[string]string{"meta.yaml": "status: 3\n", "metrics/val_acc": "1 0.5 3\n"})
+	images := mlflowRun(t, "images", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n",
+		"metrics/speed/images_per_second": "1 2 3\n"})
+	tokens := mlflowRun(t, "tokens", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n",
+		"metrics/speed/tokens_per_second": "1 2 3\n"})
+	evaluated := mlflowRun(t, "evaluated",
+		map[string]string{"meta.yaml": "status: 3\n", "metrics/val_acc": "1 0.5 3\n"})
 	for _, c := range []struct {
 		paths []string
 		says  string
@@ -368,7 +396,8 @@ func TestRunsThatCannotBeCompared(t *testing.T) {
 		{[]string{images, tokens}, "trains on images and"},
 		{[]string{own, evaluated}, "no value is known of all runs"},
 	} {
-		if _, err := CompareTrials(trials(t, c.paths...)); !errors.Is(err, ErrNotComparable) || !strings.Contains(err.Error(), c.says) {
+		if _, err := CompareTrials(trials(t, c.paths...)); !errors.Is(err, ErrNotComparable) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: got %v, want %q", c.paths, err, c.says)
 		}
 	}

@@ -55,7 +55,8 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 		for _, record := range row {
 			step.Seconds = max(step.Seconds, record.IterationTime().Seconds())
 			step.Samples += record.BatchSize
-			step.Ranks = append(step.Ranks, RankStep{record.BatchSize, record.Own().Seconds(), record.Telemetry[telemetry.Utilization]})
+			step.Ranks = append(step.Ranks,
+				RankStep{record.BatchSize, record.Own().Seconds(), record.Telemetry[telemetry.Utilization]})
 		}
 		span := times.Next(&row[0], step.Seconds)
 		step.Seconds, step.Elapsed = span.Seconds, span.Elapsed

@@ -41,19 +41,21 @@ type Summary struct {
 	BatchSize int64  `json:"batch_size"` // global batch size of the last step
 
 	Steps int64 `json:"steps"` // number of the last recorded step
-	// FirstStep is the first step of the figures below, except for TrainingTime, FinalTrainLoss and BestEval. It is above
-	// 1 if the run has resumed with another number of ranks: the figures then belong to the steps with Ranks ranks.
+	// FirstStep is the first step of the figures below, except for TrainingTime, FinalTrainLoss and BestEval. It is
+	// above 1 if the run has resumed with another number of ranks: the figures then belong to the steps with Ranks
+	// ranks.
 	FirstStep      int64  `json:"first_step"`
 	RecordedSteps  int64  `json:"recorded_steps"`
 	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`
-	BestEvalMetric string `json:"best_eval_metric,omitempty"` // metric of the best evaluation: top1 (a fraction), loss, …
+	// metric of the best evaluation: top1 (a fraction), loss, …
+	BestEvalMetric string `json:"best_eval_metric,omitempty"`
 	BestEvalStep   int64  `json:"best_eval_step"`
 
 	LastEval *experiment.ResultEvaluation `json:"last_eval"` // newest evaluation; null without one
 
-	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has UnitsPerSample of
-	// them.
+	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has
+	// UnitsPerSample of them.
 	Unit           string `json:"unit,omitempty"`
 	UnitsPerSample int    `json:"units_per_sample,omitempty"`
 
@@ -61,31 +63,36 @@ type Summary struct {
 	Throughput          Number `json:"throughput_images_per_sec"`
 	CommunicationTime   Number `json:"communication_time_per_step"`   // time after the backward pass; mean over ranks
 	CommunicationHidden Number `json:"communication_hidden_per_step"` // time during the backward pass
-	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // contributed by each rank, in the type of the transfer
-	Overlap             Number `json:"communication_overlap"`         // hidden / (hidden + exposed)
-	CommunicationRatio  Number `json:"communication_compute_ratio"`   // exposed / (forward + backward)
-	BusBandwidth        Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
+	// contributed by each rank, in the type of the transfer
+	CommunicationBytes Number `json:"communication_bytes_per_step"`
+	Overlap            Number `json:"communication_overlap"`       // hidden / (hidden + exposed)
+	CommunicationRatio Number `json:"communication_compute_ratio"` // exposed / (forward + backward)
+	BusBandwidth       Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
 	// MemoryUtilization is the largest peak used / total of all ranks. On a CPU rank, total is the memory that the
 	// rank may use.
 	MemoryUtilization Number `json:"gpu_memory_utilization"`
-	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: relative to the CPUs that it may use
-	Imbalance         Number `json:"load_imbalance"`      // (max-min)/max of the ranks' own compute times, mean over steps
+	// mean over ranks and steps; CPU rank: relative to the CPUs that it may use
+	Utilization Number `json:"gpu_utilization"`
+	// (max-min)/max of the ranks' own compute times, mean over steps
+	Imbalance         Number `json:"load_imbalance"`
 	ShareOfOracle     Number `json:"share_of_oracle"`     // last estimate of the balancer
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
 	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over all decisions.
+	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over all
+	// decisions.
 	Gain         Number `json:"gain_over_equal_shares"`
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	Pauses       int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
-	StepTime  Distribution  `json:"step_time"`       // training time of a step
-	StepParts StepParts     `json:"step_time_parts"` // means over ranks
-	AllReduce Distribution  `json:"all_reduce_time"` // to sum the gradients of a step, hidden or exposed, over all ranks
+	StepTime  Distribution `json:"step_time"`       // training time of a step
+	StepParts StepParts    `json:"step_time_parts"` // means over ranks
+	// to sum the gradients of a step, hidden or exposed, over all ranks
+	AllReduce Distribution  `json:"all_reduce_time"`
 	PerRank   []RankSummary `json:"per_rank"`
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 
@@ -151,7 +158,8 @@ var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json): the
 // noRecords returns ErrNoRecords, or the reason why the newest process of the run left no records.
 func noRecords(dir string) error {
 	if r, err := experiment.ReadResult(dir); err == nil && r.Current && r.Steps == 0 {
-		return fmt.Errorf("the run has no metric records: its newest process ended before its first step was complete (exit code %d: %s), and it did not continue from a checkpoint, so it removed the records of earlier processes", r.Exit, r.Error)
+		return fmt.Errorf("the run has no metric records: its newest process ended before its first step was complete (exit code %d: %s), and it did not continue from a checkpoint, so it removed the records of earlier processes",
+			r.Exit, r.Error)
 	}
 	return ErrNoRecords
 }
@@ -165,7 +173,10 @@ func Summarize(dir, logs string) (*Summary, error) {
 			return nil, err
 		}
 	}
-	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), Gain: Number(unknown), BusBandwidth: Number(unknown)}
+	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown),
+		BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown),
+		ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), Gain: Number(unknown),
+		BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -234,7 +245,8 @@ func Summarize(dir, logs string) (*Summary, error) {
 // happened contains what the events of a run tell.
 type happened struct {
 	starts []runtime.Event // starts of processes
-	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without evaluations.
+	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without
+	// evaluations.
 	last, best *runtime.Event
 	judge      *runtime.StartEvent // of the process that recorded best; nil if it is unknown
 }
@@ -275,7 +287,8 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 		return Number(*v)
 	}
 	if e := h.last; e != nil {
-		s.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Evaluation.Samples, Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
+		s.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Evaluation.Samples,
+			Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
 		for key, v := range e.Evaluation.Metrics {
 			s.LastEval.Metrics[key] = number(v)
 		}
@@ -297,7 +310,9 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 func segmentOf(logs string, starts []runtime.Event) (runtime.Segment, error) {
 	last := int64(0)
 	if len(starts) > 1 { // with one start, the run is one segment
-		_, err := runtime.EachMetric(filepath.Join(logs, runtime.FileName(0)), func(m *runtime.Record) { last = m.Iteration })
+		_, err := runtime.EachMetric(filepath.Join(logs, runtime.FileName(0)), func(m *runtime.Record) {
+			last = m.Iteration
+		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return runtime.Segment{}, err
 		}
@@ -321,8 +336,8 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
-// addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The records of
-// a killed run may end before its last decision, which status shows, too.
+// addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The
+// records of a killed run may end before its last decision, which status shows, too.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
 	measured, equal := 0.0, 0.0 // s
@@ -331,7 +346,8 @@ func (s *Summary) addDecisions(decisions []Decision) {
 			measured, equal = measured+n*d.StepSeconds, equal+n*d.EqualSeconds
 		}
 		if !math.IsNaN(d.ShareOfOracle) {
-			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
+			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle),
+				Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
 			n := float64(max(0, min(d.Step, s.Steps)-previous))
 			steps, sum = steps+n, sum+n*d.ShareOfOracle
 		}
@@ -353,9 +369,9 @@ func ignored(file string, damaged int) string {
 	return fmt.Sprintf("%s: %d damaged lines ignored", file, damaged)
 }
 
-// LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name must
-// belong to the run; see experiment.OpenLogs. No link of the folder may lead out of it, because the run may be that of a
-// stranger.
+// LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name
+// must belong to the run; see experiment.OpenLogs. No link of the folder may lead out of it, because the run may be
+// that of a stranger.
 func LogDir(dir string) (string, error) {
 	settings, err := readSettings(dir)
 	if err != nil {
@@ -423,5 +439,6 @@ func distribution(values []float32) Distribution {
 		sum += float64(v)
 	}
 	at := func(q float64) Number { return Number(values[int(math.Ceil(q*float64(len(values))))-1]) }
-	return Distribution{Mean: Number(sum / float64(len(values))), Min: Number(values[0]), P50: at(0.5), P95: at(0.95), P99: at(0.99), Max: Number(values[len(values)-1])}
+	return Distribution{Mean: Number(sum / float64(len(values))), Min: Number(values[0]), P50: at(0.5), P95: at(0.95),
+		P99: at(0.99), Max: Number(values[len(values)-1])}
 }

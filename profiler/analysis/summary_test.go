@@ -41,9 +41,13 @@ func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 func steadyRecords(steps int64, samples int64, factor float64) (records []runtime.Record) {
 	for i := int64(1); i <= steps; i++ {
 		own := time.Duration(factor * 30 * float64(time.Millisecond))
-		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Values: telemetry.Values{telemetry.Loss: 1 / float64(i)},
-			DataLoading: time.Millisecond, Forward: own, Backward: own, Exchanges: own, Optimizer: 2 * time.Millisecond, Communication: 90*time.Millisecond - 2*own,
-			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2, Telemetry: telemetry.Sample{telemetry.Utilization: 50, telemetry.Memory: 20 * factor, telemetry.Power: 100, telemetry.Temperature: 60 + factor}})
+		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000),
+			BatchSize: samples, Values: telemetry.Values{telemetry.Loss: 1 / float64(i)},
+			DataLoading: time.Millisecond, Forward: own, Backward: own, Exchanges: own, Optimizer: 2 * time.Millisecond,
+			Communication:       90*time.Millisecond - 2*own,
+			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2,
+			Telemetry: telemetry.Sample{telemetry.Utilization: 50, telemetry.Memory: 20 * factor, telemetry.Power: 100,
+				telemetry.Temperature: 60 + factor}})
 	}
 	return records
 }
@@ -87,7 +91,8 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	if s.Steps != 50 || s.RecordedSteps != 50 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "crashed" {
 		t.Errorf("got %+v", s)
 	}
-	if shares := s.PerRank[1].ByBatchSize; len(shares) != 1 || shares[0].Samples != 8 || !near(shares[0].SamplesPerSecond, 8/0.043) {
+	if shares := s.PerRank[1].ByBatchSize; len(shares) != 1 || shares[0].Samples != 8 ||
+		!near(shares[0].SamplesPerSecond, 8/0.043) {
 		t.Errorf("shares of rank 1: got %+v", shares)
 	}
 }
@@ -126,7 +131,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.StoreConfig("[data]\nbatch_size = 32\n", "test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50", FinalTrainLoss: 7}); err != nil {
+	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50", FinalTrainLoss: 7}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if err := run.Begin(); err != nil {
@@ -148,7 +154,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if s.Steps != 46 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "running" || s.Model != "resnet50" {
 		t.Errorf("got %+v", s)
 	}
-	if want := []string{"rank_1_metrics.json: 1 damaged line ignored", "rank_1_metrics.json: ends at step 46, before the last 4 steps of rank 0, which the figures leave out"}; !slices.Equal(s.Damaged, want) {
+	if want := []string{"rank_1_metrics.json: 1 damaged line ignored",
+		"rank_1_metrics.json: ends at step 46, before the last 4 steps of rank 0, which the figures leave out"}; !slices.Equal(s.Damaged, want) {
 		t.Errorf("got %q, want %q", s.Damaged, want)
 	}
 	if err := run.WriteResult(experiment.Result{Steps: 50, Exit: 75, FinalTrainLoss: 7}); err != nil {
@@ -160,7 +167,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.Begin(); err != nil { // a later process, which is then killed
 		t.Fatal(err)
 	}
-	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "running" || s.Model != "" || near(s.FinalTrainLoss, 7) {
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "running" || s.Model != "" ||
+		near(s.FinalTrainLoss, 7) {
 		t.Errorf("after a later start: got %v and %+v", err, s)
 	}
 	if err := run.Close(); err != nil {
@@ -173,7 +181,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 
 // A process that ends before its first step leaves the records of an earlier process, or none at all.
 func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "stopped", Resume: experiment.ResumeNone})
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "stopped",
+		Resume: experiment.ResumeNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,19 +194,22 @@ func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
 	if err := run.WriteResult(experiment.Result{Exit: 130, Error: "stopped by Ctrl-C"}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Summarize(run.Dir, ""); err != nil || s.Status != "stopped" || s.Steps != 6 || !near(s.FinalTrainLoss, 1.0/6) {
+	if s, err := Summarize(run.Dir, ""); err != nil || s.Status != "stopped" || s.Steps != 6 ||
+		!near(s.FinalTrainLoss, 1.0/6) {
 		t.Errorf("with the records of an earlier process: got %v and %+v, want stopped after 6 steps", err, s)
 	}
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(0))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "ended before its first step was complete (exit code 130: stopped by Ctrl-C)") {
+	if _, err := Summarize(run.Dir, ""); err == nil ||
+		!strings.Contains(err.Error(), "ended before its first step was complete (exit code 130: stopped by Ctrl-C)") {
 		t.Errorf("without records: got %v, want the reason", err)
 	}
 }
 
 func TestARankWithoutRecordsIsToldOf(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "ranks", Resume: experiment.ResumeNone})
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "ranks",
+		Resume: experiment.ResumeNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +232,8 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 		t.Errorf("of one rank: %v", err)
 	}
 	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":2}}`+"\n")
-	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") || !strings.Contains(err.Error(), "copy the whole folder") {
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") ||
+		!strings.Contains(err.Error(), "copy the whole folder") {
 		t.Errorf("with a start of two ranks: got %v", err)
 	}
 	if err := run.WriteResult(experiment.Result{Steps: 50, Ranks: 3, Ended: time.Now()}); err != nil {
@@ -250,7 +263,8 @@ func TestThinnedValuesStayEvenlySpaced(t *testing.T) {
 			t.Fatalf("value %d: got %v, want %v", i, v, i*kept.every)
 		}
 	}
-	if d := distribution(slices.Clone(kept.values[:100])); d.P50 != Number(kept.values[49]) || d.P99 != Number(kept.values[98]) || d.Max != Number(kept.values[99]) {
+	if d := distribution(slices.Clone(kept.values[:100])); d.P50 != Number(kept.values[49]) ||
+		d.P99 != Number(kept.values[98]) || d.Max != Number(kept.values[99]) {
 		t.Errorf("got %+v", d)
 	}
 }
@@ -271,8 +285,10 @@ func BenchmarkSummarize(b *testing.B) {
 func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
 		for i := int64(1); i <= 152; i++ { // two warm-up steps, then three windows
-			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
-				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond, Telemetry: telemetry.Sample{telemetry.Memory: 20}})
+			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000),
+				BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
+				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond,
+				Telemetry: telemetry.Sample{telemetry.Memory: 20}})
 		}
 		return records
 	}
@@ -286,7 +302,8 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	// The speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms. With shares in proportion to the speeds,
 	// 32 samples would take 32 ms. The slowest rank takes 80 ms.
 	const lost = 0.080 - 0.032 // seconds
-	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Parts.Imbalance, lost) || !near(b.Parts.Communication, 0.010) {
+	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 ||
+		!near(b.Parts.Imbalance, lost) || !near(b.Parts.Communication, 0.010) {
 		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)
 	}
 	short := t.TempDir()
@@ -310,19 +327,23 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 			if i <= runtime.WarmUpSteps {
 				wait = time.Second
 			}
-			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*120_000_000), BatchSize: 16, Forward: compute, Backward: 10 * time.Millisecond, Exchanges: 10 * time.Millisecond,
-				Communication: wait, CommunicationHidden: 4 * time.Millisecond, Bytes: 1 << 20, Telemetry: telemetry.Sample{telemetry.Memory: 20}})
+			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*120_000_000),
+				BatchSize: 16, Forward: compute, Backward: 10 * time.Millisecond, Exchanges: 10 * time.Millisecond,
+				Communication: wait, CommunicationHidden: 4 * time.Millisecond, Bytes: 1 << 20,
+				Telemetry: telemetry.Sample{telemetry.Memory: 20}})
 		}
 		return records
 	}
 	dir := t.TempDir()
-	writeRecords(t, dir, records(func(int64) time.Duration { return 40 * time.Millisecond }), records(func(step int64) time.Duration {
-		if step <= 52 {
-			return 80 * time.Millisecond
-		}
-		return 40 * time.Millisecond
-	}))
-	balance := `{"step":2,"share_of_oracle":0.5}` + "\n" + `{"step":42,"share_of_oracle":0.8}` + "\n" + `{"step":122,"share_of_oracle":1}` + "\n"
+	writeRecords(t, dir, records(func(int64) time.Duration { return 40 * time.Millisecond }),
+		records(func(step int64) time.Duration {
+			if step <= 52 {
+				return 80 * time.Millisecond
+			}
+			return 40 * time.Millisecond
+		}))
+	balance := `{"step":2,"share_of_oracle":0.5}` + "\n" + `{"step":42,"share_of_oracle":0.8}` + "\n" +
+		`{"step":122,"share_of_oracle":1}` + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "logs", balanceFile), []byte(balance), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -331,19 +352,23 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A step takes 120 ms. In the first window, the slowest rank computes for 80 ms, sums gradients for 20
-	// ms and exchanges statistics for 10 ms. According to the decisions, 40 of these steps are at 80 % of the oracle, and 10 at 100 %.
-	// In the other 70 steps, 60 ms are for gradients and 10 ms for exchanges.
+	// ms and exchanges statistics for 10 ms. According to the decisions, 40 of these steps are at 80 % of the oracle,
+	// and 10 at 100 %. In the other 70 steps, 60 ms are for gradients and 10 ms for exchanges.
 	const communication, imbalance = (50*0.030 + 70*0.070) / 120, 40 * 0.2 * 0.110 / 120
 	b := s.Bottleneck
-	if b == nil || b.Bound != "communication-bound" || !near(b.Parts.Communication, communication) || !near(b.Parts.Imbalance, imbalance) || !near(b.Step, 0.120) {
+	if b == nil || b.Bound != "communication-bound" || !near(b.Parts.Communication, communication) ||
+		!near(b.Parts.Imbalance, imbalance) || !near(b.Step, 0.120) {
 		t.Fatalf("got %+v, want communication-bound, losing %g s, and %g s to imbalance", b, communication, imbalance)
 	}
-	if want := "communication-bound: 53.3 of 120.0 ms per step (44 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: imbalance 7.3 ms, pauses 10.0 ms"; b.Verdict != want {
+	if want := "communication-bound: 53.3 of 120.0 ms per step (44 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: imbalance 7.3 ms, pauses 10.0 ms"; b.Verdict !=
+		want {
 		t.Errorf("got verdict %q, want %q", b.Verdict, want)
 	}
 	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps, which is a mean of 20 ms over the ranks.
-	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Parts.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
-		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits, s.StepParts.Exchanges, 50*0.020/120)
+	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Parts.Communication, 50*0.020/120) ||
+		!near(s.StepParts.Exchanges, 0.010) {
+		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits,
+			s.StepParts.Exchanges, 50*0.020/120)
 	}
 	// The fraction of the run and the parts of its mean step state the same.
 	if want := 1 - imbalance/0.120; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
@@ -363,7 +388,8 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 		alone[i].StepTime, alone[i].TrainingTime = 100*time.Millisecond, time.Duration(i+1)*100*time.Millisecond
 	}
 	writeRecords(t, dir, alone, steadyRecords(60, 8, 1.4), steadyRecords(60, 8, 1.2))
-	events := `{"step":0,"start":{"ranks":3,"unit":"img","units_per_sample":1}}` + "\n" + `{"step":60,"start":{"ranks":1,"unit":"img","units_per_sample":1}}` + "\n"
+	events := `{"step":0,"start":{"ranks":3,"unit":"img","units_per_sample":1}}` + "\n" +
+		`{"step":60,"start":{"ranks":1,"unit":"img","units_per_sample":1}}` + "\n"
 	decisions := `{"step":50,"share_of_oracle":0.5}` + "\n"
 	for name, text := range map[string]string{runtime.EventsFile: events, balanceFile: decisions} {
 		if err := os.WriteFile(filepath.Join(dir, "logs", name), []byte(text), 0o644); err != nil {
@@ -375,10 +401,12 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Ranks != 1 || len(s.PerRank) != 1 || s.FirstStep != 61 || s.Steps != 120 || s.RecordedSteps != 60 {
-		t.Errorf("got %d ranks, %d of them described, steps %d to %d (%d recorded), want 1 rank in steps 61 to 120", s.Ranks, len(s.PerRank), s.FirstStep, s.Steps, s.RecordedSteps)
+		t.Errorf("got %d ranks, %d of them described, steps %d to %d (%d recorded), want 1 rank in steps 61 to 120",
+			s.Ranks, len(s.PerRank), s.FirstStep, s.Steps, s.RecordedSteps)
 	}
 	if !near(s.Throughput, 320) || !near(s.PerRank[0].Samples, 32) || s.ShareOfOracle == s.ShareOfOracle {
-		t.Errorf("got %v samples/s, %v samples a step, %v of the oracle, want 320, 32 and an unknown fraction", s.Throughput, s.PerRank[0].Samples, s.ShareOfOracle)
+		t.Errorf("got %v samples/s, %v samples a step, %v of the oracle, want 320, 32 and an unknown fraction",
+			s.Throughput, s.PerRank[0].Samples, s.ShareOfOracle)
 	}
 	if b := s.Bottleneck; b == nil || strings.Contains(b.Verdict, "rank") {
 		t.Errorf("got the bottleneck %+v, want one that names no rank", b)
@@ -388,8 +416,10 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if of := side.Trials[0]; of.FirstStep != 61 || !near(of.TrainingTime, 12) || !near(of.RankHours, (6*3+6*1)/3600.0) || !math.IsNaN(float64(of.Energy)) {
-		t.Errorf("got steps from %d, %v s, %v rank-hours, %v kWh; want 61, 12 s, the hours of three ranks and then one, and unknown", of.FirstStep, of.TrainingTime, of.RankHours, of.Energy)
+	if of := side.Trials[0]; of.FirstStep != 61 || !near(of.TrainingTime, 12) ||
+		!near(of.RankHours, (6*3+6*1)/3600.0) || !math.IsNaN(float64(of.Energy)) {
+		t.Errorf("got steps from %d, %v s, %v rank-hours, %v kWh; want 61, 12 s, the hours of three ranks and then one, and unknown",
+			of.FirstStep, of.TrainingTime, of.RankHours, of.Energy)
 	}
 	if text := side.Report(nil); !strings.Contains(text, presentRanks) || !strings.Contains(text, "61 to 120") {
 		t.Errorf("got\n%s\nwant the steps of the figures", text)
@@ -407,7 +437,8 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 
 // The evaluations of a killed run are in its events only.
 func TestAKilledRunHasItsEvaluations(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "killed", Resume: experiment.ResumeNone})
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "killed",
+		Resume: experiment.ResumeNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,12 +458,14 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.BestEval != 0.75 || s.BestEvalMetric != "top1" || s.BestEvalStep != 30 {
-		t.Errorf("got the best %s %v at step %d, want top1 0.75 at step 30", s.BestEvalMetric, s.BestEval, s.BestEvalStep)
+		t.Errorf("got the best %s %v at step %d, want top1 0.75 at step 30", s.BestEvalMetric, s.BestEval,
+			s.BestEvalStep)
 	}
 	if e := s.LastEval; e == nil || e.Step != 40 || !math.IsNaN(float64(e.Loss)) || e.Metrics["top1"] != 0.25 {
 		t.Errorf("got the last evaluation %+v, want that of step 40", e)
 	}
-	if err := run.WriteResult(experiment.Result{Steps: 50, BestEval: 0.9, BestEvalMetric: "top1", BestEvalStep: 50}); err != nil {
+	if err := run.WriteResult(experiment.Result{Steps: 50, BestEval: 0.9, BestEvalMetric: "top1",
+		BestEvalStep: 50}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = Summarize(run.Dir, ""); err != nil || s.BestEval != 0.9 || s.BestEvalStep != 50 || s.LastEval == nil {

@@ -13,8 +13,8 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
-// Digits formats a number with 4 significant digits, and without an exponent from 0.0001 on: 0.01230, 1.230, 123.0, 12300.
-// It returns a dash for a number that is unknown or infinite.
+// Digits formats a number with 4 significant digits, and without an exponent from 0.0001 on: 0.01230, 1.230, 123.0,
+// 12300. It returns a dash for a number that is unknown or infinite.
 func Digits[F ~float64](number F) string {
 	v := float64(number)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -57,16 +57,20 @@ func interval(e Estimate, scale float64, format, unit string) string {
 }
 
 // resultColumns are the columns of the main table.
-var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency", "load imbalance", "waiting", "straggler impact", "mean fraction of oracle", "time to loss"}
+var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency",
+	"load imbalance", "waiting", "straggler impact", "mean fraction of oracle", "time to loss"}
 
 // resultRows returns one row per policy.
 func (c *Comparison) resultRows() [][]string {
 	var rows [][]string
 	for _, p := range c.Policies {
 		rows = append(rows, []string{
-			p.Policy, fmt.Sprint(len(p.Runs)), interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"),
-			interval(p.Utilization, 1, "%.0f", " %"), interval(p.Efficiency, 1, "%.2f", ""), interval(p.Imbalance, 100, "%.1f", " %"),
-			interval(p.Waiting, 100, "%.1f", " %"), stragglerImpact(p.Waiting), interval(p.Oracle, 100, "%.1f", " %"), value(average(p.SecondsTo), 1, asDigits, " s"),
+			p.Policy, fmt.Sprint(len(p.Runs)), interval(p.Throughput, 1, asDigits, ""),
+			interval(p.Speedup, 1, "%.2f", "x"),
+			interval(p.Utilization, 1, "%.0f", " %"), interval(p.Efficiency, 1, "%.2f", ""),
+			interval(p.Imbalance, 100, "%.1f", " %"),
+			interval(p.Waiting, 100, "%.1f", " %"), stragglerImpact(p.Waiting), interval(p.Oracle, 100, "%.1f", " %"),
+			value(average(p.SecondsTo), 1, asDigits, " s"),
 		})
 	}
 	return rows
@@ -84,7 +88,8 @@ func average(numbers []float64) float64 {
 // Print writes the comparisons as tables for a terminal.
 func (s *Study) Print(w io.Writer) error {
 	for _, c := range s.Comparisons {
-		fmt.Fprintf(w, "%s on %s, scenario %s, ranks %d, global batch %d\n", c.Model, c.Dataset, c.Scenario, c.Ranks, c.BatchSize)
+		fmt.Fprintf(w, "%s on %s, scenario %s, ranks %d, global batch %d\n", c.Model, c.Dataset, c.Scenario, c.Ranks,
+			c.BatchSize)
 		rows, columns := c.resultRows(), slices.Clone(resultColumns)
 		columns, rows = withoutEmpty(columns, rows)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -31,8 +31,8 @@ type Trial struct {
 	Unit      string `json:"unit,omitempty"`       // what the throughput counts: img, tok, samples; "" if unknown
 
 	Steps int64 `json:"steps"` // newest recorded step
-	// FirstStep is the first step with Ranks ranks. Throughput, StepTime and the means over ranks belong to the steps from
-	// there on. TrainingTime, RankHours and the losses are those of the whole run. 0 if unknown.
+	// FirstStep is the first step with Ranks ranks. Throughput, StepTime and the means over ranks belong to the steps
+	// from there on. TrainingTime, RankHours and the losses are those of the whole run. 0 if unknown.
 	FirstStep         int64  `json:"first_step,omitempty"`
 	TrainLoss         Number `json:"final_train_loss"`
 	EvalLoss          Number `json:"final_eval_loss"`
@@ -45,7 +45,8 @@ type Trial struct {
 	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
 	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
 	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
-	Energy            Number `json:"energy_kwh"`      // of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
+	// of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
+	Energy Number `json:"energy_kwh"`
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
@@ -57,7 +58,8 @@ type Trial struct {
 
 // Curve is a value over the steps of a run.
 type Curve struct {
-	Key    string       `json:"key"`   // loss, accuracy, throughput, share_of_oracle, or "eval_" and the key of a metric
+	// loss, accuracy, throughput, share_of_oracle, or "eval_" and the key of a metric
+	Key    string       `json:"key"`
 	Title  string       `json:"title"` // for people
 	Unit   string       `json:"unit,omitempty"`
 	Points []TrialPoint `json:"points"`
@@ -93,8 +95,10 @@ const (
 
 func newTrial(path, source string) *Trial {
 	n := Number(unknown)
-	t := &Trial{Name: filepath.Base(path), Path: path, Source: source, TrainLoss: n, EvalLoss: n, Throughput: n, StepTime: n, CommunicationTime: n, Imbalance: n,
-		ShareOfOracle: n, Gain: n, Utilization: n, TrainingTime: n, RankHours: n, Energy: n, Settings: map[string]string{}}
+	t := &Trial{Name: filepath.Base(path), Path: path, Source: source, TrainLoss: n, EvalLoss: n, Throughput: n,
+		StepTime: n, CommunicationTime: n, Imbalance: n,
+		ShareOfOracle: n, Gain: n, Utilization: n, TrainingTime: n, RankHours: n, Energy: n,
+		Settings: map[string]string{}}
 	if whole, err := filepath.Abs(path); err == nil {
 		t.Name = filepath.Base(whole)
 	}
@@ -102,8 +106,8 @@ func newTrial(path, source string) *Trial {
 }
 
 // ReadTrial reads a run, which may be running, finished or killed. path is the folder of a run of this program, the
-// folder of a run in a file store of MLflow, or the address of a run on an MLflow server (mlflow.ErrAddress). environ has
-// the credentials for the server. The error for a server that fails is a ServerError.
+// folder of a run in a file store of MLflow, or the address of a run on an MLflow server (mlflow.ErrAddress). environ
+// has the credentials for the server. The error for a server that fails is a ServerError.
 func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, error) {
 	if isAddress(path) {
 		return readRemote(ctx, path, environ)
@@ -128,7 +132,8 @@ func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, erro
 	defer folder.Close() // read only
 	name, ok := folder.Single()
 	if !ok {
-		return nil, fmt.Errorf("%s is not the folder of a run: it has neither configs/resolved.toml nor records in logs, and no meta.yaml of MLflow", path)
+		return nil, fmt.Errorf("%s is not the folder of a run: it has neither configs/resolved.toml nor records in logs, and no meta.yaml of MLflow",
+			path)
 	}
 	return readRecords(ctx, folder, name, path)
 }
@@ -171,7 +176,8 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 		}
 	}
 	t.Throughput, t.StepTime, t.CommunicationTime = s.Throughput*Number(units), s.StepTime.Mean, s.CommunicationTime
-	t.Imbalance, t.ShareOfOracle, t.Gain, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Gain, s.Utilization, s.TrainingTime
+	t.Imbalance, t.ShareOfOracle, t.Gain, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Gain,
+		s.Utilization, s.TrainingTime
 	t.FirstStep, t.RankHours = s.FirstStep, Number(s.rankSeconds/3600)
 	t.Energy = energy(s)
 	if err := t.addSettings(path); err != nil {
@@ -189,8 +195,8 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 	return t, nil
 }
 
-// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. The power of the ranks before
-// a change of their number is unknown.
+// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. The power of the ranks
+// before a change of their number is unknown.
 func energy(s *Summary) Number {
 	if s.FirstStep > 1 {
 		return Number(unknown)
@@ -217,7 +223,8 @@ func (t *Trial) addSettings(path string) error {
 
 // addSteps adds the curves over training steps.
 func (t *Trial) addSteps(ctx context.Context, run *runs.Run, units float64) error {
-	f, err := run.Figures(ctx, runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "training_time"}})
+	f, err := run.Figures(ctx, runs.Query{From: 1, Points: trialPoints,
+		Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "training_time"}})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ const (
 // mlflowStatuses are the statuses of meta.yaml and of servers, in the words of Trial.Status.
 var mlflowStatuses = map[string]string{
 	"1": "running", "2": "scheduled", "3": "finished", "4": "failed", "5": "stopped",
-	mlflow.Running: "running", "SCHEDULED": "scheduled", mlflow.Finished: "finished", mlflow.Failed: "failed", mlflow.Killed: "stopped",
+	mlflow.Running: "running", "SCHEDULED": "scheduled", mlflow.Finished: "finished", mlflow.Failed: "failed",
+	mlflow.Killed: "stopped",
 }
 
 // mlflowCurves are the curves that are read, with the names of their metrics. The first names are those of this
@@ -43,18 +44,24 @@ var mlflowCurves = []struct {
 	scale float64
 }{
 	{Curve{Key: lossCurve, Title: "training loss"}, []string{"train/loss", "train_loss", "training_loss", "loss"}, 1},
-	{Curve{Key: accuracyCurve, Title: "training accuracy", Unit: "%"}, []string{"train/top1", "train_accuracy", "train_acc", "accuracy"}, 100},
-	{Curve{Key: evalPrefix + "loss", Title: "evaluation loss"}, []string{"eval/loss", "eval_loss", "val_loss", "validation_loss", "test_loss"}, 1},
-	{Curve{Key: evalPrefix + "top1", Title: "evaluation accuracy", Unit: "%"}, []string{"eval/top1", "eval_accuracy", "val_accuracy", "val_acc", "test_accuracy"}, 100},
+	{Curve{Key: accuracyCurve, Title: "training accuracy", Unit: "%"},
+		[]string{"train/top1", "train_accuracy", "train_acc", "accuracy"}, 100},
+	{Curve{Key: evalPrefix + "loss", Title: "evaluation loss"},
+		[]string{"eval/loss", "eval_loss", "val_loss", "validation_loss", "test_loss"}, 1},
+	{Curve{Key: evalPrefix + "top1", Title: "evaluation accuracy", Unit: "%"},
+		[]string{"eval/top1", "eval_accuracy", "val_accuracy", "val_acc", "test_accuracy"}, 100},
 	{Curve{Key: evalPrefix + "top5", Title: "evaluation top-5", Unit: "%"}, []string{"eval/top5"}, 100},
-	{Curve{Key: evalPrefix + "perplexity", Title: "evaluation perplexity"}, []string{"eval/perplexity", "eval_perplexity", "val_perplexity"}, 1},
-	{Curve{Key: evalPrefix + "next_sentence", Title: "evaluation next sentence", Unit: "%"}, []string{"eval/next_sentence"}, 100},
+	{Curve{Key: evalPrefix + "perplexity", Title: "evaluation perplexity"},
+		[]string{"eval/perplexity", "eval_perplexity", "val_perplexity"}, 1},
+	{Curve{Key: evalPrefix + "next_sentence", Title: "evaluation next sentence", Unit: "%"},
+		[]string{"eval/next_sentence"}, 100},
 	{Curve{Key: evalPrefix + "f1", Title: "evaluation F1"}, []string{"eval/f1", "eval_f1", "val_f1"}, 1},
 	{Curve{Key: oracleCurve, Title: "fraction of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
 }
 
 // mlflowRates are the metrics of throughput, by the unit that they count.
-var mlflowRates = map[string]string{"img": "speed/images_per_second", "tok": "speed/tokens_per_second", "samples": "speed/samples_per_second"}
+var mlflowRates = map[string]string{"img": "speed/images_per_second", "tok": "speed/tokens_per_second",
+	"samples": "speed/samples_per_second"}
 
 // mlflowCounts are the metrics of what the throughput counts, from the start of the run.
 var mlflowCounts = map[string]string{"img": "progress/images", "tok": "progress/tokens", "samples": "progress/samples"}
@@ -149,7 +156,8 @@ func remoteError(address string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, mlflow.ErrAddress), errors.Is(err, mlflow.ErrNotFound), errors.Is(err, mlflow.ErrAmbiguous), errors.Is(err, mlflow.ErrLimit):
+	case errors.Is(err, mlflow.ErrAddress), errors.Is(err, mlflow.ErrNotFound), errors.Is(err, mlflow.ErrAmbiguous),
+		errors.Is(err, mlflow.ErrLimit):
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return &ServerError{address, err}
@@ -171,7 +179,8 @@ func (t *Trial) addMLflowFacts(tag func(name string) string) {
 	if t.Status == "" {
 		t.Status = "unknown"
 	}
-	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"], t.Settings["train.precision"]
+	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"],
+		t.Settings["train.precision"]
 	t.BatchSize, _ = strconv.ParseInt(t.Settings["data.batch_size"], 10, 64) // 0 if unknown
 	t.Device, t.Precision = tag("hetero_train.device"), cmp.Or(tag("hetero_train.precision"), t.Precision)
 	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
@@ -216,13 +225,15 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 		}
 	}
 	if len(t.Curves) == 0 {
-		return fmt.Errorf("%s: the run of MLflow has no metric that can be compared, such as train/loss, train_loss, loss or val_loss", t.Path)
+		return fmt.Errorf(
+			"%s: the run of MLflow has no metric that can be compared, such as train/loss, train_loss, loss or val_loss",
+			t.Path)
 	}
 	return nil
 }
 
-// sorted returns the points of a metric, one for each step, sorted by step. Of several points of a step, which a resumed
-// run writes, it returns the last one.
+// sorted returns the points of a metric, one for each step, sorted by step. Of several points of a step, which a
+// resumed run writes, it returns the last one.
 func (of mlflowMetrics) sorted(name string) ([]mlflow.Point, error) {
 	points, err := of(name)
 	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
@@ -298,7 +309,9 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 
 // addMLflowCurve adds a curve and its last value. times are the points of the training time; they may be empty.
 func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, times []mlflow.Point) {
-	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) })
+	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool {
+		return math.IsNaN(p.Value) || math.IsInf(p.Value, 0)
+	})
 	if len(points) == 0 {
 		return
 	}
@@ -328,7 +341,8 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, ti
 	case key == "loss":
 		t.EvalLoss = Number(last.Value)
 	case evaluated:
-		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%", value: last.Value})
+		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%",
+			value: last.Value})
 	case c.Key == oracleCurve:
 		t.ShareOfOracle = oracleMean(points)
 	}
@@ -351,7 +365,9 @@ func oracleMean(points []mlflow.Point) Number {
 
 // trainedAt returns the training time at the end of a step, interpolated between the points of times.
 func trainedAt(times []mlflow.Point, step int64) float64 {
-	i, found := slices.BinarySearchFunc(times, step, func(p mlflow.Point, step int64) int { return cmp.Compare(p.Step, step) })
+	i, found := slices.BinarySearchFunc(times, step, func(p mlflow.Point, step int64) int {
+		return cmp.Compare(p.Step, step)
+	})
 	switch {
 	case found:
 		return times[i].Value
@@ -367,8 +383,8 @@ func trainedAt(times []mlflow.Point, step int64) float64 {
 	return from.Value + (times[i].Value-from.Value)*float64(step-from.Step)/float64(times[i].Step-from.Step)
 }
 
-// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the point before. times, done
-// (images, tokens or samples) and counted (steps) count from the start of the run.
+// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the point before. times,
+// done (images, tokens or samples) and counted (steps) count from the start of the run.
 func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 	if len(times) == 0 || !(times[len(times)-1].Value > 0) || times[len(times)-1].Step <= 0 {
 		return
@@ -378,11 +394,13 @@ func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 		now := trainedAt(times, p.Step)
 		work, previous = work+max(now-previous, 0)*p.Value, now
 	}
-	if n := len(done); n > 0 && done[n-1].Step == last.Step { // exact also if the first point after a resume has fewer steps
+	if n := len(done); n > 0 && done[n-1].Step == last.Step {
+		// exact also if the first point after a resume has fewer steps
 		work = done[n-1].Value
 	}
 	steps := float64(last.Step)
-	if n := len(counted); n > 0 && counted[n-1].Step == last.Step && counted[n-1].Value > 0 { // fewer if the run started from a checkpoint of another run
+	if n := len(counted); n > 0 && counted[n-1].Step == last.Step && counted[n-1].Value > 0 {
+		// fewer if the run started from a checkpoint of another run
 		steps = counted[n-1].Value
 	}
 	t.Throughput, t.StepTime, t.TrainingTime = Number(work/last.Value), Number(last.Value/steps), Number(last.Value)

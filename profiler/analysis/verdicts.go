@@ -10,8 +10,8 @@ import (
 // healthy is the verdict of the balancer on a rank that is as fast as usual; see package straggler.
 const healthy = "healthy"
 
-// VerdictSummary describes the steps for which the balancer had one verdict on a rank. A verdict covers the steps since the
-// previous decision.
+// VerdictSummary describes the steps for which the balancer had one verdict on a rank. A verdict covers the steps since
+// the previous decision.
 type VerdictSummary struct {
 	Verdict string `json:"verdict"`         // as in logs/balance.jsonl
 	Cause   string `json:"cause,omitempty"` // of a sick rank
@@ -39,7 +39,8 @@ type judgedRank struct {
 	all  map[[2]string]*VerdictSummary // by Health and Cause
 }
 
-// add adds the verdicts of a decision after the given step. A decision on another number of ranks drops the verdicts before it.
+// add adds the verdicts of a decision after the given step. A decision on another number of ranks drops the verdicts
+// before it.
 func (v *judged) add(step int64, ranks []runs.DecisionRank) {
 	if len(v.ranks) != len(ranks) {
 		v.ranks = make([]judgedRank, len(ranks))
@@ -64,7 +65,8 @@ func (v *judged) add(step int64, ranks []runs.DecisionRank) {
 	v.previous = step
 }
 
-// addVerdicts adds the newest verdict on each rank, and all verdicts other than healthy in the order of their first steps.
+// addVerdicts adds the newest verdict on each rank, and all verdicts other than healthy in the order of their first
+// steps.
 func (s *Summary) addVerdicts(v *judged) {
 	for i := range s.PerRank[:min(len(s.PerRank), len(v.ranks))] {
 		r, k := &s.PerRank[i], &v.ranks[i]
@@ -73,7 +75,8 @@ func (s *Summary) addVerdicts(v *judged) {
 			r.Verdicts = append(r.Verdicts, *of)
 		}
 		slices.SortFunc(r.Verdicts, func(a, b VerdictSummary) int {
-			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Cause, b.Cause))
+			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Verdict, b.Verdict),
+				cmp.Compare(a.Cause, b.Cause))
 		})
 	}
 }

@@ -24,7 +24,8 @@ func TestASummaryNamesSlowRanks(t *testing.T) {
 `,
 			`{"verdict":"healthy","cause":null,"verdicts":[]}`,
 			`{"verdict":"healthy","cause":null,"verdicts":[{"verdict":"sick","cause":"network","steps":15,"first_step":1,"last_step":35},{"verdict":"sick","cause":"CPU quota","steps":10,"first_step":21,"last_step":30}]}`},
-		"no decision": {"", "", `{"verdict":null,"cause":null,"verdicts":null}`, `{"verdict":null,"cause":null,"verdicts":null}`},
+		"no decision": {"", "", `{"verdict":null,"cause":null,"verdicts":null}`,
+			`{"verdict":null,"cause":null,"verdicts":null}`},
 		"a decision without verdicts": {"", `{"step":20,"ranks":[{"health":""},{}]}` + "\n",
 			`{"verdict":null,"cause":null,"verdicts":[]}`, `{"verdict":null,"cause":null,"verdicts":[]}`},
 		"verdicts on an earlier number of ranks": {`{"step":0,"start":{"ranks":3}}

@@ -51,7 +51,8 @@ func TestDamagedFileIsNamedAndRebuilt(t *testing.T) {
 		if err := os.WriteFile(files[0], []byte(damage.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := cache.Load("key"); c != nil || err == nil || !strings.Contains(err.Error(), damage.want) || !strings.Contains(err.Error(), files[0]) {
+		if c, err := cache.Load("key"); c != nil || err == nil || !strings.Contains(err.Error(), damage.want) ||
+			!strings.Contains(err.Error(), files[0]) {
 			t.Errorf("%s: got %v, %v, want an error with %q and the file", damage.name, c, err, damage.want)
 		}
 		if err := cache.Store("key", line); err != nil {

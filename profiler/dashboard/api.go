@@ -33,10 +33,11 @@ type listing struct {
 
 // list sends the list of all runs.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.answers.get(r.Context(), "list", int64(time.Since(s.begun)/listTime), func(ctx context.Context) (any, error) {
-		list, err := s.options.Folder.List(ctx)
-		return listing{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
-	})
+	answer, err := s.answers.get(r.Context(), "list", int64(time.Since(s.begun)/listTime),
+		func(ctx context.Context) (any, error) {
+			list, err := s.options.Folder.List(ctx)
+			return listing{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
+		})
 	s.send(w, r, answer, err)
 }
 
@@ -49,7 +50,8 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	f.run.Refresh()
-	answer, err := s.answers.get(r.Context(), "view/"+r.PathValue("name"), f.run.Version(), func(context.Context) (any, error) { return f.run.View(), nil })
+	answer, err := s.answers.get(r.Context(), "view/"+r.PathValue("name"), f.run.Version(),
+		func(context.Context) (any, error) { return f.run.View(), nil })
 	s.send(w, r, answer, f.orGone(err))
 }
 
@@ -72,7 +74,8 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 		s.send(w, r, answer, err)
 		return
 	}
-	answer, err := s.answers.get(r.Context(), fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query), f.run.Version(), figures)
+	answer, err := s.answers.get(r.Context(), fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query),
+		f.run.Version(), figures)
 	s.send(w, r, answer, f.orGone(err))
 }
 
@@ -123,7 +126,8 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 		}
 	}
 	if len(q.Columns) == 0 || len(q.Columns) > 48 || len(q.Ranks) > mostRanksAsked {
-		err = errors.Join(err, fmt.Errorf("got %d columns, want 1 to 48, and %d ranks, want at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
+		err = errors.Join(err, fmt.Errorf("got %d columns, want 1 to 48, and %d ranks, want at most %d", len(q.Columns),
+			len(q.Ranks), mostRanksAsked))
 	}
 	return q, err
 }
@@ -142,9 +146,9 @@ type streamEvent struct {
 // server follows gets the versions of those that it follows, and a refusal for each other run.
 const mostStreamed = 64
 
-// stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run that
-// the server refuses or that does not exist, and later the versions of this run if the server can follow it. If it will
-// follow none of the runs, it sends an error.
+// stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run
+// that the server refuses or that does not exist, and later the versions of this run if the server can follow it. If it
+// will follow none of the runs, it sends an error.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
 	if len(names) == 0 || len(names) > mostStreamed {
@@ -182,8 +186,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if tell("retry: 3000\n\n") != nil {
 		return
 	}
-	// If a stream has no event for this time, a comment shows that the connection is alive. Many proxies close a connection
-	// that is silent for 60 s. The time is longer than mostPause, so streams of a running training need no comments.
+	// If a stream has no event for this time, a comment shows that the connection is alive. Many proxies close a
+	// connection that is silent for 60 s. The time is longer than mostPause, so streams of a running training need no
+	// comments.
 	const silence = mostPause + 15*time.Second
 	alive := time.NewTicker(silence)
 	defer alive.Stop()
@@ -309,7 +314,8 @@ func (s *Server) explain(err error) (status int, text string) {
 	case errors.As(err, new(*runs.NameError)):
 		return http.StatusBadRequest, "this is not a valid name of a run"
 	case errors.Is(err, errBusy):
-		return http.StatusServiceUnavailable, errBusy.Error() + ": close the page of another run; this page shows its run some seconds later"
+		return http.StatusServiceUnavailable,
+			errBusy.Error() + ": close the page of another run; this page shows its run some seconds later"
 	case errors.Is(err, errGone):
 		return http.StatusNotFound, "the folder of the run no longer exists"
 	case errors.Is(err, fs.ErrNotExist):
@@ -355,10 +361,11 @@ const (
 	mostCachedBytes = mostAnswerBytes / 2 // of one answer; a longer answer is not cached
 )
 
-// get returns the cached answer for a key and a version. If there is none, it calls value and caches the result. Clients
-// that need the same answer at the same time wait for one call; other clients do not wait. A client stops to wait when its
-// ctx ends. The context of value ends when no client waits.
-func (a *answers) get(ctx context.Context, key string, version int64, value func(context.Context) (any, error)) (*answer, error) {
+// get returns the cached answer for a key and a version. If there is none, it calls value and caches the result.
+// Clients that need the same answer at the same time wait for one call; other clients do not wait. A client stops to
+// wait when its ctx ends. The context of value ends when no client waits.
+func (a *answers) get(ctx context.Context, key string, version int64, value func(context.Context) (any, error)) (
+	*answer, error) {
 	a.mu.Lock()
 	if found := a.all[key]; found != nil && found.version == version {
 		found.used = time.Now()

@@ -27,7 +27,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "same-origin") // with "no-referrer", browsers send the form of /login with "Origin: null"
+		// with "no-referrer", browsers send the form of /login with "Origin: null"
+		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -35,12 +36,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !plainPath(r):
 			http.Error(w, "the path has characters that are not allowed", http.StatusBadRequest)
 		case !s.isOwnName(r.Host):
-			http.Error(w, "unknown host name in the request; if it is a name of this server, add it to dashboard.hosts", http.StatusForbidden)
+			http.Error(w, "unknown host name in the request; if it is a name of this server, add it to dashboard.hosts",
+				http.StatusForbidden)
 		case !sameOrigin(r):
 			http.Error(w, "the request is from a page of another server", http.StatusForbidden)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != "/login"):
+		case r.Method != http.MethodGet && r.Method != http.MethodHead &&
+			(r.Method != http.MethodPost || r.URL.Path != "/login"):
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD are allowed, because the dashboard only reads", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are allowed, because the dashboard only reads",
+				http.StatusMethodNotAllowed)
 		default:
 			if may, wrong := s.mayRead(r); !may {
 				if !wrong || !s.refusesWrong(w, r) {
@@ -67,7 +71,8 @@ func plainPath(r *http.Request) bool {
 // numeric address cannot be rebound.
 func (s *Server) isOwnName(hostport string) bool {
 	host := strings.ToLower(strings.TrimSuffix(httpguard.Host(hostport), "."))
-	if host == "localhost" || slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
+	if host == "localhost" ||
+		slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
 		return true
 	}
 	ip := net.ParseIP(host)
@@ -80,7 +85,8 @@ func (s *Server) isOwnName(hostport string) bool {
 
 // sameOrigin reports whether a request comes from a page of this server, or from no page.
 func sameOrigin(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !(r.Method == http.MethodGet && r.URL.Path == "/") {
+	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") &&
+		!(r.Method == http.MethodGet && r.URL.Path == "/") {
 		return false
 	}
 	origins := r.Header.Values("Origin")
@@ -88,7 +94,8 @@ func sameOrigin(r *http.Request) bool {
 		return true
 	}
 	u, err := url.Parse(origins[0])
-	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		strings.EqualFold(u.Host, r.Host)
 }
 
 // mayRead reports whether the client has sent the token, or needs none. wrong means that it has sent another token.
@@ -120,7 +127,8 @@ func (s *Server) refusesWrong(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if over {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "too many wrong tokens from your address: use the token that the dashboard was started with", http.StatusTooManyRequests)
+		http.Error(w, "too many wrong tokens from your address: use the token that the dashboard was started with",
+			http.StatusTooManyRequests)
 	}
 	return over
 }
@@ -162,9 +170,10 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpguard.Prove(r)
-	// Without a path, browsers send the cookie to the folder of this request only: other programs behind the same proxy do not
-	// get it, and other dashboards do not replace it.
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	// Without a path, browsers send the cookie to the folder of this request only: other programs behind the same proxy
+	// do not get it, and other dashboards do not replace it.
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	redirect(w, "./")
 }
 

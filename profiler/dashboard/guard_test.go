@@ -29,7 +29,8 @@ func testFolder(t *testing.T) *runs.Folder {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "experiments", "a")
 	record := recordText("2")
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755), os.MkdirAll(filepath.Join(dir, "configs"), 0o755),
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "configs"), 0o755),
 		os.WriteFile(filepath.Join(parent, "secret.txt"), []byte("the-secret"), 0o644),
 		os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644),
 		os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), []byte("[model]\nname = \"m\"\n"), 0o644))
@@ -129,9 +130,12 @@ func attacks() (all []probe) {
 		all = append(all, probe{name: name, line: line, want: want, headers: headers})
 	}
 	// Paths out of the folder, in several encodings.
-	for _, path := range []string{"/../secret.txt", "/api/runs/../../secret.txt", "/api/runs/..", "/api/runs/../config", "/./", "//", "//etc/passwd", "/api//runs",
-		"/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt", "/..%2Fsecret.txt", "/%252e%252e%252fsecret.txt", "/..%255csecret.txt", "/..%5csecret.txt",
-		"/api/runs/%2e%2e", "/api/runs/..%2f..%2fsecret.txt", "/api/runs/a%00", "/api/runs/a%2f..%2fa", "/api/runs/%61", "/api/runs/..%c0%af", "/api/runs/%c0%ae%c0%ae", "/app.js%00.html",
+	for _, path := range []string{"/../secret.txt", "/api/runs/../../secret.txt", "/api/runs/..", "/api/runs/../config",
+		"/./", "//", "//etc/passwd", "/api//runs",
+		"/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt", "/..%2Fsecret.txt",
+		"/%252e%252e%252fsecret.txt", "/..%255csecret.txt", "/..%5csecret.txt",
+		"/api/runs/%2e%2e", "/api/runs/..%2f..%2fsecret.txt", "/api/runs/a%00", "/api/runs/a%2f..%2fa", "/api/runs/%61",
+		"/api/runs/..%c0%af", "/api/runs/%c0%ae%c0%ae", "/app.js%00.html",
 		"/api/runs/a;b", "/..;/secret.txt"} {
 		add("path "+path, "GET "+path, 400)
 	}
@@ -139,7 +143,8 @@ func attacks() (all []probe) {
 		add("path "+path, "GET "+path, 400)
 	}
 	// Invalid names of runs.
-	for _, name := range []string{".lock", "-a", "a~", "a:b", "a@b", "a$b", "a'b", "a(b)", "a|b", strings.Repeat("a", 65), "...", "a+b", "a,b", "a!"} {
+	for _, name := range []string{".lock", "-a", "a~", "a:b", "a@b", "a$b", "a'b", "a(b)", "a|b",
+		strings.Repeat("a", 65), "...", "a+b", "a,b", "a!"} {
 		add("run "+name, "GET /api/runs/"+name, 400)
 		add("figures of "+name, "GET /api/runs/"+name+"/figures?columns=loss", 400)
 	}
@@ -148,10 +153,13 @@ func attacks() (all []probe) {
 	add("stream of too many runs", "GET /api/stream?"+manyRuns(mostStreamed+1), 400)
 	add("stream of invalid names", "GET /api/stream?run=.lock&run=-x", 400)
 	// Hosts and origins of other sites.
-	for _, host := range []string{"evil.example", "evil.example:8501", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "169.254.169.254", "[fe80::1]:8501", "0.0.0.0:8501", "localhost@evil.example", ""} {
+	for _, host := range []string{"evil.example", "evil.example:8501", "localhost.evil.example",
+		"127.0.0.1.evil.example", "10.0.0.1", "169.254.169.254", "[fe80::1]:8501", "0.0.0.0:8501",
+		"localhost@evil.example", ""} {
 		add("host "+host, "GET /api/runs", -1, "Host: "+host)
 	}
-	for _, origin := range []string{"http://evil.example", "https://evil.example:8501", "null", "http://localhost:9999", "http://localhost", "file://", "http://localhost:8501.evil.example", "ftp://localhost:8501", "javascript:1"} {
+	for _, origin := range []string{"http://evil.example", "https://evil.example:8501", "null", "http://localhost:9999",
+		"http://localhost", "file://", "http://localhost:8501.evil.example", "ftp://localhost:8501", "javascript:1"} {
 		add("origin "+origin, "GET /api/runs", 403, "Origin: "+origin)
 	}
 	add("two origins", "GET /api/runs", 403, "Origin: http://localhost:8501", "Origin: http://evil.example")
@@ -166,18 +174,25 @@ func attacks() (all []probe) {
 		}
 		add("method "+method, line, want)
 	}
-	all = append(all, probe{name: "login from another site", line: "POST /login", headers: []string{"Origin: http://evil.example"}, body: "token=" + testToken, want: 403},
-		probe{name: "login with a large body", line: "POST /login", body: "token=" + strings.Repeat("x", 8<<10), want: 400},
+	all = append(all, probe{name: "login from another site", line: "POST /login",
+		headers: []string{"Origin: http://evil.example"}, body: "token=" + testToken, want: 403},
+		probe{name: "login with a large body", line: "POST /login", body: "token=" + strings.Repeat("x", 8<<10),
+			want: 400},
 		probe{name: "login with a wrong token", line: "POST /login", body: "token=wrong", want: 303})
 	// Requests that need much memory.
 	add("long header", "GET /", 431, "X: "+strings.Repeat("x", 32<<10))
 	add("long path", "GET /"+strings.Repeat("x", 32<<10), 431)
-	add("many headers", "GET /", 431, strings.Split(strings.TrimSuffix(strings.Repeat("X: 1234567890\n", 3000), "\n"), "\n")...)
-	for _, query := range []string{"", "?columns=nonsense", "?columns=loss&columns=own", "?columns=loss,own,loss", "?columns=own&ranks=0,0", "?columns=loss&x=1", "?columns=loss&from=-1", "?columns=loss&points=abc", "?columns=loss&ranks=99999", "?columns=own&ranks=1",
+	add("many headers", "GET /", 431, strings.Split(strings.TrimSuffix(strings.Repeat("X: 1234567890\n", 3000), "\n"),
+		"\n")...)
+	for _, query := range []string{"", "?columns=nonsense", "?columns=loss&columns=own", "?columns=loss,own,loss",
+		"?columns=own&ranks=0,0", "?columns=loss&x=1", "?columns=loss&from=-1", "?columns=loss&points=abc",
+		"?columns=loss&ranks=99999", "?columns=own&ranks=1",
 		"?columns=loss&to=99999999999999999999", "?columns=" + strings.Repeat("loss,", 50)} {
 		add("query "+query, "GET /api/runs/a/figures"+query, 400)
 	}
-	for _, path := range []string{"/missing", "/api", "/api/", "/api/runs/b", "/api/runs/a/", "/api/runs/a/logs", "/bundle/app.js.gz", "/app.js.gz", "/ui/bundle/app.js", "/index.html", "/.git/config", "/debug/pprof/", "/metrics"} {
+	for _, path := range []string{"/missing", "/api", "/api/", "/api/runs/b", "/api/runs/a/", "/api/runs/a/logs",
+		"/bundle/app.js.gz", "/app.js.gz", "/ui/bundle/app.js", "/index.html", "/.git/config", "/debug/pprof/",
+		"/metrics"} {
 		add("unknown "+path, "GET "+path, 404)
 	}
 	return all
@@ -194,8 +209,8 @@ func TestAttacksAreRefused(t *testing.T) {
 	}
 	for _, p := range all {
 		status, header, body := p.send(t, open)
-		// The server waits 0.5 s before it closes a connection with unread headers. The answer is lost if the test gets no
-		// CPU within this time.
+		// The server waits 0.5 s before it closes a connection with unread headers. The answer is lost if the test gets
+		// no CPU within this time.
 		for again := 0; p.want > 0 && status == 0 && again < 5; again++ {
 			status, header, body = p.send(t, open)
 		}
@@ -205,7 +220,8 @@ func TestAttacksAreRefused(t *testing.T) {
 		if strings.Contains(body, "the-secret") || strings.Contains(header.Get("Location"), "//") {
 			t.Errorf("%s: got the content of another file, or a redirect to another server", p.name)
 		}
-		if header != nil && status != 431 && status != 400 && header.Get("Content-Security-Policy") != policy && p.want > 0 {
+		if header != nil && status != 431 && status != 400 && header.Get("Content-Security-Policy") != policy &&
+			p.want > 0 {
 			t.Errorf("%s: status %d: got policy %q", p.name, status, header.Get("Content-Security-Policy"))
 		}
 		if status, _, _ := p.send(t, closed); status >= 200 && status < 300 {
@@ -216,7 +232,8 @@ func TestAttacksAreRefused(t *testing.T) {
 
 func TestDataNeedTheToken(t *testing.T) {
 	at := start(t, Options{Loopback: true, Token: testToken})
-	for _, path := range []string{"/api/runs", "/api/runs/a", "/api/runs/a/config", "/api/runs/a/figures?columns=loss", "/api/stream?run=a", "/app.js"} {
+	for _, path := range []string{"/api/runs", "/api/runs/a", "/api/runs/a/config", "/api/runs/a/figures?columns=loss",
+		"/api/stream?run=a", "/app.js"} {
 		if status, _, _ := (probe{line: "GET " + path}).send(t, at); status != 401 {
 			t.Errorf("%s without the token: got %d, want 401", path, status)
 		}
@@ -227,14 +244,19 @@ func TestDataNeedTheToken(t *testing.T) {
 	if status, h, _ := (probe{line: "GET /"}).send(t, at); status != 303 || h.Get("Location") != "login.html" {
 		t.Errorf("the page without the token: got %d to %q, want the form", status, h.Get("Location"))
 	}
-	status, h, _ := (probe{line: "POST /login", headers: []string{"Origin: http://localhost:8501"}, body: "token=" + url.QueryEscape(testToken)}).send(t, at)
+	status, h, _ := (probe{line: "POST /login", headers: []string{"Origin: http://localhost:8501"},
+		body: "token=" + url.QueryEscape(testToken)}).send(t, at)
 	cookie := h.Get("Set-Cookie")
-	if status != 303 || h.Get("Location") != "./" || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, "Path") || strings.Contains(cookie, testToken) {
+	if status != 303 || h.Get("Location") != "./" || !strings.Contains(cookie, "HttpOnly") ||
+		!strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, "Path") ||
+		strings.Contains(cookie, testToken) {
 		t.Fatalf("login: got %d to %q with cookie %q", status, h.Get("Location"), cookie)
 	}
 	value, _, _ := strings.Cut(cookie, ";")
-	for header, want := range map[string]int{"Cookie: " + value: 200, "Cookie: " + value + "0": 401, "Cookie: " + cookieName + "=": 401,
-		"Authorization: Bearer " + testToken: 200, "Authorization: Bearer " + testToken + "0": 401, "Authorization: Basic " + testToken: 401} {
+	for header, want := range map[string]int{"Cookie: " + value: 200, "Cookie: " + value + "0": 401,
+		"Cookie: " + cookieName + "=":        401,
+		"Authorization: Bearer " + testToken: 200, "Authorization: Bearer " + testToken + "0": 401,
+		"Authorization: Basic " + testToken: 401} {
 		if status, _, _ := (probe{line: "GET /api/runs", headers: []string{header}}).send(t, at); status != want {
 			t.Errorf("%s: got %d, want %d", header, status, want)
 		}
@@ -248,10 +270,12 @@ func TestDataNeedTheToken(t *testing.T) {
 	if last != 429 {
 		t.Errorf("after many wrong tokens: got %d, want 429", last)
 	}
-	if status, h, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 303 || h.Get("Location") != "./" {
+	if status, h, _ := (probe{line: "POST /login", body: "token=" + testToken}).send(t, at); status != 303 ||
+		h.Get("Location") != "./" {
 		t.Errorf("the right token after many wrong ones: got %d to %q, want the page", status, h.Get("Location"))
 	}
-	if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t, at); status != 200 {
+	if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t,
+		at); status != 200 {
 		t.Errorf("the right token in a header after many wrong ones: got %d, want 200", status)
 	}
 }
@@ -267,7 +291,8 @@ func TestHeldConnectionsDoNotKeepOutAClient(t *testing.T) {
 		defer c.Close()
 	}
 	for range 3 {
-		if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(t, at); status != 200 {
+		if status, _, _ := (probe{line: "GET /api/runs", headers: []string{"Authorization: Bearer " + testToken}}).send(
+			t, at); status != 200 {
 			t.Errorf("got %d, want 200", status)
 		}
 	}
@@ -279,7 +304,8 @@ func TestNamesOfAServerThatOthersReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := start(t, Options{Token: testToken, Hosts: []string{"board.example"}})
-	for host, want := range map[string]int{"10.1.2.3:8501": 200, "[2001:db8::1]:8501": 200, own: 200, "board.example": 200, "BOARD.example:80": 200, "localhost": 200, "evil.example": 403, "": 403} {
+	for host, want := range map[string]int{"10.1.2.3:8501": 200, "[2001:db8::1]:8501": 200, own: 200,
+		"board.example": 200, "BOARD.example:80": 200, "localhost": 200, "evil.example": 403, "": 403} {
 		p := probe{line: "GET /api/runs", headers: []string{"Host: " + host, "Authorization: Bearer " + testToken}}
 		if status, _, _ := p.send(t, at); status != want && !(host == "" && status >= 400) {
 			t.Errorf("host %q: got %d, want %d", host, status, want)
@@ -292,14 +318,17 @@ func TestThePageLoadsOnlyItsOwnFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, kind := range map[string]string{"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css", "/icon.svg": "image/svg+xml", "/login.html": "text/html"} {
+	for path, kind := range map[string]string{"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css",
+		"/icon.svg": "image/svg+xml", "/login.html": "text/html"} {
 		for _, encoding := range []string{"", "gzip"} {
 			r := httptest.NewRequest("GET", "http://localhost"+path, nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
-			if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("Content-Encoding") != encoding {
-				t.Errorf("%s (%q): got %d, %s, %q", path, encoding, w.Code, w.Header().Get("Content-Type"), w.Header().Get("Content-Encoding"))
+			if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
+				w.Header().Get("Content-Encoding") != encoding {
+				t.Errorf("%s (%q): got %d, %s, %q", path, encoding, w.Code, w.Header().Get("Content-Type"),
+					w.Header().Get("Content-Encoding"))
 			}
 			if text := w.Body.String(); encoding == "" && kind == "text/html" {
 				for _, forbidden := range []string{"http://", "https://", "<script>", "style=", "onload", "onclick"} {

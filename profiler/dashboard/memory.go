@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// connectionBytes is the memory of a connection with an open stream: goroutine stacks and buffers, and as much again
-	// for garbage.
+	// connectionBytes is the memory of a connection with an open stream: goroutine stacks and buffers, and as much
+	// again for garbage.
 	connectionBytes = 64 << 10
 	// limitStep is the number of connections for which the limit changes at a time, because each change takes a lock of
 	// the heap.
@@ -17,8 +17,8 @@ const (
 )
 
 // memory sets the soft memory limit of the process. The limit grows with the number of open connections. With a fixed
-// limit, the garbage collector would work all the time once the connections need the memory. It would take CPU time from
-// a training on the same machine.
+// limit, the garbage collector would work all the time once the connections need the memory. It would take CPU time
+// from a training on the same machine.
 type memory struct {
 	base int64 // bytes without connections
 
@@ -39,7 +39,8 @@ func (m *memory) track(_ net.Conn, state http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		m.open--
 	}
-	if counted := (m.open + limitStep - 1) / limitStep * limitStep; counted > m.counted || counted < m.counted-limitStep {
+	if counted := (m.open + limitStep - 1) / limitStep * limitStep; counted > m.counted ||
+		counted < m.counted-limitStep {
 		m.counted = counted
 		m.set()
 	}

@@ -26,7 +26,8 @@ func TestTheMemoryLimitGrowsWithConnections(t *testing.T) {
 			m.track(nil, http.StateClosed)
 		}
 		if got, want := debug.SetMemoryLimit(-1), int64(base+x.want*connectionBytes); got != want {
-			t.Errorf("%d opened and %d closed: got a limit of %d connections, want %d", x.opened, x.closed, (got-base)/connectionBytes, x.want)
+			t.Errorf("%d opened and %d closed: got a limit of %d connections, want %d", x.opened, x.closed,
+				(got-base)/connectionBytes, x.want)
 		}
 	}
 }

@@ -30,7 +30,8 @@ import (
 func largeRun(t *testing.T, dir string, ranks int, steps int64) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
-	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "configs"), 0o755), os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), nil, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "configs"), 0o755),
+		os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for rank := range ranks {
@@ -38,10 +39,13 @@ func largeRun(t *testing.T, dir string, ranks int, steps int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := runtime.Record{Rank: rank, Telemetry: telemetry.Unknown(), Values: telemetry.Values{telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789012, telemetry.LossScale: 1, telemetry.Accuracy: math.NaN()}, BatchSize: 64}
+		r := runtime.Record{Rank: rank, Telemetry: telemetry.Unknown(),
+			Values: telemetry.Values{telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789012,
+				telemetry.LossScale: 1, telemetry.Accuracy: math.NaN()}, BatchSize: 64}
 		for step := int64(1); step <= steps; step++ {
 			r.Iteration, r.Timestamp = step, time.Unix(1700000000, step*1e6)
-			r.Values[telemetry.Loss], r.Forward, r.Backward = 2.123456789012/float64(step), time.Duration(10e6+step%977*1000), time.Duration(20e6+step%877*1000)
+			r.Values[telemetry.Loss], r.Forward, r.Backward = 2.123456789012/float64(step),
+				time.Duration(10e6+step%977*1000), time.Duration(20e6+step%877*1000)
 			if step == steps/3 && rank == 0 {
 				r.Forward = 3 * time.Second
 			}
@@ -89,7 +93,8 @@ func TestLongAndWideRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := "http://" + serve(t, Options{Folder: folder, Loopback: true, Log: slog.New(slog.DiscardHandler)}) + "/api/runs/a"
+		at := "http://" + serve(t, Options{Folder: folder, Loopback: true, Log: slog.New(slog.DiscardHandler)}) +
+			"/api/runs/a"
 		var view runs.View
 		var figures struct {
 			Steps []int64
@@ -100,7 +105,8 @@ func TestLongAndWideRuns(t *testing.T) {
 		}
 		first := getJSON(t, at, &view) + getJSON(t, at+columns, &figures)
 		begin := time.Now()
-		for getJSON(t, at, &view); view.Last < c.steps || view.Progress.Read < view.Progress.Bytes-int64(4*c.ranks); getJSON(t, at, &view) {
+		for getJSON(t, at, &view); view.Last < c.steps ||
+			view.Progress.Read < view.Progress.Bytes-int64(4*c.ranks); getJSON(t, at, &view) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		all := time.Since(begin)
@@ -108,9 +114,11 @@ func TestLongAndWideRuns(t *testing.T) {
 		goruntime.GC()
 		var memory goruntime.MemStats
 		goruntime.ReadMemStats(&memory)
-		t.Logf("%d ranks, %d steps, %d MB: first answers after %v, all records read after %v, answer then %v, live heap %d MB", c.ranks, c.steps, view.Progress.Bytes>>20, first, all, whole, memory.HeapAlloc>>20)
+		t.Logf("%d ranks, %d steps, %d MB: first answers after %v, all records read after %v, answer then %v, live heap %d MB",
+			c.ranks, c.steps, view.Progress.Bytes>>20, first, all, whole, memory.HeapAlloc>>20)
 		if memory.HeapAlloc > 50<<20 {
-			t.Errorf("%d ranks, %d steps: got a heap of %d bytes, want at most 50 MB", c.ranks, c.steps, memory.HeapAlloc)
+			t.Errorf("%d ranks, %d steps: got a heap of %d bytes, want at most 50 MB", c.ranks, c.steps,
+				memory.HeapAlloc)
 		}
 		slowest := 0.0
 		for _, l := range figures.Lines {
@@ -121,7 +129,8 @@ func TestLongAndWideRuns(t *testing.T) {
 			}
 		}
 		if slowest != 3 || len(figures.Steps) > 600 {
-			t.Errorf("%d ranks, %d steps: got a slowest forward pass of %v s in %d points, want 3 s in at most 600", c.ranks, c.steps, slowest, len(figures.Steps))
+			t.Errorf("%d ranks, %d steps: got a slowest forward pass of %v s in %d points, want 3 s in at most 600",
+				c.ranks, c.steps, slowest, len(figures.Steps))
 		}
 		folder.Close()
 	}
@@ -180,7 +189,8 @@ func TestManyStreams(t *testing.T) {
 	}
 	ready.Wait()
 	begin := time.Now()
-	if err := os.WriteFile(filepath.Join(dir, "a", "logs", "balance.jsonl"), []byte(`{"step":5,"shares":[1],"next":[1]}`+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a", "logs", "balance.jsonl"),
+		[]byte(`{"step":5,"shares":[1],"next":[1]}`+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var delays []time.Duration
@@ -193,5 +203,6 @@ func TestManyStreams(t *testing.T) {
 		}
 	}
 	slices.Sort(delays)
-	t.Logf("%d clients and %d that never read: the change reached the first client after %v, the median after %v, p99 after %v", clients, deaf, delays[0], delays[clients/2], delays[clients*99/100])
+	t.Logf("%d clients and %d that never read: the change reached the first client after %v, the median after %v, p99 after %v",
+		clients, deaf, delays[0], delays[clients/2], delays[clients*99/100])
 }

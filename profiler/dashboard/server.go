@@ -34,13 +34,15 @@ const (
 type Options struct {
 	Folder *runs.Folder
 
-	Token    string        // secret that clients must send; "": no token
-	Loopback bool          // only this machine can reach the server: Host headers must be loopback addresses or localhost
+	Token string // secret that clients must send; "": no token
+	// only this machine can reach the server: Host headers must be loopback addresses or localhost
+	Loopback bool
 	Hosts    []string      // further names of the server in Host headers, without ports
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
-	Memory   int64         // soft limit of the process's memory while Serve runs, without connections, in bytes; 0: unchanged
-	Log      *slog.Logger  // nil: none
+	// soft limit of the process's memory while Serve runs, without connections, in bytes; 0: unchanged
+	Memory int64
+	Log    *slog.Logger // nil: none
 }
 
 // Server serves the web page and its data.
@@ -70,7 +72,9 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, places: mostConnections, followers: map[string]*follower{}, visits: make(chan struct{}, mostVisits), over: context.Background()}
+	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime,
+		graceTime: graceTime, places: mostConnections, followers: map[string]*follower{},
+		visits: make(chan struct{}, mostVisits), over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)
@@ -93,8 +97,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.over = ctx
-	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: mostHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: mostHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
 	if s.options.Memory > 0 {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 		limit := &memory{base: s.options.Memory}

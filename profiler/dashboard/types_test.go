@@ -29,8 +29,9 @@ func typescript() string {
 		p.of(reflect.TypeOf(answer))
 	}
 	var b strings.Builder
-	b.WriteString("// The answers of the server. Written by: go test ./profiler/dashboard -run Types -args -update\n\n" +
-		"import type { Maybe } from './format'\n")
+	b.WriteString(
+		"// The answers of the server. Written by: go test ./profiler/dashboard -run Types -args -update\n\n" +
+			"import type { Maybe } from './format'\n")
 	for _, text := range p.texts {
 		b.WriteString("\n" + text)
 	}
@@ -176,7 +177,8 @@ func (p *declared) fields(t reflect.Type) (all []string) {
 		case strings.Contains(options, "omitempty"), strings.Contains(options, "omitzero"):
 			tag += "?"
 			of = strings.TrimSuffix(of, " | null")
-		case f.Type.Kind() == reflect.Map, f.Type.Kind() == reflect.Slice && f.Type != valuesType && f.Type != rawJSONType:
+		case f.Type.Kind() == reflect.Map, f.Type.Kind() == reflect.Slice && f.Type != valuesType &&
+			f.Type != rawJSONType:
 			if !slices.Contains(filled[t], tag) {
 				of += " | null"
 			}

@@ -23,15 +23,16 @@ const (
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy, an
-	// event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35 % of this CPU. Measured by
-	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
+	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy,
+	// an event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35 % of this CPU. Measured
+	// by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 10 * time.Millisecond
 	// mostPause limits the time between two events. It is the pause of 3,000 streams.
 	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
-	// mostVisits is the largest number of runs that are open for one request each, because the server cannot follow them.
+	// mostVisits is the largest number of runs that are open for one request each, because the server cannot follow
+	// them.
 	mostVisits = 2
 )
 
@@ -106,7 +107,8 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 			delete(s.followers, oldest)
 		}
 		ctx, cancel := context.WithCancel(s.over)
-		f = &follower{run: run, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
+		f = &follower{run: run, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{}),
+			changed: make(chan struct{})}
 		s.followers[name] = f
 		go s.read(ctx, name, f)
 	}
@@ -126,8 +128,8 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 	return f, release, nil
 }
 
-// visit returns the follower of a run. While the server can follow no further run, it opens the run for this request alone
-// and reads all its files: a comparison needs the records once, and no place among the followed runs.
+// visit returns the follower of a run. While the server can follow no further run, it opens the run for this request
+// alone and reads all its files: a comparison needs the records once, and no place among the followed runs.
 func (s *Server) visit(ctx context.Context, name string) (f *follower, release func(), err error) {
 	if f, release, err = s.follow(ctx, name); !errors.Is(err, errBusy) {
 		return f, release, err
@@ -161,7 +163,8 @@ func (s *Server) room() (oldest string, ok bool) {
 		return "", true
 	}
 	for name, f := range s.followers {
-		if f.users == 0 && time.Since(f.left) >= s.graceTime && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
+		if f.users == 0 && time.Since(f.left) >= s.graceTime &&
+			(oldest == "" || f.used.Before(s.followers[oldest].used)) {
 			oldest = name
 		}
 	}

@@ -24,8 +24,10 @@ import (
 
 // recordText is the record of step 1 with a loss.
 func recordText(loss string) string {
-	return `{"epoch":0,"iteration":1,"loss":` + loss + `,"throughput":4,"iteration_time":1,"data_loading_time":0,"forward_time":0.5,"backward_time":0.5,` +
+	return `{"epoch":0,"iteration":1,"loss":` + loss +
+		`,"throughput":4,"iteration_time":1,"data_loading_time":0,"forward_time":0.5,"backward_time":0.5,` +
 		`"communication_time":0,"optimizer_time":0,"communication_hidden_time":0,"exchange_time":0,"communication_bytes":0,"communication_buckets":0,"batch_size":4,` +
+
 		`"timestamp":null,"rank":0,"accuracy":null,"learning_rate":0.1,"grad_norm":1,"loss_scale":1,"skipped":false}`
 }
 
@@ -33,7 +35,8 @@ func recordText(loss string) string {
 func writeRun(t *testing.T, dir, loss string) {
 	t.Helper()
 	record := recordText(loss)
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755), os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644))
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755),
+		os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,10 +177,12 @@ func TestAnInternalErrorIsNotTheClients(t *testing.T) {
 	if err := f.run.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := ask(s, "/api/runs/a/figures?columns=loss"); status != 500 || strings.Contains(body, "closed") || strings.Contains(body, ".json") {
+	if status, body := ask(s, "/api/runs/a/figures?columns=loss"); status != 500 || strings.Contains(body, "closed") ||
+		strings.Contains(body, ".json") {
 		t.Errorf("got status %d and %q, want 500 without internal text", status, body)
 	}
-	if status, body := ask(s, "/api/runs/a/figures?columns=nonsense"); status != 400 || !strings.Contains(body, "nonsense") {
+	if status, body := ask(s, "/api/runs/a/figures?columns=nonsense"); status != 400 ||
+		!strings.Contains(body, "nonsense") {
 		t.Errorf("unknown column: got status %d and %q, want 400 with the name", status, body)
 	}
 }
@@ -248,7 +253,8 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 		})
 	}
 	<-begun
-	if got, err := a.get(t.Context(), "fast", 1, func(context.Context) (any, error) { return "fast", nil }); err != nil || string(got.plain) != `"fast"` {
+	if got, err := a.get(t.Context(), "fast", 1, func(context.Context) (any, error) { return "fast", nil }); err !=
+		nil || string(got.plain) != `"fast"` {
 		t.Errorf("while another answer is built: got %v and error %v", got, err)
 	}
 	close(proceed)
@@ -294,10 +300,12 @@ func TestABuildEndsWhenItsClientsLeave(t *testing.T) {
 	leave[1]()
 	<-left
 	<-ended
-	if got, err := a.get(t.Context(), "slow", 1, func(context.Context) (any, error) { return "again", nil }); err != nil || string(got.plain) != `"again"` {
+	if got, err := a.get(t.Context(), "slow", 1, func(context.Context) (any, error) { return "again", nil }); err !=
+		nil || string(got.plain) != `"again"` {
 		t.Errorf("the next client: got %v and error %v", got, err)
 	}
-	if _, err := a.get(t.Context(), "panics", 1, func(context.Context) (any, error) { panic("no") }); err == nil || !strings.Contains(err.Error(), "panic: no") {
+	if _, err := a.get(t.Context(), "panics", 1, func(context.Context) (any, error) { panic("no") }); err == nil ||
+		!strings.Contains(err.Error(), "panic: no") {
 		t.Errorf("got %v, want the panic as an error", err)
 	}
 }
@@ -314,9 +322,12 @@ func (a *answers) waiting() (n int) {
 
 func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 	var a answers
-	for i, length := range []int{1000, mostCachedBytes, 1000, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2} {
+	for i, length := range []int{1000, mostCachedBytes, 1000, mostCachedBytes / 2, mostCachedBytes / 2,
+		mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2} {
 		text := strings.Repeat("x", length)
-		if got, err := a.get(t.Context(), fmt.Sprint(i), 1, func(context.Context) (any, error) { return text, nil }); err != nil || len(got.plain) != length+2 {
+		if got, err := a.get(t.Context(), fmt.Sprint(i), 1, func(context.Context) (any, error) {
+			return text, nil
+		}); err != nil || len(got.plain) != length+2 {
 			t.Fatalf("answer of %d bytes: error %v", length, err)
 		}
 		sum := 0
@@ -324,13 +335,16 @@ func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 			sum += x.size()
 		}
 		if sum != a.bytes || sum > mostAnswerBytes || a.all["1"] != nil {
-			t.Errorf("after answer %d: got %d bytes, counted as %d, want at most %d and no long answer", i, sum, a.bytes, mostAnswerBytes)
+			t.Errorf("after answer %d: got %d bytes, counted as %d, want at most %d and no long answer", i, sum,
+				a.bytes, mostAnswerBytes)
 		}
 	}
 	if a.all["7"] == nil {
 		t.Error("the newest answer is not cached")
 	}
-	if _, err := a.get(t.Context(), "bad", 1, func(context.Context) (any, error) { return nil, errors.New("bad") }); err == nil || a.all["bad"] != nil {
+	if _, err := a.get(t.Context(), "bad", 1, func(context.Context) (any, error) {
+		return nil, errors.New("bad")
+	}); err == nil || a.all["bad"] != nil {
 		t.Errorf("got error %v, want one, and no cached answer", err)
 	}
 }
@@ -371,7 +385,8 @@ func TestManyStreamsGetFewerEvents(t *testing.T) {
 		{mostPause, mostConnections, false, true},
 	} {
 		if got := due(now.Add(-x.since), now, x.streams, x.more, time.Second); got != x.want {
-			t.Errorf("%v after the last event, %d streams, more %v: got %v, want %v", x.since, x.streams, x.more, got, x.want)
+			t.Errorf("%v after the last event, %d streams, more %v: got %v, want %v", x.since, x.streams, x.more, got,
+				x.want)
 		}
 	}
 }
@@ -427,7 +442,8 @@ func grow(t *testing.T, dir string) {
 	}
 }
 
-// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end it.
+// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end
+// it.
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -437,7 +453,8 @@ func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 		e := next()
 		first[e.Run] = e
 	}
-	if first["a"].kind != "version" || first["b"].kind != "version" || first["none"] != (event{"refused", "none", "there is no such run", 0, true}) {
+	if first["a"].kind != "version" || first["b"].kind != "version" ||
+		first["none"] != (event{"refused", "none", "there is no such run", 0, true}) {
 		t.Fatalf("got %+v, want a version of a and b, and the refusal of none", first)
 	}
 	for _, name := range []string{"b", "a"} {
@@ -462,7 +479,8 @@ func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	}
 }
 
-// watchedServer returns a server that follows mostFollowers runs, of one more run in the folder. leave ends these streams.
+// watchedServer returns a server that follows mostFollowers runs, of one more run in the folder. leave ends these
+// streams.
 func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	t.Helper()
 	names := runNames(mostFollowers + 1)
@@ -475,7 +493,8 @@ func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	return server.URL, dir, names[mostFollowers], leave
 }
 
-// TestARefusedRunIsFollowedLater: a stream of a ninth run tells of the refusal, and follows the run when another one ends.
+// TestARefusedRunIsFollowedLater: a stream of a ninth run tells of the refusal, and follows the run when another one
+// ends.
 func TestARefusedRunIsFollowedLater(t *testing.T) {
 	address, _, last, leave := watchedServer(t)
 	next := openStream(t, address+"/api/stream?run="+last)
@@ -519,8 +538,8 @@ func TestAMissingRunIsNotBusy(t *testing.T) {
 	}
 }
 
-// TestAComparisonNeedsNoPlace: while all followers are in use, requests for the figures and the settings of further runs read
-// the files once, with the same answer as that of a follower.
+// TestAComparisonNeedsNoPlace: while all followers are in use, requests for the figures and the settings of further
+// runs read the files once, with the same answer as that of a follower.
 func TestAComparisonNeedsNoPlace(t *testing.T) {
 	names := runNames(mostFollowers + 2*mostVisits)
 	folder, _ := folderOf(t, names...)
@@ -545,7 +564,8 @@ func TestAComparisonNeedsNoPlace(t *testing.T) {
 	}
 	all.Wait()
 	if len(s.followers) != mostFollowers || len(s.visits) != 0 {
-		t.Errorf("got %d followers and %d open visits, want %d and none", len(s.followers), len(s.visits), mostFollowers)
+		t.Errorf("got %d followers and %d open visits, want %d and none", len(s.followers), len(s.visits),
+			mostFollowers)
 	}
 }
 
@@ -557,8 +577,8 @@ func remove(t *testing.T, dir string) {
 	}
 }
 
-// quickStream starts a server that looks at its files every millisecond, and opens a stream of a run. It also returns the
-// first event.
+// quickStream starts a server that looks at its files every millisecond, and opens a stream of a run. It also returns
+// the first event.
 func quickStream(t *testing.T, s *Server, run string) (next func() event, first event) {
 	t.Helper()
 	s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
@@ -568,7 +588,8 @@ func quickStream(t *testing.T, s *Server, run string) (next func() event, first 
 	return next, next()
 }
 
-// TestADeletedRunEnds: the server closes the files of a deleted run, tells the stream, and reads a new run of this name.
+// TestADeletedRunEnds: the server closes the files of a deleted run, tells the stream, and reads a new run of this
+// name.
 func TestADeletedRunEnds(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
@@ -585,7 +606,8 @@ func TestADeletedRunEnds(t *testing.T) {
 	if e != (event{"refused", "a", "the folder of the run no longer exists", 0, true}) {
 		t.Errorf("after the run was deleted: got %+v", e)
 	}
-	if _, err := f.run.Figures(t.Context(), runs.Query{Points: 1, Columns: []string{"loss"}}); err == nil && f.run.View().Last > 0 {
+	if _, err := f.run.Figures(t.Context(), runs.Query{Points: 1, Columns: []string{"loss"}}); err == nil &&
+		f.run.View().Last > 0 {
 		t.Error("the files of the deleted run are open")
 	}
 	if status, body := ask(s, "/api/runs/a"); status != 404 {
@@ -617,7 +639,8 @@ func TestAReplacedRunIsReadAgain(t *testing.T) {
 		}
 		s := newServer(t, folder)
 		next, first := quickStream(t, s, "a")
-		if err := errors.Join(os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "a-1")), os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a"))); err != nil {
+		if err := errors.Join(os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "a-1")),
+			os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a"))); err != nil {
 			t.Fatal(err)
 		}
 		e := next()

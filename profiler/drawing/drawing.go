@@ -44,7 +44,8 @@ func NewPlot(title, x, y string) *plot.Plot {
 	for _, t := range []struct {
 		style  *text.Style
 		points float64
-	}{{&p.Title.TextStyle, 12}, {&p.X.Label.TextStyle, 11}, {&p.Y.Label.TextStyle, 11}, {&p.X.Tick.Label, 10}, {&p.Y.Tick.Label, 10}, {&p.Legend.TextStyle, 10}} {
+	}{{&p.Title.TextStyle, 12}, {&p.X.Label.TextStyle, 11}, {&p.Y.Label.TextStyle, 11}, {&p.X.Tick.Label, 10},
+		{&p.Y.Tick.Label, 10}, {&p.Legend.TextStyle, 10}} {
 		t.style.Font.Variant, t.style.Font.Size = "Sans", vg.Points(t.points)
 	}
 	p.Title.Padding, p.Legend.ThumbnailWidth, p.Legend.Padding = vg.Points(8), vg.Points(30), vg.Points(2)
@@ -101,7 +102,8 @@ func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {
 	for i, p := range plots {
 		rows[i] = []*plot.Plot{p}
 	}
-	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadTop: vg.Points(6), PadBottom: vg.Points(4), PadLeft: vg.Points(4), PadRight: vg.Points(12)}
+	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadTop: vg.Points(6), PadBottom: vg.Points(4),
+		PadLeft: vg.Points(4), PadRight: vg.Points(12)}
 	for i, row := range plot.Align(rows, tiles, draw.New(canvas)) {
 		plots[i].Draw(row[0])
 	}

@@ -33,8 +33,8 @@ type GPU struct {
 	TemperatureC      int     `json:"temperature_celsius"`
 	Driver            string  `json:"driver"`
 	CUDA              string  `json:"cuda"` // newest CUDA version that the driver supports, such as "13.0"
-	MIG               bool    `json:"mig"`  // the GPU is divided into instances; the other fields describe the whole GPU
-
+	// the GPU is divided into instances; the other fields describe the whole GPU
+	MIG bool `json:"mig"`
 }
 
 // Link is the current and the maximum state of a PCIe connection. An idle GPU lowers the generation, but not the
@@ -57,7 +57,8 @@ func (l Link) Percent() float64 {
 
 // laneRates are the rates of one lane in one direction by generation, bytes/s: transfers/s and the coding of the PCIe
 // specification. Generations 1 and 2 code 8 bits in 10, 3 to 5 code 128 in 130, and 6 has 242 of 256 bytes for data.
-var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
+var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130,
+	5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
 
 // bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the largest generation, to
 // which an idle GPU returns when it has work, and the current number of lanes. Headers of packets are included.
@@ -69,7 +70,8 @@ func (l Link) bytesPerSecond() float64 {
 }
 
 func (g GPU) String() string {
-	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture, g.ComputeCapability, g.MemoryBytes>>20)
+	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture,
+		g.ComputeCapability, g.MemoryBytes>>20)
 }
 
 // architecture returns the name of a compute capability's architecture, and its number of CUDA cores per SM (CUDA C++

@@ -51,7 +51,8 @@ func (g *GPUs) At(busID string) (GPU, error) {
 	place := func(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
 	i := slices.IndexFunc(g.list, func(gpu GPU) bool { return busID != "" && place(gpu.BusID) == place(busID) })
 	if i < 0 {
-		return GPU{}, fmt.Errorf("NVML has no GPU with bus id %q; it has %d other GPUs%s", busID, len(g.list), because(g.reason))
+		return GPU{}, fmt.Errorf("NVML has no GPU with bus id %q; it has %d other GPUs%s", busID, len(g.list),
+			because(g.reason))
 	}
 	return g.list[i], nil
 }

@@ -37,18 +37,21 @@ func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	if dev.Kind == "cpu" && dev.Model == namelessArm && cpu.Model != "" {
 		dev.Model = cpu.Model
 	}
-	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable), cpus(cpu.Quota),
+	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable),
+		cpus(cpu.Quota),
 		strconv.FormatInt((host.Memory.Limit+memoryUnit/2)/memoryUnit, 10)}
 	var kind strings.Builder
 	fmt.Fprintf(&kind, "%s %s", dev.Kind, squeeze(dev.Model))
 	if gpu != nil {
-		facts = append(facts, gpu.UUID, gpu.Name, strconv.FormatInt(gpu.MemoryBytes/memoryUnit, 10), strconv.FormatBool(gpu.MIG))
+		facts = append(facts, gpu.UUID, gpu.Name, strconv.FormatInt(gpu.MemoryBytes/memoryUnit, 10),
+			strconv.FormatBool(gpu.MIG))
 	} else {
 		threads := "threads"
 		if dev.Threads == 1 {
 			threads = "thread"
 		}
-		fmt.Fprintf(&kind, " %s %s CPUs %d %s", dev.ISA, cpus(min(cpu.Quota, float64(max(dev.Threads, 1)))), dev.Threads, threads)
+		fmt.Fprintf(&kind, " %s %s CPUs %d %s", dev.ISA, cpus(min(cpu.Quota, float64(max(dev.Threads, 1)))),
+			dev.Threads, threads)
 	}
 	return Identity{Fingerprint: Fingerprint(facts...), Type: squeeze(kind.String())}
 }

@@ -8,8 +8,10 @@ import (
 )
 
 func TestFingerprintsChangeWithTheHardwareAlone(t *testing.T) {
-	cpu := device.Info{Name: "cpu:0", Kind: "cpu", Model: "AMD EPYC", ISA: "avx512_bf16", Threads: 1, MemoryBytes: 8 << 30}
-	host := system.Host{Name: "a", CPU: system.CPU{Model: "AMD EPYC", Usable: 2, Quota: 0.8}, Memory: system.Memory{Total: 16 << 30, Available: 3, Limit: 8 << 30}}
+	cpu := device.Info{Name: "cpu:0", Kind: "cpu", Model: "AMD EPYC", ISA: "avx512_bf16", Threads: 1,
+		MemoryBytes: 8 << 30}
+	host := system.Host{Name: "a", CPU: system.CPU{Model: "AMD EPYC", Usable: 2, Quota: 0.8},
+		Memory: system.Memory{Total: 16 << 30, Available: 3, Limit: 8 << 30}}
 	card := GPU{UUID: "GPU-1", Name: "NVIDIA H100 80GB HBM3", MemoryBytes: 80 << 30, TemperatureC: 33}
 	cuda := device.Info{Name: "cuda:0", Kind: "cuda", Model: card.Name, ISA: "sm_90", MemoryBytes: card.MemoryBytes}
 	first := Identify(cpu, host, nil)
@@ -25,13 +27,15 @@ func TestFingerprintsChangeWithTheHardwareAlone(t *testing.T) {
 			h.Memory.Available, g.TemperatureC, g.SMClockMHz = 9, 80, 1980
 		}, false, false},
 		{"another name of the machine", func(_ *device.Info, h *system.Host, _ *GPU) { h.Name = "b" }, false, false},
-		{"a kernel that keeps some MB", func(_ *device.Info, h *system.Host, _ *GPU) { h.Memory.Limit -= 20 << 20 }, false, false},
+		{"a kernel that keeps some MB", func(_ *device.Info, h *system.Host, _ *GPU) { h.Memory.Limit -= 20 << 20 },
+			false, false},
 		{"another quota", func(_ *device.Info, h *system.Host, _ *GPU) { h.CPU.Quota = 0.5 }, true, true},
 		{"another CPU", func(_ *device.Info, h *system.Host, _ *GPU) { h.CPU.Model = "Xeon" }, true, true},
 		{"fewer CPUs", func(_ *device.Info, h *system.Host, _ *GPU) { h.CPU.Usable = 1 }, true, true},
 		{"more memory", func(_ *device.Info, h *system.Host, _ *GPU) { h.Memory.Limit *= 2 }, true, true},
 		{"more threads", func(d *device.Info, _ *system.Host, _ *GPU) { d.Threads++ }, true, true},
-		{"another card of the same type", func(_ *device.Info, _ *system.Host, g *GPU) { g.UUID = "GPU-2" }, false, true},
+		{"another card of the same type", func(_ *device.Info, _ *system.Host, g *GPU) { g.UUID = "GPU-2" }, false,
+			true},
 	} {
 		d, h, g, u := cpu, host, card, cuda
 		c.change(&d, &h, &g)
@@ -68,10 +72,14 @@ func TestTypesOfDevicesAreReadable(t *testing.T) {
 		gpu   *GPU
 		want  string
 	}{
-		{device.Info{Kind: "cpu", Model: "AMD EPYC", ISA: "avx512", Threads: 1}, 0.8, nil, "cpu AMD EPYC avx512 0.8 CPUs 1 thread"},
-		{device.Info{Kind: "cpu", Model: "AMD EPYC", ISA: "avx512", Threads: 2}, 16, nil, "cpu AMD EPYC avx512 2 CPUs 2 threads"},
-		{device.Info{Kind: "cpu", Model: "Intel(R) Xeon(R)  Gold 6130 CPU @ 2.10GHz", ISA: "avx2", Threads: 8}, 8, nil, "cpu Intel R Xeon R Gold 6130 CPU @ 2.10GHz avx2 8 CPUs 8 threads"},
-		{device.Info{Kind: "cuda", Model: "NVIDIA H100 80GB HBM3", ISA: "sm_90"}, 16, &GPU{}, "cuda NVIDIA H100 80GB HBM3"},
+		{device.Info{Kind: "cpu", Model: "AMD EPYC", ISA: "avx512", Threads: 1}, 0.8, nil,
+			"cpu AMD EPYC avx512 0.8 CPUs 1 thread"},
+		{device.Info{Kind: "cpu", Model: "AMD EPYC", ISA: "avx512", Threads: 2}, 16, nil,
+			"cpu AMD EPYC avx512 2 CPUs 2 threads"},
+		{device.Info{Kind: "cpu", Model: "Intel(R) Xeon(R)  Gold 6130 CPU @ 2.10GHz", ISA: "avx2", Threads: 8}, 8, nil,
+			"cpu Intel R Xeon R Gold 6130 CPU @ 2.10GHz avx2 8 CPUs 8 threads"},
+		{device.Info{Kind: "cuda", Model: "NVIDIA H100 80GB HBM3", ISA: "sm_90"}, 16, &GPU{},
+			"cuda NVIDIA H100 80GB HBM3"},
 		{device.Info{Kind: "cuda", Model: "../a/b", ISA: "sm_90"}, 16, &GPU{}, "cuda .. a b"},
 	} {
 		if got := Identify(c.dev, system.Host{CPU: system.CPU{Quota: c.quota}}, c.gpu).Type; got != c.want {

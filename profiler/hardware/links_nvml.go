@@ -47,7 +47,8 @@ func (d *nvmlDriver) links(g *GPU, each bool) LinkSource {
 	s := &gpuLinks{dev: dev, each: each, begun: time.Now()}
 	if g.PCIe.Width > 0 {
 		s.pcie = true
-		s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: g.PCIe.bytesPerSecond(), Basis: telemetry.BasisSample})
+		s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: g.PCIe.bytesPerSecond(),
+			Basis: telemetry.BasisSample})
 	}
 	s.nvlinks = activeLinks(dev)
 	if len(s.nvlinks) == 0 {
@@ -61,7 +62,8 @@ func (d *nvmlDriver) links(g *GPU, each bool) LinkSource {
 			limit = nvLinkSpeed(dev, link)
 		}
 		if each {
-			s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkNVLink, Name: fmt.Sprintf("nvlink%d", link), Limit: limit, Basis: telemetry.BasisCounter})
+			s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkNVLink, Name: fmt.Sprintf("nvlink%d", link),
+				Limit: limit, Basis: telemetry.BasisCounter})
 		}
 		sum, known = sum+limit, known && limit > 0
 	}
@@ -69,7 +71,8 @@ func (d *nvmlDriver) links(g *GPU, each bool) LinkSource {
 		sum = 0
 	}
 	if !each {
-		s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: sum, Basis: telemetry.BasisCounter})
+		s.list = append(s.list, telemetry.Link{Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: sum,
+			Basis: telemetry.BasisCounter})
 	}
 	s.meters = make([]telemetry.Meter, len(s.nvlinks))
 	for _, c := range nvCounts {
@@ -169,8 +172,8 @@ func (s *gpuLinks) count(i int) float64 {
 	return s.counters.unit * v
 }
 
-// pcieRate returns the throughput of PCIe in one direction in bytes/s, or NaN. NVML measures it for 20 ms, in KB/s. NVML
-// also has counters of PCIe bytes, but they have 32 bits and wrap around within 0.1 s.
+// pcieRate returns the throughput of PCIe in one direction in bytes/s, or NaN. NVML measures it for 20 ms, in KB/s.
+// NVML also has counters of PCIe bytes, but they have 32 bits and wrap around within 0.1 s.
 func (s *gpuLinks) pcieRate(direction nvml.PcieUtilCounter) float64 {
 	kilobytes, ret := s.dev.GetPcieThroughput(direction)
 	if ret != nvml.SUCCESS {

@@ -51,11 +51,21 @@ func TestLinksOfCards(t *testing.T) {
 		each bool
 		want []telemetry.Link
 	}{
-		{"no NVLink", hardwaretest.GTX1650(), false, []telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 8e9 / 8 * 128 / 130, Basis: sampled}}},
-		{"fewer lanes than possible", narrow, false, []telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 4 * 16e9 / 8 * 128 / 130, Basis: sampled}}},
-		{"18 connections", hardwaretest.H100(), false, []telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled}, {Kind: "nvlink", Name: "nvlink", Limit: 18 * 26562e6, Basis: counted}}},
-		{"each connection", pair, true, []telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled}, {Kind: "nvlink", Name: "nvlink0", Limit: 26562e6, Basis: counted}, {Kind: "nvlink", Name: "nvlink1", Limit: 26562e6, Basis: counted}}},
-		{"unknown speed", unknown, false, []telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled}, {Kind: "nvlink", Name: "nvlink", Basis: counted}}},
+		{"no NVLink", hardwaretest.GTX1650(), false,
+			[]telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 8e9 / 8 * 128 / 130, Basis: sampled}}},
+		{"fewer lanes than possible", narrow, false,
+			[]telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 4 * 16e9 / 8 * 128 / 130, Basis: sampled}}},
+		{"18 connections", hardwaretest.H100(), false,
+			[]telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled},
+				{Kind: "nvlink", Name: "nvlink", Limit: 18 * 26562e6, Basis: counted}}},
+		{
+			"each connection", pair, true,
+			[]telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled},
+				{Kind: "nvlink", Name: "nvlink0", Limit: 26562e6, Basis: counted},
+				{Kind: "nvlink", Name: "nvlink1", Limit: 26562e6, Basis: counted}}},
+		{"unknown speed", unknown, false,
+			[]telemetry.Link{{Kind: "pcie", Name: "pcie", Limit: 16 * 32e9 / 8 * 128 / 130, Basis: sampled},
+				{Kind: "nvlink", Name: "nvlink", Basis: counted}}},
 	} {
 		got := linksOf(t, c.card, c.each).All()
 		for i := range got {
@@ -91,12 +101,14 @@ func TestTrafficOfCards(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 			got := measured(l)
-			if want := 18. * (1 << 30) / 2; got[1].Sent != want || got[1].Received != 18*(1<<20)/2 || got[1].SentBytes != 2*want {
+			if want := 18. * (1 << 30) / 2; got[1].Sent != want || got[1].Received != 18*(1<<20)/2 ||
+				got[1].SentBytes != 2*want {
 				t.Errorf("NVLink: got %+v, want %v bytes/s sent", got[1], want)
 			}
 			s := telemetry.Unknown()
 			telemetry.PutTraffic(&s, l.All(), got)
-			if s[telemetry.PCIeReceived] != 5e6 || s[telemetry.NVLinkSent] != got[1].Sent || !math.IsNaN(s[telemetry.NetworkSent]) {
+			if s[telemetry.PCIeReceived] != 5e6 || s[telemetry.NVLinkSent] != got[1].Sent ||
+				!math.IsNaN(s[telemetry.NetworkSent]) {
 				t.Errorf("sensors: got %+v", s)
 			}
 			card.Set(func(c *hardwaretest.Card) { c.Lost = true })
@@ -124,7 +136,8 @@ func TestEachConnectionHasItsOwnTraffic(t *testing.T) {
 
 func TestACardThatDoesNotMeasureItsLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, change := range []func(*hardwaretest.Card){func(c *hardwaretest.Card) { c.NoTraffic = true }, func(c *hardwaretest.Card) { c.OldDriver, c.NoTraffic = true, true }} {
+		for _, change := range []func(*hardwaretest.Card){func(c *hardwaretest.Card) { c.NoTraffic = true },
+			func(c *hardwaretest.Card) { c.OldDriver, c.NoTraffic = true, true }} {
 			card := hardwaretest.H100()
 			change(card)
 			l := linksOf(t, card, false)

@@ -37,7 +37,8 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 		}
 		return None("NVIDIA's driver is loaded, but there is no GPU")
 	}
-	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]float64{}, lost: map[int]*LostError{}, hidden: inOwnPIDNamespace()}
+	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]float64{}, lost: map[int]*LostError{},
+		hidden: inOwnPIDNamespace()}
 	g := &GPUs{driver: d}
 	for i := range count {
 		dev, ret := lib.DeviceGetHandleByIndex(i)
@@ -106,7 +107,8 @@ func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 		GenerationMax: known(dev.GetMaxPcieLinkGeneration()), WidthMax: known(dev.GetMaxPcieLinkWidth())}
 	g.NVLinks = len(activeLinks(dev))
 	g.SMClockMHz, g.SMClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_SM)), known(dev.GetMaxClockInfo(nvml.CLOCK_SM))
-	g.MemoryClockMHz, g.MemoryClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_MEM)), known(dev.GetMaxClockInfo(nvml.CLOCK_MEM))
+	g.MemoryClockMHz, g.MemoryClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_MEM)),
+		known(dev.GetMaxClockInfo(nvml.CLOCK_MEM))
 	g.PowerLimitWatts = float64(known(dev.GetEnforcedPowerLimit())) / 1000
 	g.TemperatureC = known(dev.GetTemperature(nvml.TEMPERATURE_GPU))
 	g.Driver, _ = d.lib.SystemGetDriverVersion()

@@ -71,12 +71,16 @@ func TestCardsOfMixedMachinesAreDescribed(t *testing.T) {
 	}
 	for i, g := range list {
 		w, c := want[i], cards[i]
-		if g.Index != i || g.Name != c.Name || g.UUID != c.UUID || g.Vendor != hardware.Nvidia || g.Architecture != w.architecture ||
-			g.ComputeCapability != w.capability || g.SMs != w.sms || g.CUDACores != w.cores || g.NVLinks != w.links || g.BusID != w.bus {
+		if g.Index != i || g.Name != c.Name || g.UUID != c.UUID || g.Vendor != hardware.Nvidia ||
+			g.Architecture != w.architecture ||
+			g.ComputeCapability != w.capability || g.SMs != w.sms || g.CUDACores != w.cores || g.NVLinks != w.links ||
+			g.BusID != w.bus {
 			t.Errorf("GPU %d: got %+v, want %+v", i, g, w)
 		}
-		if g.MemoryBytes != int64(c.MemoryBytes) || g.PowerLimitWatts != float64(c.LimitWatts) || g.SMClockMaxMHz != int(c.ClockMHz) ||
-			g.SMClockMHz != int(c.NowMHz) || g.TemperatureC != int(c.Temperature) || g.Driver != "580.95.05" || g.CUDA != "13.0" {
+		if g.MemoryBytes != int64(c.MemoryBytes) || g.PowerLimitWatts != float64(c.LimitWatts) ||
+			g.SMClockMaxMHz != int(c.ClockMHz) ||
+			g.SMClockMHz != int(c.NowMHz) || g.TemperatureC != int(c.Temperature) || g.Driver != "580.95.05" ||
+			g.CUDA != "13.0" {
 			t.Errorf("GPU %d: got %+v, want %+v", i, g, c)
 		}
 	}
@@ -93,7 +97,8 @@ func TestADGXIsDescribed(t *testing.T) {
 	uuids := map[string]bool{}
 	for i, g := range list {
 		uuids[g.UUID] = true
-		if g.Index != i || !strings.Contains(g.Name, "A100-SXM4-40GB") || g.Architecture != "Ampere" || g.SMs != 108 || g.NVLinks != 12 || g.MemoryBytes != 40<<30 || g.MIG {
+		if g.Index != i || !strings.Contains(g.Name, "A100-SXM4-40GB") || g.Architecture != "Ampere" || g.SMs != 108 ||
+			g.NVLinks != 12 || g.MemoryBytes != 40<<30 || g.MIG {
 			t.Errorf("got %+v", g)
 		}
 	}
@@ -107,7 +112,8 @@ func TestAnOldDriverIsNotAskedForWhatItLacks(t *testing.T) {
 	old.OldDriver = true
 	gpus := hardware.OpenNVML(hardwaretest.Machine(old))
 	defer gpus.Close()
-	if list := gpus.All(); len(list) != 1 || list[0].CUDACores != 0 || list[0].SMs != 0 || list[0].Architecture != "Turing" {
+	if list := gpus.All(); len(list) != 1 || list[0].CUDACores != 0 || list[0].SMs != 0 ||
+		list[0].Architecture != "Turing" {
 		t.Errorf("got %+v, want a card whose cores are not known", list)
 	}
 }
@@ -117,7 +123,8 @@ func TestACardThatIsGoneAtTheStartIsAWarning(t *testing.T) {
 	gone.Lost = true
 	gpus := hardware.OpenNVML(hardwaretest.Machine(gone, hardwaretest.H100()))
 	list, warnings := gpus.All(), gpus.Warnings()
-	if len(list) != 1 || list[0].Index != 1 || len(warnings) != 1 || !strings.Contains(warnings[0], "GPU 0") || !strings.Contains(warnings[0], "LOST") {
+	if len(list) != 1 || list[0].Index != 1 || len(warnings) != 1 || !strings.Contains(warnings[0], "GPU 0") ||
+		!strings.Contains(warnings[0], "LOST") {
 		t.Errorf("got %v, warnings %q", list, warnings)
 	}
 	gpus.Close()
@@ -148,7 +155,8 @@ func TestTelemetryOfACardThatWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h[telemetry.Utilization] != 97 || h[telemetry.Memory] != 75 || h[telemetry.Clock] != 75 || h[telemetry.Power] != 699 || h[telemetry.Temperature] != 86 ||
+	if h[telemetry.Utilization] != 97 || h[telemetry.Memory] != 75 || h[telemetry.Clock] != 75 ||
+		h[telemetry.Power] != 699 || h[telemetry.Temperature] != 86 ||
 		h[telemetry.PCIe] != 25 || h[telemetry.ECCErrors] != 3 || h[telemetry.OtherProcesses] != 1 {
 		t.Errorf("got %+v", h)
 	}
@@ -199,7 +207,8 @@ func TestACardThatFallsOffTheBusIsLostForEver(t *testing.T) {
 		for range 2 {
 			h, err := p.Sample()
 			var lost *hardware.LostError
-			if !errors.As(err, &lost) || lost.GPU.Name != card.Name || !strings.Contains(err.Error(), "RTX 3060") || !strings.Contains(err.Error(), "ERROR_GPU_IS_LOST") {
+			if !errors.As(err, &lost) || lost.GPU.Name != card.Name || !strings.Contains(err.Error(), "RTX 3060") ||
+				!strings.Contains(err.Error(), "ERROR_GPU_IS_LOST") {
 				t.Fatalf("got %v, want a LostError that names the card", err)
 			}
 			if !math.IsNaN(h[telemetry.Utilization]) || !math.IsNaN(h[telemetry.ECCErrors]) {
@@ -241,7 +250,8 @@ func TestGPUsAreFoundByTheirPlaceOnTheBus(t *testing.T) {
 	gpus := hardware.OpenNVML(hardwaretest.Machine(hardwaretest.GTX1650(), hardwaretest.RTX3060(), hardwaretest.H100()))
 	defer gpus.Close()
 	for _, g := range gpus.All() {
-		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} { // NVML, CUDA
+		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} {
+			// NVML, CUDA
 			if got, err := gpus.At(id); err != nil || got.Index != g.Index {
 				t.Errorf("%q: got GPU %d, %v, want %d", id, got.Index, err, g.Index)
 			}

@@ -43,8 +43,8 @@ type process interface {
 // ProbeCPU returns a Probe of this process on the CPU. Its utilization and memory are relative to limits.
 func ProbeCPU(limits system.Limits) *Probe { return newProbe(nil, nil, openProcess(limits)) }
 
-// Probe returns a Probe of a GPU. It also measures the CPU time of the process that limits name. Close the Probe before the
-// GPUs.
+// Probe returns a Probe of a GPU. It also measures the CPU time of the process that limits name. Close the Probe before
+// the GPUs.
 func (g *GPUs) Probe(index int, limits system.Limits) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {

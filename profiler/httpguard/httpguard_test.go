@@ -116,7 +116,8 @@ func TestWrongSecretsCountByAddress(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			if i%1000 == 0 {
 				if over, first := wrong("10.0.0.3"); !over || first {
-					t.Errorf("after %d other addresses: got over = %v, first = %v of an address that goes on", i, over, first)
+					t.Errorf("after %d other addresses: got over = %v, first = %v of an address that goes on", i, over,
+						first)
 				}
 			}
 			wrong(netip.AddrFrom4([4]byte{11, 0, byte(i >> 8), byte(i)}).String())
@@ -128,8 +129,9 @@ func TestWrongSecretsCountByAddress(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
-	for header, want := range map[string]string{"a.example": "a.example", "a.example:80": "a.example", "127.0.0.1:1": "127.0.0.1",
-		"[::1]:80": "::1", "[::1]": "::1", "::1": "::1", "[[::1]]": "[::1]", "": ""} {
+	for header, want := range map[string]string{"a.example": "a.example", "a.example:80": "a.example",
+		"127.0.0.1:1": "127.0.0.1",
+		"[::1]:80":    "::1", "[::1]": "::1", "::1": "::1", "[[::1]]": "[::1]", "": ""} {
 		if got := Host(header); got != want {
 			t.Errorf("%q: got %q, want %q", header, got, want)
 		}

@@ -17,8 +17,8 @@ const (
 	mostAddresses = 4096
 )
 
-// Limiter counts the wrong secrets of each address, so that a server can tell a client to stop, and tell its owner. It does
-// not keep out a right secret, because a stranger with the same address could otherwise keep out every client: the
+// Limiter counts the wrong secrets of each address, so that a server can tell a client to stop, and tell its owner. It
+// does not keep out a right secret, because a stranger with the same address could otherwise keep out every client: the
 // protection against guesses is the length of the secret. The zero value is ready for use, by several goroutines.
 type Limiter struct {
 	mu  sync.Mutex
@@ -59,8 +59,8 @@ func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	return from, over, first
 }
 
-// forget removes the quarter of the addresses whose last wrong secrets are the oldest, so that many addresses cannot make
-// it forget one that goes on.
+// forget removes the quarter of the addresses whose last wrong secrets are the oldest, so that many addresses cannot
+// make it forget one that goes on.
 func (l *Limiter) forget() {
 	byAge := slices.SortedFunc(maps.Keys(l.all), func(a, b string) int { return l.all[a].last.Compare(l.all[b].last) })
 	for _, from := range byAge[:len(byAge)/4] {

@@ -28,7 +28,8 @@ const (
 
 // AllReduce measures all-reduces of increasing size while the next size is expected to fit into the budget. All ranks
 // must call it, and all ranks get the same list. alloc allocates the same kind of memory as for gradients.
-func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error), budget time.Duration, progress func(bytes int64)) ([]AllReduced, error) {
+func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error),
+	budget time.Duration, progress func(bytes int64)) ([]AllReduced, error) {
 	var list []AllReduced
 	left, last := budget, time.Duration(0)
 	// Expect ten times the time of a round: four rounds for warm-up and estimation, plus the measured rounds.
@@ -43,7 +44,8 @@ func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc
 			return list, err
 		}
 		left, last = left-spent, took
-		list = append(list, AllReduced{Bytes: bytes, Seconds: took.Seconds(), BusGBytes: collective.BusBytesPerSecond(comm.Size(), bytes, took) / 1e9})
+		list = append(list, AllReduced{Bytes: bytes, Seconds: took.Seconds(),
+			BusGBytes: collective.BusBytesPerSecond(comm.Size(), bytes, took) / 1e9})
 		if progress != nil {
 			progress(bytes)
 		}
@@ -52,7 +54,8 @@ func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc
 }
 
 // sum measures one size.
-func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error), bytes int64, budget time.Duration) (took time.Duration, err error) {
+func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error),
+	bytes int64, budget time.Duration) (took time.Duration, err error) {
 	buffer, err := alloc(bytes)
 	if err != nil {
 		return 0, fmt.Errorf("all-reduce of %d bytes: %w", bytes, err)

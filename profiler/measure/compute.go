@@ -31,7 +31,9 @@ const (
 func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget time.Duration) (Compute, error) {
 	best := Compute{DType: dt.String()}
 	if dev.Info().Modelled {
-		return best, fmt.Errorf("matrix products: device %s is simulated and computes no values, so it cannot be measured", dev.Info().Name)
+		return best,
+			fmt.Errorf("matrix products: device %s is simulated and computes no values, so it cannot be measured",
+				dev.Info().Name)
 	}
 	began := time.Now()
 	for size := smallestProduct; size <= largestProduct; size *= 2 {
@@ -55,12 +57,14 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 }
 
 // product returns the time of one product.
-func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration, error) {
+func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration,
+	error) {
 	return kernel(ctx, dev, device.Linear{}, budget, device.Spec(dt, size, size), device.Spec(dt, size, size))
 }
 
 // kernel returns the time of one pass of an op. The operands have the preferred layouts of the device.
-func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
+func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (
+	best time.Duration, err error) {
 	var w work
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(dev, op, in...); err != nil {
@@ -141,7 +145,8 @@ const sustainedFor = 300 * time.Millisecond
 
 // sustained returns the mean time of a pass. After one warm-up pass, it runs at least one pass. It stops after
 // sustainedFor or at the end of the budget.
-func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(device.Stream) error) (time.Duration, error) {
+func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(device.Stream) error) (time.Duration,
+	error) {
 	s := m.open()
 	if m.err != nil {
 		return 0, m.err

@@ -92,8 +92,8 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	return gatherLinks(ctx, g, mine)
 }
 
-// gatherLinks returns the links of all ranks. Rank A measures a link. If an entry for the link comes from rank B, it has the
-// reason why B accepted no connections.
+// gatherLinks returns the links of all ranks. Rank A measures a link. If an entry for the link comes from rank B, it
+// has the reason why B accepted no connections.
 func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	word, err := json.Marshal(mine)
 	if err != nil {
@@ -134,8 +134,8 @@ type doorSign struct {
 	Reason  string // reason why the rank does not listen
 }
 
-// mostGuests is the number of connections to the listener of a rank that may be open at once. The partner of a round needs
-// one place, and has proved that it knows the key after one message.
+// mostGuests is the number of connections to the listener of a rank that may be open at once. The partner of a round
+// needs one place, and has proved that it knows the key after one message.
 const mostGuests = 64
 
 // entrance is the listener of a rank.
@@ -220,8 +220,8 @@ func (d *entrance) close() {
 	}
 }
 
-// serve serves the partner of a round until it is done or the slot has ended. It returns why it accepts no connections. It
-// ignores other errors, because the partner sees them, too.
+// serve serves the partner of a round until it is done or the slot has ended. It returns why it accepts no connections.
+// It ignores other errors, because the partner sees them, too.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) error {
 	if d.listener == nil {
 		return nil

@@ -30,7 +30,8 @@ type meeting struct {
 }
 
 func newMeeting(size int) *meeting {
-	m := &meeting{size: size, values: map[string][][]byte{}, ready: map[string]chan struct{}{}, turn: make([]map[string]int, size)}
+	m := &meeting{size: size, values: map[string][][]byte{}, ready: map[string]chan struct{}{},
+		turn: make([]map[string]int, size)}
 	for i := range m.turn {
 		m.turn[i] = map[string]int{}
 	}
@@ -91,7 +92,8 @@ func TestLinksOfAllPairs(t *testing.T) {
 		t.Fatalf("got %+v", got[0])
 	}
 	for i, l := range got[0] {
-		if l.A != want[i][0] || l.B != want[i][1] || l.Error != "" || !(l.LatencySeconds > 0) || !(l.AToB > 0) || !(l.BToA > 0) || l.Together {
+		if l.A != want[i][0] || l.B != want[i][1] || l.Error != "" || !(l.LatencySeconds > 0) || !(l.AToB > 0) ||
+			!(l.BToA > 0) || l.Together {
 			t.Errorf("got %+v, want figures of %v", l, want[i])
 		}
 	}
@@ -112,7 +114,8 @@ func TestARankThatCannotBeReachedIsAnEntry(t *testing.T) {
 		got[rank] = links
 	})
 	for _, l := range got[0] {
-		if broken := l.B == 2; broken != (l.Error != "") || broken && (!strings.Contains(l.Error, "rank 2 cannot listen") || l.AToB != 0) {
+		if broken := l.B == 2; broken != (l.Error != "") ||
+			broken && (!strings.Contains(l.Error, "rank 2 cannot listen") || l.AToB != 0) {
 			t.Errorf("got %+v", l)
 		}
 	}
@@ -169,7 +172,8 @@ func TestManyStrangersTakeFewPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &doorCounter{Listener: listener}
-	d := &entrance{listener: l, guests: crowd.New(mostGuests), arrivals: make(chan arrival, 1), closed: make(chan struct{})}
+	d := &entrance{listener: l, guests: crowd.New(mostGuests), arrivals: make(chan arrival, 1),
+		closed: make(chan struct{})}
 	go d.accept()
 	defer d.close()
 	for range 4 * mostGuests {
@@ -215,13 +219,15 @@ func TestAFaultOfAcceptIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.close()
-	broken := &entrance{listener: &brokenListener{d.listener, 10}, guests: d.guests, arrivals: make(chan arrival), closed: d.closed}
+	broken := &entrance{listener: &brokenListener{d.listener, 10}, guests: d.guests, arrivals: make(chan arrival),
+		closed: d.closed}
 	go broken.accept()
 	fault := broken.serve(t.Context(), 0, 100*time.Millisecond)
 	if !errors.Is(fault, syscall.EMFILE) {
 		t.Fatalf("got %v, want the fault of accept", fault)
 	}
-	mine := [][]Link{{{A: 0, B: 1, Error: "i/o timeout"}, {A: 0, B: 2}}, {{A: 0, B: 1, Error: fault.Error()}}, {{A: 0, B: 2, Error: "earlier"}}}
+	mine := [][]Link{{{A: 0, B: 1, Error: "i/o timeout"}, {A: 0, B: 2}}, {{A: 0, B: 1, Error: fault.Error()}},
+		{{A: 0, B: 2, Error: "earlier"}}}
 	want := []Link{{A: 0, B: 1, Error: "i/o timeout; rank 1: " + fault.Error()}, {A: 0, B: 2}}
 	together(len(mine), func(rank int, g Group) {
 		if got, err := gatherLinks(t.Context(), g, mine[rank]); err != nil || !slices.Equal(got, want) {
@@ -231,7 +237,8 @@ func TestAFaultOfAcceptIsNamed(t *testing.T) {
 }
 
 func TestAnswersRefuseWhatTheyDoNotKnow(t *testing.T) {
-	for name, message := range map[string][]byte{"a request": request('x', 0), "a size": request(send, mostBytes+1), "half a request": request(ping, 0)[:4]} {
+	for name, message := range map[string][]byte{"a request": request('x', 0), "a size": request(send, mostBytes+1),
+		"half a request": request(ping, 0)[:4]} {
 		here, there := net.Pipe()
 		go func() {
 			there.Write(message)
@@ -365,7 +372,8 @@ func TestAnAllReduceThatFailsFreesNoMemoryInUse(t *testing.T) {
 		b, err := dev.Alloc(n)
 		return &watched{Buffer: b, t: t, comm: comm}, err
 	}
-	if _, err := AllReduce(ctx, member{newMeeting(2), 0}, comm, alloc, time.Second, nil); err == nil || comm.aborted == nil {
+	if _, err := AllReduce(ctx, member{newMeeting(2), 0}, comm, alloc, time.Second, nil); err == nil ||
+		comm.aborted == nil {
 		t.Errorf("got %v, aborted by %v, want the end of the context, and the communicator aborted", err, comm.aborted)
 	}
 	comms[0].Close()

@@ -63,7 +63,8 @@ func TestAModelOfADeviceIsNotMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	if _, err := Products(t.Context(), dev, tensor.F32, time.Second); err == nil || !strings.Contains(err.Error(), "computes no values") {
+	if _, err := Products(t.Context(), dev, tensor.F32, time.Second); err == nil ||
+		!strings.Contains(err.Error(), "computes no values") {
 		t.Errorf("got %v", err)
 	}
 }

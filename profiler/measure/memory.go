@@ -35,10 +35,11 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 		if dev.Info().Threads > 0 { // large enough to exceed the caches, also for a rank with a small quota
 			least = mostAdded
 		}
-		bytes, took, err := grow(least, mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
-			spec := device.Spec(tensor.F32, int(bytes/4))
-			return kernel(ctx, dev, device.Binary{Func: device.Add}, budget, spec, spec)
-		})
+		bytes, took, err := grow(least, mostAdded, budget,
+			func(bytes int64, budget time.Duration) (time.Duration, error) {
+				spec := device.Spec(tensor.F32, int(bytes/4))
+				return kernel(ctx, dev, device.Binary{Func: device.Add}, budget, spec, spec)
+			})
 		if err != nil {
 			return b, fmt.Errorf("memory bandwidth: %w", err)
 		}
@@ -80,7 +81,8 @@ const (
 
 // grow repeats work with four times the size while the next size is expected to fit into half of the budget. It uses
 // the remaining budget for the last size.
-func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
+func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration,
+	error)) (bytes int64, took time.Duration, err error) {
 	began := time.Now()
 	for bytes = least; ; bytes *= 4 {
 		start := time.Now()
@@ -105,9 +107,10 @@ type Copies struct {
 // HostDevice measures copies between page-locked host memory and the device.
 func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c Copies, err error) {
 	rate := func(there bool) (Figure, error) {
-		bytes, took, err := grow(leastMoved, mostCopied, budget/3, func(bytes int64, budget time.Duration) (time.Duration, error) {
-			return copied(ctx, dev, bytes, there, budget)
-		})
+		bytes, took, err := grow(leastMoved, mostCopied, budget/3,
+			func(bytes int64, budget time.Duration) (time.Duration, error) {
+				return copied(ctx, dev, bytes, there, budget)
+			})
 		return Figure(float64(bytes) / took.Seconds() / 1e9), err
 	}
 	if c.ToDevice, err = rate(true); err == nil {
@@ -125,7 +128,8 @@ func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c
 }
 
 // copied returns the time of a copy from the host to the device, or back if there is false.
-func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration, err error) {
+func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration,
+	err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
 	host, far := m.alloc(dev.AllocHost, bytes), m.region(bytes)

@@ -58,7 +58,8 @@ type work struct {
 // therefore call OpenSpeed before they take turns, so that it does not disturb a measurement.
 func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("compute score: device %s is simulated and computes no values, so it cannot be measured", dev.Info().Name)
+		return nil, fmt.Errorf("compute score: device %s is simulated and computes no values, so it cannot be measured",
+			dev.Info().Name)
 	}
 	s := &Speed{clock: newClock(o.CPUs), dtype: o.DType, size: smallestProduct, moved: o.TensorBytes}
 	defer func() {
@@ -108,7 +109,8 @@ func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 
 // Result returns the medians over the slices.
 func (s *Speed) Result() (Compute, Bandwidth) {
-	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / stats.Median(s.products.slices) / 1e12)}
+	c := Compute{DType: s.dtype.String(), Size: s.size,
+		TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / stats.Median(s.products.slices) / 1e12)}
 	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / stats.Median(s.memory.slices) / 1e9)}
 }
 

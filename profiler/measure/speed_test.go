@@ -34,7 +34,8 @@ func TestSpeedIsTheMedianOfItsSlices(t *testing.T) {
 	// A disturbance in a single slice must not change the result.
 	s.products.slices, s.memory.slices = []float64{2, 1000, 1}, []float64{3, 3, 0.001}
 	c, b := s.Result()
-	if want := 2 * float64(s.size) * float64(s.size) * float64(s.size) / 2 / 1e12; float64(c.TFLOPS) != want || c.Size != s.size || c.DType != "f32" {
+	if want := 2 * float64(s.size) * float64(s.size) * float64(s.size) / 2 / 1e12; float64(c.TFLOPS) != want ||
+		c.Size != s.size || c.DType != "f32" {
 		t.Errorf("products: got %+v, want %v TFLOP/s", c, want)
 	}
 	if want := Figure(3 * float64(leastTensor) / 3 / 1e9); b.Copy != want || b.Read.Known() {
@@ -56,7 +57,8 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer modelled.Close()
-	if _, err := OpenSpeed(t.Context(), modelled, SpeedOptions{DType: tensor.F32}); err == nil || !strings.Contains(err.Error(), "computes no values") {
+	if _, err := OpenSpeed(t.Context(), modelled, SpeedOptions{DType: tensor.F32}); err == nil ||
+		!strings.Contains(err.Error(), "computes no values") {
 		t.Errorf("a modelled device: got %v", err)
 	}
 	small, err := reference.Driver{MemoryBytes: 1 << 20}.Open(0, device.Options{})
@@ -64,7 +66,8 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer checkFreed(t, small)
-	if _, err := OpenSpeed(t.Context(), small, SpeedOptions{DType: tensor.F32}); !errors.Is(err, device.ErrOutOfMemory) {
+	if _, err := OpenSpeed(t.Context(), small, SpeedOptions{DType: tensor.F32}); !errors.Is(err,
+		device.ErrOutOfMemory) {
 		t.Errorf("too little memory: got %v", err)
 	}
 }
@@ -88,11 +91,13 @@ func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
 
 func TestAFigureThatWasNotMeasuredIsNull(t *testing.T) {
 	text, err := json.Marshal(Bandwidth{Copy: 12.5})
-	if want := `{"read_gbytes_per_second":null,"write_gbytes_per_second":null,"copy_gbytes_per_second":12.5}`; err != nil || string(text) != want {
+	if want := `{"read_gbytes_per_second":null,"write_gbytes_per_second":null,"copy_gbytes_per_second":12.5}`; err !=
+		nil || string(text) != want {
 		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
 	b := Bandwidth{Read: 1}
-	if err := json.Unmarshal([]byte(`{"read_gbytes_per_second":0,"copy_gbytes_per_second":null}`), &b); err != nil || b.Read.Known() || b.Copy.Known() {
+	if err := json.Unmarshal([]byte(`{"read_gbytes_per_second":0,"copy_gbytes_per_second":null}`), &b); err != nil ||
+		b.Read.Known() || b.Copy.Known() {
 		t.Errorf("0 of older files, and null: got %+v, %v, want nothing known", b, err)
 	}
 }

@@ -30,7 +30,8 @@ type fake struct {
 const fakeRun = "0123456789abcdef0123456789abcdef"
 
 func newFake(t *testing.T) *fake {
-	f := &fake{tags: map[string]string{}, params: map[string]string{}, points: map[string][]int64{}, files: map[string]string{}}
+	f := &fake{tags: map[string]string{}, params: map[string]string{}, points: map[string][]int64{},
+		files: map[string]string{}}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)
 	return f
@@ -74,7 +75,8 @@ func (f *fake) steps(metric string) []int64 {
 
 // run returns the run as replies have it.
 func (f *fake) run() map[string]any {
-	return map[string]any{"info": map[string]string{"run_id": fakeRun, "artifact_uri": "mlflow-artifacts:/1/" + fakeRun + "/artifacts"}, "data": map[string]any{"tags": pairs(f.tags, 1000)}}
+	return map[string]any{"info": map[string]string{"run_id": fakeRun, "artifact_uri": "mlflow-artifacts:/1/" +
+		fakeRun + "/artifacts"}, "data": map[string]any{"tags": pairs(f.tags, 1000)}}
 }
 
 func (f *fake) answer(method string, r *http.Request, body []byte, w http.ResponseWriter) any {
@@ -114,7 +116,8 @@ func (f *fake) answer(method string, r *http.Request, body []byte, w http.Respon
 		for _, m := range request.Metrics {
 			f.points[m.Key] = append(f.points[m.Key], m.Step)
 		}
-		if n := len(request.Metrics); n > 1000 || len(request.Params) > 100 || len(request.Tags) > 100 || len(body) > 1<<20 {
+		if n := len(request.Metrics); n > 1000 || len(request.Params) > 100 || len(request.Tags) > 100 ||
+			len(body) > 1<<20 {
 			w.WriteHeader(http.StatusBadRequest)
 			return map[string]string{"error_code": "INVALID_PARAMETER_VALUE", "message": "the batch is too large"}
 		}

@@ -49,7 +49,8 @@ var statuses = map[string]int{Running: 1, Finished: 3, Failed: 4, Killed: 5}
 func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64, error) {
 	clear(f.last) // after a failure, the files decide
 	if !validID.MatchString(start.ID) {
-		return "", 0, &Refused{fmt.Errorf("%s: got %q as the id of the run, want letters and digits", SpoolFile, start.ID)}
+		return "", 0,
+			&Refused{fmt.Errorf("%s: got %q as the id of the run, want letters and digits", SpoolFile, start.ID)}
 	}
 	experimentID, err := f.experiment(start.Experiment)
 	if err != nil {
@@ -127,7 +128,8 @@ func (f *folder) meta(run string, start *Start, status string, end int64) error 
 		ended = strconv.FormatInt(end, 10)
 	}
 	text := fmt.Sprintf("artifact_uri: %s\nend_time: %s\nentry_point_name: ''\nexperiment_id: '%s'\nlifecycle_stage: active\nrun_id: %s\nrun_name: %s\nrun_uuid: %s\nsource_name: ''\nsource_type: 4\nsource_version: ''\nstart_time: %d\nstatus: %d\ntags: []\nuser_id: ''\n",
-		quoted("file://"+filepath.Join(f.path, run, "artifacts")), ended, experimentID, id, quoted(start.Name), id, start.Time, statuses[status])
+		quoted("file://"+filepath.Join(f.path, run, "artifacts")), ended, experimentID, id, quoted(start.Name), id,
+		start.Time, statuses[status])
 	return experiment.ReplaceText(filepath.Join(f.path, run, "meta.yaml"), []byte(text))
 }
 

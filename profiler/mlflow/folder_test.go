@@ -47,7 +47,8 @@ func TestAFolderGetsEachPointOnce(t *testing.T) {
 		if err := os.WriteFile(files[0], []byte("0"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		metric := strings.Replace(files[0], filepath.Join("tags", SentTag), filepath.Join("metrics", "train", "loss"), 1)
+		metric := strings.Replace(files[0], filepath.Join("tags", SentTag), filepath.Join("metrics", "train", "loss"),
+			1)
 		info, err := os.Stat(metric)
 		if err != nil {
 			t.Fatal(err)

@@ -15,8 +15,11 @@ import (
 // The folder of logs may come from a stranger. The batches of a spool are limited, and cover all complete lines.
 func FuzzSpoolLines(f *testing.F) {
 	f.Add([]byte(`{"start":{"id":"A1","experiment":"e","name":"n","time":1,"params":{"a":"b"}}}` + "\n" +
-		`{"step":1,"time":2,"metrics":{"train/loss":0.5,"x":"NaN"}}` + "\n" + `{"tags":{"a":"b"}}` + "\n" + `{"status":"FINISHED","time":3}` + "\n"))
-	f.Add([]byte("{}\n\nnull\n{\"step\":9223372036854775807,\"metrics\":{}}\n{\"artifact\":\"../../etc/passwd\"}\n{\"step\""))
+		`{"step":1,"time":2,"metrics":{"train/loss":0.5,"x":"NaN"}}` + "\n" + `{"tags":{"a":"b"}}` + "\n" +
+		`{"status":"FINISHED","time":3}` + "\n"))
+	f.Add(
+		[]byte(
+			"{}\n\nnull\n{\"step\":9223372036854775807,\"metrics\":{}}\n{\"artifact\":\"../../etc/passwd\"}\n{\"step\""))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file, at := bytes.NewReader(text), int64(0)
 		for {
@@ -58,7 +61,9 @@ func (r *replies) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // Any server may answer anything.
 func FuzzReplies(f *testing.F) {
-	run := `{"info":{"run_id":"R1","run_name":"n","experiment_id":"7","status":"FINISHED","artifact_uri":"mlflow-artifacts:/7/R1/artifacts"},"data":{"metrics":[{"key":"loss"}],"params":[{"key":"a","value":"b"}],"tags":[{"key":"` + SentTag + `","value":"12"},{"key":"` + idTag + `","value":"A1"}]}}`
+	run := `{"info":{"run_id":"R1","run_name":"n","experiment_id":"7","status":"FINISHED","artifact_uri":"mlflow-artifacts:/7/R1/artifacts"},"data":{"metrics":[{"key":"loss"}],"params":[{"key":"a","value":"b"}],"tags":[{"key":"` +
+
+		SentTag + `","value":"12"},{"key":"` + idTag + `","value":"A1"}]}}`
 	f.Add(200, []byte(`{"run":`+run+`,"runs":[`+run+`],"experiment":{"experiment_id":"7"},"experiment_id":"7"}`))
 	f.Add(200, []byte(`{"metrics":[{"value":"NaN","timestamp":"1","step":2}],"next_page_token":"p"}`))
 	f.Add(200, []byte(`{"runs":[],"next_page_token":"p"}`))
@@ -66,7 +71,8 @@ func FuzzReplies(f *testing.F) {
 	f.Add(500, []byte(`<html>`))
 	f.Fuzz(func(t *testing.T, status int, text []byte) {
 		answers := &replies{status: status, text: text}
-		s := &server{base: "http://h", client: &http.Client{Transport: answers}, folders: map[string]string{}, mostReply: 1 << 16}
+		s := &server{base: "http://h", client: &http.Client{Transport: answers}, folders: map[string]string{},
+			mostReply: 1 << 16}
 		r, ctx := &Reader{s, 10}, context.Background()
 		if found, err := r.run(ctx, "R1"); err == nil && found.ID == "" {
 			t.Error("a run without an identity")
@@ -87,7 +93,8 @@ func FuzzReplies(f *testing.F) {
 }
 
 func FuzzFragment(f *testing.F) {
-	for _, text := range []string{"/experiments/7/runs/R1/model-metrics?x=1", "e/n", "a/b/c", "a%2Fb/c", "/", "%", "//", "e/" + strings.Repeat("x/", 9)} {
+	for _, text := range []string{"/experiments/7/runs/R1/model-metrics?x=1", "e/n", "a/b/c", "a%2Fb/c", "/", "%", "//",
+		"e/" + strings.Repeat("x/", 9)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -100,7 +107,8 @@ func FuzzFragment(f *testing.F) {
 
 // The files of a store of MLflow may come from a stranger.
 func FuzzStore(f *testing.F) {
-	f.Add([]byte("artifact_location: file:///x\nexperiment_id: '1'\nname: 'e'\n"), []byte("12"), []byte("1 0.5 10\n2 0.25 20\n3 0.1"))
+	f.Add([]byte("artifact_location: file:///x\nexperiment_id: '1'\nname: 'e'\n"), []byte("12"),
+		[]byte("1 0.5 10\n2 0.25 20\n3 0.1"))
 	f.Add([]byte("name: e\n"), []byte("-1"), []byte("1 2\n1 2 x\n1 2 9223372036854775807\n\n"))
 	dir := f.TempDir() // for all executions: a folder of its own would take most of the time of an execution
 	known := filepath.Join(dir, "1", "a1")
@@ -110,7 +118,8 @@ func FuzzStore(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, meta, sent, metric []byte) {
-		for path, text := range map[string][]byte{filepath.Join(dir, "1/meta.yaml"): meta, filepath.Join(known, "tags", SentTag): sent, filepath.Join(known, "metrics/loss"): metric} {
+		for path, text := range map[string][]byte{filepath.Join(dir, "1/meta.yaml"): meta,
+			filepath.Join(known, "tags", SentTag): sent, filepath.Join(known, "metrics/loss"): metric} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

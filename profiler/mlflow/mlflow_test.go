@@ -22,14 +22,17 @@ func written(t *testing.T, dir string, fresh bool, from, last int64) {
 	for i := range 150 {
 		params[fmt.Sprintf("key.%d", i)] = "value"
 	}
-	s, err := OpenSpool(dir, Start{Experiment: "e", Name: "run", Time: 1000, Params: params, Tags: map[string]string{"host": "h"}}, fresh, nil, nil)
+	s, err := OpenSpool(dir, Start{Experiment: "e", Name: "run", Time: 1000, Params: params,
+		Tags: map[string]string{"host": "h"}}, fresh, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for step := from; step <= last; step += 10 {
-		s.Add(Line{Step: step, Time: 1000 + step, Metrics: map[string]Value{"train/loss": Value(1 / float64(step)), "time/step": 0.5}})
+		s.Add(Line{Step: step, Time: 1000 + step, Metrics: map[string]Value{"train/loss": Value(1 / float64(step)),
+			"time/step": 0.5}})
 		if step%50 == 0 {
-			s.Add(Line{Step: step, Time: 1000 + step, Evaluation: true, Metrics: map[string]Value{"eval/loss": Value(math.NaN())}})
+			s.Add(Line{Step: step, Time: 1000 + step, Evaluation: true,
+				Metrics: map[string]Value{"eval/loss": Value(math.NaN())}})
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -45,7 +48,8 @@ func once(t *testing.T, what string, got []int64, every, last int64) {
 		want = append(want, step)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: got %d points %.200s, want %d from %d to %d, once each", what, len(got), fmt.Sprint(got), len(want), every, last)
+		t.Errorf("%s: got %d points %.200s, want %d from %d to %d, once each", what, len(got), fmt.Sprint(got),
+			len(want), every, last)
 	}
 }
 
@@ -53,7 +57,8 @@ func once(t *testing.T, what string, got []int64, every, last int64) {
 func runWithResults(t *testing.T) string {
 	t.Helper()
 	run := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(run, "results"), 0o700), os.WriteFile(filepath.Join(run, "results", "a b.md"), []byte("results"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(run, "results"), 0o700),
+		os.WriteFile(filepath.Join(run, "results", "a b.md"), []byte("results"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return run
@@ -81,7 +86,8 @@ func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 			c.environ[i] = strings.Replace(c.environ[i], "SERVER", target, 1)
 		}
 		written(t, dir, true, 10, 20)
-		if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(fmt.Sprintf(`{"target":%q}`, target)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(fmt.Sprintf(`{"target":%q}`, target)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Environ: c.environ})
@@ -89,7 +95,8 @@ func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 		if errors.As(err, &refused) != c.refused || !c.refused && err != nil {
 			t.Errorf("%s with %q: got %v, want a refusal: %v", target, c.environ, err, c.refused)
 		}
-		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: target, Environ: c.environ}); err != nil {
+		if _, _, err := Sync(context.Background(),
+			SenderOptions{LogDir: dir, Target: target, Environ: c.environ}); err != nil {
 			t.Errorf("%s with %q, as the user's target: got %v", target, c.environ, err)
 		}
 	}
@@ -100,7 +107,8 @@ func TestARunIsSent(t *testing.T) {
 	written(t, dir, true, 10, 20000)
 	run := runWithResults(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(run, "link"))); err != nil {
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600),
+		os.Symlink(secret, filepath.Join(run, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	s, err := OpenSpool(dir, Start{}, false, nil, nil)
@@ -108,14 +116,16 @@ func TestARunIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add(Line{Artifact: "results/a b.md"})
-	outside := []string{"results/gone", "link", secret, "../../" + filepath.Base(secret), "logs/../../x"} // a stranger may have written the spool
+	// a stranger may have written the spool
+	outside := []string{"results/gone", "link", secret, "../../" + filepath.Base(secret), "logs/../../x"}
 	for _, name := range outside {
 		s.Add(Line{Artifact: name})
 	}
 	s.Add(Line{Status: Finished, Time: 5000})
 	s.Close()
 	var skipped []string
-	if _, _, err := Sync(context.Background(), SenderOptions{RunDir: run, LogDir: dir, Target: f.URL + "/", OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
+	if _, _, err := Sync(context.Background(), SenderOptions{RunDir: run, LogDir: dir, Target: f.URL + "/",
+		OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
 		t.Fatal(err)
 	}
 	once(t, "train/loss", f.steps("train/loss"), 10, 20000)
@@ -126,7 +136,8 @@ func TestARunIsSent(t *testing.T) {
 	if got := fmt.Sprint(f.status); got != "[RUNNING RUNNING FINISHED]" {
 		t.Errorf("got statuses %s", got)
 	}
-	if got := f.files["/api/2.0/mlflow-artifacts/artifacts/1/"+fakeRun+"/artifacts/results/a b.md"]; got != "results" || len(f.files) != 1 {
+	if got := f.files["/api/2.0/mlflow-artifacts/artifacts/1/"+fakeRun+"/artifacts/results/a b.md"]; got != "results" ||
+		len(f.files) != 1 {
 		t.Errorf("got files %v, want results.md", f.files)
 	}
 	if !slices.Equal(skipped, outside) {
@@ -225,7 +236,8 @@ func TestRefusalsEndTheSender(t *testing.T) {
 	written(t, dir, true, 10, 100)
 	var refused error
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL, OnRefuse: func(err error) { refused = err }})
-	if left := s.Close(time.Minute); !left || requests != 1 || refused == nil || !strings.Contains(refused.Error(), "403") {
+	if left := s.Close(time.Minute); !left || requests != 1 || refused == nil ||
+		!strings.Contains(refused.Error(), "403") {
 		t.Errorf("got %d requests, rest %v, error %v; want one request, a rest and status 403", requests, left, refused)
 	}
 }
@@ -243,7 +255,8 @@ func TestAnswersThatAreNotOfMLflow(t *testing.T) {
 			f, dir := newFake(t), t.TempDir()
 			f.Config.Handler = handler
 			written(t, dir, true, 10, 100)
-			if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); !errors.As(err, new(*Refused)) {
+			if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); !errors.As(err,
+				new(*Refused)) {
 				t.Errorf("got %v, want a refusal", err)
 			}
 		})
@@ -252,16 +265,18 @@ func TestAnswersThatAreNotOfMLflow(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	for want, environ := range map[string][]string{
-		"Bearer s3cr3t":      {"MLFLOW_TRACKING_TOKEN=s3cr3t"},
-		"Basic bWU6czNjcjN0": {"MLFLOW_TRACKING_USERNAME=me", "MLFLOW_TRACKING_PASSWORD=s3cr3t", "MLFLOW_TRACKING_TOKEN=other"},
-		"":                   nil,
+		"Bearer s3cr3t": {"MLFLOW_TRACKING_TOKEN=s3cr3t"},
+		"Basic bWU6czNjcjN0": {"MLFLOW_TRACKING_USERNAME=me", "MLFLOW_TRACKING_PASSWORD=s3cr3t",
+			"MLFLOW_TRACKING_TOKEN=other"},
+		"": nil,
 	} {
 		s, err := newServer("https://host/prefix/", environ, time.Second)
 		if err != nil || s.header.Get("Authorization") != want {
 			t.Errorf("%q: got %q, %v, want %q", environ, s.header.Get("Authorization"), err, want)
 		}
 	}
-	for _, target := range []string{"ftp://host", "http://", "http://me:s3cr3t@host", "http://host/?key=value", "http://host/#part", ""} {
+	for _, target := range []string{"ftp://host", "http://", "http://me:s3cr3t@host", "http://host/?key=value",
+		"http://host/#part", ""} {
 		if err := CheckTarget(target); err == nil {
 			t.Errorf("%q: got no error", target)
 		}

@@ -63,8 +63,8 @@ type Reader struct {
 }
 
 // OpenRun finds the run with an address, which has one of the forms of ErrAddress. Both names can contain slashes.
-// A slash of a name can be written as %2F. environ has the credentials. Errors: ErrAddress; ErrNotFound; ErrAmbiguous, which
-// lists the addresses of the runs; ErrLimit; all other errors are faults of the server.
+// A slash of a name can be written as %2F. environ has the credentials. Errors: ErrAddress; ErrNotFound; ErrAmbiguous,
+// which lists the addresses of the runs; ErrLimit; all other errors are faults of the server.
 func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *Remote, error) {
 	base, fragment, _ := strings.Cut(address, "#")
 	server, err := newServer(strings.TrimRight(base, "/"), environ, readTimeout)
@@ -95,7 +95,8 @@ func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 			found = append(found, runs...)
 		case !errors.Is(err, ErrNotFound):
 			return "", err
-		case missing == nil || errors.Is(missing, errNoExperiment): // an error about an experiment that exists says more
+		case missing == nil || errors.Is(missing, errNoExperiment):
+			// an error about an experiment that exists says more
 			missing = err
 		}
 	}
@@ -115,8 +116,9 @@ func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 // names are the names of an experiment and of one of its runs.
 type names struct{ experiment, run string }
 
-// parseFragment parses the part of an address after "#": the identity of a run, or the names of an experiment and a run.
-// Both names can contain slashes, so a text with several slashes has several readings. An escaped slash is part of a name.
+// parseFragment parses the part of an address after "#": the identity of a run, or the names of an experiment and a
+// run. Both names can contain slashes, so a text with several slashes has several readings. An escaped slash is part of
+// a name.
 func parseFragment(text string) (id string, all []names, err error) {
 	if page, found := strings.CutPrefix(text, "/"); found {
 		page, _, _ = strings.Cut(page, "?")
@@ -127,7 +129,8 @@ func parseFragment(text string) (id string, all []names, err error) {
 		return parts[3], nil, nil
 	}
 	if n := strings.Count(text, "/"); n > mostSlashes {
-		return "", nil, fmt.Errorf("%w: the names contain %d slashes, want at most %d; write the slashes of a name as %%2F, or give the address of the run's page", ErrLimit, n, mostSlashes)
+		return "", nil, fmt.Errorf("%w: the names contain %d slashes, want at most %d; write the slashes of a name as %%2F, or give the address of the run's page",
+			ErrLimit, n, mostSlashes)
 	}
 	for at := len(text) - 2; at > 0; at-- {
 		if text[at] != '/' {
@@ -172,7 +175,8 @@ func (r *Reader) address(run remoteReply) string {
 	return fmt.Sprintf("%s/#/experiments/%s/runs/%s", r.server.base, run.Info.Experiment, run.Info.ID)
 }
 
-// search returns the runs with a name, at least one, newest first. If there are several, it does not return all of them.
+// search returns the runs with a name, at least one, newest first. If there are several, it does not return all of
+// them.
 func (r *Reader) search(ctx context.Context, experiment, name string) (found []remoteReply, err error) {
 	experimentID, err := r.server.experimentByName(ctx, experiment)
 	if isMissing(err) {
@@ -188,7 +192,8 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (found []r
 	if strings.Contains(name, quote) {
 		return nil, fmt.Errorf("%w: the name of the run contains both kinds of quotes", ErrAddress)
 	}
-	request := map[string]any{"experiment_ids": []string{experimentID}, "filter": "attributes.run_name = " + quote + name + quote,
+	request := map[string]any{"experiment_ids": []string{experimentID}, "filter": "attributes.run_name = " + quote +
+		name + quote,
 		"max_results": 8, "order_by": []string{"attributes.start_time DESC"}}
 	for pages := 1; ; pages++ {
 		var page struct {
@@ -205,7 +210,9 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (found []r
 			break
 		}
 		if pages == mostEmptyPages {
-			return nil, fmt.Errorf("%w: the search for run %q of experiment %q has more than %d pages; give the address of the run's page", ErrLimit, name, experiment, pages)
+			return nil,
+				fmt.Errorf("%w: the search for run %q of experiment %q has more than %d pages; give the address of the run's page",
+					ErrLimit, name, experiment, pages)
 		}
 		request["page_token"] = page.Next
 	}
@@ -218,7 +225,8 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (found []r
 // run returns the run with an identity.
 func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 	var reply struct{ Run remoteReply }
-	if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil, &reply); isMissing(err) {
+	if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil,
+		&reply); isMissing(err) {
 		return nil, fmt.Errorf("%w: MLflow has no run %s", ErrNotFound, id)
 	} else if err != nil {
 		return nil, err
@@ -244,7 +252,8 @@ func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 	return run, nil
 }
 
-// History returns the points of a metric, in the order of the server. It returns an ErrLimit if there are more than most.
+// History returns the points of a metric, in the order of the server. It returns an ErrLimit if there are more than
+// most.
 func (r *Reader) History(ctx context.Context, run, metric string, most int) (points []Point, err error) {
 	query := url.Values{"run_id": {run}, "metric_key": {metric}, "max_results": {strconv.Itoa(r.page)}}
 	for {
@@ -255,7 +264,8 @@ func (r *Reader) History(ctx context.Context, run, metric string, most int) (poi
 			}
 			Next string `json:"next_page_token"`
 		}
-		if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/metrics/get-history", query, nil, &page); err != nil {
+		if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/metrics/get-history", query, nil, &page); err !=
+			nil {
 			return nil, fmt.Errorf("metric %s: %w", metric, err)
 		}
 		for _, p := range page.Metrics {

@@ -38,10 +38,12 @@ func mlflowProgram(t *testing.T) string {
 func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.Command(program, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(dir, "m.db"), "--artifacts-destination", filepath.Join(dir, "files"),
+	cmd := exec.Command(program, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(dir, "m.db"),
+		"--artifacts-destination", filepath.Join(dir, "files"),
 		"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--workers", "1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	cmd.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false") // tracking needs none of its eight processes
+	// tracking needs none of its eight processes
+	cmd.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
@@ -165,7 +167,8 @@ func checkRealRun(t *testing.T, direct, run string) {
 	}
 	for name, every := range map[string]int64{"train/loss": 10, "eval/loss": 50} {
 		var history struct{ Metrics []struct{ Step int64 } }
-		fetch("/api/2.0/mlflow/metrics/get-history?max_results=10000&run_id="+run+"&metric_key="+url.QueryEscape(name), &history)
+		fetch("/api/2.0/mlflow/metrics/get-history?max_results=10000&run_id="+run+"&metric_key="+url.QueryEscape(name),
+			&history)
 		var got []int64
 		for _, m := range history.Metrics {
 			got = append(got, m.Step)
@@ -194,7 +197,8 @@ func checkRealRun(t *testing.T, direct, run string) {
 	}
 	fetch("/api/2.0/mlflow/runs/get?run_id="+run, &reply)
 	if reply.Run.Info.Status != Finished || len(reply.Run.Data.Params) != 150 {
-		t.Errorf("got status %q and %d parameters, want FINISHED and 150", reply.Run.Info.Status, len(reply.Run.Data.Params))
+		t.Errorf("got status %q and %d parameters, want FINISHED and 150", reply.Run.Info.Status,
+			len(reply.Run.Data.Params))
 	}
 	var files struct{ Files []struct{ Path string } }
 	fetch("/api/2.0/mlflow/artifacts/list?path=results&run_id="+run, &files)

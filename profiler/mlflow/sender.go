@@ -48,12 +48,13 @@ type store interface {
 
 // SenderOptions configure a sender.
 type SenderOptions struct {
-	RunDir   string // folder of the run, for its files; "": only files of LogDir are sent
-	LogDir   string
-	Target   string // URL or folder; "": the target of the last sender, unless it is an *UnconfirmedError
-	Environ  []string
-	Timeout  time.Duration                // of one request; 0: 30 s
-	OnFault  func(error)                  // called when sending starts to fail, and with nil when it works again; may be nil
+	RunDir  string // folder of the run, for its files; "": only files of LogDir are sent
+	LogDir  string
+	Target  string // URL or folder; "": the target of the last sender, unless it is an *UnconfirmedError
+	Environ []string
+	Timeout time.Duration // of one request; 0: 30 s
+	// called when sending starts to fail, and with nil when it works again; may be nil
+	OnFault  func(error)
 	OnSkip   func(file string, why error) // called for a file that MLflow cannot get; may be nil
 	OnRefuse func(error)                  // called when the server refuses a request and sending stops; may be nil
 }
@@ -137,8 +138,9 @@ func (o SenderOptions) open() (*sending, error) {
 	return g, g.writeState()
 }
 
-// UnconfirmedError means that a file of the run names the target, but the target needs the consent of the user: it would get
-// the user's credentials, or it is a folder to which the sender would write. The run may come from a stranger.
+// UnconfirmedError means that a file of the run names the target, but the target needs the consent of the user: it
+// would get the user's credentials, or it is a folder to which the sender would write. The run may come from a
+// stranger.
 type UnconfirmedError struct {
 	Target string
 	Why    string

@@ -46,8 +46,11 @@ func newServer(address string, environ []string, timeout time.Duration) (*server
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("got %q, want an address such as http://127.0.0.1:5000, or a folder", address)
 	}
-	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{}, mostReply: mostReply,
-		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{},
+		mostReply: mostReply,
+		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}}
 	v := variables(environ)
 	if user, password := v[userVariable], v[passwordVariable]; user != "" {
 		r := &http.Request{Header: s.header}
@@ -97,7 +100,8 @@ func isMissing(err error) bool {
 	return errors.As(err, &r) && r.code == "RESOURCE_DOES_NOT_EXIST"
 }
 
-// call sends a request. query is the content of a GET, body of other requests. The reply is decoded to reply unless it is nil.
+// call sends a request. query is the content of a GET, body of other requests. The reply is decoded to reply unless it
+// is nil.
 func (s *server) call(ctx context.Context, method, path string, query url.Values, body []byte, reply any) error {
 	address := s.base + path
 	if query != nil {
@@ -140,7 +144,8 @@ func (s *server) call(ctx context.Context, method, path string, query url.Values
 		fault.Message = string(text)
 	}
 	err = &refusal{fault.Code, resp.StatusCode, fault.Message[:min(len(fault.Message), 300)]}
-	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout {
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode == http.StatusRequestTimeout {
 		return err
 	}
 	return &Refused{err}
@@ -197,7 +202,8 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 		}
 		var found struct{ Runs []runReply }
 		// The ID is random text of letters and digits, so it needs no quoting.
-		search := map[string]any{"experiment_ids": []string{experiment}, "filter": fmt.Sprintf("tags.`%s` = '%s'", idTag, start.ID), "max_results": 1}
+		search := map[string]any{"experiment_ids": []string{experiment},
+			"filter": fmt.Sprintf("tags.`%s` = '%s'", idTag, start.ID), "max_results": 1}
 		if err := s.post(ctx, "runs/search", search, &found); err != nil {
 			return "", 0, err
 		}
@@ -209,12 +215,14 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 				tags = map[string]string{}
 			}
 			tags[idTag] = start.ID
-			create := map[string]any{"experiment_id": experiment, "run_name": start.Name, "start_time": start.Time, "tags": pairs(tags, mostTagBytes)}
+			create := map[string]any{"experiment_id": experiment, "run_name": start.Name, "start_time": start.Time,
+				"tags": pairs(tags, mostTagBytes)}
 			if err := s.post(ctx, "runs/create", create, &reply); err != nil {
 				return "", 0, err
 			}
 		}
-	} else if err := s.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil, &reply); err != nil {
+	} else if err := s.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil,
+		&reply); err != nil {
 		return "", 0, err
 	}
 	if reply.Run.Info.ID == "" {
@@ -226,12 +234,14 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 		case SentTag:
 			n, err := strconv.ParseInt(tag.Value, 10, 64)
 			if err != nil || n < 0 {
-				return "", 0, &Refused{fmt.Errorf("tag %s of run %s: got %q, want a position in the spool", SentTag, reply.Run.Info.ID, tag.Value)}
+				return "", 0, &Refused{fmt.Errorf("tag %s of run %s: got %q, want a position in the spool", SentTag,
+					reply.Run.Info.ID, tag.Value)}
 			}
 			sent = n
 		case idTag:
 			if tag.Value != start.ID {
-				return "", 0, &Refused{fmt.Errorf("the MLflow run %s belongs to another run of hetero-train", reply.Run.Info.ID)}
+				return "", 0,
+					&Refused{fmt.Errorf("the MLflow run %s belongs to another run of hetero-train", reply.Run.Info.ID)}
 			}
 		}
 	}
@@ -253,7 +263,8 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 		ID string `json:"experiment_id"`
 	}
 	err = s.post(ctx, "experiments/create", map[string]string{"name": name}, &reply)
-	if r := new(refusal); errors.As(err, &r) && r.code == "RESOURCE_ALREADY_EXISTS" { // another run has created it meanwhile
+	if r := new(refusal); errors.As(err, &r) && r.code == "RESOURCE_ALREADY_EXISTS" {
+		// another run has created it meanwhile
 		return s.experimentByName(ctx, name)
 	}
 	return reply.ID, err
@@ -266,7 +277,8 @@ func (s *server) experimentByName(ctx context.Context, name string) (id string, 
 			ID string `json:"experiment_id"`
 		}
 	}
-	err = s.call(ctx, http.MethodGet, "/api/2.0/mlflow/experiments/get-by-name", url.Values{"experiment_name": {name}}, nil, &reply)
+	err = s.call(ctx, http.MethodGet, "/api/2.0/mlflow/experiments/get-by-name", url.Values{"experiment_name": {name}},
+		nil, &reply)
 	return reply.Experiment.ID, err
 }
 
@@ -286,7 +298,8 @@ func (s *server) add(ctx context.Context, run string, b *batch) error {
 		maps.Copy(tags, l.Tags)
 	}
 	tags[SentTag] = strconv.FormatInt(b.end, 10)
-	return s.post(ctx, "runs/log-batch", map[string]any{"run_id": run, "metrics": metrics, "tags": pairs(tags, mostTagBytes)}, nil)
+	return s.post(ctx, "runs/log-batch",
+		map[string]any{"run_id": run, "metrics": metrics, "tags": pairs(tags, mostTagBytes)}, nil)
 }
 
 func (s *server) params(ctx context.Context, run string, params map[string]string) error {

@@ -100,9 +100,9 @@ func (s *Spool) newest(l *Line) *int64 {
 	return &s.last
 }
 
-// OpenSpool opens or creates the spool in a folder of logs. fresh starts a new spool, because the logs of an earlier run
-// were moved. queue, which may be nil, performs the regular writes. onFault is called when writing starts to fail, and with nil when
-// it works again.
+// OpenSpool opens or creates the spool in a folder of logs. fresh starts a new spool, because the logs of an earlier
+// run were moved. queue, which may be nil, performs the regular writes. onFault is called when writing starts to fail,
+// and with nil when it works again.
 func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault func(error)) (*Spool, error) {
 	path := filepath.Join(dir, SpoolFile)
 	s := &Spool{}
@@ -134,7 +134,8 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 	if err != nil {
 		return nil, err
 	}
-	s.buffer = spool.Start(spool.Options{Every: time.Second, MostBytes: 4 << 20, Queue: queue, File: path, OnFault: onFault, Sync: f.Sync, Close: f.Close,
+	s.buffer = spool.Start(spool.Options{Every: time.Second, MostBytes: 4 << 20, Queue: queue, File: path,
+		OnFault: onFault, Sync: f.Sync, Close: f.Close,
 		Write: func(records []byte) ([]byte, error) {
 			if len(records) == 0 {
 				return nil, nil

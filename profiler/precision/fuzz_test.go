@@ -10,7 +10,8 @@ import (
 
 // A damaged file of the cache gives an error, and never a choice that a run cannot use.
 func FuzzLoad(f *testing.F) {
-	f.Add([]byte(`{"version":1,"key":"k","type":"bf16","Type":"bf16","micro_batches":2,"MicroBatches":2,"cap_bytes":5}`))
+	f.Add(
+		[]byte(`{"version":1,"key":"k","type":"bf16","Type":"bf16","micro_batches":2,"MicroBatches":2,"cap_bytes":5}`))
 	f.Add([]byte(`{"version":1,"key":"k","micro_batches":-1,"cap_bytes":-1}`))
 	f.Add([]byte(`{"version":2}`))
 	dir := f.TempDir()

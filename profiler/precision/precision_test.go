@@ -80,7 +80,8 @@ func TestChoiceComesBack(t *testing.T) {
 	if c, err := cache.Load("key"); c.Type != "" || err != nil {
 		t.Fatalf("unknown key: got %v, %v, want nothing", c, err)
 	}
-	if err := cache.Store("key", precision.Choice{Type: "bf16", Seconds: map[string]float64{"bf16": 1, "f32": 2}}); err != nil {
+	if err := cache.Store("key",
+		precision.Choice{Type: "bf16", Seconds: map[string]float64{"bf16": 1, "f32": 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := cache.Load("key"); err != nil || c.Type != "bf16" || c.Seconds["f32"] != 2 {
@@ -113,7 +114,8 @@ func TestDamagedChoiceIsNamedAndReplaced(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damage.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cache.Load("key"); err == nil || !strings.Contains(err.Error(), damage.want) || !strings.Contains(err.Error(), path) {
+		if _, err := cache.Load("key"); err == nil || !strings.Contains(err.Error(), damage.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%.20q: got %v, want %q and the file's name", damage.text, err, damage.want)
 		}
 		store()

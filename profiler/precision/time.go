@@ -24,7 +24,8 @@ const (
 	// equally fast formats.
 	Margin = 0.1
 
-	samples = 8  // samples of a step: enough for the kernels of large batches, few enough for a step of some milliseconds
+	// samples of a step: enough for the kernels of large batches, few enough for a step of some milliseconds
+	samples = 8
 	size    = 32 // height and width of an image in pixels
 	classes = 10
 
@@ -37,7 +38,10 @@ const (
 // device must compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("measure the speed of number formats: device %s is simulated and computes no values; use a real device", dev.Info().Name)
+		return nil,
+			fmt.Errorf(
+				"measure the speed of number formats: device %s is simulated and computes no values; use a real device",
+				dev.Info().Name)
 	}
 	runtime.LockOSThread() // a device's threads belong to the calling thread
 	defer runtime.UnlockOSThread()
@@ -97,17 +101,23 @@ type trial struct {
 }
 
 func (t *trial) open(dev device.Device, dt tensor.DType) error {
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * samples, Eval: 1, Classes: classes, Size: size})
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * samples, Eval: 1, Classes: classes,
+		Size: size})
 	if err != nil {
 		return err
 	}
 	norm := set.Normalization
-	if t.replica, err = replica.New(dev, replica.Options{Task: images.Classify{Model: network, Classes: classes, Size: size, Mean: norm.Mean, Std: norm.Std}, Compute: dt,
-		BatchSize: samples, Accumulation: 1, Seed: 1, Optimizer: optim.Options{Name: "sgd"}}); err != nil {
+	if t.replica, err = replica.New(dev,
+		replica.Options{Task: images.Classify{Model: network, Classes: classes, Size: size, Mean: norm.Mean,
+			Std: norm.Std}, Compute: dt,
+			BatchSize: samples, Accumulation: 1, Seed: 1, Optimizer: optim.Options{Name: "sgd"}}); err != nil {
 		return err
 	}
-	t.loader, err = data.NewLoader(data.Options{Samples: data.Images{Dataset: set.Cached(0).Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}}, Seed: 1,
-		BatchSize: samples, Accumulation: 1, Workers: 1})
+	t.loader, err = data.NewLoader(
+		data.Options{
+			Samples: data.Images{
+				Dataset: set.Cached(0).Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}}, Seed: 1,
+			BatchSize: samples, Accumulation: 1, Workers: 1})
 	return err
 }
 
@@ -133,11 +143,18 @@ func (t *trial) close() error {
 //
 // Legend: N samples.
 func network(net *nn.Net, x *graph.Value, classes int) *graph.Value {
-	x = net.BatchNorm("bn0", net.Conv2D("conv0", x, nn.Conv{Out: 64, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true}) // (N, 64, 32, 32)
-	x = net.MaxPool2D("pool0", x, 2, 2, 0)                                                                         // (N, 64, 16, 16)
+	// (N, 64, 32, 32)
+	x = net.BatchNorm("bn0", net.Conv2D("conv0", x, nn.Conv{Out: 64, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
+	// (N, 64, 16, 16)
+	x = net.MaxPool2D("pool0", x, 2, 2, 0)
 	y := net.BatchNorm("bn1", net.Conv2D("conv1", x, nn.Conv{Out: 64, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
-	x = net.BatchNorm("bn2", net.Conv2D("conv2", y, nn.Conv{Out: 64, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true, Residual: x})
-	x = net.BatchNorm("bn3", net.Conv2D("conv3", x, nn.Conv{Out: 256, Kernel: 1}), nn.Norm{ReLU: true})                        // (N, 256, 16, 16)
-	x = net.BatchNorm("bn4", net.Conv2D("conv4", x, nn.Conv{Out: 256, Kernel: 3, Stride: 2, Padding: 1}), nn.Norm{ReLU: true}) // (N, 256, 8, 8)
-	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)                                                             // (N, classes)
+	x = net.BatchNorm("bn2", net.Conv2D("conv2", y, nn.Conv{Out: 64, Kernel: 3, Padding: 1}),
+		nn.Norm{ReLU: true, Residual: x})
+	// (N, 256, 16, 16)
+	x = net.BatchNorm("bn3", net.Conv2D("conv3", x, nn.Conv{Out: 256, Kernel: 1}), nn.Norm{ReLU: true})
+	// (N, 256, 8, 8)
+	x = net.BatchNorm("bn4", net.Conv2D("conv4", x, nn.Conv{Out: 256, Kernel: 3, Stride: 2, Padding: 1}),
+		nn.Norm{ReLU: true})
+	// (N, classes)
+	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)
 }

@@ -54,7 +54,8 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 		return nil, nil // a file of another program version; the values are measured again
 	}
 	if f.Key != k || !f.Measured.TFLOPS.Known() || !f.Measured.Memory.Copy.Known() {
-		return nil, fmt.Errorf("profile cache %s: got measurements of %+v, want positive measurements of %+v", path, f.Key, k)
+		return nil, fmt.Errorf("profile cache %s: got measurements of %+v, want positive measurements of %+v", path,
+			f.Key, k)
 	}
 	return &Kept{Measured: f.Measured, Created: f.Created, File: path}, nil
 }

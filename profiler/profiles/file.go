@@ -55,7 +55,8 @@ func decode(text []byte, into any, origin *Origin) error {
 	case v == nil:
 		return errors.New("schema_version: got none: the file was not written by hetero-train profile")
 	case *v > SchemaVersion:
-		return fmt.Errorf("schema_version: got %d, want at most %d: a newer hetero-train wrote the file; run hetero-train profile again", *v, SchemaVersion)
+		return fmt.Errorf("schema_version: got %d, want at most %d: a newer hetero-train wrote the file; run hetero-train profile again",
+			*v, SchemaVersion)
 	case *v < 1:
 		return fmt.Errorf("schema_version: got %d, want 1 to %d", *v, SchemaVersion)
 	}

@@ -41,7 +41,8 @@ func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	sum, most := 0.0, -1.0
 	for i := range scores {
 		predicted, measured := meanScore-math.Log(scores[i]), math.Log(secondsPerSample[i])-meanSeconds
-		p.Ranks = append(p.Ranks, PredictedRank{Rank: i, SecondsPerSample: secondsPerSample[i], Measured: math.Exp(measured), Predicted: math.Exp(predicted)})
+		p.Ranks = append(p.Ranks, PredictedRank{Rank: i, SecondsPerSample: secondsPerSample[i],
+			Measured: math.Exp(measured), Predicted: math.Exp(predicted)})
 		deviation := math.Abs(predicted - measured)
 		sum += deviation
 		if deviation > most {

@@ -38,9 +38,10 @@ type Origin struct {
 // Ranks is the contents of gpu_profiles.json.
 type Ranks struct {
 	Origin
-	Score      Rule        `json:"score"`
-	Ranks      []Rank      `json:"ranks"`                // in the order of ranks
-	Prediction *Prediction `json:"prediction,omitempty"` // how well the scores predict step times; nil if no step was timed
+	Score Rule   `json:"score"`
+	Ranks []Rank `json:"ranks"` // in the order of ranks
+	// how well the scores predict step times; nil if no step was timed
+	Prediction *Prediction `json:"prediction,omitempty"`
 }
 
 // Rule describes how the scores were computed.
@@ -71,9 +72,10 @@ type Rank struct {
 // StepTimes contains the times of a model's steps on one rank at several shares. They tell the shape of the rank's
 // step-time curve.
 type StepTimes struct {
-	Setting string     `json:"setting"` // settings on which the times depend; a run with other settings ignores the times
-	Error   float64    `json:"error"`   // standard error of the time of a point as a fraction: 0.02 means 2 %
-	Points  []StepTime `json:"points"`  // ascending in Samples, at least one
+	// settings on which the times depend; a run with other settings ignores the times
+	Setting string     `json:"setting"`
+	Error   float64    `json:"error"`  // standard error of the time of a point as a fraction: 0.02 means 2 %
+	Points  []StepTime `json:"points"` // ascending in Samples, at least one
 }
 
 // StepTime is the time of a step with a number of samples in a micro-batch.
@@ -146,7 +148,8 @@ func (p *Ranks) Rate(model string, fractions []float64) error {
 	scores := make([]float64, len(p.Ranks))
 	for i := range p.Ranks {
 		var err error
-		if scores[i], err = Score(p.typical(i, func(m *Measured) measure.Figure { return m.TFLOPS }), p.typical(i, func(m *Measured) measure.Figure { return m.Memory.Copy }), memory); err != nil {
+		if scores[i], err = Score(p.typical(i, func(m *Measured) measure.Figure { return m.TFLOPS }),
+			p.typical(i, func(m *Measured) measure.Figure { return m.Memory.Copy }), memory); err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
 	}
@@ -211,8 +214,9 @@ func (p *Ranks) Match(fingerprints []string) (ranks []Rank, mismatch string) {
 		ranks = append(ranks, r)
 	}
 	if len(strangers) > 0 {
-		return nil, fmt.Sprintf("the profile does not match the hardware of rank %s (the profile has %d ranks, measured on %s)",
-			strings.Join(strangers, ", "), len(p.Ranks), p.Created.Format(time.DateOnly))
+		return nil,
+			fmt.Sprintf("the profile does not match the hardware of rank %s (the profile has %d ranks, measured on %s)",
+				strings.Join(strangers, ", "), len(p.Ranks), p.Created.Format(time.DateOnly))
 	}
 	return ranks, ""
 }

@@ -77,7 +77,8 @@ type Output struct {
 
 // Describe converts a host description of package system.
 func Describe(h system.Host, gpus []hardware.GPU, noGPU string) Host {
-	out := Host{Name: h.Name, Kernel: h.Kernel, WSL2: h.WSL2, Container: h.Container, Cgroups: h.Cgroups, CPU: CPU(h.CPU), Memory: Memory(h.Memory),
+	out := Host{Name: h.Name, Kernel: h.Kernel, WSL2: h.WSL2, Container: h.Container, Cgroups: h.Cgroups,
+		CPU: CPU(h.CPU), Memory: Memory(h.Memory),
 		GPUs: append([]hardware.GPU{}, gpus...), NoGPU: noGPU, Disks: []Disk{}, Networks: []Network{}}
 	for _, d := range h.Disks {
 		out.Disks = append(out.Disks, Disk(d))

@@ -92,7 +92,8 @@ func TestGrafanaDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if board.Title == "" || board.UID == "" || board.SchemaVersion < 36 || len(board.Panels) < 10 {
-		t.Errorf("got title %q, uid %q, schema %d and %d panels", board.Title, board.UID, board.SchemaVersion, len(board.Panels))
+		t.Errorf("got title %q, uid %q, schema %d and %d panels", board.Title, board.UID, board.SchemaVersion,
+			len(board.Panels))
 	}
 	variables := map[string]bool{}
 	for _, v := range board.Templating.List {
@@ -103,8 +104,10 @@ func TestGrafanaDashboard(t *testing.T) {
 	}
 	taken, ids, expressions := map[[2]int]string{}, map[int]bool{}, []string{}
 	for _, p := range board.Panels {
-		if p.Title == "" || p.Type != "stat" && p.Type != "timeseries" || ids[p.ID] || len(p.Targets) == 0 || p.Datasource != (source{"prometheus", "${datasource}"}) {
-			t.Errorf("panel %d %q: got type %q, source %v, %d queries", p.ID, p.Title, p.Type, p.Datasource, len(p.Targets))
+		if p.Title == "" || p.Type != "stat" && p.Type != "timeseries" || ids[p.ID] || len(p.Targets) == 0 ||
+			p.Datasource != (source{"prometheus", "${datasource}"}) {
+			t.Errorf("panel %d %q: got type %q, source %v, %d queries", p.ID, p.Title, p.Type, p.Datasource,
+				len(p.Targets))
 		}
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {

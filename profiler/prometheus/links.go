@@ -15,10 +15,12 @@ type linkMetrics struct {
 }
 
 var linkGroups = []linkMetrics{
-	{[]telemetry.LinkKind{telemetry.LinkNetwork, telemetry.LinkVirtual, telemetry.LinkLoopback}, "the network interface",
+	{[]telemetry.LinkKind{telemetry.LinkNetwork, telemetry.LinkVirtual, telemetry.LinkLoopback},
+		"the network interface",
 		"network_transmit_bytes_total", "network_receive_bytes_total", "network_speed_bytes"},
 	{[]telemetry.LinkKind{telemetry.LinkRDMA}, "the RDMA port",
-		"infiniband_port_data_transmitted_bytes_total", "infiniband_port_data_received_bytes_total", "infiniband_rate_bytes_per_second"},
+		"infiniband_port_data_transmitted_bytes_total", "infiniband_port_data_received_bytes_total",
+		"infiniband_rate_bytes_per_second"},
 	{[]telemetry.LinkKind{telemetry.LinkNVLink}, "the GPU's NVLink connections",
 		"nvlink_transmit_bytes_total", "nvlink_receive_bytes_total", "nvlink_speed_bytes"},
 	{[]telemetry.LinkKind{telemetry.LinkPCIe}, "the GPU's PCIe connection",
@@ -28,14 +30,19 @@ var linkGroups = []linkMetrics{
 // writeLinks writes the counters and the limits of all links, and the values that are computed from bytes and time.
 func (m *Metrics) writeLinks(t *text, s *State) {
 	for _, g := range linkGroups {
-		m.writeLink(t, s, g, g.sent, "counter", "Bytes that "+g.what+" has sent since the first measurement of this process.", func(_ telemetry.Link, v telemetry.Traffic) float64 { return v.SentBytes })
-		m.writeLink(t, s, g, g.received, "counter", "Bytes that "+g.what+" has received since the first measurement of this process.", func(_ telemetry.Link, v telemetry.Traffic) float64 { return v.ReceivedBytes })
-		m.writeLink(t, s, g, g.limit, "gauge", "Largest bytes per second of "+g.what+" in each direction.", func(l telemetry.Link, _ telemetry.Traffic) float64 {
-			if l.Limit == 0 {
-				return nan
-			}
-			return l.Limit
-		})
+		m.writeLink(t, s, g, g.sent, "counter",
+			"Bytes that "+g.what+" has sent since the first measurement of this process.",
+			func(_ telemetry.Link, v telemetry.Traffic) float64 { return v.SentBytes })
+		m.writeLink(t, s, g, g.received, "counter",
+			"Bytes that "+g.what+" has received since the first measurement of this process.",
+			func(_ telemetry.Link, v telemetry.Traffic) float64 { return v.ReceivedBytes })
+		m.writeLink(t, s, g, g.limit, "gauge", "Largest bytes per second of "+g.what+" in each direction.",
+			func(l telemetry.Link, _ telemetry.Traffic) float64 {
+				if l.Limit == 0 {
+					return nan
+				}
+				return l.Limit
+			})
 	}
 	if s.Steps == 0 || !m.communicates(s) {
 		return
@@ -48,9 +55,14 @@ func (m *Metrics) writeLinks(t *text, s *State) {
 			}
 		}
 	}
-	each("hetero_train_rank_communication_bytes_total", "counter", "Bytes of gradients that were summed over ranks.", func(r *RankState) float64 { return float64(r.Bytes) })
-	each("hetero_train_rank_hidden_communication_seconds_total", "counter", "Time of the communication of gradients during the backward pass.", func(r *RankState) float64 { return r.Hidden })
-	each("hetero_train_rank_bus_bytes_per_second", "gauge", "Bytes per second and link of the all-reduces of the last step, computed from bytes and time, not counted.",
+	each("hetero_train_rank_communication_bytes_total", "counter", "Bytes of gradients that were summed over ranks.",
+		func(r *RankState) float64 { return float64(r.Bytes) })
+	each("hetero_train_rank_hidden_communication_seconds_total", "counter",
+		"Time of the communication of gradients during the backward pass.", func(r *RankState) float64 {
+			return r.Hidden
+		})
+	each("hetero_train_rank_bus_bytes_per_second", "gauge",
+		"Bytes per second and link of the all-reduces of the last step, computed from bytes and time, not counted.",
 		func(r *RankState) float64 { return r.Bus }, label{"basis", string(telemetry.BasisComputed)})
 }
 
@@ -65,7 +77,8 @@ func (m *Metrics) communicates(s *State) bool {
 }
 
 // writeLink writes the known values of one metric of a group.
-func (m *Metrics) writeLink(t *text, s *State, g linkMetrics, name, kind, help string, value func(telemetry.Link, telemetry.Traffic) float64) {
+func (m *Metrics) writeLink(t *text, s *State, g linkMetrics, name, kind, help string,
+	value func(telemetry.Link, telemetry.Traffic) float64) {
 	begun := false
 	for i, r := range m.run.Ranks {
 		for j, l := range r.Links {

@@ -37,16 +37,17 @@ var Verdicts = [...]string{"healthy", "slow_type", "sick"}
 
 // State contains the values of all metrics. Counters count from the start of the process, except Step and Skipped.
 type State struct {
-	Step, Planned      int64 // optimizer steps of the run: done, and in all (0: unknown)
-	Epoch              float64
-	Steps              int64            // counter
-	Samples            int64            // counter, over all ranks
-	Skipped            int64            // counter: steps without an update, over the whole run
-	RollBacks          int64            // counter
-	Warnings           int64            // counter
-	Values             telemetry.Values // of the last step
-	StepSeconds        Histogram
-	LastProgress       float64 // time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
+	Step, Planned int64 // optimizer steps of the run: done, and in all (0: unknown)
+	Epoch         float64
+	Steps         int64            // counter
+	Samples       int64            // counter, over all ranks
+	Skipped       int64            // counter: steps without an update, over the whole run
+	RollBacks     int64            // counter
+	Warnings      int64            // counter
+	Values        telemetry.Values // of the last step
+	StepSeconds   Histogram
+	// time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
+	LastProgress       float64
 	Checkpoints        int64   // counter
 	LastCheckpoint     float64 // s since 1970; undefined before the first checkpoint of this process
 	Start              float64 // s since 1970
@@ -95,7 +96,8 @@ func New(run Run, now float64) *Metrics {
 		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, Oracle: nan, Gain: nan, Imbalance: nan,
 			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
-			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan, Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
+			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan,
+				Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
 			for j := range m.shared.Ranks[i].Links {
 				m.shared.Ranks[i].Links[j] = telemetry.UnknownTraffic()
 			}
@@ -148,23 +150,28 @@ func (m *Metrics) Text() []byte {
 	t := &text{out: make([]byte, 0, 8<<10+len(s.Ranks)*3<<10)}
 	r := m.run
 	t.family("hetero_train_run_info", "gauge", "Properties of the run; always 1.")
-	t.sample(1, label{"run", r.Name}, label{"model", r.Model}, label{"dataset", r.Dataset}, label{"policy", r.Policy}, label{"version", r.Program})
+	t.sample(1, label{"run", r.Name}, label{"model", r.Model}, label{"dataset", r.Dataset}, label{"policy", r.Policy},
+		label{"version", r.Program})
 	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
 	counter := func(name, help string, v float64) { t.family(name, "counter", help); t.sample(v) }
-	gauge("hetero_train_run_step", "Optimizer steps of the run so far, including those of earlier processes.", float64(s.Step))
+	gauge("hetero_train_run_step", "Optimizer steps of the run so far, including those of earlier processes.",
+		float64(s.Step))
 	if s.Planned > 0 {
 		gauge("hetero_train_run_planned_steps", "Optimizer steps of the whole run.", float64(s.Planned))
 	}
 	gauge("hetero_train_run_epoch", "Passes over the training data so far.", s.Epoch)
 	counter("hetero_train_steps_total", "Optimizer steps of this process.", float64(s.Steps))
-	counter("hetero_train_samples_total", "Samples that the served ranks have trained in this process.", float64(s.Samples))
-	counter("hetero_train_skipped_steps_total", "Steps of the run without an update because the gradient was not finite.", float64(s.Skipped))
+	counter("hetero_train_samples_total", "Samples that the served ranks have trained in this process.",
+		float64(s.Samples))
+	counter("hetero_train_skipped_steps_total",
+		"Steps of the run without an update because the gradient was not finite.", float64(s.Skipped))
 	counter("hetero_train_rollbacks_total", "Returns to an earlier checkpoint in this process.", float64(s.RollBacks))
 	counter("hetero_train_warnings_total", "Warnings of the training loop in this process.", float64(s.Warnings))
 	t.family("hetero_train_step_seconds", "histogram", "Duration of an optimizer step on the serving rank.")
 	s.StepSeconds.write(t)
 	gauge("hetero_train_start_timestamp_seconds", "Time at which this process started to serve metrics.", s.Start)
-	gauge("hetero_train_last_progress_timestamp_seconds", "Time of the last step, evaluation or checkpoint; before these, of the start.", s.LastProgress)
+	gauge("hetero_train_last_progress_timestamp_seconds",
+		"Time of the last step, evaluation or checkpoint; before these, of the start.", s.LastProgress)
 	if s.Steps > 0 {
 		for i, d := range telemetry.Metrics {
 			if d.Prometheus != "" {
@@ -198,15 +205,20 @@ func (m *Metrics) writeResults(t *text, s *State) {
 		m.writeSaves(t, s)
 	}
 	counter("hetero_train_decisions_total", "Decisions of the load balancer.", float64(s.Decisions))
-	counter("hetero_train_share_changes_total", "Decisions of the load balancer that changed the shares.", float64(s.Changes))
+	counter("hetero_train_share_changes_total", "Decisions of the load balancer that changed the shares.",
+		float64(s.Changes))
 	if s.Decisions > 0 {
 		if s.Oracle == s.Oracle {
-			gauge("hetero_train_oracle_ratio", "Step time with the best shares divided by the step time, without noise, in the last window.", s.Oracle)
+			gauge("hetero_train_oracle_ratio",
+				"Step time with the best shares divided by the step time, without noise, in the last window.", s.Oracle)
 		}
 		if s.Gain == s.Gain {
-			gauge("hetero_train_gain_ratio", "Throughput divided by the throughput that equal shares would have on the same curves, in the last window.", s.Gain)
+			gauge("hetero_train_gain_ratio", "Throughput divided by the throughput that equal shares would have on the same curves, in the last window.",
+				s.Gain)
 		}
-		gauge("hetero_train_imbalance_ratio", "Difference between the slowest and the fastest rank, divided by the slowest, in the last window.", s.Imbalance)
+		gauge("hetero_train_imbalance_ratio",
+			"Difference between the slowest and the fastest rank, divided by the slowest, in the last window.",
+			s.Imbalance)
 		counter("hetero_train_useful_seconds_total", "Time of steps that is not lost.", s.Useful)
 		t.family("hetero_train_lost_seconds_total", "counter", "Time that steps lost, by cause.")
 		for i, cause := range Causes {
@@ -221,7 +233,8 @@ func (m *Metrics) writeSaves(t *text, s *State) {
 	t.family("hetero_train_checkpoints_total", "counter", "Checkpoints that this process has saved.")
 	t.sample(float64(s.Checkpoints))
 	if s.Checkpoints > 0 {
-		gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint of this process.", s.LastCheckpoint)
+		gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint of this process.",
+			s.LastCheckpoint)
 		gauge("hetero_train_checkpoint_save_seconds", "Duration of the last save.", s.CheckpointSeconds)
 	}
 }
@@ -237,9 +250,13 @@ func (m *Metrics) writeRanks(t *text, s *State) {
 			t.sample(value(&s.Ranks[i]), label{"rank", m.numbers[i]})
 		}
 	}
-	each("hetero_train_share", "gauge", "Samples of the global batch that the rank gets.", func(r *RankState) float64 { return float64(r.Share) })
-	each("hetero_train_rank_samples_total", "counter", "Samples that the rank has trained in this process.", func(r *RankState) float64 { return float64(r.Samples) })
-	each("hetero_train_rank_compute_seconds", "gauge", "Time of the rank's own work in the last step.", func(r *RankState) float64 { return r.Compute })
+	each("hetero_train_share", "gauge", "Samples of the global batch that the rank gets.", func(r *RankState) float64 {
+		return float64(r.Share)
+	})
+	each("hetero_train_rank_samples_total", "counter", "Samples that the rank has trained in this process.",
+		func(r *RankState) float64 { return float64(r.Samples) })
+	each("hetero_train_rank_compute_seconds", "gauge", "Time of the rank's own work in the last step.",
+		func(r *RankState) float64 { return r.Compute })
 	t.family("hetero_train_rank_phase_seconds_total", "counter", "Time of the rank in each phase of the steps.")
 	for i := range s.Ranks {
 		for phase, name := range Phases {

@@ -15,11 +15,14 @@ import (
 
 // full returns metrics that have a value for every family.
 func full() *Metrics {
-	links := []telemetry.Link{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9}, {Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: 450e9}, {Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9},
+	links := []telemetry.Link{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9}, {Kind: telemetry.LinkNVLink,
+		Name: "nvlink", Limit: 450e9}, {Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9},
 		{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8}, {Kind: telemetry.LinkLoopback, Name: "lo"}}
-	m := New(Run{Name: "a \"run\"\nof \\two", Model: "gpt2", Dataset: "text", Policy: "hybrid", Program: "1.0", Ranks: []Rank{{Number: 0, GPU: true, Links: links}, {Number: 1}}, Metrics: []string{"top1"}}, 1e9)
+	m := New(Run{Name: "a \"run\"\nof \\two", Model: "gpt2", Dataset: "text", Policy: "hybrid", Program: "1.0",
+		Ranks: []Rank{{Number: 0, GPU: true, Links: links}, {Number: 1}}, Metrics: []string{"top1"}}, 1e9)
 	m.Update(func(s *State) {
-		s.Step, s.Planned, s.Steps, s.Samples, s.Evaluations, s.Checkpoints, s.Decisions, s.Changes = 12, 100, 2, 64, 1, 1, 1, 1
+		s.Step, s.Planned, s.Steps, s.Samples, s.Evaluations, s.Checkpoints, s.Decisions, s.Changes = 12, 100, 2, 64, 1,
+			1, 1, 1
 		s.StepSeconds.Add(0.0005)
 		s.StepSeconds.Add(0.3)
 		s.StepSeconds.Add(300)
@@ -29,7 +32,8 @@ func full() *Metrics {
 			s.Ranks[i].Share, s.Ranks[i].Verdict = 32, i
 			s.Ranks[i].Bytes, s.Ranks[i].Hidden, s.Ranks[i].Bus = 1000, 0.5, 1e9
 			for j := range s.Ranks[i].Links {
-				s.Ranks[i].Links[j] = telemetry.Traffic{Sent: 1, Received: 2, SentBytes: float64(100 + j), ReceivedBytes: float64(200 + j)}
+				s.Ranks[i].Links[j] = telemetry.Traffic{Sent: 1, Received: 2, SentBytes: float64(100 + j),
+					ReceivedBytes: float64(200 + j)}
 			}
 			if i == 0 {
 				s.Ranks[i].Links[0] = telemetry.UnknownTraffic() // PCIe has no counter
@@ -56,19 +60,27 @@ func names(text []byte) map[string]bool {
 func TestText(t *testing.T) {
 	text := string(full().Text())
 	for _, want := range []string{
-		`hetero_train_run_info{run="a \"run\"\nof \\two",model="gpt2",dataset="text",policy="hybrid",version="1.0"} 1` + "\n",
+		`hetero_train_run_info{run="a \"run\"\nof \\two",model="gpt2",dataset="text",policy="hybrid",version="1.0"} 1` +
+			"\n",
 		"# TYPE hetero_train_step_seconds histogram\nhetero_train_step_seconds_bucket{le=\"0.001\"} 1\n",
-		`hetero_train_step_seconds_bucket{le="0.25"} 1` + "\n", `hetero_train_step_seconds_bucket{le="0.5"} 2` + "\n", `hetero_train_step_seconds_bucket{le="+Inf"} 3` + "\n",
+		`hetero_train_step_seconds_bucket{le="0.25"} 1` + "\n", `hetero_train_step_seconds_bucket{le="0.5"} 2` + "\n",
+		`hetero_train_step_seconds_bucket{le="+Inf"} 3` + "\n",
 		"hetero_train_step_seconds_sum 300.3005\nhetero_train_step_seconds_count 3\n",
-		"hetero_train_loss NaN\n", "hetero_train_gain_ratio 1.56\n", `hetero_train_lost_seconds_total{cause="imbalance"} 1.5` + "\n",
-		`hetero_train_rank_verdict{rank="1",verdict="healthy"} 0` + "\n" + `hetero_train_rank_verdict{rank="1",verdict="slow_type"} 1` + "\n",
+		"hetero_train_loss NaN\n", "hetero_train_gain_ratio 1.56\n",
+		`hetero_train_lost_seconds_total{cause="imbalance"} 1.5` + "\n",
+		`hetero_train_rank_verdict{rank="1",verdict="healthy"} 0` + "\n" +
+			`hetero_train_rank_verdict{rank="1",verdict="slow_type"} 1` + "\n",
 		`hetero_train_device_memory_ratio{rank="1"} 0.5` + "\n", `DCGM_FI_DEV_GPU_TEMP{rank="0"} 50` + "\n",
 		"# TYPE hetero_train_device_ecc_errors_total counter\n",
-		"# TYPE hetero_train_network_transmit_bytes_total counter\n" + `hetero_train_network_transmit_bytes_total{rank="0",device="eth0"} 103` + "\n" + `hetero_train_network_transmit_bytes_total{rank="0",device="lo"} 104` + "\n",
+		"# TYPE hetero_train_network_transmit_bytes_total counter\n" +
+			`hetero_train_network_transmit_bytes_total{rank="0",device="eth0"} 103` + "\n" +
+			`hetero_train_network_transmit_bytes_total{rank="0",device="lo"} 104` + "\n",
 		`hetero_train_network_speed_bytes{rank="0",device="eth0"} 1.25e+08` + "\n# ", // the limit of lo is unknown
 		`hetero_train_infiniband_port_data_received_bytes_total{rank="0",device="mlx5_0",port="1"} 202` + "\n",
-		`hetero_train_nvlink_transmit_bytes_total{rank="0",device="nvlink"} 101` + "\n", `hetero_train_pcie_speed_bytes{rank="0",device="pcie"} 3.2e+10` + "\n",
-		`hetero_train_device_network_sent_bytes_per_second{rank="1"} 50` + "\n", `DCGM_FI_PROF_NVLINK_TX_BYTES{rank="0"} 50` + "\n",
+		`hetero_train_nvlink_transmit_bytes_total{rank="0",device="nvlink"} 101` + "\n",
+		`hetero_train_pcie_speed_bytes{rank="0",device="pcie"} 3.2e+10` + "\n",
+		`hetero_train_device_network_sent_bytes_per_second{rank="1"} 50` + "\n",
+		`DCGM_FI_PROF_NVLINK_TX_BYTES{rank="0"} 50` + "\n",
 		`hetero_train_rank_bus_bytes_per_second{rank="1",basis="computed"} 1e+09` + "\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -94,7 +106,8 @@ func TestText(t *testing.T) {
 
 func TestMetricsBeforeTheFirstStep(t *testing.T) {
 	got := names(New(Run{Ranks: []Rank{{}}}, 0).Text())
-	for _, name := range []string{"hetero_train_loss", "hetero_train_share", "hetero_train_oracle_ratio", "hetero_train_rank_verdict", "hetero_train_evaluation_loss", "hetero_train_run_planned_steps"} {
+	for _, name := range []string{"hetero_train_loss", "hetero_train_share", "hetero_train_oracle_ratio",
+		"hetero_train_rank_verdict", "hetero_train_evaluation_loss", "hetero_train_run_planned_steps"} {
 		if got[name] {
 			t.Errorf("%s has a value before the first step", name)
 		}
@@ -107,7 +120,8 @@ func TestMetricsBeforeTheFirstStep(t *testing.T) {
 // TestNoCheckpointHasNoTime: before the first checkpoint, its time is missing.
 func TestNoCheckpointHasNoTime(t *testing.T) {
 	m := New(Run{Ranks: []Rank{{Number: 0}}}, 1)
-	if got := names(m.Text()); got["hetero_train_last_checkpoint_timestamp_seconds"] || !got["hetero_train_checkpoints_total"] || !got["hetero_train_start_timestamp_seconds"] {
+	if got := names(m.Text()); got["hetero_train_last_checkpoint_timestamp_seconds"] ||
+		!got["hetero_train_checkpoints_total"] || !got["hetero_train_start_timestamp_seconds"] {
 		t.Errorf("got metrics %v, want no time of a checkpoint", got)
 	}
 }
@@ -118,7 +132,8 @@ func TestOnlyRank0ReportsCheckpoints(t *testing.T) {
 		m := New(Run{Ranks: []Rank{{Number: rank}}}, 1)
 		m.Update(func(s *State) { s.Steps, s.Checkpoints = 2, 1 })
 		got := names(m.Text())
-		for _, name := range []string{"hetero_train_checkpoints_total", "hetero_train_last_checkpoint_timestamp_seconds", "hetero_train_checkpoint_save_seconds"} {
+		for _, name := range []string{"hetero_train_checkpoints_total",
+			"hetero_train_last_checkpoint_timestamp_seconds", "hetero_train_checkpoint_save_seconds"} {
 			if got[name] != want {
 				t.Errorf("rank %d: got %s: %v, want %v", rank, name, got[name], want)
 			}
@@ -152,7 +167,8 @@ func TestUpdateDoesNotWaitForAScraper(t *testing.T) {
 
 func TestUpdateAllocatesNothing(t *testing.T) {
 	m := full()
-	if n := testing.AllocsPerRun(100, func() { m.Update(func(s *State) { s.Steps++; s.StepSeconds.Add(0.1) }) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Update(func(s *State) { s.Steps++; s.StepSeconds.Add(0.1) }) }); n !=
+		0 {
 		t.Errorf("got %v allocations per update, want 0", n)
 	}
 }
@@ -172,7 +188,8 @@ func TestEverySensorHasItsOwnMetric(t *testing.T) {
 	if got.name != "hetero_train_device_fan_speed_turns_s" || got.kind != "gauge" || got.factor != 1 {
 		t.Errorf("a sensor with an unknown unit: got %+v", got)
 	}
-	if got = export(telemetry.Declaration{Name: "retries", Window: telemetry.Increase}); got.name != "hetero_train_device_retries_total" || got.kind != "counter" {
+	if got = export(telemetry.Declaration{Name: "retries", Window: telemetry.Increase}); got.name !=
+		"hetero_train_device_retries_total" || got.kind != "counter" {
 		t.Errorf("a counter: got %+v", got)
 	}
 }

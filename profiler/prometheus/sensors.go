@@ -17,11 +17,13 @@ type exported struct {
 var units = map[string]struct {
 	suffix string
 	factor float64
-}{"": {"", 1}, "%": {"_ratio", 0.01}, "°C": {"_celsius", 1}, "W": {"_watts", 1}, "fraction of samples": {"", 1}, telemetry.BytesPerSecond: {"_bytes_per_second", 1}}
+}{"": {"", 1}, "%": {"_ratio", 0.01}, "°C": {"_celsius", 1}, "W": {"_watts", 1}, "fraction of samples": {"", 1},
+	telemetry.BytesPerSecond: {"_bytes_per_second", 1}}
 
 // export derives the metric of a sensor from its declaration. A unit that is not in the table becomes the suffix.
 func export(d telemetry.Declaration) exported {
-	e := exported{name: "hetero_train_device_" + snake(d.Name), kind: "gauge", factor: 1, help: "Sensor " + d.Name + " of the rank's device, process or machine."}
+	e := exported{name: "hetero_train_device_" + snake(d.Name), kind: "gauge", factor: 1, help: "Sensor " + d.Name +
+		" of the rank's device, process or machine."}
 	if u, known := units[d.Unit]; known {
 		e.name, e.factor = e.name+u.suffix, u.factor
 	} else {
@@ -49,7 +51,8 @@ func (m *Metrics) writeSensors(t *text, s *State) {
 		e := export(d)
 		m.writeSensor(t, s, sensor, e, func(Rank) bool { return true })
 		if d.DCGM != "" {
-			m.writeSensor(t, s, sensor, exported{d.DCGM, "gauge", "Sensor " + d.Name + " of the rank's GPU (" + d.Unit + ").", 1}, func(r Rank) bool { return r.GPU })
+			m.writeSensor(t, s, sensor, exported{d.DCGM, "gauge", "Sensor " + d.Name + " of the rank's GPU (" + d.Unit +
+				").", 1}, func(r Rank) bool { return r.GPU })
 		}
 	}
 }

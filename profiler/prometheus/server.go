@@ -66,8 +66,10 @@ func Listen(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{listener: l, served: make(chan struct{})}
-	s.http = &http.Server{Handler: handler(&o), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)} // a client must not fill the log of the run
+	s.http = &http.Server{Handler: handler(&o), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime,
+		WriteTimeout: answerTime, IdleTimeout: idleTime,
+		// a client must not fill the log of the run
+		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
 	limited := httpguard.Limit(s.http, l, mostConnections)
 	go func() {
 		defer close(s.served)
@@ -106,7 +108,8 @@ func handler(o *ServerOptions) http.Handler {
 				return
 			}
 			httpguard.Prove(r) // without a token, every client passes, and could keep others out
-		} else if local && !isLoopback(httpguard.Host(r.Host)) { // a page in a browser of this machine that rebinds its own name
+		} else if local && !isLoopback(httpguard.Host(r.Host)) {
+			// a page in a browser of this machine that rebinds its own name
 			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
 			return
 		}

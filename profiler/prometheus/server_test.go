@@ -64,25 +64,35 @@ func TestWhoMayReadTheMetrics(t *testing.T) {
 	}{
 		{"a program of this machine", ServerOptions{Address: local}, "GET", "/metrics", nil, 200},
 		{"localhost by name", ServerOptions{Address: local}, "GET", "/metrics", host("localhost:9464"), 200},
-		{"a name that points to this machine", ServerOptions{Address: local}, "GET", "/metrics", host("evil.example:9464"), 403},
+		{"a name that points to this machine", ServerOptions{Address: local}, "GET", "/metrics",
+			host("evil.example:9464"), 403},
 		{"another address", ServerOptions{Address: local}, "GET", "/metrics", host("10.0.0.7"), 403},
 		{"another path", ServerOptions{Address: local}, "GET", "/", nil, 404},
 		{"a path that goes up", ServerOptions{Address: local}, "GET", "/metrics/..%2f..%2fetc/passwd", nil, 404},
 		{"POST", ServerOptions{Address: local}, "POST", "/metrics", nil, 405},
 		{"DELETE", ServerOptions{Address: local}, "DELETE", "/metrics", nil, 405},
-		{"a large header", ServerOptions{Address: local}, "GET", "/metrics", func(r *http.Request) { r.Header.Set("X-Large", strings.Repeat("x", 64<<10)) }, 431},
+		{"a large header", ServerOptions{Address: local}, "GET", "/metrics", func(r *http.Request) {
+			r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+		}, 431},
 		{"no token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", nil, 401},
-		{"a wrong token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr3u"), 401},
-		{"a part of the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr"), 401},
-		{"another scheme", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Basic s3cr3t"), 401},
-		{"the token in the address", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics?token=s3cr3t", nil, 401},
-		{"the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr3t"), 200},
+		{"a wrong token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics",
+			token("Bearer s3cr3u"), 401},
+		{"a part of the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics",
+			token("Bearer s3cr"), 401},
+		{"another scheme", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics",
+			token("Basic s3cr3t"), 401},
+		{"the token in the address", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET",
+			"/metrics?token=s3cr3t", nil, 401},
+		{"the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr3t"),
+			200},
 		{"the token on this machine", ServerOptions{Address: local, Token: "s3cr3t"}, "GET", "/metrics", nil, 401},
-		{"another machine, insecure", ServerOptions{Address: "0.0.0.0:0", Insecure: true}, "GET", "/metrics", host("node7:9464"), 200},
+		{"another machine, insecure", ServerOptions{Address: "0.0.0.0:0", Insecure: true}, "GET", "/metrics",
+			host("node7:9464"), 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, body := answer(t, serve(t, c.o), c.method, c.path, c.change)
-			if code != c.want || (code == 200) != strings.Contains(body, "hetero_train_run_step 12\n") || strings.Contains(body, "s3cr3t") {
+			if code != c.want || (code == 200) != strings.Contains(body, "hetero_train_run_step 12\n") ||
+				strings.Contains(body, "s3cr3t") {
 				t.Errorf("got status %d, want %d; body %.200q", code, c.want, body)
 			}
 		})
@@ -97,20 +107,23 @@ func TestRefusedClientsKeepNoConnection(t *testing.T) {
 		line, token string
 		status      int
 		closed      bool
-	}{{"GET /metrics", "wrong", 401, true}, {"GET /other", token, 404, true}, {"POST /metrics", token, 405, true}, {"GET /metrics", token, 200, false}} {
+	}{{"GET /metrics", "wrong", 401, true}, {"GET /other", token, 404, true}, {"POST /metrics", token, 405, true},
+		{"GET /metrics", token, 200, false}} {
 		conn, err := net.Dial("tcp", s.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\n\r\n", c.line, c.token)
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\n\r\n",
+			c.line, c.token)
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
 		if answer.StatusCode != c.status || answer.Close != c.closed {
-			t.Errorf("%s: got status %d and close %v, want %d and %v", c.line, answer.StatusCode, answer.Close, c.status, c.closed)
+			t.Errorf("%s: got status %d and close %v, want %d and %v", c.line, answer.StatusCode, answer.Close,
+				c.status, c.closed)
 		}
 	}
 }
@@ -161,7 +174,8 @@ func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for them.
+// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for
+// them.
 func TestSilentClients(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
 	closed := make(chan bool, 3*mostConnections)

@@ -53,7 +53,11 @@ func TestOnlyLastingAndLargeBottlenecksAreAlerts(t *testing.T) {
 		r := &Run{decided: newDecided()}
 		for i, w := range strings.Split(windows, ",") {
 			cause, lost, _ := strings.Cut(w, " ")
-			r.happened.add([]byte(fmt.Sprintf(`{"step":%d,"bottleneck":{"bound":%q,"rank":1,"step_seconds":1,"parts_seconds":{%q:%s}}}`, runtime.BottleneckWindow*(i+1), bounds[cause], cause, lost)), 0)
+			r.happened.add(
+				[]byte(
+					fmt.Sprintf(
+						`{"step":%d,"bottleneck":{"bound":%q,"rank":1,"step_seconds":1,"parts_seconds":{%q:%s}}}`,
+						runtime.BottleneckWindow*(i+1), bounds[cause], cause, lost)), 0)
 		}
 		if got := r.alerts(); len(got) != want {
 			t.Errorf("%s: got %+v, want %d alerts", windows, got, want)
@@ -72,7 +76,8 @@ func TestAnOutcomeBelongsToItsChange(t *testing.T) {
 		d.add([]byte(line), 0)
 	}
 	list := d.changes.list
-	if len(list) != 2 || list[0].Outcome == nil || *list[0].Outcome.Achieved != 0.8 || *list[0].Outcome.Predicted != 1.2 || list[1].Outcome != nil {
+	if len(list) != 2 || list[0].Outcome == nil || *list[0].Outcome.Achieved != 0.8 ||
+		*list[0].Outcome.Predicted != 1.2 || list[1].Outcome != nil {
 		t.Errorf("got %+v", list)
 	}
 }

@@ -73,7 +73,8 @@ func (c *communicated) add(line []byte, replaced int) {
 		c.damaged++
 		return
 	}
-	out := &CommunicationView{Step: v.Step, Steps: v.Steps, Time: float64(v.Time.UnixMicro()) / 1e6, Seconds: v.Seconds, Buckets: v.Buckets, Ranks: []RankCommunicationView{}, Links: []LinkView{}}
+	out := &CommunicationView{Step: v.Step, Steps: v.Steps, Time: float64(v.Time.UnixMicro()) / 1e6, Seconds: v.Seconds,
+		Buckets: v.Buckets, Ranks: []RankCommunicationView{}, Links: []LinkView{}}
 	for i, r := range v.Ranks {
 		if i < mostRankRows {
 			out.Ranks = append(out.Ranks, RankCommunicationView{i, r.Compute, r.Exposed, r.Hidden, r.Bytes})

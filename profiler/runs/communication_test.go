@@ -23,7 +23,8 @@ func communicationLine(t *testing.T, c runtime.Communication) string {
 }
 
 func linkOf(name string, limit, sent float64) runtime.LinkTraffic {
-	return runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkNetwork, Name: name, Limit: limit, Basis: telemetry.BasisCounter}, Sent: &sent}
+	return runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkNetwork, Name: name, Limit: limit,
+		Basis: telemetry.BasisCounter}, Sent: &sent}
 }
 
 func TestNewestCommunicationIsShown(t *testing.T) {
@@ -33,12 +34,16 @@ func TestNewestCommunicationIsShown(t *testing.T) {
 	path := filepath.Join(logsFolder, runtime.CommunicationFile)
 	old := communicationLine(t, runtime.Communication{Step: 5, Steps: 5, Time: time.Unix(99, 0)})
 	hidden := 0.25
-	newest := communicationLine(t, runtime.Communication{Step: 20, Steps: 15, Time: time.Unix(100, 0), Seconds: 0.5, Buckets: []runtime.BucketTimes{{Name: "bucket 0", Bytes: 8, Hidden: &hidden}}, Ranks: []runtime.RankCommunication{
-		{Compute: 0.4, Exposed: 0.1, Hidden: 0.2, Bytes: 8, Links: []runtime.LinkTraffic{linkOf("idle", 100, 10), linkOf("unlimited", 0, 1e9)}}, {Links: []runtime.LinkTraffic{linkOf("busy", 100, 90)}}}})
+	newest := communicationLine(t, runtime.Communication{Step: 20, Steps: 15, Time: time.Unix(100, 0), Seconds: 0.5,
+		Buckets: []runtime.BucketTimes{{Name: "bucket 0", Bytes: 8, Hidden: &hidden}},
+		Ranks: []runtime.RankCommunication{
+			{Compute: 0.4, Exposed: 0.1, Hidden: 0.2, Bytes: 8, Links: []runtime.LinkTraffic{linkOf("idle", 100, 10),
+				linkOf("unlimited", 0, 1e9)}}, {Links: []runtime.LinkTraffic{linkOf("busy", 100, 90)}}}})
 	f.write(path, old+newest+`{"step":`) // the writer is in the middle of a line
 	r := open(t, parent, "a")
 	c := r.View().Communication
-	if c == nil || c.Step != 20 || c.Steps != 15 || c.Time != 100 || c.Seconds != 0.5 || len(c.Ranks) != 2 || c.Ranks[0].Hidden != 0.2 || len(c.Buckets) != 1 || *c.Buckets[0].Hidden != 0.25 || c.Left != 0 {
+	if c == nil || c.Step != 20 || c.Steps != 15 || c.Time != 100 || c.Seconds != 0.5 || len(c.Ranks) != 2 ||
+		c.Ranks[0].Hidden != 0.2 || len(c.Buckets) != 1 || *c.Buckets[0].Hidden != 0.25 || c.Left != 0 {
 		t.Fatalf("got %+v, want the newest line", c)
 	}
 	var names []string
@@ -68,8 +73,10 @@ func TestLinksOfManyRanksAreLimited(t *testing.T) {
 	}
 	var c communicated
 	c.add([]byte(communicationLine(t, line)), 0)
-	if v := c.last; len(v.Links) != mostLinkRows || v.Left != 1000-mostLinkRows || v.Links[0].Rank != 999 || len(v.Ranks) != mostRankRows {
-		t.Errorf("got %d links, the first of rank %d, %d left, %d ranks", len(v.Links), v.Links[0].Rank, v.Left, len(v.Ranks))
+	if v := c.last; len(v.Links) != mostLinkRows || v.Left != 1000-mostLinkRows || v.Links[0].Rank != 999 ||
+		len(v.Ranks) != mostRankRows {
+		t.Errorf("got %d links, the first of rank %d, %d left, %d ranks", len(v.Links), v.Links[0].Rank, v.Left,
+			len(v.Ranks))
 	}
 }
 
@@ -90,7 +97,8 @@ func TestTrafficWithoutValuesIsOmitted(t *testing.T) {
 		}
 	}
 	r := open(t, parent, "a")
-	got, err := r.Figures(t.Context(), Query{From: 1, Points: 100, Columns: []string{"network_sent", "nvlink_sent", "temperature"}})
+	got, err := r.Figures(t.Context(),
+		Query{From: 1, Points: 100, Columns: []string{"network_sent", "nvlink_sent", "temperature"}})
 	if err != nil {
 		t.Fatal(err)
 	}

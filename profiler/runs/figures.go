@@ -92,7 +92,8 @@ const (
 	Band     = -2
 )
 
-// Figures returns columns over a range of steps, or the cause of ctx if ctx ends before. A column or rank that is unknown or given twice is a *QueryError.
+// Figures returns columns over a range of steps, or the cause of ctx if ctx ends before. A column or rank that is
+// unknown or given twice is a *QueryError.
 func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +118,8 @@ func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 		lines += len(c.own) * len(shown)
 	}
 	q.Points = min(max(q.Points, 1), mostPoints, max(1, mostValues/lines))
-	out := &Figures{Version: r.version, From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
+	out := &Figures{Version: r.version, From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{},
+		Lines: []Line{}}
 	if last == 0 || q.From > q.To {
 		return out, nil
 	}
@@ -140,7 +142,9 @@ func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 		out.Lines = append(out.Lines, decided.line(decisionColumns[i], AllRanks, i, keep))
 	}
 	if c.total {
-		out.Lines = append(out.Lines, totalOf(collected, keep, func(bin int) int { return ranksAt(r.happened.starts.list, base.last[bin], len(r.ranks)) }))
+		out.Lines = append(out.Lines, totalOf(collected, keep, func(bin int) int {
+			return ranksAt(r.happened.starts.list, base.last[bin], len(r.ranks))
+		}))
 	}
 	for _, i := range c.own {
 		if banded {
@@ -215,7 +219,8 @@ func (r *Run) everyRank() []int {
 }
 
 // collectAll reads what the choice needs, and sets the width of out. It returns the bins of rank 0, which provides the
-// steps and the columns that are equal on all ranks, and the bins by rank: nil for a rank that the choice does not need.
+// steps and the columns that are equal on all ranks, and the bins by rank: nil for a rank that the choice does not
+// need.
 func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
 	ranks, own := shown, c.own
 	if c.total {
@@ -327,7 +332,8 @@ func (b *bins) line(c column, rank, at int, keep []int) Line {
 
 // band returns the values of a column as a band over all ranks.
 func band(c column, at int, ranks []*bins, keep []int) Line {
-	l := Line{Column: c.Name, Unit: c.Unit, Rank: Band, Mean: make(Values, len(keep)), Min: make(Values, len(keep)), Max: make(Values, len(keep)), Worst: make([]int, len(keep))}
+	l := Line{Column: c.Name, Unit: c.Unit, Rank: Band, Mean: make(Values, len(keep)), Min: make(Values, len(keep)),
+		Max: make(Values, len(keep)), Worst: make([]int, len(keep))}
 	means := make([]float64, 0, len(ranks))
 	lower := c.Name == "throughput" || c.Name == "bus_bandwidth" // for these columns the lowest value is the worst one
 	for i, k := range keep {
@@ -371,8 +377,8 @@ func totalOf(ranks []*bins, keep []int, size func(bin int) int) Line {
 	return l
 }
 
-// ranksAt returns the number of ranks of the process that trained a step, or all if it is unknown. starts are the starts
-// of processes in their order.
+// ranksAt returns the number of ranks of the process that trained a step, or all if it is unknown. starts are the
+// starts of processes in their order.
 func ranksAt(starts []runtime.Event, step int64, all int) int {
 	for _, e := range slices.Backward(starts) {
 		if e.Step < step {

@@ -147,14 +147,16 @@ func quarantined(root *os.Root) (notes []string) {
 		}
 		path := checkpointsFolder + "/" + name
 		if reason, err := regular.ReadIn(root, path+"/reason.txt", mostReason); err == nil {
-			notes = append(notes, fmt.Sprintf("checkpoints that may be wrong are in %s: %s", path, strings.TrimSpace(string(reason))))
+			notes = append(notes, fmt.Sprintf("checkpoints that may be wrong are in %s: %s", path,
+				strings.TrimSpace(string(reason))))
 		}
 	}
 	return notes
 }
 
 // readLast finds the last line that decode accepts. It searches the last bytesBack bytes of the file.
-func readLast(root *os.Root, name string, bytesBack int64, decode func(line []byte) bool) (found bool, modified int64, err error) {
+func readLast(root *os.Root, name string, bytesBack int64, decode func(line []byte) bool) (found bool, modified int64,
+	err error) {
 	file, info, err := regular.OpenIn(root, name)
 	if err != nil {
 		return false, 0, err
@@ -179,7 +181,9 @@ func readLast(root *os.Root, name string, bytesBack int64, decode func(line []by
 
 // readLastRecord returns the newest record of a rank.
 func readLastRecord(logs *os.Root, rank int) (r runtime.Record, found bool, modified int64) {
-	found, modified, _ = readLast(logs, runtime.FileName(rank), 8<<10, func(line []byte) bool { return json.Unmarshal(line, &r) == nil })
+	found, modified, _ = readLast(logs, runtime.FileName(rank), 8<<10, func(line []byte) bool {
+		return json.Unmarshal(line, &r) == nil
+	})
 	return r, found, modified
 }
 

@@ -146,7 +146,8 @@ func (f *Folder) openRoot(name string) (*os.Root, error) {
 		return nil, fmt.Errorf("run %s: %w", name, err)
 	}
 	if !isRun(root) {
-		return nil, errors.Join(fmt.Errorf("run %s: %w: the folder has no files of a run", name, fs.ErrNotExist), root.Close())
+		return nil, errors.Join(fmt.Errorf("run %s: %w: the folder has no files of a run", name, fs.ErrNotExist),
+			root.Close())
 	}
 	return root, nil
 }

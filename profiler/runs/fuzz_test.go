@@ -20,8 +20,10 @@ func FuzzDecisions(f *testing.F) {
 		for _, line := range bytes.Split(text, []byte("\n")) {
 			d.add(line, 0)
 		}
-		if d.last != nil && (d.last.Step < 1 || d.last.Step > runtime.MostStep) || len(d.changes.list) > mostChanges || len(d.alerts.list) > mostAlerts || len(d.grid.place) > d.grid.most {
-			t.Errorf("last %+v, %d changes, %d alerts, %d cells", d.last, len(d.changes.list), len(d.alerts.list), len(d.grid.place))
+		if d.last != nil && (d.last.Step < 1 || d.last.Step > runtime.MostStep) || len(d.changes.list) > mostChanges ||
+			len(d.alerts.list) > mostAlerts || len(d.grid.place) > d.grid.most {
+			t.Errorf("last %+v, %d changes, %d alerts, %d cells", d.last, len(d.changes.list), len(d.alerts.list),
+				len(d.grid.place))
 		}
 		if _, err := json.Marshal([]any{d.last, d.changes.list, d.alerts.list}); err != nil {
 			t.Error(err)
@@ -31,6 +33,7 @@ func FuzzDecisions(f *testing.F) {
 
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("{\"step\":0,\"time\":\"2026-01-02T03:04:05Z\",\"start\":{\"ranks\":2,\"batch_size\":8}}\n{\"step\":100,\"bottleneck\":{\"bound\":\"data-bound\",\"rank\":1}}\n" +
+
 		"{\"step\":1,\"length\":{\"steps\":300}}\n{\"step\":50,\"evaluation\":{\"loss\":null,\"metrics\":{\"top1\":0.5}}}\n{\"step\":60,\"checkpoint\":{\"seconds\":1}}"))
 	f.Add([]byte(`{"step":9223372036854775807,"bottleneck":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -38,7 +41,8 @@ func FuzzEvents(f *testing.F) {
 		for _, line := range bytes.Split(text, []byte("\n")) {
 			h.add(line, 0)
 		}
-		if h.length < 0 || h.length > runtime.MostStep || len(h.starts.list) > mostEvents || len(h.verdicts.list) > mostAlerts {
+		if h.length < 0 || h.length > runtime.MostStep || len(h.starts.list) > mostEvents ||
+			len(h.verdicts.list) > mostAlerts {
 			t.Errorf("%d steps, %d starts, %d verdicts", h.length, len(h.starts.list), len(h.verdicts.list))
 		}
 		for _, v := range h.verdicts.list {
@@ -58,7 +62,8 @@ func FuzzCommunication(f *testing.F) {
 		for _, line := range bytes.Split(text, []byte("\n")) {
 			c.add(line, 0)
 		}
-		if c.last != nil && (len(c.last.Ranks) > mostRankRows || len(c.last.Links) > mostLinkRows || c.last.Step > runtime.MostStep) {
+		if c.last != nil && (len(c.last.Ranks) > mostRankRows || len(c.last.Links) > mostLinkRows ||
+			c.last.Step > runtime.MostStep) {
 			t.Errorf("got %d ranks and %d links at step %d", len(c.last.Ranks), len(c.last.Links), c.last.Step)
 		}
 		if _, err := json.Marshal(c.last); err != nil {
@@ -100,7 +105,8 @@ func FuzzSettings(f *testing.F) {
 
 // A file of 120 KB in this form needed 5 GB.
 func TestDeepSettingsAreRefused(t *testing.T) {
-	if _, err := Flat([]byte(strings.Repeat("a.", 60_000) + "a = 1\n")); err == nil || !strings.Contains(err.Error(), "tables within each other") {
+	if _, err := Flat([]byte(strings.Repeat("a.", 60_000) + "a = 1\n")); err == nil ||
+		!strings.Contains(err.Error(), "tables within each other") {
 		t.Errorf("got %v, want an error about tables within each other", err)
 	}
 }

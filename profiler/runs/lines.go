@@ -38,8 +38,9 @@ type Decision struct {
 	Lost      map[string]*float64 `json:"lost_seconds"`
 	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
 	Predicted *float64            `json:"predicted_step_seconds"` // with Next, on the fitted curves
-	Outcome   *Outcome            `json:"outcome"`                // of the change of shares before; in View.Changes, of this change
-	Ranks     []DecisionRank      `json:"ranks,omitempty"`
+	// of the change of shares before; in View.Changes, of this change
+	Outcome *Outcome       `json:"outcome"`
+	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
 // Outcome states what a change of shares brought: times faster, without the noise of steps.
@@ -128,7 +129,8 @@ func (d *decided) add(line []byte, replaced int) {
 		}
 		return *p
 	}
-	values := []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Seconds), of(v.Oracle), of(v.Useful), of(v.Equal)}
+	values := []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Seconds), of(v.Oracle),
+		of(v.Useful), of(v.Equal)}
 	for _, cause := range account.Losses {
 		values = append(values, of(v.Lost[cause]))
 	}
@@ -265,7 +267,8 @@ func (h *happened) add(line []byte, replaced int) {
 		v := Verdict{From: max(e.Step-runtime.BottleneckWindow, first) + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
 		joins := !h.fresh // verdicts of two processes are about different steps, and perhaps about different ranks
 		h.fresh = false
-		if n := len(h.verdicts.list); joins && n > 0 && h.verdicts.list[n-1].Bound == v.Bound && h.verdicts.list[n-1].Rank == v.Rank {
+		if n := len(h.verdicts.list); joins && n > 0 && h.verdicts.list[n-1].Bound == v.Bound &&
+			h.verdicts.list[n-1].Rank == v.Rank {
 			v.From = h.verdicts.list[n-1].From
 			h.verdicts.list[n-1] = v
 			return
@@ -279,7 +282,11 @@ func (r *Run) alerts() []Alert {
 	all := slices.Clone(r.decided.alerts.list)
 	for _, v := range r.happened.verdicts.list {
 		if lost := v.lost(); v.To-v.From+1 >= lastingWindows*runtime.BottleneckWindow && lost > mostLost {
-			all = append(all, Alert{Step: v.From, Kind: BottleneckAlert, Rank: v.Rank, Text: fmt.Sprintf("%s for %d steps: %.0f %% of a step are lost", v.Bound, v.To-v.From+1, 100*lost), Evidence: v.Advice})
+			all = append(all,
+				Alert{Step: v.From, Kind: BottleneckAlert, Rank: v.Rank,
+					Text: fmt.Sprintf("%s for %d steps: %.0f %% of a step are lost", v.Bound, v.To-v.From+1,
+						100*lost),
+					Evidence: v.Advice})
 		}
 	}
 	if len(r.ranks) > 0 {
@@ -290,7 +297,8 @@ func (r *Run) alerts() []Alert {
 				steps += int(g.cells[skipped][i].sum)
 			}
 			if i > first {
-				all = append(all, Alert{Step: g.place[i-1].last, Kind: SkippedAlert, Rank: -1, Text: plural(steps, "step skipped", "steps skipped") + " because the gradient was not finite"})
+				all = append(all, Alert{Step: g.place[i-1].last, Kind: SkippedAlert, Rank: -1,
+					Text: plural(steps, "step skipped", "steps skipped") + " because the gradient was not finite"})
 			}
 		}
 	}

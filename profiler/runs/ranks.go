@@ -21,8 +21,8 @@ type recorded struct {
 	dataset string // data set of the start, also after a fallback; "" if unknown
 }
 
-// ranksOfRun returns the number of ranks of the newest process of a run: from its result if it has ended, otherwise from
-// its newest start or decision. It returns 0 if the number is unknown.
+// ranksOfRun returns the number of ranks of the newest process of a run: from its result if it has ended, otherwise
+// from its newest start or decision. It returns 0 if the number is unknown.
 func ranksOfRun(e evidence, start, decision recorded) int {
 	switch {
 	case e.ended():
@@ -35,9 +35,10 @@ func ranksOfRun(e evidence, start, decision recorded) int {
 	return start.ranks
 }
 
-// lackOf compares the files of records with the number of ranks of the run, where 0 means unknown. found is the number of
-// ranks known to have files, from rank 0 on. It returns the number of ranks, and the ranks without a file. If more ranks
-// have files than the run has ranks, it counts these ranks, too. If no rank has a file, it returns 0 and no ranks.
+// lackOf compares the files of records with the number of ranks of the run, where 0 means unknown. found is the number
+// of ranks known to have files, from rank 0 on. It returns the number of ranks, and the ranks without a file. If more
+// ranks have files than the run has ranks, it counts these ranks, too. If no rank has a file, it returns 0 and no
+// ranks.
 func lackOf(logs *os.Root, found, of int) (ranks int, missing []int) {
 	for ; found < mostRanks; found++ {
 		if _, err := logs.Stat(runtime.FileName(found)); err != nil {
@@ -80,7 +81,8 @@ func ranksWithFiles(logs *os.Root) (ranks []int) {
 		if text, ok = strings.CutSuffix(text, "_metrics.json"); !ok {
 			continue
 		}
-		if rank, err := strconv.Atoi(text); err == nil && rank >= 0 && rank < mostRanks && runtime.FileName(rank) == name {
+		if rank, err := strconv.Atoi(text); err == nil && rank >= 0 && rank < mostRanks &&
+			runtime.FileName(rank) == name {
 			ranks = append(ranks, rank)
 		}
 	}
@@ -108,12 +110,14 @@ func lackText(missing []int, ranks int) string {
 	if len(missing) == ranks-1 && missing[0] == 1 {
 		only = ", so only rank 0 shown" // the words that users search for
 	}
-	return fmt.Sprintf("no records of %s of %d (%s)%s: copy the whole folder of logs from rank 0, which has the records of all ranks", which, ranks, file, only)
+	return fmt.Sprintf(
+		"no records of %s of %d (%s)%s: copy the whole folder of logs from rank 0, which has the records of all ranks",
+		which, ranks, file, only)
 }
 
-// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and the cure; it is "" if all
-// ranks have records, or if there are no records at all. logs is the folder of the records. Each of the folders may be
-// missing.
+// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and the cure; it is ""
+// if all ranks have records, or if there are no records at all. logs is the folder of the records. Each of the folders
+// may be missing.
 func Judge(dir, logs string) (state State, lacking string, err error) {
 	records, err := os.OpenRoot(logs)
 	if isMissing(err) {
@@ -137,8 +141,8 @@ func Judge(dir, logs string) (state State, lacking string, err error) {
 	return e.judge(), s.Lacking, nil
 }
 
-// newestStart returns the number of ranks, and the data set, of the newest start of a process. If this start is far from the end of the
-// file, it returns that of the first start.
+// newestStart returns the number of ranks, and the data set, of the newest start of a process. If this start is far
+// from the end of the file, it returns that of the first start.
 func newestStart(logs *os.Root) (r recorded) {
 	decode := func(line []byte) bool {
 		var e runtime.Event

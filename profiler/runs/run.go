@@ -90,7 +90,8 @@ func (f *Folder) Open(name string) (*Run, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("run %s: %w", name, err), root.Close())
 	}
-	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{}, cut: map[string]bool{}, decided: newDecided()}, nil
+	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{},
+		cut: map[string]bool{}, decided: newDecided()}, nil
 }
 
 // Close closes the run.
@@ -104,7 +105,8 @@ func (r *Run) Close() error {
 	return err
 }
 
-// Version returns a number that grows whenever Update finds a change. No other Run of this process has the same version.
+// Version returns a number that grows whenever Update finds a change. No other Run of this process has the same
+// version.
 func (r *Run) Version() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +131,8 @@ func (r *Run) Update(limit int64) (more bool) {
 			e.logsErr = err
 		} else {
 			r.logs = logs
-			r.decisions, r.events = runtime.NewLineTail(logs, balanceFile), runtime.NewLineTail(logs, runtime.EventsFile)
+			r.decisions, r.events = runtime.NewLineTail(logs, balanceFile),
+				runtime.NewLineTail(logs, runtime.EventsFile)
 			r.traffic = runtime.NewLineTail(logs, runtime.CommunicationFile)
 		}
 	}
@@ -164,7 +167,8 @@ func (r *Run) progress() (sum int64) {
 		sum += k.tail.Offset() + int64(k.tail.Replaced)<<40
 	}
 	if r.decisions != nil {
-		sum += r.decisions.Offset() + r.events.Offset() + r.traffic.Offset() + int64(r.decisions.Replaced+r.events.Replaced+r.traffic.Replaced)<<40
+		sum += r.decisions.Offset() + r.events.Offset() + r.traffic.Offset() +
+			int64(r.decisions.Replaced+r.events.Replaced+r.traffic.Replaced)<<40
 	}
 	return sum
 }
@@ -180,7 +184,8 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	more = r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged, r.events.Cut) && left || more
 	left, err = r.traffic.Next(limit, func(line []byte) { r.communicated.add(line, r.traffic.Replaced) })
 	r.communicated.follow(r.traffic.Replaced)
-	more = r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged, r.traffic.Cut) && left || more
+	more = r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged, r.traffic.Cut) && left ||
+		more
 	r.discover(e)
 	r.follow()
 	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
@@ -198,7 +203,8 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	return more
 }
 
-// follow determines the segment of the newest step. The first step of a segment removes the totals of the segment before.
+// follow determines the segment of the newest step. The first step of a segment removes the totals of the segment
+// before.
 func (r *Run) follow() {
 	segment := runtime.SegmentAt(r.happened.starts.list, r.evidence.steps)
 	if segment.After != r.segment.After {
@@ -387,8 +393,8 @@ type View struct {
 	Profiles []Profile          `json:"profiles"`
 	Ranks    []RankView         `json:"ranks"`
 	Totals   Totals             `json:"totals"`
-	// Common is the step of the records in Ranks: the newest step that all ranks have. It is at most Last; 0 if there is
-	// none.
+	// Common is the step of the records in Ranks: the newest step that all ranks have. It is at most Last; 0 if there
+	// is none.
 	Common   int64             `json:"common"`
 	Speed    Speed             `json:"speed"`    // of the newest steps
 	Decision *Decision         `json:"decision"` // newest decision
@@ -400,13 +406,14 @@ type View struct {
 	Verdicts []Verdict         `json:"verdicts"` // newest verdicts on what limits the speed, in order
 	Alerts   []Alert           `json:"alerts"`   // newest alerts, in order
 	Damaged  map[string]string `json:"damaged"`  // reasons why files cannot be read, or only partially
-	Lacking  string            `json:"lacking"`  // describes the ranks without records, and the cure; "" if there are none
-	Curves   []CurveView       `json:"curves"`   // step-time curve of each rank
+	// describes the ranks without records, and the cure; "" if there are none
+	Lacking string      `json:"lacking"`
+	Curves  []CurveView `json:"curves"` // step-time curve of each rank
 
 	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
 
-	// SegmentFrom is the first step with the present number of ranks. Ranks, Decision, Verdicts and Curves belong to the
-	// steps from there on.
+	// SegmentFrom is the first step with the present number of ranks. Ranks, Decision, Verdicts and Curves belong to
+	// the steps from there on.
 	SegmentFrom int64 `json:"segment_from"`
 }
 
@@ -441,10 +448,13 @@ type ShareTimes struct {
 func (r *Run) View() View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := View{Name: r.Name, Version: r.version, State: r.evidence.judge(), Settings: r.settings, Result: r.evidence.result, Profiles: readProfiles(r.root),
-		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes.list), Decision: r.decided.last, Alerts: r.alerts(), Damaged: r.damage(r.evidence.judge().Kind), Lacking: r.lacking, Curves: []CurveView{}}
+	v := View{Name: r.Name, Version: r.version, State: r.evidence.judge(), Settings: r.settings,
+		Result: r.evidence.result, Profiles: readProfiles(r.root),
+		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes.list), Decision: r.decided.last,
+		Alerts: r.alerts(), Damaged: r.damage(r.evidence.judge().Kind), Lacking: r.lacking, Curves: []CurveView{}}
 	h := &r.happened
-	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts.list), h.length, slices.Clone(h.evals.list), slices.Clone(h.saves.list), slices.Clone(h.verdicts.list)
+	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts.list), h.length,
+		slices.Clone(h.evals.list), slices.Clone(h.saves.list), slices.Clone(h.verdicts.list)
 	v.Communication = r.communicated.last
 	v.Precision, v.Notes = r.precision(), r.notes()
 	v.Progress.Bytes = r.unread()
@@ -532,8 +542,8 @@ func (r *Run) notes() []string {
 	return notes
 }
 
-// unread estimates the size of the files that were not opened yet, because only a part of many ranks has had a turn. The
-// files of all ranks have about the same size.
+// unread estimates the size of the files that were not opened yet, because only a part of many ranks has had a turn.
+// The files of all ranks have about the same size.
 func (r *Run) unread() int64 {
 	known, files, left := int64(0), int64(0), int64(0)
 	for _, k := range r.ranks {

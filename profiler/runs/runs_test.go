@@ -52,8 +52,13 @@ func (f *fakeRun) write(name, text string) {
 
 // record returns a record whose values depend on step and rank. Step 777 is very slow.
 func record(rank int, step int64) runtime.Record {
-	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32), Timestamp: time.Unix(1700000000+step, 0), Values: telemetry.Values{telemetry.Loss: 2 / float64(step), telemetry.Accuracy: math.NaN(), telemetry.LearningRate: 0.1, telemetry.LossScale: 1}, DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond, Communication: time.Duration(rank) * time.Millisecond,
-		CommunicationHidden: time.Millisecond, Bytes: 1 << 20, Optimizer: time.Millisecond, Telemetry: telemetry.Unknown()}
+	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32),
+		Timestamp: time.Unix(1700000000+step, 0), Values: telemetry.Values{telemetry.Loss: 2 / float64(step),
+			telemetry.Accuracy: math.NaN(), telemetry.LearningRate: 0.1, telemetry.LossScale: 1},
+		DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond,
+		Communication:       time.Duration(rank) * time.Millisecond,
+		CommunicationHidden: time.Millisecond, Bytes: 1 << 20, Optimizer: time.Millisecond,
+		Telemetry: telemetry.Unknown()}
 	if step == 777 {
 		r.Forward = 3 * time.Second
 	}
@@ -179,7 +184,8 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
 	run := open(t, dir, "a")
-	if got := figures(t, run, Query{Points: 100, Columns: []string{"loss", "own"}}); len(got.Steps) != 0 || len(got.Lines) != 0 {
+	if got := figures(t, run, Query{Points: 100, Columns: []string{"loss", "own"}}); len(got.Steps) != 0 ||
+		len(got.Lines) != 0 {
 		t.Errorf("a run without records: got %+v", got)
 	}
 	for _, end := range []int64{1, 30, 800} {
@@ -199,7 +205,8 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 					t.Errorf("step %d, rank %d: got share %v, want %v", step, rank, v, want.BatchSize)
 				}
 			}
-			if v := got.line(t, "loss", AllRanks).Mean[i]; v != 2/float64(step) || got.Times[i] != float64(1700000000+step) {
+			if v := got.line(t, "loss", AllRanks).Mean[i]; v != 2/float64(step) ||
+				got.Times[i] != float64(1700000000+step) {
 				t.Errorf("step %d: got loss %v at %v", step, v, got.Times[i])
 			}
 		}
@@ -210,7 +217,8 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 		m := record(rank, 5)
 		want += m.Throughput()
 	}
-	if got := total.line(t, "total_throughput", AllRanks).Mean; len(total.Lines) != 1 || len(got) != 1 || got[0] != want {
+	if got := total.line(t, "total_throughput", AllRanks).Mean; len(total.Lines) != 1 || len(got) != 1 ||
+		got[0] != want {
 		t.Errorf("got total %v, want %v", got, want)
 	}
 	if rankColumns[throughputColumn].Name != "throughput" || rankColumns[busColumn].Name != "bus_bandwidth" {
@@ -220,11 +228,13 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 		t.Error("an unknown column: got no error")
 	}
 	v := run.View()
-	if v.First != 1 || v.Last != 800 || len(v.Ranks) != 2 || v.Ranks[1].Record.Communication != time.Millisecond || len(v.Damaged) != 0 {
+	if v.First != 1 || v.Last != 800 || len(v.Ranks) != 2 || v.Ranks[1].Record.Communication != time.Millisecond ||
+		len(v.Damaged) != 0 {
 		t.Errorf("got view %+v", v)
 	}
 	shares := v.Curves[0].Shares
-	if len(shares) != 1 || shares[0].Samples != 40 || shares[0].Steps != 800-runtime.WarmUpSteps || shares[0].Max < 3 || shares[0].Min > 0.031 {
+	if len(shares) != 1 || shares[0].Samples != 40 || shares[0].Steps != 800-runtime.WarmUpSteps || shares[0].Max < 3 ||
+		shares[0].Min > 0.031 {
 		t.Errorf("got measured shares %+v", shares)
 	}
 }
@@ -242,15 +252,18 @@ func TestThinningKeepsOutliers(t *testing.T) {
 		got := figures(t, run, q)
 		l := got.line(t, "forward", 1)
 		at := slices.IndexFunc(got.Steps, func(s int64) bool { return s >= 777 })
-		if got.Width < 2 || len(got.Steps) > q.Points || math.Abs(l.Max[at]-3) > 1e-6 || math.Abs(l.Min[at]-0.01) > 1e-6 {
-			t.Errorf("%+v: got width %d, %d points, minimum %v and maximum %v of the slow step, want 0.01 s and 3 s", q, got.Width, len(got.Steps), l.Min[at], l.Max[at])
+		if got.Width < 2 || len(got.Steps) > q.Points || math.Abs(l.Max[at]-3) > 1e-6 ||
+			math.Abs(l.Min[at]-0.01) > 1e-6 {
+			t.Errorf("%+v: got width %d, %d points, minimum %v and maximum %v of the slow step, want 0.01 s and 3 s", q,
+				got.Width, len(got.Steps), l.Min[at], l.Max[at])
 		}
 		if mean := l.Mean[at]; !(mean > 0.01 && mean < 3) {
 			t.Errorf("%+v: got mean %v s", q, mean)
 		}
 	}
 	zoom := figures(t, run, Query{From: 770, To: 790, Points: 500, Columns: []string{"forward"}})
-	if l := zoom.line(t, "forward", 0); zoom.Width != 1 || len(l.Mean) != 21 || l.Mean[7] != 3 || l.Mean[8] != 0.01 || zoom.Steps[7] != 777 {
+	if l := zoom.line(t, "forward", 0); zoom.Width != 1 || len(l.Mean) != 21 || l.Mean[7] != 3 || l.Mean[8] != 0.01 ||
+		zoom.Steps[7] != 777 {
 		t.Errorf("zoom: got %+v", zoom)
 	}
 }
@@ -267,7 +280,8 @@ func TestManyRanksAreShownAsBands(t *testing.T) {
 	if w := got.line(t, "throughput", Band).Worst[9]; w == 0 {
 		t.Errorf("throughput: got rank 0 as the worst, want a rank with fewer samples per second")
 	}
-	if one := figures(t, run, Query{Points: 100, Columns: []string{"communication"}, Ranks: []int{5}}); one.line(t, "communication", 5).Mean[9] != 0.005 {
+	if one := figures(t, run, Query{Points: 100, Columns: []string{"communication"}, Ranks: []int{5}}); one.line(t,
+		"communication", 5).Mean[9] != 0.005 {
 		t.Errorf("a named rank: got %+v", one.Lines)
 	}
 }
@@ -292,12 +306,17 @@ func TestResumeDropsRepeatedSteps(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
 	f.steps(1, 100)
-	f.write("logs/balance.jsonl", `{"step":10,"shares":[32,32],"next":[40,24],"changed":true,"reason":"slow","ranks":[{"health":"healthy"},{"health":"sick","cause":"thermal throttling","evidence":"80 °C"}]}`+"\n")
-	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+`{"step":50,"bottleneck":{"bound":"straggler","rank":1,"text":"x","advice":"y"}}`+"\n"+
+	f.write("logs/balance.jsonl", `{"step":10,"shares":[32,32],"next":[40,24],"changed":true,"reason":"slow","ranks":[{"health":"healthy"},{"health":"sick","cause":"thermal throttling","evidence":"80 °C"}]}`+
+
+		"\n")
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+
+		`{"step":50,"bottleneck":{"bound":"straggler","rank":1,"text":"x","advice":"y"}}`+"\n"+
 		`{"step":100,"bottleneck":{"bound":"straggler","rank":1,"text":"z","advice":"y"}}`+"\nnonsense\n")
 	run := open(t, dir, "a")
 	v := run.View()
-	if v.Last != 100 || len(v.Changes) != 1 || len(v.Alerts) != 1 || v.Alerts[0].Kind != StragglerAlert || v.Alerts[0].Evidence != "80 °C" || v.Verdicts[0].From != 1 || v.Verdicts[0].To != 100 || len(v.Verdicts) != 1 || len(v.Starts) != 1 {
+	if v.Last != 100 || len(v.Changes) != 1 || len(v.Alerts) != 1 || v.Alerts[0].Kind != StragglerAlert ||
+		v.Alerts[0].Evidence != "80 °C" || v.Verdicts[0].From != 1 || v.Verdicts[0].To != 100 || len(v.Verdicts) != 1 ||
+		len(v.Starts) != 1 {
 		t.Errorf("got %+v", v)
 	}
 	if want := "1 damaged line ignored"; v.Damaged["events.jsonl"] != want || len(v.Damaged) != 1 {
@@ -312,7 +331,8 @@ func TestResumeDropsRepeatedSteps(t *testing.T) {
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n")
 	update(run)
 	after := run.View()
-	if after.Last != 60 || len(after.Changes)+len(after.Alerts)+len(after.Verdicts)+len(after.Damaged) != 0 || after.Version == v.Version {
+	if after.Last != 60 || len(after.Changes)+len(after.Alerts)+len(after.Verdicts)+len(after.Damaged) != 0 ||
+		after.Version == v.Version {
 		t.Errorf("after the resume: got %+v", after)
 	}
 	if got := figures(t, run, Query{Points: 1000, Columns: []string{"loss"}}); len(got.Steps) != 60 {
@@ -327,10 +347,12 @@ func TestStatesOfRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	lock := func(host string, pid int) string {
-		return fmt.Sprintf(`{"pid":%d,"host":%q,"since":%q}`, pid, host, time.Now().Add(-time.Hour).Format(time.RFC3339))
+		return fmt.Sprintf(`{"pid":%d,"host":%q,"since":%q}`, pid, host,
+			time.Now().Add(-time.Hour).Format(time.RFC3339))
 	}
 	result := func(fields string) string {
-		return fmt.Sprintf(`{"steps":20,"ranks":1,"model":"m","dataset":"d","final_train_loss":0.5,"samples_per_second":100,"ended":%q,%s}`, time.Now().Format(time.RFC3339), fields)
+		return fmt.Sprintf(`{"steps":20,"ranks":1,"model":"m","dataset":"d","final_train_loss":0.5,"samples_per_second":100,"ended":%q,%s}`,
+			time.Now().Format(time.RFC3339), fields)
 	}
 	for _, c := range []struct {
 		name  string
@@ -340,17 +362,29 @@ func TestStatesOfRuns(t *testing.T) {
 		why   string
 	}{
 		{"finished", 20, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Finished, ""},
-		{"failed", 20, map[string]string{resultFile: result(`"exit":4,"error":"the loss is not finite"`)}, Failed, "exit code 4: the loss is not finite"},
+		{"failed", 20, map[string]string{resultFile: result(`"exit":4,"error":"the loss is not finite"`)}, Failed,
+			"exit code 4: the loss is not finite"},
 		{"stopped", 20, map[string]string{resultFile: result(`"exit":130`)}, Stopped, "resumes"},
 		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
-		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed, "after step 20; there is no checkpoint, so the same command starts again"},
-		{"crashed-saving", 20, map[string]string{lockFile: lock(host, 1), checkpointsFolder + "/step-00000010.tmp/state.json": "{}"}, Crashed, "there is no checkpoint"},
-		{"crashed-saved", 20, map[string]string{lockFile: lock(host, 1), checkpointsFolder + "/step-00000010/state.json": "{}"}, Crashed, "after step 20; the same command resumes from the newest checkpoint"},
-		{"crashed-later", 30, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Crashed, "after step 30"},
-		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "No metrics found: the process ended before its first step"},
-		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "No metrics found: the run writes no metrics, because profile.enabled is false"},
+		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed,
+			"after step 20; there is no checkpoint, so the same command starts again"},
+		{"crashed-saving", 20, map[string]string{lockFile: lock(host, 1),
+			checkpointsFolder + "/step-00000010.tmp/state.json": "{}"}, Crashed, "there is no checkpoint"},
+		{
+			"crashed-saved", 20,
+			map[string]string{lockFile: lock(host, 1), checkpointsFolder + "/step-00000010/state.json": "{}"}, Crashed,
+			"after step 20; the same command resumes from the newest checkpoint"},
+		{"crashed-later", 30, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Crashed,
+			"after step 30"},
+		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed,
+			"No metrics found: the process ended before its first step"},
+		{
+			"unrecorded", 0,
+			map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished,
+			"No metrics found: the run writes no metrics, because profile.enabled is false"},
 		{"elsewhere", 20, map[string]string{lockFile: lock("another-host", 1)}, Running, ""},
-		{"elsewhere-copied", 20, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"}, // recent files with old records
+		// recent files with old records
+		{"elsewhere-copied", 20, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
 		{"elsewhere-empty", 0, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
 	} {
 		f := newFakeRun(t, dir, c.name, 1)
@@ -376,7 +410,8 @@ func TestStatesOfRuns(t *testing.T) {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {
-		if s.Name == "crashed" && (s.Steps != 20 || float64(s.Loss) != 0.1 || s.Policy != "hybrid" || s.State.Kind != Crashed || !math.IsNaN(float64(s.SamplesPerSecond))) {
+		if s.Name == "crashed" && (s.Steps != 20 || float64(s.Loss) != 0.1 || s.Policy != "hybrid" ||
+			s.State.Kind != Crashed || !math.IsNaN(float64(s.SamplesPerSecond))) {
 			t.Errorf("got summary %+v", s)
 		}
 		if text, err := json.Marshal(s); err != nil {
@@ -391,7 +426,8 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 	newFakeRun(t, filepath.Join(dir, "nested"), "inner", 1)
 	outside := t.TempDir()
 	newFakeRun(t, outside, "secret", 1)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "other"), 0o755), os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "other"), 0o755),
+		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	folder, err := OpenFolder(dir)
@@ -403,7 +439,8 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 	if err != nil || len(list.Runs) != 1 || !slices.Equal(list.Nested, []string{"nested"}) || list.Others != 2 {
 		t.Errorf("got %+v and error %v", list, err)
 	}
-	for _, name := range []string{"link", "other", "missing", "../good", "good/../good", "..", ".", "", "a b", "good\x00", strings.Repeat("a", 65), "-x", ".lock", "%2e%2e"} {
+	for _, name := range []string{"link", "other", "missing", "../good", "good/../good", "..", ".", "", "a b",
+		"good\x00", strings.Repeat("a", 65), "-x", ".lock", "%2e%2e"} {
 		if run, err := folder.Open(name); err == nil {
 			run.Close()
 			t.Errorf("%q: opened, want an error", name)
@@ -436,7 +473,8 @@ func TestManyRanksAreReadInTurns(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 5).steps(1, 2000) // more than leastTurn bytes for each rank
 	run := open(t, dir, "a")
-	if got := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; len(got) == 0 || math.IsNaN(got[len(got)-1]) {
+	if got := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput",
+		AllRanks).Mean; len(got) == 0 || math.IsNaN(got[len(got)-1]) {
 		t.Errorf("got %v, want the throughput of all ranks up to the end", got)
 	}
 	for i, k := range run.ranks {
@@ -458,8 +496,11 @@ func TestTheNumberOfValuesIsLimited(t *testing.T) {
 		q.Columns = append(q.Columns, c.Name)
 	}
 	got := figures(t, run, q)
-	if values := len(got.Lines) * len(got.Steps); values > mostValues || len(got.Lines) != 64*trafficColumn || len(got.Steps) == 0 {
-		t.Errorf("got %d lines with %d points, want %d lines with at most %d values", len(got.Lines), len(got.Steps), 64*trafficColumn, mostValues) // the records have no traffic
+	if values := len(got.Lines) * len(got.Steps); values > mostValues || len(got.Lines) != 64*trafficColumn ||
+		len(got.Steps) == 0 {
+		// the records have no traffic
+		t.Errorf("got %d lines with %d points, want %d lines with at most %d values", len(got.Lines), len(got.Steps),
+			64*trafficColumn, mostValues)
 	}
 	for _, twice := range []Query{{Columns: []string{"loss", "loss"}}, {Columns: []string{"own"}, Ranks: []int{1, 1}}} {
 		if _, err := run.Figures(t.Context(), twice); !errors.As(err, new(*QueryError)) {
@@ -534,7 +575,8 @@ func TestReplacedFoldersAreReadAgain(t *testing.T) {
 	}
 	update(run)
 	if v := run.View(); v.Last != 0 || len(v.Ranks) != 0 || v.Version == before.Version {
-		t.Errorf("without its logs: got version %d, %d steps of %d ranks, want another version than %d, and no records", v.Version, v.Last, len(v.Ranks), before.Version)
+		t.Errorf("without its logs: got version %d, %d steps of %d ranks, want another version than %d, and no records",
+			v.Version, v.Last, len(v.Ranks), before.Version)
 	}
 	newFakeRun(t, dir, "a", 1).steps(1, 5)
 	update(run)
@@ -565,15 +607,20 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		want   string
 		ranks  int
 	}{
-		{"complete", 2, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2), resultFile: result(2)}, "", 2},
+		{"complete", 2, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2), resultFile: result(2)}, "",
+			2},
 		{"alone", 1, nil, nil, "", 1},
-		{"fewer-ranks-after-a-resume", 3, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 3) + `{"step":10,"start":{"ranks":2}}` + "\n"}, "", 2},
-		{"start", 2, []int{1}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 1 of 2 (rank_1_metrics.json is missing)", 2},
+		{"fewer-ranks-after-a-resume", 3, nil, map[string]string{
+			"logs/events.jsonl": fmt.Sprintf(start, 3) + `{"step":10,"start":{"ranks":2}}` + "\n"}, "", 2},
+		{"start", 2, []int{1}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)},
+			"rank 1 of 2 (rank_1_metrics.json is missing)", 2},
 		{"result", 2, []int{1}, map[string]string{resultFile: result(2)}, "rank 1 of 2", 2},
-		{"decision", 2, nil, map[string]string{"logs/balance.jsonl": decision, "logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 2 of 3", 3},
+		{"decision", 2, nil, map[string]string{"logs/balance.jsonl": decision,
+			"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 2 of 3", 3},
 		{"gap", 4, []int{1, 2}, nil, "ranks 1, 2 of 4 (rank_1_metrics.json and others are missing)", 4},
 		{"first", 2, []int{0}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 0 of 2", 2},
-		{"many", 1, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 12)}, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12", 12},
+		{"many", 1, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 12)},
+			"ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12", 12},
 		{"none", 0, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "", 0},
 	} {
 		dir := t.TempDir()
@@ -605,16 +652,22 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 			t.Errorf("%s: got state %s from the files, want that of the view, %s", c.name, state.Kind, v.State.Kind)
 		}
 		ended := v.Result != nil
-		if unknown := math.IsNaN(float64(list.Runs[0].SamplesPerSecond)); !ended && c.ranks > 0 && unknown != (c.want != "" || state.Kind == Crashed) {
-			t.Errorf("%s: got %g samples/s in the list, want an unknown value only if records are missing or the run crashed", c.name, list.Runs[0].SamplesPerSecond)
+		if unknown := math.IsNaN(float64(list.Runs[0].SamplesPerSecond)); !ended && c.ranks > 0 &&
+			unknown != (c.want != "" || state.Kind == Crashed) {
+			t.Errorf(
+				"%s: got %g samples/s in the list, want an unknown value only if records are missing or the run crashed",
+				c.name, list.Runs[0].SamplesPerSecond)
 		}
-		for reader, got := range map[string]string{"view": v.Lacking, "list": list.Runs[0].Lacking, "files": fromFiles} {
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" && !strings.Contains(got, "copy the whole folder of logs") {
+		for reader, got := range map[string]string{"view": v.Lacking, "list": list.Runs[0].Lacking,
+			"files": fromFiles} {
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" &&
+				!strings.Contains(got, "copy the whole folder of logs") {
 				t.Errorf("%s, %s: got %q, want %q and the cure", c.name, reader, got, c.want)
 			}
 		}
 		if len(v.Ranks) != c.ranks || list.Runs[0].Ranks != c.ranks {
-			t.Errorf("%s: got %d ranks in the view and %d in the list, want %d", c.name, len(v.Ranks), list.Runs[0].Ranks, c.ranks)
+			t.Errorf("%s: got %d ranks in the view and %d in the list, want %d", c.name, len(v.Ranks),
+				list.Runs[0].Ranks, c.ranks)
 		}
 		for rank, k := range v.Ranks {
 			if found := slices.Contains(c.remove, rank) || rank >= c.files; k.Missing != found {
@@ -627,7 +680,8 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if c.name != "start" {
 			continue
 		}
-		if total := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; total.known() {
+		if total := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t,
+			"total_throughput", AllRanks).Mean; total.known() {
 			t.Errorf("%s: got a throughput of all ranks %v, want an unknown one", c.name, total)
 		}
 		version := v.Version
@@ -656,18 +710,21 @@ func TestTotalThroughputIsThatOfTheRanksOfEachProcess(t *testing.T) {
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+`{"step":10,"start":{"ranks":2}}`+"\n")
 	run := open(t, dir, "a")
 	for _, points := range []int{20, 4} {
-		got := figures(t, run, Query{Points: points, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean
+		got := figures(t, run, Query{Points: points, Columns: []string{"total_throughput"}}).line(t, "total_throughput",
+			AllRanks).Mean
 		if len(got) != points || slices.ContainsFunc(got, math.IsNaN) {
 			t.Errorf("%d points: got %v, want the throughput of 3 and then of 2 ranks", points, got)
 		}
 	}
 	v := run.View()
 	if len(v.Ranks) != 2 || v.SegmentFrom != 11 || len(v.Curves) != 2 {
-		t.Errorf("got %d ranks and %d curves from step %d on, want 2 of each from step 11 on", len(v.Ranks), len(v.Curves), v.SegmentFrom)
+		t.Errorf("got %d ranks and %d curves from step %d on, want 2 of each from step 11 on", len(v.Ranks),
+			len(v.Curves), v.SegmentFrom)
 	}
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n")
 	run = open(t, dir, "a")
-	if got := figures(t, run, Query{Points: 20, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; math.IsNaN(got[0]) || !math.IsNaN(got[19]) {
+	if got := figures(t, run, Query{Points: 20, Columns: []string{"total_throughput"}}).line(t, "total_throughput",
+		AllRanks).Mean; math.IsNaN(got[0]) || !math.IsNaN(got[19]) {
 		t.Errorf("without a resume: got %v, want an unknown throughput from step 11 on", got)
 	}
 }
@@ -695,13 +752,15 @@ func TestAListingBlocksNoOtherRun(t *testing.T) {
 
 // TestOnlyAnInvalidResultIsDamaged: other reasons have other cures.
 func TestOnlyAnInvalidResultIsDamaged(t *testing.T) {
-	for text, want := range map[string]string{"{": "the file is damaged", strings.Repeat(" ", mostResult+1): "at most", "{}": "", "": ""} {
+	for text, want := range map[string]string{"{": "the file is damaged", strings.Repeat(" ", mostResult+1): "at most",
+		"{}": "", "": ""} {
 		dir := t.TempDir()
 		f := newFakeRun(t, dir, "a", 1)
 		f.steps(1, 3)
 		f.write(resultFile, text)
 		got := open(t, dir, "a").View().Damaged[resultFile]
-		if (got == "") != (want == "") || !strings.Contains(got, want) || want == "at most" && strings.Contains(got, "copy it again") {
+		if (got == "") != (want == "") || !strings.Contains(got, want) || want == "at most" &&
+			strings.Contains(got, "copy it again") {
 			t.Errorf("%.5q: got %q, want %q", text, got, want)
 		}
 	}
@@ -714,8 +773,10 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		size func(text string) int
 		want string
 	}{
-		{"logs/rank_1_metrics.json", func(text string) int { return strings.LastIndex(text, "{") + 40 }, "records of rank 1 end at step 19, and the file lacks its end"},
-		{"logs/rank_0_metrics.json", func(text string) int { return strings.LastIndex(text, "]") }, "records of rank 0 end at step 20, and the file lacks its end"},
+		{"logs/rank_1_metrics.json", func(text string) int { return strings.LastIndex(text, "{") + 40 },
+			"records of rank 1 end at step 19, and the file lacks its end"},
+		{"logs/rank_0_metrics.json", func(text string) int { return strings.LastIndex(text, "]") },
+			"records of rank 0 end at step 20, and the file lacks its end"},
 		{"logs/balance.jsonl", func(text string) int { return len(text) - 4 }, "lacks its end"},
 		{"logs/events.jsonl", func(text string) int { return len(text) - 4 }, "lacks its end"},
 		{resultFile, func(text string) int { return len(text) / 2 }, "the file is damaged"},
@@ -724,8 +785,10 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		dir := t.TempDir()
 		f := newFakeRun(t, dir, "a", 2)
 		f.steps(1, 20)
-		f.write("logs/balance.jsonl", `{"step":10,"shares":[1,2],"next":[1,2]}`+"\n"+`{"step":11,"shares":[1,2],"next":[1,2]}`+"\n")
-		f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+`{"step":10,"checkpoint":{"seconds":1}}`+"\n")
+		f.write("logs/balance.jsonl", `{"step":10,"shares":[1,2],"next":[1,2]}`+"\n"+
+			`{"step":11,"shares":[1,2],"next":[1,2]}`+"\n")
+		f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+`{"step":10,"checkpoint":{"seconds":1}}`+
+			"\n")
 		f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":2,"ended":%q}`, time.Now().Format(time.RFC3339)))
 		run := open(t, dir, "a")
 		if damaged := run.View().Damaged; len(damaged) != 0 {
@@ -753,7 +816,8 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		if err := errors.Join(err, folder.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if got := list.Runs[0].Cut; strings.HasPrefix(name, "rank_") != (got != "") || got != "" && !strings.HasPrefix(got, name+": the file lacks its end") {
+		if got := list.Runs[0].Cut; strings.HasPrefix(name, "rank_") != (got != "") || got != "" &&
+			!strings.HasPrefix(got, name+": the file lacks its end") {
 			t.Errorf("%s: got %q in the list, want the name of a cut file of records", c.file, got)
 		}
 		if got := run.damage(Running); strings.HasPrefix(c.file, logsFolder) && len(got) != 0 {
@@ -771,7 +835,8 @@ func TestADamagedEndIsTold(t *testing.T) {
 		t.Errorf("without checkpoints: got %+v", v.State)
 	}
 	f.write("checkpoints/step-00000020/state.json", "{}") // without its manifest
-	if v := open(t, dir, "a").View(); v.State.Kind != Finished || !strings.Contains(v.State.Why, "the newest checkpoint is damaged: ") {
+	if v := open(t, dir, "a").View(); v.State.Kind != Finished ||
+		!strings.Contains(v.State.Why, "the newest checkpoint is damaged: ") {
 		t.Errorf("got %+v, want a finished run that names its damaged checkpoint", v.State)
 	}
 }
@@ -789,8 +854,12 @@ func TestPrecisionAndNotesOfARun(t *testing.T) {
 	if v := open(t, dir, "a").View(); v.Precision != "bf16" || !slices.Equal(v.Notes, []string{"CPU quotas"}) {
 		t.Errorf("with a start: got precision %q and notes %q", v.Precision, v.Notes)
 	}
-	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"ended":%q,"precision":"f32","notes":["CPU quotas","stopped early"]}`, time.Now().Format(time.RFC3339)))
-	if v := open(t, dir, "a").View(); v.Precision != "f32" || !slices.Equal(v.Notes, []string{"CPU quotas", "stopped early"}) {
+	f.write(resultFile,
+		fmt.Sprintf(
+			`{"exit":0,"steps":20,"ranks":1,"ended":%q,"precision":"f32","notes":["CPU quotas","stopped early"]}`,
+			time.Now().Format(time.RFC3339)))
+	if v := open(t, dir, "a").View(); v.Precision != "f32" ||
+		!slices.Equal(v.Notes, []string{"CPU quotas", "stopped early"}) {
 		t.Errorf("with a result: got precision %q and notes %q", v.Precision, v.Notes)
 	}
 }
@@ -822,7 +891,8 @@ func TestSuccessiveSkippedStepsAreOneAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = " skipped because the gradient was not finite"
-	want := []Alert{{3, "skipped", -1, "1 step" + why, ""}, {14, "skipped", -1, "5 steps" + why, ""}, {20, "skipped", -1, "2 steps" + why, ""}}
+	want := []Alert{{3, "skipped", -1, "1 step" + why, ""}, {14, "skipped", -1, "5 steps" + why, ""},
+		{20, "skipped", -1, "2 steps" + why, ""}}
 	if got := open(t, dir, "a").View().Alerts; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -835,15 +905,21 @@ func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 	f := newFakeRun(t, dir, "a", 3)
 	f.steps(1, 60)
 	const verdict = `{"step":%d,"bottleneck":{"bound":"straggler","rank":0,"text":"waiting for rank 0"}}` + "\n"
-	f.write("logs/balance.jsonl", `{"step":50,"shares":[8,8,8],"next":[8,8,8],"share_of_oracle":0.6,"ranks":[{"health":"sick","cause":"x"},{},{}]}`+"\n")
-	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+`{"step":60,"start":{"ranks":1}}`+"\n")
+	f.write("logs/balance.jsonl", `{"step":50,"shares":[8,8,8],"next":[8,8,8],"share_of_oracle":0.6,"ranks":[{"health":"sick","cause":"x"},{},{}]}`+
+
+		"\n")
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+
+		`{"step":60,"start":{"ranks":1}}`+"\n")
 	if v := open(t, dir, "a").View(); len(v.Ranks) != 3 || len(v.Verdicts) != 1 || v.Decision == nil {
-		t.Errorf("before the first step of the resume: got %d ranks, %d verdicts and the decision %+v, want those of three ranks", len(v.Ranks), len(v.Verdicts), v.Decision)
+		t.Errorf("before the first step of the resume: got %d ranks, %d verdicts and the decision %+v, want those of three ranks",
+			len(v.Ranks), len(v.Verdicts), v.Decision)
 	}
 	newFakeRun(t, dir, "a", 1).steps(61, 90)
 	v := open(t, dir, "a").View()
-	if len(v.Ranks) != 1 || v.Ranks[0].Health != "" || len(v.Verdicts) != 0 || v.Decision != nil || v.SegmentFrom != 61 {
-		t.Errorf("got ranks %+v, verdicts %+v, decision %+v from step %d on, want rank 0 from step 61 on", v.Ranks, v.Verdicts, v.Decision, v.SegmentFrom)
+	if len(v.Ranks) != 1 || v.Ranks[0].Health != "" || len(v.Verdicts) != 0 || v.Decision != nil ||
+		v.SegmentFrom != 61 {
+		t.Errorf("got ranks %+v, verdicts %+v, decision %+v from step %d on, want rank 0 from step 61 on", v.Ranks,
+			v.Verdicts, v.Decision, v.SegmentFrom)
 	}
 	steps := int64(0)
 	for _, s := range v.Curves[0].Shares {
@@ -852,7 +928,8 @@ func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 	if steps != 30 {
 		t.Errorf("got measured times of %d steps, want those of the 30 steps with one rank", steps)
 	}
-	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+`{"step":60,"start":{"ranks":1}}`+"\n"+fmt.Sprintf(verdict, 90))
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+
+		`{"step":60,"start":{"ranks":1}}`+"\n"+fmt.Sprintf(verdict, 90))
 	if v := open(t, dir, "a").View(); len(v.Verdicts) != 1 || v.Verdicts[0].From != 61 || v.Verdicts[0].To != 90 {
 		t.Errorf("got the verdicts %+v, want one on steps 61 to 90", v.Verdicts)
 	}

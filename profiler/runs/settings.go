@@ -39,8 +39,8 @@ func Flat(text []byte) (map[string]string, error) {
 	return flat, flatten(flat, "", tree, mostTables)
 }
 
-// mostTables is more than the depth of the tables of settings. The names of deep tables would take memory that grows with
-// the square of the depth.
+// mostTables is more than the depth of the tables of settings. The names of deep tables would take memory that grows
+// with the square of the depth.
 const mostTables = 16
 
 // flatten adds the values of a tree. depth is the number of further levels of tables that are valid.
@@ -67,7 +67,8 @@ func Canonical(value string) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	if strings.HasPrefix(value, "[") {
-		return strings.Join(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(`, []"'`, r) }), " ")
+		return strings.Join(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(`, []"'`, r) }),
+			" ")
 	}
 	return value
 }

@@ -29,20 +29,23 @@ type Speed struct {
 
 // RankSpeed contains figures of the newest steps of a rank; see Speed. Unknown numbers are null.
 type RankSpeed struct {
-	Share            experiment.Number `json:"share"`          // samples of a step
-	BusySeconds      experiment.Number `json:"busy_seconds"`   // own work in a step
-	WaitedSeconds    experiment.Number `json:"waited_seconds"` // for other ranks in a step; without a decision also the transfer
+	Share       experiment.Number `json:"share"`        // samples of a step
+	BusySeconds experiment.Number `json:"busy_seconds"` // own work in a step
+	// for other ranks in a step; without a decision also the transfer
+	WaitedSeconds    experiment.Number `json:"waited_seconds"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
 
-// windowed reports whether a decision contains the times of its window for all ranks. The global batch needs the records of
-// all ranks.
+// windowed reports whether a decision contains the times of its window for all ranks. The global batch needs the
+// records of all ranks.
 func windowed(d *Decision, records []*runtime.Record) bool {
-	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(records) > 0 && len(d.Ranks) >= len(records) && len(d.Shares) >= len(records) &&
+	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(records) > 0 && len(d.Ranks) >= len(records) &&
+		len(d.Shares) >= len(records) &&
 		!slices.ContainsFunc(records, func(m *runtime.Record) bool { return m == nil || m.BatchSize <= 0 })
 }
 
-// clusterSpeed returns the figures of all ranks in the window of a decision, or without a decision in the step of the records.
+// clusterSpeed returns the figures of all ranks in the window of a decision, or without a decision in the step of the
+// records.
 func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
 	unknown := experiment.Number(math.NaN())
 	s := Speed{StepSeconds: unknown}
@@ -66,8 +69,8 @@ func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
 	return s
 }
 
-// speedOf returns the figures of a rank in the window of a decision, or without a decision in the step of its record. batch
-// is the number of samples of all ranks in a step.
+// speedOf returns the figures of a rank in the window of a decision, or without a decision in the step of its record.
+// batch is the number of samples of all ranks in a step.
 func speedOf(d *Decision, rank int, batch float64, m *runtime.Record) RankSpeed {
 	unknown := experiment.Number(math.NaN())
 	s := RankSpeed{unknown, unknown, unknown, unknown}
@@ -85,7 +88,8 @@ func speedOf(d *Decision, rank int, batch float64, m *runtime.Record) RankSpeed 
 			s.WaitedSeconds = experiment.Number(*k.Waited)
 		}
 	case m != nil:
-		s.Share, s.BusySeconds, s.WaitedSeconds = experiment.Number(m.BatchSize), experiment.Number(m.Own().Seconds()), experiment.Number(m.Communication.Seconds())
+		s.Share, s.BusySeconds, s.WaitedSeconds = experiment.Number(m.BatchSize), experiment.Number(m.Own().Seconds()),
+			experiment.Number(m.Communication.Seconds())
 	}
 	if s.BusySeconds > 0 {
 		s.SamplesPerSecond = s.Share / s.BusySeconds
@@ -113,10 +117,10 @@ func (r *Run) totals() Totals {
 // mostBack is the largest number of steps that commonStep tries.
 const mostBack = 8
 
-// common returns the records of the newest step that all ranks have, by rank, and this step. active is the number of ranks
-// of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of running
-// ranks end at different steps, because the ranks write their records at different times. It returns no records and step 0
-// if there is no such step.
+// common returns the records of the newest step that all ranks have, by rank, and this step. active is the number of
+// ranks of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of
+// running ranks end at different steps, because the ranks write their records at different times. It returns no records
+// and step 0 if there is no such step.
 func (r *Run) common(active int) (records []*runtime.Record, step int64) {
 	none := make([]*runtime.Record, len(r.ranks))
 	records = slices.Clone(none)

@@ -29,8 +29,8 @@ func (f *fakeRun) append(rank int, from, to int64) {
 	}
 }
 
-// TestTheSpeedOfRanksIsThatOfTheNewestDecision: a single step says little about a rank whose times vary, such as one that
-// a CPU quota stops in every second step.
+// TestTheSpeedOfRanksIsThatOfTheNewestDecision: a single step says little about a rank whose times vary, such as one
+// that a CPU quota stops in every second step.
 func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
@@ -38,26 +38,32 @@ func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	f.append(1, 1, 24)
 	v := open(t, dir, "a").View()
 	r := v.Ranks[1].Record
-	if own := v.Ranks[1].BusySeconds; v.Speed.Decision != 0 || own <= 0 || math.Abs(float64(own)-r.Own().Seconds()) > 1e-12 || v.Ranks[1].Share != experiment.Number(r.BatchSize) {
+	if own := v.Ranks[1].BusySeconds; v.Speed.Decision != 0 || own <= 0 ||
+		math.Abs(float64(own)-r.Own().Seconds()) > 1e-12 || v.Ranks[1].Share != experiment.Number(r.BatchSize) {
 		t.Errorf("without a decision: got %+v, %+v, want the figures of the record", v.Speed, v.Ranks[1].RankSpeed)
 	}
 	batch := float64(v.Ranks[0].Record.BatchSize + r.BatchSize)
-	f.write("logs/balance.jsonl", `{"step":20,"policy":"dynamic","shares":[3,1],"next":[3,1],"step_seconds":0.5,"ranks":[{"seconds":0.1,"waited_seconds":0.3,"health":"healthy"},{"seconds":0.4,"waited_seconds":0,"health":"sick","cause":"CPU quota"}]}`+"\n")
+	f.write("logs/balance.jsonl", `{"step":20,"policy":"dynamic","shares":[3,1],"next":[3,1],"step_seconds":0.5,"ranks":[{"seconds":0.1,"waited_seconds":0.3,"health":"healthy"},{"seconds":0.4,"waited_seconds":0,"health":"sick","cause":"CPU quota"}]}`+
+
+		"\n")
 	v = open(t, dir, "a").View()
 	want := RankSpeed{experiment.Number(batch / 4), 0.4, 0, experiment.Number(batch / 4 / 0.4)}
-	if got := v.Ranks[1].RankSpeed; got != want || v.Speed != (Speed{20, experiment.Number(batch), 0.5, experiment.Number(batch / 0.5)}) {
+	if got := v.Ranks[1].RankSpeed; got != want ||
+		v.Speed != (Speed{20, experiment.Number(batch), 0.5, experiment.Number(batch / 0.5)}) {
 		t.Errorf("got %+v, %+v, want %+v and %v samples/s of all ranks", got, v.Speed, want, batch/0.5)
 	}
 	if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	if v = open(t, dir, "a").View(); v.Speed.Decision != 0 || !math.IsNaN(float64(v.Speed.Samples)) || v.Ranks[0].BusySeconds == 0.1 {
-		t.Errorf("without the records of rank 1: got %+v, %+v, want the figures of the record of rank 0", v.Speed, v.Ranks[0].RankSpeed)
+	if v = open(t, dir, "a").View(); v.Speed.Decision != 0 || !math.IsNaN(float64(v.Speed.Samples)) ||
+		v.Ranks[0].BusySeconds == 0.1 {
+		t.Errorf("without the records of rank 1: got %+v, %+v, want the figures of the record of rank 0", v.Speed,
+			v.Ranks[0].RankSpeed)
 	}
 }
 
-// TestTheViewHasOneStepOfAllRanks: the ranks of a running run write their records at different times, and the records of
-// different steps have no common throughput.
+// TestTheViewHasOneStepOfAllRanks: the ranks of a running run write their records at different times, and the records
+// of different steps have no common throughput.
 func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 	for _, c := range []struct {
 		last  [3]int64 // by rank; 0: the rank has no file of records
@@ -70,7 +76,8 @@ func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 		{[3]int64{409, 1, 200}, "", 1, [3]int64{1, 1, 1}},
 		{[3]int64{9000, 5001, 8999}, "", 5001, [3]int64{5001, 5001, 5001}}, // cells of several steps
 		{[3]int64{20, 0, 19}, "", 19, [3]int64{19, 0, 19}},
-		{[3]int64{20, 20, 9}, `{"step":0,"start":{"ranks":3}}` + "\n" + `{"step":9,"start":{"ranks":2}}` + "\n", 20, [3]int64{20, 20, 9}},
+		{[3]int64{20, 20, 9}, `{"step":0,"start":{"ranks":3}}` + "\n" + `{"step":9,"start":{"ranks":2}}` + "\n", 20,
+			[3]int64{20, 20, 9}},
 	} {
 		dir := t.TempDir()
 		f := newFakeRun(t, dir, "a", 3)
@@ -88,7 +95,8 @@ func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 		}
 		v := open(t, dir, "a").View()
 		if v.Common != c.want || v.Last != c.last[0] {
-			t.Errorf("%v: got step %d of all ranks and newest step %d, want %d and %d", c.last, v.Common, v.Last, c.want, c.last[0])
+			t.Errorf("%v: got step %d of all ranks and newest step %d, want %d and %d", c.last, v.Common, v.Last,
+				c.want, c.last[0])
 		}
 		for i, k := range v.Ranks {
 			got := int64(0)
@@ -108,10 +116,12 @@ func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	f := newFakeRun(t, dir, "a", 1)
 	f.append(0, 1, 20)
 	run := open(t, dir, "a")
-	if got := run.View().Totals; got.Ended || math.Abs(float64(got.Seconds)-1.2) > 1e-6 || math.Abs(float64(got.StepSeconds)-0.06) > 1e-6 || !math.IsNaN(float64(got.SamplesPerSecond)) {
+	if got := run.View().Totals; got.Ended || math.Abs(float64(got.Seconds)-1.2) > 1e-6 ||
+		math.Abs(float64(got.StepSeconds)-0.06) > 1e-6 || !math.IsNaN(float64(got.SamplesPerSecond)) {
 		t.Errorf("before the end: got %+v, want 1.2 s, 0.06 s per step and an unknown throughput", got)
 	}
-	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"samples_per_second":376.8,"ended":%q}`, time.Now().Format(time.RFC3339)))
+	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"samples_per_second":376.8,"ended":%q}`,
+		time.Now().Format(time.RFC3339)))
 	update(run)
 	if got := run.View().Totals; !got.Ended || got.SamplesPerSecond != 376.8 {
 		t.Errorf("after the end: got %+v, want 376.8 samples/s", got)
@@ -137,7 +147,8 @@ func TestSettingsThatArriveLateAreAChange(t *testing.T) {
 	f.write(resolvedFile, string(text))
 	update(run)
 	if v := run.View(); v.Version == before || v.Settings.Model.Name != "simple_cnn" {
-		t.Errorf("got version %d and model %q, want a version above %d and simple_cnn", v.Version, v.Settings.Model.Name, before)
+		t.Errorf("got version %d and model %q, want a version above %d and simple_cnn", v.Version,
+			v.Settings.Model.Name, before)
 	}
 	before = run.Version()
 	update(run)

@@ -105,7 +105,11 @@ func (e evidence) judge() State {
 		if e.start != nil {
 			last = e.start.Holder
 		}
-		return State{Unknown, fmt.Sprintf("process %d on %s has written nothing for %v; this machine cannot check whether the process still runs", last.PID, last.Host, e.age.Round(time.Second))}
+		return State{
+			Unknown,
+			fmt.Sprintf(
+				"process %d on %s has written nothing for %v; this machine cannot check whether the process still runs",
+				last.PID, last.Host, e.age.Round(time.Second))}
 	case e.steps == 0:
 		return State{Crashed, e.whyEmpty()}
 	}
@@ -113,7 +117,10 @@ func (e evidence) judge() State {
 	if e.saved {
 		next = "the same command resumes from the newest checkpoint"
 	}
-	return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; %s; logs/train.log has its last messages", e.steps, next)}
+	return State{
+		Crashed,
+		fmt.Sprintf("the process ended without a result after step %d; %s; logs/train.log has its last messages",
+			e.steps, next)}
 }
 
 // training reports whether the process that began last still holds the lock of the folder.
@@ -192,9 +199,11 @@ type Summary struct {
 	// Damaged says why the newest checkpoint of a run that has ended is not complete.
 	Damaged string `json:"damaged,omitempty"`
 
-	Steps            int64             `json:"steps"`
-	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks: of the last step while the run trains, of the whole run after its end; null after a crash
-	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // last estimate of the balancer
+	Steps int64 `json:"steps"`
+	// throughput of all ranks: of the last step while the run trains, of the whole run after its end; null after a
+	// crash
+	SamplesPerSecond experiment.Number `json:"samples_per_second"`
+	ShareOfOracle    experiment.Number `json:"share_of_oracle"` // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
 	BestEval         experiment.Number `json:"best_eval"` // best value of BestEvalMetric, of a run that has ended
 	BestEvalMetric   string            `json:"best_eval_metric,omitempty"`
@@ -265,8 +274,8 @@ const mostLooks = 5
 // look is useOf, except in tests.
 var look = useOf
 
-// gather returns the evidence except for that from records. If a process begins or ends meanwhile, gather looks again: a
-// lock from before and a result from after the end of a process would give a state that the run never had.
+// gather returns the evidence except for that from records. If a process begins or ends meanwhile, gather looks again:
+// a lock from before and a result from after the end of a process would give a state that the run never had.
 func gather(root *os.Root, settings Settings) evidence {
 	e := evidence{settings: settings, use: look(root)}
 	for range mostLooks {
@@ -281,7 +290,8 @@ func gather(root *os.Root, settings Settings) evidence {
 	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
 	if e.saved && e.result != nil {
 		if err := experiment.CheckEnd(root); err != nil {
-			e.unloaded = fmt.Sprintf("the newest checkpoint is damaged: %v; hetero-train checkpoint verify checks all", err)
+			e.unloaded = fmt.Sprintf("the newest checkpoint is damaged: %v; hetero-train checkpoint verify checks all",
+				err)
 		}
 	}
 	return e
@@ -312,7 +322,8 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	if !r.Timestamp.IsZero() { // a copy of the folder has other times of files
 		s.Updated = r.Timestamp.UnixMilli()
 	}
-	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" { // rank 0 alone does not show the throughput of all ranks
+	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" {
+		// rank 0 alone does not show the throughput of all ranks
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
 	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is of an earlier segment

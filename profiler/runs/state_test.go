@@ -13,7 +13,8 @@ import (
 // openedBy opens the folder of a run as a command does, without beginning to train.
 func openedBy(t *testing.T, dir, name string) *experiment.Run {
 	t.Helper()
-	run, err := experiment.Open(experiment.Options{OutputDir: dir, Name: name, Named: true, Resume: experiment.ResumeAuto, Steps: 1000})
+	run, err := experiment.Open(experiment.Options{OutputDir: dir, Name: name, Named: true,
+		Resume: experiment.ResumeAuto, Steps: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,8 @@ func TestStateOfACopiedFolder(t *testing.T) {
 		name   string
 		result *experiment.Result
 		want   Kind
-	}{{"finished", &experiment.Result{Steps: 20}, Finished}, {"stopped", &experiment.Result{Steps: 20, Exit: 75}, Stopped}, {"killed", nil, Unknown}} {
+	}{{"finished", &experiment.Result{Steps: 20}, Finished},
+		{"stopped", &experiment.Result{Steps: 20, Exit: 75}, Stopped}, {"killed", nil, Unknown}} {
 		dir := t.TempDir()
 		f := newFakeRun(t, dir, c.name, 1)
 		f.steps(1, 20)

@@ -51,13 +51,16 @@ const (
 
 // String implements fmt.Stringer.
 func (b Bound) String() string {
-	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound", "noise-bound"}[b]
+	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound",
+		"noise-bound"}[b]
 }
 
 // causes are the parts of package account that the verdicts name; "" for compute.
-var causes = [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance", MemoryBound: "memory", NoiseBound: "noise"}
+var causes = [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance",
+	MemoryBound: "memory", NoiseBound: "noise"}
 
-// CauseOf returns the part of package account that a verdict names. ok is false for compute, and for an unknown verdict.
+// CauseOf returns the part of package account that a verdict names. ok is false for compute, and for an unknown
+// verdict.
 func CauseOf(bound string) (cause string, ok bool) {
 	for b := range bounds {
 		if b.String() == bound {
@@ -91,20 +94,23 @@ func (r *RankTimes) total() float64 {
 type Bottleneck struct {
 	account.Account // parts of a step, which sum to Step
 	Bound           Bound
-	Rank            int     // rank with the longest wait for data, straggler, rank with the fullest memory, or rank with most noise; -1: no single rank
-	Slowest         float64 // for a straggler: fraction of the steps in which Rank was the slowest
-	Ratio           float64 // for a straggler: compute time of Rank divided by the compute time with balanced shares
-	Update          float64 // time of the optimizer, part of Useful
-	Hidden          float64 // communication time during the backward pass
-	Exchange        float64 // time of the exchanges of batch normalisation, part of Communication
-	FullMemory      float64 // largest memory use of all ranks, in percent; NaN if unknown
-	Ranks           int     // number of ranks with samples
-	Steps           int
+	// rank with the longest wait for data, straggler, rank with the fullest memory, or rank with most noise; -1: no
+	// single rank
+	Rank       int
+	Slowest    float64 // for a straggler: fraction of the steps in which Rank was the slowest
+	Ratio      float64 // for a straggler: compute time of Rank divided by the compute time with balanced shares
+	Update     float64 // time of the optimizer, part of Useful
+	Hidden     float64 // communication time during the backward pass
+	Exchange   float64 // time of the exchanges of batch normalisation, part of Communication
+	FullMemory float64 // largest memory use of all ranks, in percent; NaN if unknown
+	Ranks      int     // number of ranks with samples
+	Steps      int
 }
 
 // Lost returns the time lost to a cause in seconds per step, 0 for compute.
 func (v *Bottleneck) Lost(cause Bound) float64 {
-	return [bounds]float64{DataBound: v.Data, CommunicationBound: v.Communication, StragglerBound: v.Imbalance, MemoryBound: v.Memory, NoiseBound: v.Noise}[cause]
+	return [bounds]float64{DataBound: v.Data, CommunicationBound: v.Communication, StragglerBound: v.Imbalance,
+		MemoryBound: v.Memory, NoiseBound: v.Noise}[cause]
 }
 
 // Bottlenecks determines the cause that limits the speed of a run. It gives one verdict per window of steps.
@@ -119,8 +125,8 @@ func (v *Bottleneck) Lost(cause Bound) float64 {
 // # Lost time
 //
 // Package account divides every step into useful work and lost time by cause. Verdicts do not count granularity as a
-// bottleneck. In addition to package account, this type determines the cost of full memory: the cost of the samples that
-// ranks with full memory cannot take, plus the slowdown of these ranks since their memory became full.
+// bottleneck. In addition to package account, this type determines the cost of full memory: the cost of the samples
+// that ranks with full memory cannot take, plus the slowdown of these ranks since their memory became full.
 //
 // The verdict is the cause with the largest loss if this loss is at least a tenth of the step. Otherwise the run is
 // compute-bound. To suppress noise, the previous verdict stays as long as its loss is at least 7 % of the step and no
@@ -150,11 +156,12 @@ type rankWindow struct {
 
 // NewBottlenecks returns a Bottlenecks for the given number of ranks.
 func NewBottlenecks(ranks int) *Bottlenecks {
-	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks), account: account.NewWindow(ranks), step: make([]account.Rank, ranks), newest: account.Unknown()}
+	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks),
+		account: account.NewWindow(ranks), step: make([]account.Rank, ranks), newest: account.Unknown()}
 }
 
-// Add adds a step with its measured time in s, and one entry per rank. It ignores the first steps of a run, and ranks with
-// times that are not finite.
+// Add adds a step with its measured time in s, and one entry per rank. It ignores the first steps of a run, and ranks
+// with times that are not finite.
 func (b *Bottlenecks) Add(seconds float64, step []RankTimes) {
 	if b.warm < WarmUpSteps {
 		b.warm++
@@ -242,8 +249,10 @@ func (b *Bottlenecks) Reset() {
 func (b *Bottlenecks) Verdict() Bottleneck {
 	n := float64(b.Steps())
 	usual, free, bounded := b.balanced()
-	v := Bottleneck{Rank: -1, Steps: b.Steps(), Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, FullMemory: math.NaN(),
-		Account: b.account.Account(b.splitOfWindow(), account.Memory{Kept: max(bounded-free, 0), Slowed: max(free-usual, 0)})}
+	v := Bottleneck{Rank: -1, Steps: b.Steps(), Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n,
+		FullMemory: math.NaN(),
+		Account: b.account.Account(b.splitOfWindow(),
+			account.Memory{Kept: max(bounded-free, 0), Slowed: max(free-usual, 0)})}
 	for i := range b.ranks {
 		if b.ranks[i].steps > 0 {
 			v.Ranks++
@@ -266,7 +275,8 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 			most = cause
 		}
 	}
-	if last := v.Lost(b.last); b.last != ComputeBound && last >= keptFraction*v.Step && v.Lost(most)-last <= changeFraction*v.Step {
+	if last := v.Lost(b.last); b.last != ComputeBound && last >= keptFraction*v.Step &&
+		v.Lost(most)-last <= changeFraction*v.Step {
 		return b.last
 	}
 	if v.Lost(most) < LostFraction*v.Step {
@@ -335,7 +345,8 @@ func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 // the speed is still as usual, or if the share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
-	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare || time < (1+slowedFraction)*w.usualTime {
+	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare ||
+		time < (1+slowedFraction)*w.usualTime {
 		return 0
 	}
 	return 1 / w.usualTime
@@ -382,6 +393,7 @@ func (b *Bottlenecks) point(v *Bottleneck) {
 		v.Rank = b.account.Blame()
 	case StragglerBound:
 		busy, _ := b.account.Steady()
-		v.Rank, v.Ratio, v.Slowest = slowest, busy/max(busy-v.Imbalance, 1e-12), float64(b.ranks[slowest].slowest)/float64(b.Steps())
+		v.Rank, v.Ratio, v.Slowest = slowest, busy/max(busy-v.Imbalance, 1e-12),
+			float64(b.ranks[slowest].slowest)/float64(b.Steps())
 	}
 }

@@ -25,7 +25,8 @@ type BottleneckSettings struct {
 //	communication-bound: 120.0 of 400.0 ms per step (30 %) are lost waiting for gradients; another 40.0 ms are hidden behind the backward pass
 func (v Bottleneck) String() string {
 	text := fmt.Sprintf("%v: ", v.Bound)
-	lost := fmt.Sprintf("%s of %s ms per step (%.0f %%) are lost ", milliseconds(v.Lost(v.Bound)), milliseconds(v.Step), 100*v.Lost(v.Bound)/v.Step)
+	lost := fmt.Sprintf("%s of %s ms per step (%.0f %%) are lost ", milliseconds(v.Lost(v.Bound)), milliseconds(v.Step),
+		100*v.Lost(v.Bound)/v.Step)
 	switch v.Bound {
 	case DataBound:
 		text += lost + "waiting for data"
@@ -40,7 +41,8 @@ func (v Bottleneck) String() string {
 		text += fmt.Sprintf("; another %s ms are hidden behind the backward pass", milliseconds(v.Hidden))
 	case StragglerBound:
 		if v.Rank >= 0 {
-			text += lost + fmt.Sprintf("to imbalance, which the best split would save: the others wait for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times as long as with balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
+			text += lost + fmt.Sprintf("to imbalance, which the best split would save: the others wait for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times as long as with balanced shares",
+				v.Rank, 100*v.Slowest, v.Ratio)
 		} else {
 			text += lost + "to imbalance, which the best split would save: the others wait for the slowest rank, which changed during the run"
 		}
@@ -56,7 +58,8 @@ func (v Bottleneck) String() string {
 			text += fmt.Sprintf(", mostly those of rank %d", v.Rank)
 		}
 	default:
-		text += fmt.Sprintf("useful work takes %s of %s ms per step (%.0f %%), the optimizer %s ms of it", milliseconds(v.Useful), milliseconds(v.Step), 100*v.Useful/v.Step, milliseconds(v.Update))
+		text += fmt.Sprintf("useful work takes %s of %s ms per step (%.0f %%), the optimizer %s ms of it",
+			milliseconds(v.Useful), milliseconds(v.Step), 100*v.Useful/v.Step, milliseconds(v.Update))
 	}
 	return text + v.others()
 }
@@ -103,7 +106,8 @@ func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
 	if s.DataWorkers < s.CPUs {
 		return fmt.Sprintf("raise data.workers (now %d, %d CPUs)", s.DataWorkers, s.CPUs)
 	}
-	return fmt.Sprintf("all %d CPUs already load data (data.workers is %d): store the images at the training size, in an archive on a local disk", s.CPUs, s.DataWorkers)
+	return fmt.Sprintf("all %d CPUs already load data (data.workers is %d): store the images at the training size, in an archive on a local disk",
+		s.CPUs, s.DataWorkers)
 }
 
 func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
@@ -123,7 +127,8 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 			do = append(do, "set parallel.bucket_cap_mb = 0, so that the program finds the best bucket sizes")
 		}
 	}
-	return strings.Join(append(do, "raise data.batch_size, because the exchange of gradients takes the same time for a larger batch"), "; or ")
+	return strings.Join(append(do,
+		"raise data.batch_size, because the exchange of gradients takes the same time for a larger batch"), "; or ")
 }
 
 func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
@@ -131,12 +136,15 @@ func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
 	case s.Policy != "hybrid":
-		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank as many samples as it can process in the same time", s.Policy)
+		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank as many samples as it can process in the same time",
+			s.Policy)
 	}
 	if v.Rank < 0 {
 		return "the speeds of the ranks changed: check their straggler verdicts, and whether other programs use the machines"
 	}
-	return fmt.Sprintf("rank %d is too slow for its share: check its straggler verdict, and whether other programs use its machine", v.Rank)
+	return fmt.Sprintf(
+		"rank %d is too slow for its share: check its straggler verdict, and whether other programs use its machine",
+		v.Rank)
 }
 
 func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
@@ -144,12 +152,16 @@ func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
 	if s.Precision == "f32" {
 		do = append(do, `set train.precision = "bf16", which halves the activations, if the device is fast in bf16`)
 	}
-	return strings.Join(append(do, fmt.Sprintf("raise train.grad_accumulation (now %d): the same batch then needs less memory", s.Accumulation), "lower data.batch_size"), "; or ")
+	return strings.Join(
+		append(do, fmt.Sprintf("raise train.grad_accumulation (now %d): the same batch then needs less memory",
+			s.Accumulation), "lower data.batch_size"), "; or ")
 }
 
 func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 	if v.Update > optimizerBig*v.Step {
-		return fmt.Sprintf("the optimizer takes %.0f %% of the step, and takes no longer for a larger batch: raise data.batch_size", 100*v.Update/v.Step)
+		return fmt.Sprintf(
+			"the optimizer takes %.0f %% of the step, and takes no longer for a larger batch: raise data.batch_size",
+			100*v.Update/v.Step)
 	}
 	var do []string
 	if s.Precision == "f32" {

@@ -13,7 +13,8 @@ import (
 // times returns the times of a rank in a step. The arguments are in milliseconds; compute is the sum of forward and
 // backward.
 func times(samples int, data, compute, exchanges, communication, optimizer float64) RankTimes {
-	return RankTimes{Samples: samples, Data: data / 1e3, Forward: compute / 3e3, Backward: compute * 2 / 3e3, Exchanges: exchanges / 1e3,
+	return RankTimes{Samples: samples, Data: data / 1e3, Forward: compute / 3e3, Backward: compute * 2 / 3e3,
+		Exchanges:     exchanges / 1e3,
 		Communication: communication / 1e3, Optimizer: optimizer / 1e3, Hidden: 0.04, MemoryPercent: 50}
 }
 
@@ -41,36 +42,57 @@ func TestBottlenecks(t *testing.T) {
 	}{
 		{"one rank computes", []RankTimes{times(8, 1, 300, 0, 0, 10)}, ComputeBound, -1, [bounds]float64{DataBound: 1},
 			"compute-bound: useful work takes 310.0 of 311.0 ms per step (100 %), the optimizer 10.0 ms of it"},
-		{"one rank waits for data", []RankTimes{times(8, 100, 300, 0, 0, 0)}, DataBound, 0, [bounds]float64{DataBound: 100},
+		{"one rank waits for data", []RankTimes{times(8, 100, 300, 0, 0, 0)}, DataBound, 0,
+			[bounds]float64{DataBound: 100},
 			"data-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for data"},
-		{"the slow disk is on one rank", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 100, 300, 0, 0, 0)}, DataBound, 1, [bounds]float64{DataBound: 100},
+		{"the slow disk is on one rank", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 100, 300, 0, 0, 0)},
+			DataBound, 1, [bounds]float64{DataBound: 100},
 			"data-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for data, mostly on rank 1"},
-		{"waiting for data that costs nothing", []RankTimes{times(8, 100, 100, 0, 100, 0), times(8, 0, 300, 0, 0, 0)}, DataBound, 0, [bounds]float64{StragglerBound: 60, DataBound: 90},
+		{"waiting for data that costs nothing", []RankTimes{times(8, 100, 100, 0, 100, 0), times(8, 0, 300, 0, 0, 0)},
+			DataBound, 0, [bounds]float64{StragglerBound: 60, DataBound: 90},
 			// Better shares alone reduce 300 ms to 240 ms. A step without waits for data would then take 150 ms.
 			"data-bound: 90.0 of 300.0 ms per step (30 %) are lost waiting for data, mostly on rank 0; also lost: imbalance 60.0 ms"},
-		{"shares that follow a slow disk", []RankTimes{times(6, 200, 100, 0, 100, 0), times(18, 0, 300, 0, 100, 0)}, DataBound, 0, [bounds]float64{DataBound: 100, CommunicationBound: 100},
+		{"shares that follow a slow disk", []RankTimes{times(6, 200, 100, 0, 100, 0), times(18, 0, 300, 0, 100, 0)},
+			DataBound, 0, [bounds]float64{DataBound: 100, CommunicationBound: 100},
 			"data-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for data, mostly on rank 0; also lost: communication 100.0 ms"},
-		{"gradients come late", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 0, 300, 0, 100, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
+		{"gradients come late", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 0, 300, 0, 100, 0)},
+			CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
 			"communication-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for gradients; another 40.0 ms are hidden behind the backward pass"},
-		{"batch normalisation exchanges", []RankTimes{times(8, 0, 380, 80, 20, 0), times(8, 0, 380, 80, 20, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
+		{"batch normalisation exchanges", []RankTimes{times(8, 0, 380, 80, 20, 0), times(8, 0, 380, 80, 20, 0)},
+			CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
 			"lost waiting for the exchanges of batch normalisation"},
-		{"a straggler", []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150},
+		{"a straggler", []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1,
+			[bounds]float64{StragglerBound: 150},
 			"straggler: 150.0 of 300.0 ms per step (50 %) are lost to imbalance, which the best split would save: the others wait for rank 1, which is the slowest rank in 100 % of the steps and takes 2.00 times as long as with balanced shares"},
-		{"a straggler behind exchanges in the passes", []RankTimes{times(8, 0, 300, 200, 0, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
-		{"the fast rank's memory is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 300, 0, 0, 0)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150},
+		{"a straggler behind exchanges in the passes", []RankTimes{times(8, 0, 300, 200, 0, 0),
+			times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
+		{"the fast rank's memory is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97),
+			times(8, 0, 300, 0, 0, 0)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150},
 			"memory-bound: 150.0 of 300.0 ms per step (50 %) are lost because memory is full (97 % on rank 0)"},
-		{"the slow rank's memory is full", []RankTimes{times(8, 0, 100, 0, 200, 0), fill(times(8, 0, 300, 0, 0, 0), 97)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
-		{"one of two fast ranks is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 2,
+		{"the slow rank's memory is full", []RankTimes{times(8, 0, 100, 0, 200, 0),
+			fill(times(8, 0, 300, 0, 0, 0), 97)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
+		{"one of two fast ranks is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97),
+			times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 2,
 			// The speeds are 80, 80 and 26.7 samples/s. Balanced shares take 128.6 ms for 24 samples. Without
 			// additional samples for rank 0, the others take 150 ms for 16 samples.
 			[bounds]float64{StragglerBound: 150, MemoryBound: 150 - 900.0/7}, "also lost: memory 21.4 ms"},
-		{"full everywhere, with equal shares", []RankTimes{fill(times(8, 0, 300, 0, 30, 0), 97), fill(times(8, 0, 300, 0, 30, 0), 97)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 30}, "compute-bound"},
-		{"full everywhere, with unequal speeds", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), fill(times(8, 0, 300, 0, 0, 0), 97)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150}, "97 %"},
-		{"balanced by shares", []RankTimes{times(12, 0, 300, 0, 10, 5), times(4, 0, 300, 0, 10, 5)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 10}, "compute-bound"},
-		{"a rank without samples", []RankTimes{times(8, 0, 300, 0, 20, 0), times(0, 0, 0, 0, 320, 0)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 20}, "compute-bound"},
-		{"the largest loss wins", []RankTimes{times(8, 60, 300, 0, 50, 0), times(8, 60, 300, 0, 50, 0)}, DataBound, 0, [bounds]float64{DataBound: 60, CommunicationBound: 50}, "also lost: communication 50.0 ms"},
-		{"9 % is not enough", []RankTimes{times(8, 30, 303, 0, 0, 0)}, ComputeBound, -1, [bounds]float64{DataBound: 30}, "also lost: data 30.0 ms"},
-		{"memory is unknown", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), math.NaN()), fill(times(8, 0, 300, 0, 0, 0), math.NaN())}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "straggler"},
+		{"full everywhere, with equal shares",
+			[]RankTimes{fill(times(8, 0, 300, 0, 30, 0), 97), fill(times(8, 0, 300, 0, 30, 0), 97)}, ComputeBound, -1,
+			[bounds]float64{CommunicationBound: 30}, "compute-bound"},
+		{"full everywhere, with unequal speeds", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97),
+			fill(times(8, 0, 300, 0, 0, 0), 97)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150}, "97 %"},
+		{"balanced by shares", []RankTimes{times(12, 0, 300, 0, 10, 5), times(4, 0, 300, 0, 10, 5)}, ComputeBound, -1,
+			[bounds]float64{CommunicationBound: 10}, "compute-bound"},
+		{"a rank without samples", []RankTimes{times(8, 0, 300, 0, 20, 0), times(0, 0, 0, 0, 320, 0)}, ComputeBound, -1,
+			[bounds]float64{CommunicationBound: 20}, "compute-bound"},
+		{"the largest loss wins", []RankTimes{times(8, 60, 300, 0, 50, 0), times(8, 60, 300, 0, 50, 0)}, DataBound, 0,
+			[bounds]float64{DataBound: 60, CommunicationBound: 50}, "also lost: communication 50.0 ms"},
+		{"9 % is not enough", []RankTimes{times(8, 30, 303, 0, 0, 0)}, ComputeBound, -1, [bounds]float64{DataBound: 30},
+			"also lost: data 30.0 ms"},
+		{
+			"memory is unknown",
+			[]RankTimes{fill(times(8, 0, 100, 0, 200, 0), math.NaN()), fill(times(8, 0, 300, 0, 0, 0), math.NaN())},
+			StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "straggler"},
 	}
 	for _, c := range cases {
 		v := verdictOn(NewBottlenecks(len(c.step)), c.step)
@@ -127,7 +149,10 @@ func TestJitterIsNobodysFault(t *testing.T) {
 		b.Add(0, step)
 	}
 	v := b.Verdict()
-	if v.Bound != NoiseBound || v.Rank != -1 || !strings.Contains(v.String(), "to noise, which no split removes: the times of the ranks vary from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "other shares do not help") {
+	if v.Bound != NoiseBound || v.Rank != -1 ||
+		!strings.Contains(v.String(),
+			"to noise, which no split removes: the times of the ranks vary from step to step") ||
+		!strings.Contains(v.Advice(BottleneckSettings{}), "other shares do not help") {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -183,8 +208,10 @@ func TestVerdictStaysUntilAnotherIsClear(t *testing.T) {
 	for i, c := range []struct {
 		data, communication float64
 		want                Bound
-	}{{200, 190, DataBound}, {200, 220, DataBound}, {200, 240, CommunicationBound}, {220, 200, CommunicationBound}, {0, 200, CommunicationBound}, {200, 0, DataBound}} {
-		if v := verdictOn(b, []RankTimes{times(8, c.data, 1000-c.data-c.communication, 0, c.communication, 0)}); v.Bound != c.want {
+	}{{200, 190, DataBound}, {200, 220, DataBound}, {200, 240, CommunicationBound}, {220, 200, CommunicationBound},
+		{0, 200, CommunicationBound}, {200, 0, DataBound}} {
+		if v := verdictOn(b,
+			[]RankTimes{times(8, c.data, 1000-c.data-c.communication, 0, c.communication, 0)}); v.Bound != c.want {
 			t.Errorf("window %d of two causes: got %v, want %v", i, v.Bound, c.want)
 		}
 	}
@@ -201,14 +228,17 @@ func TestWindowsLeaveOutWhatIsNoMeasurement(t *testing.T) {
 	b.Add(0, []RankTimes{times(0, 0, 300, 0, 0, 0)})
 	b.Add(0, []RankTimes{times(8, 900, 300, 0, 0, 0)})
 	b.Reset() // the run rolled back to a checkpoint
-	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Bound != ComputeBound || v.Steps != BottleneckWindow || v.Data != 0 {
+	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Bound != ComputeBound ||
+		v.Steps != BottleneckWindow || v.Data != 0 {
 		t.Errorf("got %+v", v)
 	}
 }
 
 func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
-	s := BottleneckSettings{DataWorkers: 2, CPUs: 8, Policy: "none", WireDType: "f32", Overlap: true, Precision: "f32", SyncNorm: true, Accumulation: 1}
-	done := BottleneckSettings{DataWorkers: 8, CPUs: 8, Policy: "hybrid", WireDType: "bf16", Overlap: true, AutoBuckets: true, Precision: "bf16", Accumulation: 4}
+	s := BottleneckSettings{DataWorkers: 2, CPUs: 8, Policy: "none", WireDType: "f32", Overlap: true, Precision: "f32",
+		SyncNorm: true, Accumulation: 1}
+	done := BottleneckSettings{DataWorkers: 8, CPUs: 8, Policy: "hybrid", WireDType: "bf16", Overlap: true,
+		AutoBuckets: true, Precision: "bf16", Accumulation: 4}
 	fixed, sequential := s, done
 	fixed.Policy, sequential.Overlap = "fixed", false
 	of := func(b Bound) Bottleneck {
@@ -228,7 +258,8 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	}{
 		{of(DataBound), s, "raise data.workers (now 2, 8 CPUs)", ""},
 		{of(DataBound), done, "all 8 CPUs already load data", "raise data.workers"},
-		{of(CommunicationBound), s, `set parallel.wire_dtype = "bf16", which halves the transferred bytes; or set parallel.bucket_cap_mb = 0, so that the program finds the best bucket sizes; or raise data.batch_size`, "overlap"},
+		{of(CommunicationBound), s, `set parallel.wire_dtype = "bf16", which halves the transferred bytes; or set parallel.bucket_cap_mb = 0, so that the program finds the best bucket sizes; or raise data.batch_size`,
+			"overlap"},
 		{of(CommunicationBound), sequential, "set parallel.overlap = true", "bucket_cap_mb"},
 		{of(CommunicationBound), done, "raise data.batch_size", "parallel."},
 		{exchange, s, `set model.batch_norm = "ghost"`, "wire_dtype"},
@@ -237,7 +268,8 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 		{of(StragglerBound), done, "rank 3 is too slow for its share", "balance.policy"},
 		{of(MemoryBound), s, `set train.precision = "bf16"`, ""},
 		{of(MemoryBound), done, "raise train.grad_accumulation (now 4)", "precision"},
-		{of(ComputeBound), s, `set train.precision = "bf16", if the device is fast in bf16; or raise data.batch_size`, ""},
+		{of(ComputeBound), s, `set train.precision = "bf16", if the device is fast in bf16; or raise data.batch_size`,
+			""},
 		{of(ComputeBound), done, "raise data.batch_size", "precision"},
 		{full, done, "add ranks", "batch_size"},
 		{optimizer, s, "the optimizer takes 20 % of the step", "precision"},
@@ -302,8 +334,10 @@ func TestAVerdictAgreesWithTheFractionOfTheOracle(t *testing.T) {
 			}
 		}
 		v := b.Verdict()
-		if got := 1000 * v.Imbalance; math.Abs(got-want) > 1e-6 || math.Abs(v.Step-0.31) > 1e-9 || (v.Bound == StragglerBound) != (want >= 31) {
-			t.Errorf("%.1f %% of the oracle: got %+v, want %.1f ms of imbalance in a step of 310 ms", 100*oracle, v, want)
+		if got := 1000 * v.Imbalance; math.Abs(got-want) > 1e-6 || math.Abs(v.Step-0.31) > 1e-9 ||
+			(v.Bound == StragglerBound) != (want >= 31) {
+			t.Errorf("%.1f %% of the oracle: got %+v, want %.1f ms of imbalance in a step of 310 ms", 100*oracle, v,
+				want)
 		}
 	}
 }

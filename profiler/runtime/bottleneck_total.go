@@ -9,8 +9,8 @@ import "math"
 //	v := total.Verdict() // after at least one window
 //
 // Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
-// names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost to
-// the cause.
+// names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost
+// to the cause.
 type BottleneckTotal struct {
 	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame
@@ -67,7 +67,8 @@ func (t *BottleneckTotal) Verdict() Bottleneck {
 		}
 	}
 	for rank, b := range t.blamed[v.Bound] {
-		if first := t.blamed[v.Bound][v.Rank]; first == nil || b.lost > first.lost || b.lost == first.lost && rank < v.Rank {
+		if first := t.blamed[v.Bound][v.Rank]; first == nil || b.lost > first.lost || b.lost == first.lost &&
+			rank < v.Rank {
 			v.Rank = rank
 		}
 	}

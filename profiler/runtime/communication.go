@@ -19,12 +19,14 @@ type Communication struct {
 	Time    time.Time           `json:"time"`
 	Seconds float64             `json:"step_seconds"` // mean duration of a step on rank 0, s
 	Ranks   []RankCommunication `json:"ranks"`
-	Buckets []BucketTimes       `json:"buckets,omitempty"` // all-reduces of rank 0, in their order; none with a single rank
+	// all-reduces of rank 0, in their order; none with a single rank
+	Buckets []BucketTimes `json:"buckets,omitempty"`
 }
 
 // RankCommunication is the communication of a rank. Times are means per step, in s.
 type RankCommunication struct {
-	Compute float64       `json:"compute_seconds"` // data, forward and backward without waits for other ranks, optimizer
+	// data, forward and backward without waits for other ranks, optimizer
+	Compute float64       `json:"compute_seconds"`
 	Exposed float64       `json:"exposed_seconds"` // wait for gradients
 	Hidden  float64       `json:"hidden_seconds"`
 	Bytes   float64       `json:"bytes"` // of gradients that were summed over ranks, per step

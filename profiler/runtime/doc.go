@@ -16,27 +16,28 @@
 //	{"epoch":0,"iteration":2,"loss":2.29,…}
 //	]
 //
-// The keys are those of [telemetry.Metrics] in their order, with gpu_utilization and gpu_memory_percent before batch_size,
-// then those of all other sensors of [telemetry.Declared] that have a column. docs/reports.md lists them with their units.
-// On a CPU rank, gpu_utilization and gpu_memory_percent are percentages of its CPU quota and of its memory limit. Traffic
-// is in bytes/s since the previous measurement, summed over the links of each kind. The network and RDMA traffic of a
-// machine is in the records of its first rank.
+// The keys are those of [telemetry.Metrics] in their order, with gpu_utilization and gpu_memory_percent before
+// batch_size, then those of all other sensors of [telemetry.Declared] that have a column. docs/reports.md lists them
+// with their units. On a CPU rank, gpu_utilization and gpu_memory_percent are percentages of its CPU quota and of its
+// memory limit. Traffic is in bytes/s since the previous measurement, summed over the links of each kind. The network
+// and RDMA traffic of a machine is in the records of its first rank.
 //
 // Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
 // values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
 // are 0 in the first record of a process. iteration_time is computed from them.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
-// evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least the
-// iteration_time of rank 0. On other ranks, parts of iteration_time come from the previous step. If not every step is
-// recorded, step_time is a mean, and the other times are those of one step. A record without step_time and training_time
-// does not know them; [StepTimes] then estimates them from timestamps.
+// evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least
+// the iteration_time of rank 0. On other ranks, parts of iteration_time come from the previous step. If not every step
+// is recorded, step_time is a mean, and the other times are those of one step. A record without step_time and
+// training_time does not know them; [StepTimes] then estimates them from timestamps.
 //
-// If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean step_time.
-// It is not exact if the rank's share has changed since the previous record.
+// If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean
+// step_time. It is not exact if the rank's share has changed since the previous record.
 //
-// A record lacks the keys of traffic that is not measured, and of the times step_time and training_time if they are unknown. It
-// has all other keys; a line without one of them is damaged. A value that is unknown, NaN or infinite is null.
+// A record lacks the keys of traffic that is not measured, and of the times step_time and training_time if they are
+// unknown. It has all other keys; a line without one of them is damaged. A value that is unknown, NaN or infinite is
+// null.
 //
 // # Guarantees for readers
 //
@@ -56,8 +57,8 @@
 //
 // # Communication
 //
-// [CommunicationFile] has one line per [Communication]: the traffic of each link, and the times of the all-reduces, over
-// a few steps.
+// [CommunicationFile] has one line per [Communication]: the traffic of each link, and the times of the all-reduces,
+// over a few steps.
 //
 // # Bottlenecks
 //

@@ -23,13 +23,14 @@ type Event struct {
 
 // StartEvent reports that a process has started a new run or resumed a run.
 type StartEvent struct {
-	Program   string        `json:"program"` // version of the program
-	Model     string        `json:"model"`
-	Dataset   string        `json:"dataset"`
-	Policy    string        `json:"policy"`
-	Ranks     int           `json:"ranks"`
-	BatchSize int           `json:"batch_size"`       // samples of the global batch
-	Precision string        `json:"precision"`        // element types of the ranks, as chosen: "bf16", or "bf16 (rank 0), f32 (rank 1)"
+	Program   string `json:"program"` // version of the program
+	Model     string `json:"model"`
+	Dataset   string `json:"dataset"`
+	Policy    string `json:"policy"`
+	Ranks     int    `json:"ranks"`
+	BatchSize int    `json:"batch_size"` // samples of the global batch
+	// element types of the ranks, as chosen: "bf16", or "bf16 (rank 0), f32 (rank 1)"
+	Precision string        `json:"precision"`
 	Unit      string        `json:"unit"`             // unit of throughput, such as "img"
 	Units     int           `json:"units_per_sample"` // 1 for images, the number of tokens for text
 	Metrics   []EventMetric `json:"metrics"`          // metrics of evaluations in addition to the loss
@@ -63,12 +64,13 @@ type EvaluationEvent struct {
 // BottleneckEvent contains the verdict on a window of BottleneckWindow steps. The window ends with the step of the
 // event.
 type BottleneckEvent struct {
-	Bound   string             `json:"bound"` // text of Bound.String
-	Rank    int                `json:"rank"`  // value of Bottleneck.Rank
-	Text    string             `json:"text"`
-	Advice  string             `json:"advice"`
-	Seconds float64            `json:"step_seconds"`
-	Parts   map[string]float64 `json:"parts_seconds"` // parts of a step in s, by the names of package account; they sum to Seconds
+	Bound   string  `json:"bound"` // text of Bound.String
+	Rank    int     `json:"rank"`  // value of Bottleneck.Rank
+	Text    string  `json:"text"`
+	Advice  string  `json:"advice"`
+	Seconds float64 `json:"step_seconds"`
+	// parts of a step in s, by the names of package account; they sum to Seconds
+	Parts map[string]float64 `json:"parts_seconds"`
 }
 
 // CheckpointEvent reports that a checkpoint was saved.
@@ -78,7 +80,8 @@ type CheckpointEvent struct {
 
 // Event converts the verdict to an event.
 func (v Bottleneck) Event(s BottleneckSettings) *BottleneckEvent {
-	e := &BottleneckEvent{Bound: v.Bound.String(), Rank: v.Rank, Text: v.String(), Advice: v.Advice(s), Seconds: v.Step, Parts: map[string]float64{}}
+	e := &BottleneckEvent{Bound: v.Bound.String(), Rank: v.Rank, Text: v.String(), Advice: v.Advice(s), Seconds: v.Step,
+		Parts: map[string]float64{}}
 	for _, p := range v.Parts() {
 		e.Parts[p.Name] = p.Seconds
 	}

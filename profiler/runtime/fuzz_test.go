@@ -11,7 +11,8 @@ import (
 
 // A record that parse accepts is valid JSON with the same values, and has the same text when it is written again.
 func FuzzRecord(f *testing.F) {
-	whole, err := json.Marshal(Record{Epoch: 1, Iteration: 7, Values: telemetry.Values{telemetry.Loss: 2.5}, BatchSize: 8, Forward: 1500, StepTime: 3e9})
+	whole, err := json.Marshal(Record{Epoch: 1, Iteration: 7, Values: telemetry.Values{telemetry.Loss: 2.5},
+		BatchSize: 8, Forward: 1500, StepTime: 3e9})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -27,7 +28,8 @@ func FuzzRecord(f *testing.F) {
 		if !parsed {
 			return
 		}
-		if err != nil || fast.Iteration != slow.Iteration || math.Float64bits(fast.Values[telemetry.Loss]) != math.Float64bits(slow.Values[telemetry.Loss]) || fast.BatchSize != slow.BatchSize {
+		if err != nil || fast.Iteration != slow.Iteration || math.Float64bits(fast.Values[telemetry.Loss]) !=
+			math.Float64bits(slow.Values[telemetry.Loss]) || fast.BatchSize != slow.BatchSize {
 			t.Errorf("%q: parse got %+v, encoding/json %+v, %v", text, fast, slow, err)
 		}
 		again := fast.appendJSON(nil)

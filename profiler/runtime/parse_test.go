@@ -29,10 +29,15 @@ func TestParsingEqualsJSON(t *testing.T) {
 		return time.Duration(random.Int64N(int64(math.Pow(10, float64(1+random.IntN(13))))))
 	}
 	for range 2000 {
-		want := Record{Epoch: random.Int64N(100), Iteration: random.Int64N(1 << 40), Rank: random.IntN(8), Timestamp: time.UnixMicro(random.Int64N(1 << 51)), BatchSize: random.Int64N(1024),
-			Values: telemetry.Values{telemetry.Loss: float(), telemetry.Accuracy: float(), telemetry.LearningRate: float(), telemetry.GradNorm: float(), telemetry.LossScale: float()}, Skipped: random.IntN(2) == 0,
-			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(), CommunicationHidden: took(), Exchanges: took(),
-			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(), telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
+		want := Record{Epoch: random.Int64N(100), Iteration: random.Int64N(1 << 40), Rank: random.IntN(8),
+			Timestamp: time.UnixMicro(random.Int64N(1 << 51)), BatchSize: random.Int64N(1024),
+			Values: telemetry.Values{telemetry.Loss: float(), telemetry.Accuracy: float(),
+				telemetry.LearningRate: float(), telemetry.GradNorm: float(), telemetry.LossScale: float()},
+			Skipped:     random.IntN(2) == 0,
+			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(),
+			CommunicationHidden: took(), Exchanges: took(),
+			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(),
+				telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
 		for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
 			want.Telemetry[s] = float()
 		}

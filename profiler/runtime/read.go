@@ -15,8 +15,8 @@ import (
 const (
 	// maxLineBytes is much larger than any record.
 	maxLineBytes = 1 << 20
-	// maxParts is the number of parts of lines of more than maxLineBytes after which a file is refused: a sparse file would
-	// take minutes to read.
+	// maxParts is the number of parts of lines of more than maxLineBytes after which a file is refused: a sparse file
+	// would take minutes to read.
 	maxParts = 256
 )
 
@@ -104,7 +104,8 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 		if readErr == bufio.ErrBufferFull {
 			sound = false // record will refuse the parts of this line
 			if parts++; parts > maxParts {
-				return false, fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records", maxParts*maxLineBytes>>20)
+				return false, fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records",
+					maxParts*maxLineBytes>>20)
 			}
 		}
 		if readErr == io.EOF && len(line) == 0 {

@@ -50,7 +50,8 @@ type entry struct {
 	optional bool             // a record without the value lacks the key
 }
 
-// entries lists the keys of a record in their order: the metrics, with two sensors between them, then all other sensors.
+// entries lists the keys of a record in their order: the metrics, with two sensors between them, then all other
+// sensors.
 var entries = layout()
 
 func layout() (all []entry) {
@@ -214,7 +215,8 @@ const (
 	// limit, no sum of steps overflows.
 	MostStep = 1 << 40
 
-	// mostSeconds is the largest valid time in a record, in s, also since 1970 UTC. A time.Duration has at most 292 years.
+	// mostSeconds is the largest valid time in a record, in s, also since 1970 UTC. A time.Duration has at most 292
+	// years.
 	mostSeconds = 9_000_000_000
 )
 
@@ -258,8 +260,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error. Keys that are
-// computed from others are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error. Keys that
+// are computed from others are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {

@@ -10,8 +10,8 @@ const (
 	PauseSeconds = 1
 )
 
-// StepTimes computes the times of the steps of a run from the records of rank 0, in their order. Every report uses it, so
-// all of them agree. The zero value is ready for the first record.
+// StepTimes computes the times of the steps of a run from the records of rank 0, in their order. Every report uses it,
+// so all of them agree. The zero value is ready for the first record.
 type StepTimes struct {
 	previous Record
 	elapsed  float64

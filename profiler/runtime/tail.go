@@ -22,8 +22,8 @@ const (
 	// mostTailLine is the largest size of a line in bytes. A line with values of 10,000 ranks has 2 MiB.
 	mostTailLine = 16 << 20
 
-	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is no file of records:
-	// it may be a sparse file that would take minutes to read.
+	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is no file of
+	// records: it may be a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 
 	// markBytes is the size of mark in bytes. It is enough for a record with its iteration and timestamp.
@@ -54,8 +54,8 @@ type growing struct {
 	Replaced int   // number of times that the writer has replaced the file, for example because a run has resumed
 	Damaged  int   // number of complete lines that were not records
 	Size     int64 // size of the file at the last call, in bytes
-	// Cut means that the file lacked its end at the last call, which read up to the end. A Writer may be writing to it. If
-	// there is no Writer, the file is an incomplete copy, or the system has lost the end of the file.
+	// Cut means that the file lacked its end at the last call, which read up to the end. A Writer may be writing to it.
+	// If there is no Writer, the file is an incomplete copy, or the system has lost the end of the file.
 	Cut bool
 }
 
@@ -144,7 +144,8 @@ func (g *growing) restart(info os.FileInfo) {
 }
 
 // errSkipped refuses a file, until another one replaces it.
-var errSkipped = fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records", mostSkippedBytes>>20)
+var errSkipped = fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records",
+	mostSkippedBytes>>20)
 
 // LineTail reads a file of lines while another process appends to it; see Tail.
 type LineTail struct{ growing }
@@ -207,7 +208,8 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 	return nil
 }
 
-// chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a file.
+// chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a
+// file.
 var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
 
 // scanned is the result of scan.

@@ -104,7 +104,8 @@ func TestTailWaitsForTheEndOfALineAndCountsDamage(t *testing.T) {
 	dir := t.TempDir()
 	tail, read := tailOf(t, dir)
 	line := func(i int64) string { r := sample(i); return string(r.appendJSON(nil)) }
-	text := "[\n" + line(1) + ",\n" + "garbage\n" + strings.Repeat("x", 3*tailChunkBytes) + "\n" + line(2) + ",\n" + line(3)
+	text := "[\n" + line(1) + ",\n" + "garbage\n" + strings.Repeat("x", 3*tailChunkBytes) + "\n" + line(2) + ",\n" +
+		line(3)
 	path := filepath.Join(dir, FileName(0))
 	for _, part := range []struct {
 		text string
@@ -127,7 +128,8 @@ func TestDamagedLinesCountTowardsTheLimit(t *testing.T) {
 	dir := t.TempDir()
 	tail, _ := tailOf(t, dir)
 	last := sample(1)
-	text := "[\n" + strings.Repeat("garbage\n", 100000) + strings.Repeat("x", 10*tailChunkBytes) + "\n" + string(last.appendJSON(nil)) + "\n]\n"
+	text := "[\n" + strings.Repeat("garbage\n", 100000) + strings.Repeat("x", 10*tailChunkBytes) + "\n" +
+		string(last.appendJSON(nil)) + "\n]\n"
 	if err := os.WriteFile(filepath.Join(dir, FileName(0)), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,8 @@ func TestReadFromAnOffset(t *testing.T) {
 	}
 	defer root.Close()
 	offsets := map[int64]int64{}
-	if _, err := NewTail(root, FileName(0)).Next(1<<20, func(at int64, r *Record) { offsets[r.Iteration] = at }); err != nil {
+	if _, err := NewTail(root, FileName(0)).Next(1<<20, func(at int64, r *Record) { offsets[r.Iteration] = at }); err !=
+		nil {
 		t.Fatal(err)
 	}
 	for _, from := range []int64{1, 2, 150, 300} {
@@ -173,8 +176,8 @@ func TestReadFromAnOffset(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space. A Tail that read all of it would take minutes, and a page that follows the run would
-// read it again and again.
+// A sparse file needs no disk space. A Tail that read all of it would take minutes, and a page that follows the run
+// would read it again and again.
 func TestTailsRefuseASparseFile(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)

@@ -9,8 +9,8 @@ import (
 )
 
 // Thinning states which records a file keeps after it has reached its largest size: all of the newest Window steps. For
-// each doubling of the age beyond Window, it keeps half as many: one of 2 steps, then one of 4, and so on. The file still
-// covers the whole run, and its size grows with the logarithm of the number of steps.
+// each doubling of the age beyond Window, it keeps half as many: one of 2 steps, then one of 4, and so on. The file
+// still covers the whole run, and its size grows with the logarithm of the number of steps.
 type Thinning struct {
 	Last   int64 // newest step
 	Window int64 // at least 1
@@ -37,8 +37,8 @@ func ThinningOf(steps []int64) Thinning {
 	return t
 }
 
-// Keep returns a function that the caller calls with each step, in ascending order. It reports whether the record stays.
-// The files of all ranks keep the same steps.
+// Keep returns a function that the caller calls with each step, in ascending order. It reports whether the record
+// stays. The files of all ranks keep the same steps.
 func (t Thinning) Keep() func(step int64) bool {
 	octave, slot := -1, int64(-1)
 	return func(step int64) bool {

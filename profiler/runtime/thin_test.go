@@ -18,7 +18,8 @@ func kept(t Thinning, steps []int64) (left []int64) {
 }
 
 func TestOlderStepsKeepFewerRecords(t *testing.T) {
-	if got, want := kept(Thinning{Last: 24, Window: 4}, upTo(24)), []int64{1, 8, 9, 12, 16, 17, 18, 20, 21, 22, 23, 24}; !slices.Equal(got, want) {
+	if got, want := kept(Thinning{Last: 24, Window: 4}, upTo(24)),
+		[]int64{1, 8, 9, 12, 16, 17, 18, 20, 21, 22, 23, 24}; !slices.Equal(got, want) {
 		t.Errorf("got steps %v, want %v", got, want)
 	}
 	if got := kept(Thinning{Last: 24, Window: 24}, upTo(24)); len(got) != 24 {
@@ -29,8 +30,8 @@ func TestOlderStepsKeepFewerRecords(t *testing.T) {
 	}
 }
 
-// A file that is thinned out again and again keeps its first and its newest steps, stays below its limit, and has no gap
-// of more than a fraction of the age.
+// A file that is thinned out again and again keeps its first and its newest steps, stays below its limit, and has no
+// gap of more than a fraction of the age.
 func TestAFileOfALongRunStaysSmall(t *testing.T) {
 	var steps []int64
 	const limit = 1000

@@ -77,7 +77,9 @@ type Repair struct {
 func (r Repair) String() string {
 	switch {
 	case r.SetAside != "":
-		return fmt.Sprintf("the layout of the file differs from the layout that this program writes, so the file was renamed to %s", r.SetAside)
+		return fmt.Sprintf(
+			"the layout of the file differs from the layout that this program writes, so the file was renamed to %s",
+			r.SetAside)
 	case r.Repaired:
 		return fmt.Sprintf("%d records kept, %d damaged lines removed", r.Records, r.Damaged)
 	}
@@ -98,7 +100,8 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 		dir.Close()
 		return nil, repair, fmt.Errorf("open metrics %s: %w", path, err)
 	}
-	w.spool = spool.Start(spool.Options{Every: flushEvery, MostBytes: maxPendingBytes, Queue: options.Queue, File: path, OnFault: options.OnFault, Write: w.write, Sync: w.sync, Close: w.closeFiles})
+	w.spool = spool.Start(spool.Options{Every: flushEvery, MostBytes: maxPendingBytes, Queue: options.Queue, File: path,
+		OnFault: options.OnFault, Write: w.write, Sync: w.sync, Close: w.closeFiles})
 	return w, repair, nil
 }
 

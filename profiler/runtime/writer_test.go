@@ -307,7 +307,8 @@ func TestOpenRepairsTruncations(t *testing.T) {
 		complete := int64(bytes.Count(whole[:size], []byte("}")))
 		records, damaged, err := ReadMetrics(cut)
 		if size > 0 && (err != nil || int64(len(records)) != complete || damaged != 1) {
-			t.Fatalf("read %d bytes: got %d records, %d damaged, %v; want %d and 1", size, len(records), damaged, err, complete)
+			t.Fatalf("read %d bytes: got %d records, %d damaged, %v; want %d and 1", size, len(records), damaged, err,
+				complete)
 		}
 		w, repair := mustOpen(t, cut)
 		if repair.Records != complete || repair.Repaired != (size > 0) || repair.SetAside != "" {
@@ -394,7 +395,8 @@ func TestAFreshFileKeepsEarlierOnes(t *testing.T) {
 			t.Errorf("%s: got %v", c.name, got)
 		}
 		if aside := repair.Earlier + repair.SetAside; aside != "" {
-			if kept, err := os.ReadFile(filepath.Join(filepath.Dir(path), aside)); err != nil || string(kept) != c.before {
+			if kept, err := os.ReadFile(filepath.Join(filepath.Dir(path), aside)); err != nil ||
+				string(kept) != c.before {
 				t.Errorf("%s: %s holds %q, %v, want the old file", c.name, aside, kept, err)
 			}
 		}
@@ -452,7 +454,8 @@ func TestRepairSaysWhatItDid(t *testing.T) {
 	for want, repair := range map[string]Repair{
 		"": {Records: 9},
 		"9 records kept, 1 damaged lines removed": {Records: 9, Damaged: 1, Repaired: true},
-		"the layout of the file differs from the layout that this program writes, so the file was renamed to rank_0_metrics.json.1": {SetAside: "rank_0_metrics.json.1"},
+		"the layout of the file differs from the layout that this program writes, so the file was renamed to rank_0_metrics.json.1": {
+			SetAside: "rank_0_metrics.json.1"},
 	} {
 		if got := repair.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -490,7 +493,8 @@ func TestKillLosesLessThanASecond(t *testing.T) {
 			info, err := os.Stat(path)
 			return err == nil && info.Size() > 0
 		}
-		for end := time.Now().Add(time.Minute); !flushed() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !flushed() &&
+			time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		}
 		time.Sleep(time.Duration(700+trial*333) * time.Millisecond)
 		writer.Process.Kill()

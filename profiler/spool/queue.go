@@ -46,8 +46,8 @@ func NewQueue(watch *diskwatch.Watch) *Queue {
 	return q
 }
 
-// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself. A job
-// may call Do: Close then also performs the added job.
+// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself.
+// A job may call Do: Close then also performs the added job.
 func (q *Queue) Do(file string, bytes int, do func()) {
 	if q == nil {
 		do()

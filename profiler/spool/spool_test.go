@@ -53,7 +53,8 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		}
 	}
 	if file.String() != want || s.Dropped() != 0 || synced != 1 || closed != 1 {
-		t.Errorf("got %d bytes, %d dropped, %d times synced, %d closed; want all %d bytes in order", file.Len(), s.Dropped(), synced, closed, len(want))
+		t.Errorf("got %d bytes, %d dropped, %d times synced, %d closed; want all %d bytes in order", file.Len(),
+			s.Dropped(), synced, closed, len(want))
 	}
 	if len(told) < 2 || told[len(told)-1] != nil {
 		t.Errorf("got faults %v, want some, and that they ended", told)
@@ -70,7 +71,9 @@ func TestAFlushAfterCloseReportsNoEndOfAFault(t *testing.T) {
 	q := NewQueue(nil)
 	errFull := errors.New("full")
 	var told []error
-	s := Start(Options{Every: time.Hour, MostBytes: 100, Queue: q, OnFault: func(err error) { told = append(told, err) },
+	s := Start(Options{Every: time.Hour, MostBytes: 100, Queue: q, OnFault: func(err error) {
+		told = append(told, err)
+	},
 		Write: func(records []byte) ([]byte, error) { return records, errFull },
 		Sync:  func() error { return nil }, Close: func() error { return nil }})
 	s.Add(func(records []byte) []byte { return append(records, "a"...) })
@@ -141,7 +144,8 @@ func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
 	s.SyncSoon()
 	<-q.Written()
 	if q.Full() || s.Dropped() > 0 || file.String() != want {
-		t.Errorf("full %v, %d records dropped, got %d bytes, want %d in order", q.Full(), s.Dropped(), file.Len(), len(want))
+		t.Errorf("full %v, %d records dropped, got %d bytes, want %d in order", q.Full(), s.Dropped(), file.Len(),
+			len(want))
 	}
 	if err := errors.Join(s.Close(), q.Close()); err != nil {
 		t.Error(err)
@@ -151,7 +155,9 @@ func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
 // A disk that refuses records does not make training wait.
 func TestADiskThatRefusesRecordsDoesNotFillTheQueue(t *testing.T) {
 	q := NewQueue(nil)
-	s := Start(Options{Every: time.Hour, MostBytes: 3, Queue: q, Write: func(records []byte) ([]byte, error) { return records, errors.New("full") },
+	s := Start(Options{Every: time.Hour, MostBytes: 3, Queue: q, Write: func(records []byte) ([]byte, error) {
+		return records, errors.New("full")
+	},
 		Sync: func() error { return nil }, Close: func() error { return nil }})
 	add := func() { s.Add(func(records []byte) []byte { return append(records, "ab"...) }) }
 	add()

@@ -24,7 +24,8 @@ type CPU struct {
 
 // features lists the instruction sets that influence the choice of kernels, in Linux's names.
 var features = []string{
-	"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+	"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16",
+	"avx512_fp16",
 	"avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
@@ -115,9 +116,11 @@ func knownFeatures(has []string) []string {
 // armModels has the names of ARM CPUs by implementer and part (MIDR_EL1), as the Linux kernel lists them in cputype.h.
 var armModels = map[string]string{
 	"0x41 0xd03": "Cortex-A53", "0x41 0xd07": "Cortex-A57", "0x41 0xd08": "Cortex-A72", "0x41 0xd0b": "Cortex-A76",
-	"0x41 0xd0c": "Neoverse N1", "0x41 0xd40": "Neoverse V1", "0x41 0xd49": "Neoverse N2", "0x41 0xd4f": "Neoverse V2", "0x41 0xd84": "Neoverse V3",
+	"0x41 0xd0c": "Neoverse N1", "0x41 0xd40": "Neoverse V1", "0x41 0xd49": "Neoverse N2", "0x41 0xd4f": "Neoverse V2",
+	"0x41 0xd84": "Neoverse V3",
 	"0x46 0x001": "A64FX", "0x48 0xd01": "Kunpeng 920", "0xc0 0xac3": "Ampere-1",
-	"0x61 0x022": "Apple M1 Icestorm", "0x61 0x023": "Apple M1 Firestorm", "0x61 0x032": "Apple M2 Blizzard", "0x61 0x033": "Apple M2 Avalanche",
+	"0x61 0x022": "Apple M1 Icestorm", "0x61 0x023": "Apple M1 Firestorm", "0x61 0x032": "Apple M2 Blizzard",
+	"0x61 0x033": "Apple M2 Avalanche",
 }
 
 // armVendor returns the vendor of an ARM CPU (Arm Architecture Reference Manual, MIDR_EL1).

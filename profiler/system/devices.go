@@ -108,8 +108,8 @@ func ownInterfaces() []net.Interface {
 }
 
 // interfaces returns the network interfaces. own contains those of this network namespace; nil: those in root/sys. /sys
-// shows the interfaces of the network namespace in which it was mounted, as after nsenter --net. An interface of another
-// namespace with the same name has another index or address; its folder is then ignored.
+// shows the interfaces of the network namespace in which it was mounted, as after nsenter --net. An interface of
+// another namespace with the same name has another index or address; its folder is then ignored.
 func interfaces(root fs.FS, own []net.Interface) (list []adapter) {
 	const all = "sys/class/net/"
 	if own == nil {
@@ -120,16 +120,19 @@ func interfaces(root fs.FS, own []net.Interface) (list []adapter) {
 				continue
 			}
 			state, _ := readLine(root, path.Join(folder, "operstate")) // "unknown": the driver does not report a state
-			list = append(list, adapter{name: path.Base(folder), folder: folder, kind: kind, loopback: kind == arpLoopback, up: state == "up" || state == "unknown",
+			list = append(list, adapter{name: path.Base(folder), folder: folder, kind: kind,
+				loopback: kind == arpLoopback, up: state == "up" || state == "unknown",
 				mtu: positive(root, path.Join(folder, "mtu")), root: root})
 		}
 		return list
 	}
 	for _, f := range own {
-		a := adapter{name: f.Name, folder: all + f.Name, loopback: f.Flags&net.FlagLoopback != 0, up: f.Flags&net.FlagRunning != 0, mtu: f.MTU}
+		a := adapter{name: f.Name, folder: all + f.Name, loopback: f.Flags&net.FlagLoopback != 0,
+			up: f.Flags&net.FlagRunning != 0, mtu: f.MTU}
 		index, err := readLine(root, path.Join(a.folder, "ifindex"))
 		address, _ := readLine(root, path.Join(a.folder, "address"))
-		if err == nil && index == strconv.Itoa(f.Index) && (len(f.HardwareAddr) == 0 || address == f.HardwareAddr.String()) {
+		if err == nil && index == strconv.Itoa(f.Index) &&
+			(len(f.HardwareAddr) == 0 || address == f.HardwareAddr.String()) {
 			a.root = root
 			a.kind, _ = readLine(root, path.Join(a.folder, "type"))
 		}
@@ -146,7 +149,8 @@ func readNetworks(root fs.FS, own []net.Interface) []Network {
 		if a.loopback {
 			continue
 		}
-		n := Network{Name: a.name, Kind: "virtual", Up: a.up, MTU: a.mtu, SpeedMbits: a.positive("speed")} // -1 or an error means unknown
+		// -1 or an error means unknown
+		n := Network{Name: a.name, Kind: "virtual", Up: a.up, MTU: a.mtu, SpeedMbits: a.positive("speed")}
 		switch {
 		case a.kind == arpInfiniband:
 			n.Kind = "infiniband"

@@ -38,8 +38,10 @@ func (m machine) fs() fstest.MapFS {
 func xeon() machine {
 	var cpuinfo strings.Builder
 	for thread := range 8 {
-		fmt.Fprintf(&cpuinfo, "processor\t: %d\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+\n"+
-			"physical id\t: %d\ncore id\t\t: %d\nflags\t\t: fpu avx avx2 fma avx512f avx512_bf16 amx_tile amx_bf16 sse2\n\n", thread, thread/2%2, thread%2)
+		fmt.Fprintf(&cpuinfo,
+			"processor\t: %d\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+\n"+
+				"physical id\t: %d\ncore id\t\t: %d\nflags\t\t: fpu avx avx2 fma avx512f avx512_bf16 amx_tile amx_bf16 sse2\n\n",
+			thread, thread/2%2, thread%2)
 	}
 	return machine{
 		"proc/cpuinfo":                   cpuinfo.String(),
@@ -73,10 +75,15 @@ func TestLimitsOfFakeMachines(t *testing.T) {
 		cgroups   string
 		wsl2      bool
 	}{
-		{name: "bare server, cgroup v2 without limits", files: xeon(), usable: 8, quota: 8, limit: 16 * gib, cgroups: "v2"},
-		{name: "no cgroups at all", files: xeon().with(machine{"proc/self/cgroup": "", "proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"}),
+		{name: "bare server, cgroup v2 without limits", files: xeon(), usable: 8, quota: 8, limit: 16 * gib,
+			cgroups: "v2"},
+		{
+			name: "no cgroups at all",
+			files: xeon().with(
+				machine{"proc/self/cgroup": "", "proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"}),
 			usable: 8, quota: 8, limit: 16 * gib, cgroups: "none"},
-		{name: "taskset", files: xeon().with(machine{"proc/self/status": "Cpus_allowed_list:\t0,2-3,6\n"}), usable: 4, quota: 4, limit: 16 * gib, cgroups: "v2"},
+		{name: "taskset", files: xeon().with(machine{"proc/self/status": "Cpus_allowed_list:\t0,2-3,6\n"}), usable: 4,
+			quota: 4, limit: 16 * gib, cgroups: "v2"},
 		{name: "v2 container with its own namespace", files: xeon().with(machine{
 			".dockerenv":               "",
 			"proc/self/cgroup":         "0::/\n",
@@ -111,8 +118,9 @@ func TestLimitsOfFakeMachines(t *testing.T) {
 			"sys/fs/cgroup/memory/batch/memory.limit_in_bytes":      "3221225472\n",
 		}), usable: 8, quota: 3, limit: 3 * gib, cgroups: "v1"},
 		{name: "v1 controllers next to an empty v2 hierarchy", files: xeon().with(machine{
-			"proc/self/cgroup":                            "5:cpu,cpuacct:/\n4:memory:/\n0::/\n",
-			"proc/self/mountinfo":                         fmt.Sprintf(v1Mounts, "/") + "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+			"proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory:/\n0::/\n",
+			"proc/self/mountinfo": fmt.Sprintf(v1Mounts, "/") +
+				"33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
 			"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us":  "100000\n",
 			"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":  "9223372036854771712\n",
@@ -134,11 +142,19 @@ func TestLimitsOfFakeMachines(t *testing.T) {
 			"proc/self/mountinfo": "25 22 0:21 / /my\\040groups rw - cgroup2 cgroup2 rw\n",
 			"my groups/cpu.max":   "200000 100000\n",
 		}), usable: 8, quota: 2, limit: 16 * gib, cgroups: "v2"},
-		{name: "WSL 2", files: xeon().with(machine{"proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n", "run/systemd/container": "wsl\n"}),
+		{
+			name: "WSL 2",
+			files: xeon().with(machine{"proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n",
+				"run/systemd/container": "wsl\n"}),
 			usable: 8, quota: 8, limit: 16 * gib, cgroups: "v2", wsl2: true},
-		{name: "podman", files: xeon().with(machine{"run/.containerenv": "engine=\"podman\"\n"}), usable: 8, quota: 8, limit: 16 * gib, container: "podman", cgroups: "v2"},
-		{name: "systemd-nspawn", files: xeon().with(machine{"run/systemd/container": "systemd-nspawn\n"}), usable: 8, quota: 8, limit: 16 * gib, container: "systemd-nspawn", cgroups: "v2"},
-		{name: "an unknown engine", files: xeon().with(machine{"proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay rw\n"}), usable: 8, quota: 8, limit: 16 * gib, container: "container", cgroups: "none"},
+		{name: "podman", files: xeon().with(machine{"run/.containerenv": "engine=\"podman\"\n"}), usable: 8, quota: 8,
+			limit: 16 * gib, container: "podman", cgroups: "v2"},
+		{name: "systemd-nspawn", files: xeon().with(machine{"run/systemd/container": "systemd-nspawn\n"}), usable: 8,
+			quota: 8, limit: 16 * gib, container: "systemd-nspawn", cgroups: "v2"},
+		{
+			name:  "an unknown engine",
+			files: xeon().with(machine{"proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay rw\n"}), usable: 8,
+			quota: 8, limit: 16 * gib, container: "container", cgroups: "none"},
 	}
 	for _, c := range cases {
 		h, err := Read(c.files.fs())
@@ -146,10 +162,12 @@ func TestLimitsOfFakeMachines(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if h.CPU.Usable != c.usable || h.CPU.Quota != c.quota || h.Memory.Limit != c.limit {
-			t.Errorf("%s: got %d CPUs, quota %v, limit %d; want %d, %v, %d", c.name, h.CPU.Usable, h.CPU.Quota, h.Memory.Limit, c.usable, c.quota, c.limit)
+			t.Errorf("%s: got %d CPUs, quota %v, limit %d; want %d, %v, %d", c.name, h.CPU.Usable, h.CPU.Quota,
+				h.Memory.Limit, c.usable, c.quota, c.limit)
 		}
 		if h.Container != c.container || h.Cgroups != c.cgroups || h.WSL2 != c.wsl2 {
-			t.Errorf("%s: got container %q, cgroups %s, WSL2 %v; want %q, %s, %v", c.name, h.Container, h.Cgroups, h.WSL2, c.container, c.cgroups, c.wsl2)
+			t.Errorf("%s: got container %q, cgroups %s, WSL2 %v; want %q, %s, %v", c.name, h.Container, h.Cgroups,
+				h.WSL2, c.container, c.cgroups, c.wsl2)
 		}
 	}
 }
@@ -170,10 +188,17 @@ func TestFactsOfFakeMachines(t *testing.T) {
 		counts   [3]int // numbers of sockets, cores and threads
 		features []string
 	}{
-		{"x86 server", xeon(), "Intel(R) Xeon(R) Platinum 8480+", "GenuineIntel", [3]int{2, 4, 8}, []string{"avx", "avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16"}},
+		{"x86 server", xeon(), "Intel(R) Xeon(R) Platinum 8480+", "GenuineIntel", [3]int{2, 4, 8},
+			[]string{"avx", "avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16"}},
 		{"ARM server", arm, "Neoverse V1", "ARM", [3]int{1, 2, 2}, []string{"asimd", "bf16", "sve"}},
-		{"unknown ARM part", arm.with(machine{"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x61\nCPU part\t: 0xfff\nprocessor\t: 1\n"}), "Apple part 0xfff", "Apple", [3]int{1, 2, 2}, []string{}},
-		{"virtual machine without topology", xeon().with(machine{"proc/cpuinfo": "processor : 0\nmodel name : QEMU\nflags : sse2\nprocessor : 1\n"}),
+		{
+			"unknown ARM part",
+			arm.with(
+				machine{
+					"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x61\nCPU part\t: 0xfff\nprocessor\t: 1\n"}),
+			"Apple part 0xfff", "Apple", [3]int{1, 2, 2}, []string{}},
+		{"virtual machine without topology",
+			xeon().with(machine{"proc/cpuinfo": "processor : 0\nmodel name : QEMU\nflags : sse2\nprocessor : 1\n"}),
 			"QEMU", "", [3]int{1, 2, 2}, []string{}},
 	}
 	for _, c := range cases {
@@ -182,10 +207,12 @@ func TestFactsOfFakeMachines(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		got := h.CPU
-		if got.Model != c.model || got.Vendor != c.vendor || [3]int{got.Sockets, got.Cores, got.Threads} != c.counts || !slices.Equal(got.Features, c.features) {
+		if got.Model != c.model || got.Vendor != c.vendor || [3]int{got.Sockets, got.Cores, got.Threads} != c.counts ||
+			!slices.Equal(got.Features, c.features) {
 			t.Errorf("%s: got %+v, want %v", c.name, got, c)
 		}
-		if h.Name != "node7" || h.Kernel != "6.1.0-28-amd64" || h.Memory.Total != 16*gib || h.Memory.Available != 8*gib {
+		if h.Name != "node7" || h.Kernel != "6.1.0-28-amd64" || h.Memory.Total != 16*gib ||
+			h.Memory.Available != 8*gib {
 			t.Errorf("%s: got %+v", c.name, h)
 		}
 		if want := slices.Contains(c.features, "bf16"); got.Has("bf16") != want {
@@ -208,7 +235,8 @@ func TestMissingFilesAreNamed(t *testing.T) {
 			t.Errorf("without %s: got %v, want %q", name, err, want)
 		}
 	}
-	for name, text := range map[string]string{"proc/cpuinfo": "nothing\n", "proc/meminfo": "MemTotal: many kB\n", "proc/self/status": "Cpus_allowed_list:\t3-1\n"} {
+	for name, text := range map[string]string{"proc/cpuinfo": "nothing\n", "proc/meminfo": "MemTotal: many kB\n",
+		"proc/self/status": "Cpus_allowed_list:\t3-1\n"} {
 		if _, err := Read(xeon().with(machine{name: text}).fs()); err == nil {
 			t.Errorf("%s with %q: no error", name, text)
 		}
@@ -224,10 +252,12 @@ func TestDetectThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, _ := os.Hostname()
-	if h.Name != name || h.CPU.Usable != runtime.NumCPU() || h.CPU.Quota <= 0 || h.CPU.Quota > float64(h.CPU.Usable) || h.CPU.Cores < 1 || h.CPU.Cores > h.CPU.Threads {
+	if h.Name != name || h.CPU.Usable != runtime.NumCPU() || h.CPU.Quota <= 0 || h.CPU.Quota > float64(h.CPU.Usable) ||
+		h.CPU.Cores < 1 || h.CPU.Cores > h.CPU.Threads {
 		t.Errorf("got %+v; Go sees %d CPUs", h, runtime.NumCPU())
 	}
-	if m := h.Memory; m.Total < 64<<20 || m.Available <= 0 || m.Available > m.Total || m.Limit <= 0 || m.Limit > m.Total || math.IsNaN(h.CPU.Quota) {
+	if m := h.Memory; m.Total < 64<<20 || m.Available <= 0 || m.Available > m.Total || m.Limit <= 0 ||
+		m.Limit > m.Total || math.IsNaN(h.CPU.Quota) {
 		t.Errorf("got %+v", m)
 	}
 	t.Logf("%+v", h)

@@ -23,8 +23,8 @@ const mostLinks = 32
 // network namespace. Only one goroutine at a time may use it.
 //
 // It reads the byte counters of the kernel: /proc/thread-self/net/dev and /sys/class/infiniband/*/ports/*/counters. An
-// interface or port that is added later is not measured. The RDMA ports are those of the network namespace in which /sys
-// was mounted.
+// interface or port that is added later is not measured. The RDMA ports are those of the network namespace in which
+// /sys was mounted.
 type LinkSampler struct {
 	root   fs.FS
 	now    func() time.Duration // monotonic
@@ -69,8 +69,8 @@ func (s *LinkSampler) Links() []telemetry.Link {
 	return links
 }
 
-// Sample measures the traffic of the links, in the order of Links. Values of a link that cannot be read are unknown. The
-// rates of the first call are unknown.
+// Sample measures the traffic of the links, in the order of Links. Values of a link that cannot be read are unknown.
+// The rates of the first call are unknown.
 func (s *LinkSampler) Sample(into []telemetry.Traffic) {
 	if s.counts != nil {
 		readCounters(s.root, s.counts)
@@ -127,7 +127,8 @@ func (p *port) read(root fs.FS, file string) float64 {
 }
 
 // rankOfKind sorts the interfaces, so that the limit drops the least important ones.
-var rankOfKind = map[telemetry.LinkKind]int{telemetry.LinkNetwork: 0, telemetry.LinkVirtual: 1, telemetry.LinkLoopback: 2}
+var rankOfKind = map[telemetry.LinkKind]int{telemetry.LinkNetwork: 0, telemetry.LinkVirtual: 1,
+	telemetry.LinkLoopback: 2}
 
 // findInterfaces returns the network interfaces that are up. If interfaces with hardware are up, they connect the
 // machine with others, and the traffic of other interfaces passes them or stays in the machine. Otherwise, as in a
@@ -139,7 +140,8 @@ func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 		if !f.up || !physical && f.exists("master") { // master: a bridge has the same traffic
 			continue
 		}
-		p := port{unit: 1, sent: path.Join(f.folder, "statistics/tx_bytes"), received: path.Join(f.folder, "statistics/rx_bytes")}
+		p := port{unit: 1, sent: path.Join(f.folder, "statistics/tx_bytes"),
+			received: path.Join(f.folder, "statistics/rx_bytes")}
 		p.link = telemetry.Link{Kind: telemetry.LinkVirtual, Name: f.name, Basis: telemetry.BasisCounter}
 		switch {
 		case f.loopback:
@@ -158,12 +160,14 @@ func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 			p.link.Kind = telemetry.LinkNetwork
 		}
 	}
-	slices.SortStableFunc(ports, func(a, b port) int { return cmp.Compare(rankOfKind[a.link.Kind], rankOfKind[b.link.Kind]) })
+	slices.SortStableFunc(ports, func(a, b port) int {
+		return cmp.Compare(rankOfKind[a.link.Kind], rankOfKind[b.link.Kind])
+	})
 	return ports
 }
 
-// wordBytes is the unit of the counters of InfiniBand, in bytes. On old devices, these counters have 32 bits and stop at
-// their largest value.
+// wordBytes is the unit of the counters of InfiniBand, in bytes. On old devices, these counters have 32 bits and stop
+// at their largest value.
 const wordBytes = 4
 
 // rdmaCounters are the files of an RDMA port, in the order of preference. Amazon's EFA counts bytes.
@@ -185,7 +189,8 @@ func findRDMA(root fs.FS) (ports []port) {
 			continue
 		}
 		device := path.Base(path.Dir(path.Dir(folder)))
-		p := port{link: telemetry.Link{Kind: telemetry.LinkRDMA, Name: device + "/" + path.Base(folder), Limit: rdmaRate(root, folder), Basis: telemetry.BasisCounter}}
+		p := port{link: telemetry.Link{Kind: telemetry.LinkRDMA, Name: device + "/" + path.Base(folder),
+			Limit: rdmaRate(root, folder), Basis: telemetry.BasisCounter}}
 		for _, c := range rdmaCounters {
 			if _, err := fs.Stat(root, path.Join(folder, c.sent)); err == nil {
 				p.sent, p.received, p.unit = path.Join(folder, c.sent), path.Join(folder, c.received), c.unit

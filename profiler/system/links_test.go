@@ -17,7 +17,8 @@ import (
 // iface returns the files of an interface. more are names and texts of further files.
 func iface(name, kind, state string, sent, received uint64, more ...string) machine {
 	folder := "sys/class/net/" + name + "/"
-	m := machine{folder + "type": kind + "\n", folder + "operstate": state + "\n", folder + "statistics/tx_bytes": fmt.Sprintln(sent), folder + "statistics/rx_bytes": fmt.Sprintln(received)}
+	m := machine{folder + "type": kind + "\n", folder + "operstate": state + "\n",
+		folder + "statistics/tx_bytes": fmt.Sprintln(sent), folder + "statistics/rx_bytes": fmt.Sprintln(received)}
 	for i := 0; i < len(more); i += 2 {
 		m[folder+more[i]] = more[i+1] + "\n"
 	}
@@ -47,22 +48,32 @@ func TestLinksOfFakeMachines(t *testing.T) {
 		{"no files", machine{}, []telemetry.Link{}},
 		{"a server", together(
 			iface("lo", "772", "unknown", 1, 1), machine{"sys/class/net/bonding_masters": "\n"},
-			iface("eth0", "1", "up", 1, 1, "device/vendor", "0x8086", "speed", "25000"), iface("eth1", "1", "down", 1, 1, "device/vendor", "0x8086", "speed", "-1"),
-			iface("docker0", "1", "up", 1, 1, "bridge/stp_state", "0"), iface("veth1", "1", "up", 1, 1, "speed", "10000", "master/type", "1"), iface("tun0", "65534", "unknown", 1, 1, "speed", "10000"),
-			rdmaPort("mlx5_0", 1, "4: ACTIVE", "400 Gb/sec (4X NDR)"), rdmaPort("mlx5_1", 1, "1: DOWN", "10 Gb/sec (4X)"), rdmaPort("mlx5_2", 1, "4: ACTIVE", "fast"),
+			iface("eth0", "1", "up", 1, 1, "device/vendor", "0x8086", "speed", "25000"),
+			iface("eth1", "1", "down", 1, 1, "device/vendor", "0x8086", "speed", "-1"),
+			iface("docker0", "1", "up", 1, 1, "bridge/stp_state", "0"), iface("veth1", "1", "up", 1, 1, "speed",
+				"10000", "master/type", "1"), iface("tun0", "65534", "unknown", 1, 1, "speed", "10000"),
+			rdmaPort("mlx5_0", 1, "4: ACTIVE", "400 Gb/sec (4X NDR)"),
+			rdmaPort("mlx5_1", 1, "1: DOWN", "10 Gb/sec (4X)"), rdmaPort("mlx5_2", 1, "4: ACTIVE", "fast"),
 		), []telemetry.Link{
-			{Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9, Basis: counted}, {Kind: telemetry.LinkRDMA, Name: "mlx5_2/1", Basis: counted},
+			{Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9, Basis: counted},
+			{Kind: telemetry.LinkRDMA, Name: "mlx5_2/1", Basis: counted},
 			{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 3.125e9, Basis: counted},
-			{Kind: telemetry.LinkVirtual, Name: "docker0", Basis: counted}, {Kind: telemetry.LinkVirtual, Name: "tun0", Basis: counted},
+			{Kind: telemetry.LinkVirtual, Name: "docker0", Basis: counted},
+			{Kind: telemetry.LinkVirtual, Name: "tun0", Basis: counted},
 			{Kind: telemetry.LinkLoopback, Name: "lo", Basis: counted}}},
 		{"a bond", together(iface("bond0", "1", "up", 1, 1, "speed", "2000", "bonding/mode", "x"),
-			iface("eth0", "1", "up", 1, 1, "device/x", "", "speed", "1000", "master/type", "1"), iface("eth1", "1", "up", 1, 1, "device/x", "", "speed", "1000", "master/type", "1")),
-			[]telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8, Basis: counted}, {Kind: telemetry.LinkNetwork, Name: "eth1", Limit: 1.25e8, Basis: counted},
+			iface("eth0", "1", "up", 1, 1, "device/x", "", "speed", "1000", "master/type", "1"),
+			iface("eth1", "1", "up", 1, 1, "device/x", "", "speed", "1000", "master/type", "1")),
+			[]telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8, Basis: counted},
+				{Kind: telemetry.LinkNetwork, Name: "eth1", Limit: 1.25e8, Basis: counted},
 				{Kind: telemetry.LinkVirtual, Name: "bond0", Limit: 2.5e8, Basis: counted}}},
-		{"a container", together(iface("lo", "772", "unknown", 1, 1), iface("eth0", "1", "up", 1, 1, "speed", "10000"), iface("br0", "1", "up", 1, 1, "bridge/x", "")),
-			[]telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Basis: counted}, {Kind: telemetry.LinkVirtual, Name: "br0", Basis: counted}, {Kind: telemetry.LinkLoopback, Name: "lo", Basis: counted}}},
+		{"a container", together(iface("lo", "772", "unknown", 1, 1), iface("eth0", "1", "up", 1, 1, "speed", "10000"),
+			iface("br0", "1", "up", 1, 1, "bridge/x", "")),
+			[]telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Basis: counted}, {Kind: telemetry.LinkVirtual,
+				Name: "br0", Basis: counted}, {Kind: telemetry.LinkLoopback, Name: "lo", Basis: counted}}},
 	} {
-		if got := newLinkSampler(c.tree.fs(), nil, func() time.Duration { return 0 }).Links(); !reflect.DeepEqual(got, c.want) {
+		if got := newLinkSampler(c.tree.fs(), nil, func() time.Duration { return 0 }).Links(); !reflect.DeepEqual(got,
+			c.want) {
 			t.Errorf("%s: got\n%+v\nwant\n%+v", c.name, got, c.want)
 		}
 	}
@@ -81,10 +92,13 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 	const old = "sys/class/infiniband/mthca0/ports/1/counters/"
 	const efa = "sys/class/infiniband/rdmap0/ports/1/hw_counters/"
 	files := together(iface("eth0", "1", "up", 1000, 5000, "device/x", ""),
-		rdmaPort("mlx5_0", 1, "4: ACTIVE", "100 Gb/sec (4X EDR)"), machine{words + "port_xmit_data": "100\n", words + "port_rcv_data": "200\n"},
-		rdmaPort("mthca0", 1, "4: ACTIVE", "10 Gb/sec (4X)"), machine{old + "port_xmit_data": "4294967295\n", old + "port_rcv_data": "7\n"},
+		rdmaPort("mlx5_0", 1, "4: ACTIVE", "100 Gb/sec (4X EDR)"),
+		machine{words + "port_xmit_data": "100\n", words + "port_rcv_data": "200\n"},
+		rdmaPort("mthca0", 1, "4: ACTIVE", "10 Gb/sec (4X)"),
+		machine{old + "port_xmit_data": "4294967295\n", old + "port_rcv_data": "7\n"},
 		rdmaPort("none0", 1, "4: ACTIVE", "10 Gb/sec (4X)"),
-		rdmaPort("rdmap0", 1, "4: ACTIVE", "100 Gb/sec"), machine{efa + "tx_bytes": "10\n", efa + "rx_bytes": "10\n"}).fs()
+		rdmaPort("rdmap0", 1, "4: ACTIVE", "100 Gb/sec"), machine{efa + "tx_bytes": "10\n", efa + "rx_bytes": "10\n"}).
+		fs()
 	now := time.Minute
 	s := newLinkSampler(files, nil, func() time.Duration { return now })
 	got := make([]telemetry.Traffic, len(s.Links()))
@@ -192,7 +206,9 @@ func TestTrafficOfAVirtualPair(t *testing.T) {
 	if !(got.SentBytes >= 1_000_000 && got.SentBytes < 1_200_000) || !(got.Sent > 0) {
 		t.Errorf("sent 1 MB: got %+v, want this and the headers", got)
 	}
-	if peer := trafficOf(t, "htveth1", func() { send(t, "198.18.77.2:9", 1_000_000) }); !(peer.ReceivedBytes >= 1_000_000 && peer.ReceivedBytes < 1_200_000) {
+	peer := trafficOf(t, "htveth1", func() { send(t, "198.18.77.2:9", 1_000_000) })
+	if !(peer.ReceivedBytes >= 1_000_000 &&
+		peer.ReceivedBytes < 1_200_000) {
 		t.Errorf("the other end received %+v, want 1 MB and the headers", peer)
 	}
 }

@@ -67,8 +67,8 @@ func beBusy(group string) {
 	}
 }
 
-// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until good accepts
-// one.
+// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until good
+// accepts one.
 func busyRanks(t *testing.T, groups []string, good func(figure) bool, want string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -112,7 +112,9 @@ func busyRanks(t *testing.T, groups []string, good func(figure) bool, want strin
 // A rank with one thread uses all that it may use if its thread is busy, however many CPUs and other ranks the machine
 // has. On a loaded machine, the thread gets a part of a CPU, and the figure is this part.
 func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
-	busyRanks(t, []string{"none", "none"}, func(f figure) bool { return f.Used > 0.05 && math.Abs(f.Percent-100*min(f.Used, 1)) < 10 }, "the used part of one CPU")
+	busyRanks(t, []string{"none", "none"}, func(f figure) bool {
+		return f.Used > 0.05 && math.Abs(f.Percent-100*min(f.Used, 1)) < 10
+	}, "the used part of one CPU")
 }
 
 func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
@@ -128,7 +130,8 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 			needtest.Missing(t, "cgroups", err)
 		}
 		t.Cleanup(func() {
-			for limit := time.Now().Add(time.Minute); os.Remove(group) != nil && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+			for limit := time.Now().Add(time.Minute); os.Remove(group) != nil &&
+				time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 			}
 		})
 		file, text := cpuMaxV2, "20000 100000"
@@ -140,7 +143,8 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 		}
 		groups = append(groups, group)
 	}
-	busyRanks(t, groups, func(f figure) bool { return f.Used < 1.5*quota && f.Percent > 80 }, "a quota of 0.2 CPUs and above 80 % of it")
+	busyRanks(t, groups, func(f figure) bool { return f.Used < 1.5*quota && f.Percent > 80 },
+		"a quota of 0.2 CPUs and above 80 % of it")
 }
 
 // A rank in a network namespace of its own (scripts/lab.sh --link) sees the sysfs of the machine. Its figures must be
@@ -166,7 +170,8 @@ func TestTrafficOfANetworkNamespace(t *testing.T) {
 	run("-n", name, "link", "set", "lab0", "up")
 	run("-n", name, "link", "set", "lab1", "up")
 	run("-n", name, "neigh", "replace", "198.18.78.2", "lladdr", "02:00:00:00:00:02", "dev", "lab0")
-	inside := exec.Command("nsenter", "--net=/run/netns/"+name, os.Args[0], "-test.run=^TestTrafficOfANetworkNamespace$", "-test.v")
+	inside := exec.Command("nsenter", "--net=/run/netns/"+name, os.Args[0],
+		"-test.run=^TestTrafficOfANetworkNamespace$", "-test.v")
 	inside.Env = append(os.Environ(), spaceVariable+"=yes")
 	out, err := inside.CombinedOutput()
 	if err != nil {

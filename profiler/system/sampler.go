@@ -31,8 +31,8 @@ type Load struct {
 type Limits struct {
 	// Threads is the number of threads with which the process computes.
 	Threads int
-	// Processes is the number of processes that divide the CPU quota and the affinity of this process: the ranks that one
-	// parent has started.
+	// Processes is the number of processes that divide the CPU quota and the affinity of this process: the ranks that
+	// one parent has started.
 	Processes int
 	// MemoryBytes is the part of the memory that belongs to this process.
 	MemoryBytes int64
@@ -100,7 +100,8 @@ func newSampler(from source, host Host, limits Limits, err error) *Sampler {
 	if limits.MemoryBytes > 0 {
 		memory = min(memory, limits.MemoryBytes)
 	}
-	s := &Sampler{source: from, limits: limits, usable: float64(host.CPU.Usable), memory: float64(memory), first: true, err: err}
+	s := &Sampler{source: from, limits: limits, usable: float64(host.CPU.Usable), memory: float64(memory), first: true,
+		err: err}
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
 	s.sampled = time.Now()
 	if s.err == nil {
@@ -138,7 +139,8 @@ func (s *Sampler) Sample() Load {
 		return s.fail(err)
 	}
 	s.load = Load{
-		CPUPercent:    min(100, 100*(cpu-s.cpuTime).Seconds()/(elapsed.Seconds()*s.limits.cpus(min(s.usable, s.source.quota())))),
+		CPUPercent: min(100,
+			100*(cpu-s.cpuTime).Seconds()/(elapsed.Seconds()*s.limits.cpus(min(s.usable, s.source.quota())))),
 		MemoryPercent: min(100, 100*float64(resident)/s.memory),
 		ResidentBytes: resident,
 	}
@@ -153,8 +155,8 @@ func (s *Sampler) fail(err error) Load {
 	return s.load
 }
 
-// self is the source for this process, or for the process of Limits.PID. It reuses its buffers, so that sampling does not
-// allocate.
+// self is the source for this process, or for the process of Limits.PID. It reuses its buffers, so that sampling does
+// not allocate.
 type self struct {
 	statm    *os.File
 	stat     *os.File    // of another process; nil: this process

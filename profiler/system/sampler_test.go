@@ -60,7 +60,8 @@ func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
 			for range 3 {
 				time.Sleep(time.Second)
 				process.cpu += c.used
-				if got := s.Sample(); math.Abs(got.CPUPercent-c.percent) > 1e-9 || got.MemoryPercent != 25 || got.ResidentBytes != 256<<20 {
+				if got := s.Sample(); math.Abs(got.CPUPercent-c.percent) > 1e-9 || got.MemoryPercent != 25 ||
+					got.ResidentBytes != 256<<20 {
 					t.Errorf("%s: got %+v, want %v percent of the CPU and 25 of the memory", c.name, got, c.percent)
 				}
 			}
@@ -71,7 +72,8 @@ func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
 func TestMemoryIsRelativeToTheSmallestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for limit, want := range map[int64]float64{0: 25, gib / 2: 50, 2 * gib: 25, 128 << 20: 100} {
-			s := newSampler(&fakeProcess{bytes: 256 << 20}, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}}, Limits{MemoryBytes: limit}, nil)
+			s := newSampler(&fakeProcess{bytes: 256 << 20}, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}},
+				Limits{MemoryBytes: limit}, nil)
 			time.Sleep(time.Second)
 			if got := s.Sample(); got.MemoryPercent != want {
 				t.Errorf("256 MiB with a part of %d bytes of 1 GiB: got %v %%, want %v", limit, got.MemoryPercent, want)
@@ -140,7 +142,8 @@ func TestThisProcessIsMeasured(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
 	}
 	got := s.Sample()
-	if s.Err() != nil || !(got.CPUPercent > 0) || got.CPUPercent > 100 || !(got.MemoryPercent > 0) || got.MemoryPercent > 100 || got.ResidentBytes < 1<<20 {
+	if s.Err() != nil || !(got.CPUPercent > 0) || got.CPUPercent > 100 || !(got.MemoryPercent > 0) ||
+		got.MemoryPercent > 100 || got.ResidentBytes < 1<<20 {
 		t.Errorf("a busy process: got %+v, %v", got, s.Err())
 	}
 	measure := func() {

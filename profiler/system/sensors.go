@@ -24,7 +24,8 @@ type Sensors struct {
 
 // Put copies the values to the sensors of a telemetry sample.
 func (v *Sensors) Put(s *telemetry.Sample) {
-	s[telemetry.Temperature], s[telemetry.Power], s[telemetry.Clock] = v.TemperatureCelsius, v.PowerWatts, v.ClockPercent
+	s[telemetry.Temperature], s[telemetry.Power], s[telemetry.Clock] = v.TemperatureCelsius, v.PowerWatts,
+		v.ClockPercent
 	s[telemetry.ThermalThrottling] = v.Throttled
 }
 
@@ -56,7 +57,8 @@ const firstCPU = "sys/devices/system/cpu/cpu0/"
 
 func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	s := &SensorSampler{root: root, now: now, temperature: temperatureFile(root)}
-	zones, _ := fs.Glob(root, "sys/class/powercap/*rapl:[0-9]*/energy_uj") // names of parts of a socket contain another ":"
+	// names of parts of a socket contain another ":"
+	zones, _ := fs.Glob(root, "sys/class/powercap/*rapl:[0-9]*/energy_uj")
 	for _, zone := range zones {
 		if name := path.Base(path.Dir(zone)); strings.Count(name, ":") != 1 {
 			continue
@@ -81,7 +83,8 @@ func temperatureFile(root fs.FS) string {
 		names          []string
 	}{
 		{"sys/class/hwmon/hwmon*/name", "temp1_input", []string{"coretemp", "k10temp", "zenpower", "cpu_thermal"}},
-		{"sys/class/thermal/thermal_zone*/type", "temp", []string{"x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal"}},
+		{"sys/class/thermal/thermal_zone*/type", "temp",
+			[]string{"x86_pkg_temp", "cpu-thermal", "cpu_thermal", "soc_thermal"}},
 	} {
 		files, _ := fs.Glob(root, place.pattern)
 		for _, file := range files {

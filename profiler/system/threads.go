@@ -42,12 +42,14 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max": no limit; missing at the top
 		used, counted := wholeNumber(root, path.Join(folder, "pids.current"))
 		if limited && counted {
-			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit, Used: used})
+			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit,
+				Used: used})
 		}
 	}
 	// Check this cheap condition first, because counting the threads of a user is slow.
 	if limit, user, limited := userLimit(root); limited && existingThreads(root)+int64(more) > limit {
-		consider(ThreadLimit{Name: "RLIMIT_NPROC of user " + user, Cure: "ulimit -u", Limit: limit, Used: threadsOf(root, user)})
+		consider(ThreadLimit{Name: "RLIMIT_NPROC of user " + user, Cure: "ulimit -u", Limit: limit,
+			Used: threadsOf(root, user)})
 	}
 	return tightest, refused
 }

@@ -23,8 +23,8 @@ type Wait struct {
 	// process. For the latter there is only an upper limit of StolenPercent: the CPU time that the quota permits, but
 	// that the process did not get.
 	StolenPercent float64
-	// QuotaPercent is the time for which an exhausted CPU quota stopped threads that were ready to run. It is in percent
-	// of this time plus the time in which the threads ran. It is NaN if StolenPercent is.
+	// QuotaPercent is the time for which an exhausted CPU quota stopped threads that were ready to run. It is in
+	// percent of this time plus the time in which the threads ran. It is NaN if StolenPercent is.
 	QuotaPercent float64
 }
 

@@ -40,15 +40,21 @@ func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 		stopped float64
 	}{
 		{"alone on its CPUs", 2, map[int][2]time.Duration{1: {11 * s, s}, 2: {11 * s, s}}, 0, 0, 0},
-		{"half of each CPU is taken", 2, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 50, 0},
-		{"too many threads of its own", 1, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 0, 0},
+		{"half of each CPU is taken", 2,
+			map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 50, 0},
+		{"too many threads of its own", 1,
+			map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}, 2: {10*s + 500*ms, s + 500*ms}}, 0, 0, 0},
 		{"stopped by its quota alone", 0.5, map[int][2]time.Duration{1: {10*s + 500*ms, s + 500*ms}}, 500 * ms, 0, 50},
-		{"stopped most of the time by a quota that was lowered", 0.8, map[int][2]time.Duration{1: {10*s + 50*ms, s + 950*ms}}, 950 * ms, 0, 95},
-		{"stopped together with other processes of its group", 1, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, 900 * ms, 0, 25},
+		{"stopped most of the time by a quota that was lowered", 0.8,
+			map[int][2]time.Duration{1: {10*s + 50*ms, s + 950*ms}}, 950 * ms, 0, 95},
+		{"stopped together with other processes of its group", 1,
+			map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, 900 * ms, 0, 25},
 		{"asleep", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}}, 0, 0, 0},
-		{"a new thread", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}, 3: {600 * ms, 200 * ms}}, 0, 25, 0},
+		{"a new thread", 2, map[int][2]time.Duration{1: {10 * s, s}, 2: {10 * s, s}, 3: {600 * ms, 200 * ms}}, 0, 25,
+			0},
 		{"a thread ended", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}}, 0, 25, 0},
-		{"a number went to another thread", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}, 2: {ms, ms}}, 0, 25, 0},
+		{"a number went to another thread", 2, map[int][2]time.Duration{1: {10*s + 750*ms, s + 250*ms}, 2: {ms, ms}}, 0,
+			25, 0},
 	}
 	for _, c := range cases {
 		now := time.Unix(1000, 0)
@@ -95,15 +101,21 @@ func writeTree(t *testing.T, files machine) string {
 }
 
 func TestWaitsOfFakeMachines(t *testing.T) {
-	threads := machine{"proc/self/task/7/schedstat": "2500000000 1250000000 99\n", "proc/self/task/8/schedstat": "1 0 2\n"}
+	threads := machine{"proc/self/task/7/schedstat": "2500000000 1250000000 99\n",
+		"proc/self/task/8/schedstat": "1 0 2\n"}
 	cases := []struct {
 		name  string
 		files machine
 		want  time.Duration
 	}{
 		{"no quota", xeon(), 0},
-		{"version 2", xeon().with(machine{"sys/fs/cgroup/user.slice/session-1.scope/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 1500\n",
-			"sys/fs/cgroup/user.slice/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 2\nthrottled_usec 9000\n"}), 9 * time.Millisecond},
+		{
+			"version 2",
+			xeon().with(
+				machine{
+					"sys/fs/cgroup/user.slice/session-1.scope/cpu.stat": "usage_usec 5\nnr_periods 10\nnr_throttled 4\nthrottled_usec 1500\n",
+					"sys/fs/cgroup/user.slice/cpu.stat":                 "usage_usec 5\nnr_periods 10\nnr_throttled 2\nthrottled_usec 9000\n"}),
+			9 * time.Millisecond},
 		{"version 1", xeon().with(machine{
 			"proc/self/cgroup":                   "5:cpu,cpuacct:/\n",
 			"proc/self/mountinfo":                "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n",
@@ -113,10 +125,13 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 	for _, c := range cases {
 		p := openWaits(writeTree(t, c.files.with(threads)), Limits{})
 		times := map[int][2]time.Duration{}
-		if err := p.threads(func(id int, ran, waited time.Duration) { times[id] = [2]time.Duration{ran, waited} }); err != nil {
+		if err := p.threads(func(id int, ran, waited time.Duration) {
+			times[id] = [2]time.Duration{ran, waited}
+		}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if len(times) != 2 || times[7] != [2]time.Duration{2500 * time.Millisecond, 1250 * time.Millisecond} || times[8] != [2]time.Duration{1, 0} {
+		if len(times) != 2 || times[7] != [2]time.Duration{2500 * time.Millisecond, 1250 * time.Millisecond} ||
+			times[8] != [2]time.Duration{1, 0} {
 			t.Errorf("%s: got %v", c.name, times)
 		}
 		if got, err := p.throttled(); got != c.want || err != nil {

@@ -16,7 +16,8 @@ func TestRowsOfMetricsAreComplete(t *testing.T) {
 		if d.Key == "" || d.Doc == "" {
 			t.Errorf("metric %d: got %+v, want a key and its meaning", m, d)
 		}
-		for kind, name := range map[string]string{"key": d.Key, "column": d.Column, "tag": d.Tag, "Prometheus": d.Prometheus} {
+		for kind, name := range map[string]string{"key": d.Key, "column": d.Column, "tag": d.Tag,
+			"Prometheus": d.Prometheus} {
 			if before, twice := names[kind+name]; twice && name != "" {
 				t.Errorf("%s %s: two metrics have it, %s and %s", kind, name, before, d.Key)
 			}

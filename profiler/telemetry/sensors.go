@@ -82,7 +82,8 @@ var Declared = [Count]Declaration{
 	PowerLimit: {Name: "power limit", Unit: fraction, Cause: "power limit", Sign: powerLimit},
 	CPUQuota: {Name: "stopped by a CPU quota", Unit: percent, Cause: "CPU quota",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return rise("a CPU quota stops the rank for %.0f %% of its CPU time, was %.0f %%", now.Value[CPUQuota], healthy[CPUQuota], signStolen)
+			return rise("a CPU quota stops the rank for %.0f %% of its CPU time, was %.0f %%", now.Value[CPUQuota],
+				healthy[CPUQuota], signStolen)
 		},
 		Slowdown: func(now *Summary, healthy *Sample) float64 {
 			if lostCPU(&now.Value) <= lostCPU(healthy) {
@@ -92,7 +93,8 @@ var Declared = [Count]Declaration{
 		}},
 	PCIe: {Name: "PCIe bandwidth", Unit: percent, Window: Lowest, Cause: "PCIe link",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return drop("PCIe link at %.0f %% of its full bandwidth, was %.0f %%", now.Value[PCIe], orElse(healthy[PCIe], 100))
+			return drop("PCIe link at %.0f %% of its full bandwidth, was %.0f %%", now.Value[PCIe],
+				orElse(healthy[PCIe], 100))
 		}},
 	ECCErrors: {Name: "ECC errors", Window: Increase, Cause: "ECC errors",
 		Sign: func(now *Summary, healthy *Sample) string {
@@ -101,11 +103,13 @@ var Declared = [Count]Declaration{
 		}},
 	OtherProcesses: {Name: "other processes", Window: Highest, Cause: "another process on the device",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return rise("other processes on the device: %.0f, was %.2g", now.Value[OtherProcesses], healthy[OtherProcesses], signProcess)
+			return rise("other processes on the device: %.0f, was %.2g", now.Value[OtherProcesses],
+				healthy[OtherProcesses], signProcess)
 		}},
 	StolenCPU: {Name: "stolen CPU time", Unit: percent, Cause: "CPU time taken by others",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return rise("other programs take %.0f %% of the CPU time, was %.0f %%", now.Value[StolenCPU], healthy[StolenCPU], signStolen)
+			return rise("other programs take %.0f %% of the CPU time, was %.0f %%", now.Value[StolenCPU],
+				healthy[StolenCPU], signStolen)
 		}},
 	Memory: {Name: "memory", Unit: percent, Column: "gpu_memory_percent", Cause: "memory pressure",
 		Sign: func(now *Summary, healthy *Sample) string {
@@ -196,8 +200,8 @@ func samples(s Sensor, now *Summary, was float64) string {
 	return text
 }
 
-// lostCPU returns the time in which threads ran or waited for a CPU or for their quota, divided by the time in which they
-// ran.
+// lostCPU returns the time in which threads ran or waited for a CPU or for their quota, divided by the time in which
+// they ran.
 func lostCPU(s *Sample) float64 {
 	wait := func(percent float64) float64 { return percent / (100 - percent) }
 	return 1 + wait(s[CPUQuota]) + wait(orElse(s[StolenCPU], 0))

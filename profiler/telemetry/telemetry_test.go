@@ -50,7 +50,8 @@ func TestSummaryOfAWindow(t *testing.T) {
 	add(map[Sensor]float64{Clock: 100, ECCErrors: 10, PowerLimit: 1, ThermalThrottling: 0, PCIe: 25, OtherProcesses: 2})
 	add(map[Sensor]float64{ECCErrors: 12, PCIe: 100, OtherProcesses: 1})
 	s := w.Summary()
-	for sensor, want := range map[Sensor]float64{Clock: 75, Power: 250, ECCErrors: 5, PCIe: 25, OtherProcesses: 2, PowerLimit: 1,
+	for sensor, want := range map[Sensor]float64{Clock: 75, Power: 250, ECCErrors: 5, PCIe: 25, OtherProcesses: 2,
+		PowerLimit:        1,
 		ThermalThrottling: 0.5} {
 		if s.Value[sensor] != want {
 			t.Errorf("%s: got %v, want %v", Declared[sensor].Name, s.Value[sensor], want)

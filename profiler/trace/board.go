@@ -66,7 +66,8 @@ func OpenBoard(dir string, o BoardOptions) (*Board, error) {
 	if err := b.open(o); err != nil {
 		return nil, fmt.Errorf("TensorBoard events in %s: %w", dir, err)
 	}
-	b.spool = spool.Start(spool.Options{Every: boardFlushEvery, MostBytes: maxBoardPending, Queue: o.Queue, File: dir, OnFault: o.OnFault, Write: b.write,
+	b.spool = spool.Start(spool.Options{Every: boardFlushEvery, MostBytes: maxBoardPending, Queue: o.Queue, File: dir,
+		OnFault: o.OnFault, Write: b.write,
 		Sync: func() error { return b.file.Sync() }, Close: func() error { return b.file.Close() }})
 	return b, nil
 }

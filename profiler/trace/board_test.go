@@ -114,7 +114,8 @@ func readPoints(t *testing.T, dir string) (points []point) {
 			for _, summary := range e.texts[5] {
 				for _, v := range parse(t, summary).texts[1] {
 					if value := parse(t, v); value.texts[8] == nil {
-						points = append(points, point{int64(e.numbers[2]), value.texts[1][0], math.Float32frombits(uint32(value.numbers[2]))})
+						points = append(points, point{int64(e.numbers[2]), value.texts[1][0],
+							math.Float32frombits(uint32(value.numbers[2]))})
 					}
 				}
 			}
@@ -135,7 +136,8 @@ func openBoard(t *testing.T, dir string, o BoardOptions) *Board {
 
 func addSteps(b *Board, from, to int64) {
 	for step := from; step <= to; step++ {
-		b.Scalars(step, time.Unix(1_800_000_000+step, 250_000_000), []Scalar{{"train/loss", 1 / float64(step)}, {"train/accuracy", float64(step)}})
+		b.Scalars(step, time.Unix(1_800_000_000+step, 250_000_000),
+			[]Scalar{{"train/loss", 1 / float64(step)}, {"train/accuracy", float64(step)}})
 	}
 }
 
@@ -195,7 +197,8 @@ func TestTextAndSettingsCarryTheirPlugins(t *testing.T) {
 	value := func(i int) fields { return parse(t, parse(t, events[i].texts[5][0]).texts[1][0]) }
 	plugin := func(v fields) fields { return parse(t, parse(t, v.texts[9][0]).texts[1][0]) }
 	text := value(1)
-	if p := plugin(text); text.texts[1][0] != "config" || p.texts[1][0] != "text" || parse(t, text.texts[9][0]).numbers[4] != 2 {
+	if p := plugin(text); text.texts[1][0] != "config" || p.texts[1][0] != "text" ||
+		parse(t, text.texts[9][0]).numbers[4] != 2 {
 		t.Errorf("text: got %v of plugin %v", text, p)
 	}
 	if tensor := parse(t, text.texts[8][0]); tensor.numbers[1] != 7 || tensor.texts[8][0] != "    lr = 0.1" {
@@ -211,7 +214,8 @@ func TestTextAndSettingsCarryTheirPlugins(t *testing.T) {
 		e := parse(t, entry)
 		got[e.texts[1][0]] = parse(t, e.texts[2][0])
 	}
-	if len(got) != 3 || math.Float64frombits(got["lr"].numbers[2]) != 0.1 || got["model"].texts[3][0] != "resnet50" || got["flip"].numbers[4] != 1 {
+	if len(got) != 3 || math.Float64frombits(got["lr"].numbers[2]) != 0.1 || got["model"].texts[3][0] != "resnet50" ||
+		got["flip"].numbers[4] != 1 {
 		t.Errorf("settings: got %v", got)
 	}
 }
@@ -330,7 +334,8 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	b := openBoard(t, dir, BoardOptions{})
 	addSteps(b, 1, 5)
 	closeBoard(t, b)
-	if err := os.Rename(filepath.Join(dir, b.name), filepath.Join(dir, fmt.Sprintf("%s%d.host.1.0", eventFileMark, int64(far)))); err != nil {
+	if err := os.Rename(filepath.Join(dir, b.name),
+		filepath.Join(dir, fmt.Sprintf("%s%d.host.1.0", eventFileMark, int64(far)))); err != nil {
 		t.Fatal(err)
 	}
 	b = openBoard(t, dir, BoardOptions{Keep: 5})
@@ -342,7 +347,8 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	next := ""
 	held(b, func() {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
-		next = filepath.Join(dir, fmt.Sprintf("%s%d.%s%d", eventFileMark, int64(far+2), strings.TrimSuffix(rest, "0"), b.serial))
+		next = filepath.Join(dir, fmt.Sprintf("%s%d.%s%d", eventFileMark, int64(far+2), strings.TrimSuffix(rest, "0"),
+			b.serial))
 	})
 	if err := os.Mkdir(next, 0o755); err != nil {
 		t.Fatal(err)

@@ -180,8 +180,10 @@ func appendSettings(b []byte, step int64, at time.Time, group string, settings [
 		start = appendBytes(start, sessionHparams, appendBytes(appendString(nil, mapKey, s.Name), mapValue, v))
 	}
 	start = appendString(start, sessionGroup, group)
-	start = binary.LittleEndian.AppendUint64(append(start, sessionStartSeconds), math.Float64bits(float64(at.UnixMicro())/1e6))
-	none := appendBytes(appendInt(nil, tensorDType, dtypeFloat), tensorShape, appendBytes(nil, shapeDim, appendInt(nil, dimSize, 0)))
+	start = binary.LittleEndian.AppendUint64(append(start, sessionStartSeconds),
+		math.Float64bits(float64(at.UnixMicro())/1e6))
+	none := appendBytes(appendInt(nil, tensorDType, dtypeFloat), tensorShape,
+		appendBytes(nil, shapeDim, appendInt(nil, dimSize, 0)))
 	return appendTensor(b, step, at, hparamsTag, hparamsPlugin, appendBytes(nil, hparamsSessionStart, start), none)
 }
 

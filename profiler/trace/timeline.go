@@ -77,7 +77,8 @@ func Pack(r Rank, limit int) ([]byte, error) {
 			return packed, nil
 		}
 		if len(r.Spans) == 0 {
-			return nil, fmt.Errorf("pack the timeline of rank %d: got a buffer of %d bytes, want at least %d", r.Rank, limit, len(packed))
+			return nil, fmt.Errorf("pack the timeline of rank %d: got a buffer of %d bytes, want at least %d", r.Rank,
+				limit, len(packed))
 		}
 		r.Spans = r.Spans[:len(r.Spans)*3/4]
 	}
@@ -138,12 +139,14 @@ func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 		separator = ",\n"
 	}
 	for _, r := range ranks {
-		put(event{Name: "process_name", Phase: "M", PID: r.Rank, Args: map[string]any{"name": fmt.Sprintf("rank %d: %s", r.Rank, r.Name)}})
+		put(event{Name: "process_name", Phase: "M", PID: r.Rank,
+			Args: map[string]any{"name": fmt.Sprintf("rank %d: %s", r.Rank, r.Name)}})
 		put(event{Name: "process_sort_index", Phase: "M", PID: r.Rank, Args: map[string]any{"sort_index": r.Rank}})
 		threads, names := layThreads(r.Spans)
 		for _, n := range names {
 			put(event{Name: "thread_name", Phase: "M", PID: r.Rank, TID: n.id, Args: map[string]any{"name": n.name}})
-			put(event{Name: "thread_sort_index", Phase: "M", PID: r.Rank, TID: n.id, Args: map[string]any{"sort_index": n.id - 1}})
+			put(event{Name: "thread_sort_index", Phase: "M", PID: r.Rank, TID: n.id,
+				Args: map[string]any{"sort_index": n.id - 1}})
 		}
 		for i := range r.Spans {
 			put(complete(r.Rank, threads[i], &r.Spans[i], start+r.Offset))
@@ -184,7 +187,8 @@ func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &spans[a], &spans[b]
-		return cmp.Or(cmp.Compare(x.Track, y.Track), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Begin, y.Begin), cmp.Compare(y.Took, x.Took))
+		return cmp.Or(cmp.Compare(x.Track, y.Track), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Begin, y.Begin),
+			cmp.Compare(y.Took, x.Took))
 	})
 	var ends []int64 // end of the last span in each thread of a lane
 	lane := firstLane
@@ -210,7 +214,8 @@ func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 
 // complete converts a span to an event.
 func complete(rank, thread int, s *timeline.Span, start int64) event {
-	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start), Took: microseconds(s.Took), PID: rank, TID: thread}
+	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start),
+		Took: microseconds(s.Took), PID: rank, TID: thread}
 	args := map[string]any{}
 	if s.Part != "" && s.Track != timeline.Parts {
 		args["pass"] = s.Part

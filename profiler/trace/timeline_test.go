@@ -16,7 +16,8 @@ const day = int64(1_800_000_000_000_000_000)
 func rankSpans(ahead int64) []timeline.Span {
 	at := day + ahead
 	return []timeline.Span{
-		{Track: timeline.Stream, Name: "conv1", Part: "forward", Op: "conv2d", Specs: "f32(1) -> f32(1)", Begin: at + 1, Took: 2_000, FLOPs: 8_000, Bytes: 4_000},
+		{Track: timeline.Stream, Name: "conv1", Part: "forward", Op: "conv2d", Specs: "f32(1) -> f32(1)", Begin: at + 1,
+			Took: 2_000, FLOPs: 8_000, Bytes: 4_000},
 		{Track: timeline.Parts, Name: "forward", Part: "forward", Begin: at, Took: 2_500},
 		{Track: timeline.Gradients, Name: "bucket 0", Part: "communication", Begin: at + 2_500, Took: 499, Bytes: 100},
 		{Track: timeline.Steps, Name: "step 3", Begin: at, Took: 3_000},
@@ -24,10 +25,12 @@ func rankSpans(ahead int64) []timeline.Span {
 }
 
 func TestATimelineIsWrittenAsPerfettoReadsIt(t *testing.T) {
-	ranks := []Rank{{Rank: 0, Name: "cpu:0", Host: "a", Spans: rankSpans(0)}, {Rank: 1, Name: "cpu:0", Host: "b", Spans: rankSpans(777_123)}, {Rank: 2, Host: "a", Spans: rankSpans(50)}}
+	ranks := []Rank{{Rank: 0, Name: "cpu:0", Host: "a", Spans: rankSpans(0)},
+		{Rank: 1, Name: "cpu:0", Host: "b", Spans: rankSpans(777_123)}, {Rank: 2, Host: "a", Spans: rankSpans(50)}}
 	Align(ranks)
 	if ranks[1].Offset != 777_123 || ranks[2].Offset != 0 {
-		t.Errorf("offsets: got %d and %d, want 777123 and 0: ranks of one host share a clock", ranks[1].Offset, ranks[2].Offset)
+		t.Errorf("offsets: got %d and %d, want 777123 and 0: ranks of one host share a clock", ranks[1].Offset,
+			ranks[2].Offset)
 	}
 	var text bytes.Buffer
 	if err := WriteTimeline(&text, ranks, map[string]any{"explained": 0.99}); err != nil {
@@ -62,7 +65,8 @@ func TestATimelineIsWrittenAsPerfettoReadsIt(t *testing.T) {
 		if e.Name == "step 3" && (math.Abs(e.Ts-want) > 1e-9 || e.Dur != 3 || names[[2]int{e.Pid, e.Tid}] != "steps") {
 			t.Errorf("step of rank %d: got %+v on %q, want it at %v us", e.Pid, e, names[[2]int{e.Pid, e.Tid}], want)
 		}
-		if e.Name == "conv1" && (math.Abs(e.Ts-want-0.001) > 1e-9 || e.Args["kernel"] != "conv2d" || e.Args["pass"] != "forward" || e.Args["GFLOP/s"] != 4.0 || e.Args["GB/s"] != 2.0) {
+		if e.Name == "conv1" && (math.Abs(e.Ts-want-0.001) > 1e-9 || e.Args["kernel"] != "conv2d" ||
+			e.Args["pass"] != "forward" || e.Args["GFLOP/s"] != 4.0 || e.Args["GB/s"] != 2.0) {
 			t.Errorf("launch of rank %d: got %+v", e.Pid, e)
 		}
 	}
@@ -91,7 +95,8 @@ func TestPackedTimelinesFit(t *testing.T) {
 	if err != nil || len(small) > len(packed)/3 {
 		t.Fatalf("got %d bytes and %v, want at most %d", len(small), err, len(packed)/3)
 	}
-	if got, err = Unpack(small); err != nil || len(got.Spans) == 0 || !reflect.DeepEqual(got.Spans, r.Spans[:len(got.Spans)]) {
+	if got, err = Unpack(small); err != nil || len(got.Spans) == 0 ||
+		!reflect.DeepEqual(got.Spans, r.Spans[:len(got.Spans)]) {
 		t.Errorf("got %d spans and %v, want the first of those that were packed", len(got.Spans), err)
 	}
 	if _, err := Pack(r, 10); err == nil {
@@ -108,7 +113,8 @@ func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
 		return timeline.Span{Track: track, Lane: lane, Begin: begin, Took: took}
 	}
 	spans := []timeline.Span{
-		on(timeline.Device, 13, 40, 10), on(timeline.Steps, 0, 0, 100), on(timeline.Device, 7, 10, 30), on(timeline.Device, 7, 20, 5), on(timeline.Device, 7, 25, 10),
+		on(timeline.Device, 13, 40, 10), on(timeline.Steps, 0, 0, 100), on(timeline.Device, 7, 10, 30),
+		on(timeline.Device, 7, 20, 5), on(timeline.Device, 7, 25, 10),
 		on(timeline.Device, 7, 40, 5), on(timeline.Calls, 7, 0, 90), on(timeline.Calls, 7, 10, 20),
 	}
 	ids, threads := layThreads(spans)
@@ -123,7 +129,8 @@ func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
 	for _, id := range ids {
 		got = append(got, names[id])
 	}
-	want := []string{"gpu stream 13", "steps", "gpu stream 7", "gpu stream 7 (2)", "gpu stream 7 (2)", "gpu stream 7", "calls of thread 7", "calls of thread 7 (2)"}
+	want := []string{"gpu stream 13", "steps", "gpu stream 7", "gpu stream 7 (2)", "gpu stream 7 (2)", "gpu stream 7",
+		"calls of thread 7", "calls of thread 7 (2)"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -10,7 +10,8 @@ import (
 
 // A damaged file of the cache gives an error, and never a choice that a run cannot use.
 func FuzzLoad(f *testing.F) {
-	f.Add([]byte(`{"version":1,"key":"k","type":"bf16","Type":"bf16","micro_batches":2,"MicroBatches":2,"cap_bytes":5}`))
+	f.Add(
+		[]byte(`{"version":1,"key":"k","type":"bf16","Type":"bf16","micro_batches":2,"MicroBatches":2,"cap_bytes":5}`))
 	f.Add([]byte(`{"version":1,"key":"k","micro_batches":-1,"cap_bytes":-1}`))
 	f.Add([]byte(`{"version":2}`))
 	dir := f.TempDir()
@@ -18,7 +19,8 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, cache.Name("k")), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if choice, found, err := Open(dir).Load("k"); err == nil && (!found || choice.MicroBatches < 1 || choice.CapBytes < 0) {
+		if choice, found, err := Open(dir).Load("k"); err == nil &&
+			(!found || choice.MicroBatches < 1 || choice.CapBytes < 0) {
 			t.Errorf("got %+v, %t", choice, found)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 // candidates, and runs are harder to compare.
 const Margin = 0.02
 
-// MicroBatches returns the possible numbers of micro-batches of an optimizer step, ascending: the divisors of batch that
-// leave at least one sample for each rank. If samples are mixed in pairs, micro-batches are even.
+// MicroBatches returns the possible numbers of micro-batches of an optimizer step, ascending: the divisors of batch
+// that leave at least one sample for each rank. If samples are mixed in pairs, micro-batches are even.
 func MicroBatches(batch, ranks int, pairs bool) (list []int) {
 	for n := 1; n <= batch/max(ranks, 1); n++ {
 		if batch%n == 0 && (n == 1 || !pairs || batch/n%2 == 0) {
@@ -24,8 +24,8 @@ func MicroBatches(batch, ranks int, pairs bool) (list []int) {
 	return list
 }
 
-// Fastest returns the index of the fastest candidate. times[i] contains the seconds of a step with candidate i, by rank;
-// the slowest rank counts. The first candidate wins unless another one is faster by the fraction margin.
+// Fastest returns the index of the fastest candidate. times[i] contains the seconds of a step with candidate i, by
+// rank; the slowest rank counts. The first candidate wins unless another one is faster by the fraction margin.
 func Fastest(times [][]float64, margin float64) int {
 	best, least := 0, (1-margin)*slices.Max(times[0])
 	for i, ranks := range times[1:] {
@@ -85,7 +85,8 @@ func (c *Cache) Load(key string) (choice Choice, found bool, err error) {
 	case f.Key != key:
 		err = fmt.Errorf("got the choice for %q, want the choice for %q", f.Key, key)
 	case f.MicroBatches < 1 || f.MicroBatches > math.MaxInt32 || f.CapBytes < 0:
-		err = fmt.Errorf("got %d micro-batches and buckets of %d bytes, want at least 1 and 0", f.MicroBatches, f.CapBytes)
+		err = fmt.Errorf("got %d micro-batches and buckets of %d bytes, want at least 1 and 0", f.MicroBatches,
+			f.CapBytes)
 	}
 	if err != nil {
 		return Choice{}, false, fmt.Errorf("cache of tuned sizes: %s: %w", path, err)

@@ -57,7 +57,8 @@ func TestChoicesComeBack(t *testing.T) {
 	if err := c.Store("key", want); err != nil {
 		t.Fatal(err)
 	}
-	if got, found, err := c.Load("key"); !found || err != nil || got.MicroBatches != 4 || got.CapBytes != 1<<20 || got.Micro[0] != want.Micro[0] {
+	if got, found, err := c.Load("key"); !found || err != nil || got.MicroBatches != 4 || got.CapBytes != 1<<20 ||
+		got.Micro[0] != want.Micro[0] {
 		t.Errorf("got %+v, %v, %v", got, found, err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -74,7 +75,8 @@ func TestChoicesComeBack(t *testing.T) {
 		if err := os.WriteFile(files[0], []byte(damage.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, found, err := c.Load("key"); found || err == nil || !strings.Contains(err.Error(), damage.want) || !strings.Contains(err.Error(), files[0]) {
+		if _, found, err := c.Load("key"); found || err == nil || !strings.Contains(err.Error(), damage.want) ||
+			!strings.Contains(err.Error(), files[0]) {
 			t.Errorf("%s: got %v, %v, want %q and the file's name", damage.text, found, err, damage.want)
 		}
 	}

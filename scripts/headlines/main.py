@@ -22,7 +22,8 @@ class Run:
     """One measurement of a part."""
 
     def __init__(self, part, a, limit):
-        self.part, self.folder, self.binary, self.python, self.images = part.name, os.path.abspath(FOLDER), a.binary, a.python, a.images
+        self.part, self.folder, self.binary, self.python, self.images = part.name, os.path.abspath(
+            FOLDER), a.binary, a.python, a.images
         self.deadline, self.log = time.monotonic() + limit, self.file("log")
         self.known, self.trial = {}, a.trial
         open(self.log, "w").close()
@@ -35,7 +36,8 @@ class Run:
         with open(self.log, "a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n")
             log.flush()
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, env=os.environ | (env or {}))
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+                                       env=os.environ | (env or {}))
             try:
                 out, _ = process.communicate(timeout=max(1, self.deadline - time.monotonic()))
             except BaseException as err:
@@ -66,8 +68,10 @@ class Run:
         """A fact about a model of compare_pytorch.sh, from a run of one rank."""
         if precision not in self.known:
             given = dict(zip(options[::2], options[1::2]))
-            chosen = [x for name in ("--model", "--image-size", "--seq-len", "--batch-size") if name in given for x in (name, given[name])]
-            out = self.start(self.binary, "bench", "train", "--device", "cpu", *chosen, "--precision", precision, "--steps", "1", "--warmup", "0", "--json")
+            chosen = [x for name in ("--model", "--image-size", "--seq-len", "--batch-size") if name in given
+                      for x in (name, given[name])]
+            out = self.start(self.binary, "bench", "train", "--device", "cpu", *chosen, "--precision", precision,
+                             "--steps", "1", "--warmup", "0", "--json")
             self.known[precision] = json.loads(out.splitlines()[-1])
         return self.known[precision][key]
 
@@ -100,7 +104,8 @@ def stored(part):
 
 
 def usable(part, result, a):
-    if not result or result["trial"] != a.trial or result["code"] != code_hash(part.paths)[0] or result["dirty"] and not a.allow_load:
+    if not result or result["trial"] != a.trial or result["code"] != code_hash(part.paths)[0] or result[
+            "dirty"] and not a.allow_load:
         return False
     return part.simulated or result["machine"] == machine() and (result["quiet"] or a.allow_load)
 
@@ -127,11 +132,15 @@ def measure(part, a):
         return None
     load = 0 if part.simulated else watch.load()
     result = {
-        "part": part.name, "commit": table.git("rev-parse", "--short=8", "HEAD").stdout.strip(), "code": hashed, "dirty": dirty, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "machine": machine(), "seconds": time.monotonic() - begun, "load": load, "trial": a.trial, "quiet": load <= quiet.LIMIT, "rows": rows,
+        "part": part.name, "commit": table.git("rev-parse", "--short=8", "HEAD").stdout.strip(), "code": hashed,
+        "dirty": dirty, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "machine": machine(), "seconds": time.monotonic() - begun, "load": load, "trial": a.trial,
+        "quiet": load <= quiet.LIMIT, "rows": rows,
     }  # fmt: skip
     if not result["quiet"]:
-        print(f"headlines: part {part.name}: other processes kept {load:.2f} CPUs busy during the measurement: {watch.others()}", file=sys.stderr)
+        print(
+            f"headlines: part {part.name}: other processes kept {load:.2f} CPUs busy during the measurement: {watch.others()}",
+            file=sys.stderr)
     with open(os.path.join(FOLDER, part.name + ".json"), "w") as f:
         json.dump(result, f, indent=1)
     return result
@@ -143,14 +152,19 @@ def arguments():
     p.add_argument("--parts", default=",".join(names), help="comma-separated list of: " + " ".join(names) + " (all)")
     p.add_argument("--write", action="store_true", help="replace the rows of BENCHMARKS.md")
     p.add_argument("--again", action="store_true", help="measure parts again that have a valid result")
-    p.add_argument("--allow-load", action="store_true", help="measure although other processes use the CPUs, or code is not committed; excludes --write")
-    p.add_argument("--trial", action="store_true", help="test the parts with one short round each; implies --allow-load")
+    p.add_argument("--allow-load", action="store_true",
+                   help="measure although other processes use the CPUs, or code is not committed; excludes --write")
+    p.add_argument("--trial", action="store_true",
+                   help="test the parts with one short round each; implies --allow-load")
     p.add_argument("--plan", action="store_true", help="print the parts with their times, and measure nothing")
-    p.add_argument("--check", action="store_true", help="check that no row of BENCHMARKS.md is stale; exit code 1 if one is")
+    p.add_argument("--check", action="store_true",
+                   help="check that no row of BENCHMARKS.md is stale; exit code 1 if one is")
     p.add_argument("--mark", action="store_true", help='write "code changed since" into stale rows')
     p.add_argument("--binary", help="use this program, without running make first")
-    p.add_argument("--python", default=os.environ.get("PYTHON", "python3"), help="a Python with torch, torchvision and transformers (PYTHON, or python3)")
-    p.add_argument("--images", help="a folder of class folders with JPEG files, for parts loading and decoding (generated)")
+    p.add_argument("--python", default=os.environ.get("PYTHON", "python3"),
+                   help="a Python with torch, torchvision and transformers (PYTHON, or python3)")
+    p.add_argument("--images",
+                   help="a folder of class folders with JPEG files, for parts loading and decoding (generated)")
     a = p.parse_args()
     a.parts = [x for x in a.parts.split(",") if x]
     for x in a.parts:
@@ -183,7 +197,8 @@ def main():
     parts = [p for p in PARTS if p.name in a.parts]
     todo = [p for p in parts if a.again or not usable(p, stored(p), a)]
     for p in parts:
-        print(f"{p.name:15} {minutes(p):5.1f} min, limit {p.limit:4.1f}" if p in todo else f"{p.name:15}  measured", file=sys.stderr)
+        print(f"{p.name:15} {minutes(p):5.1f} min, limit {p.limit:4.1f}" if p in todo else f"{p.name:15}  measured",
+              file=sys.stderr)
     print(f"{len(todo)} parts to measure, about {sum(map(minutes, todo)):.0f} minutes", file=sys.stderr)
     if a.plan:
         return 0
@@ -191,7 +206,9 @@ def main():
         build(a)
     failed = []
     for i, p in enumerate(todo):
-        print(f"[{i + 1}/{len(todo)}] {p.name}: about {minutes(p):.1f} min, {sum(map(minutes, todo[i:])):.0f} min to go", file=sys.stderr, flush=True)
+        print(
+            f"[{i + 1}/{len(todo)}] {p.name}: about {minutes(p):.1f} min, {sum(map(minutes, todo[i:])):.0f} min to go",
+            file=sys.stderr, flush=True)
         if not usable(p, measure(p, a), a):
             failed.append(p.name)
     lines, sources = {}, {}
@@ -207,7 +224,9 @@ def main():
         table.replace(lines, about(a))  # simulated parts leave the machine as it is
         print(f"headlines: wrote the rows of {len(lines)} parts to {table.PAGE}", file=sys.stderr)
     if failed:
-        print(f"headlines: {len(failed)} parts have no valid result: {', '.join(failed)}; the same command measures them again", file=sys.stderr)
+        print(
+            f"headlines: {len(failed)} parts have no valid result: {', '.join(failed)}; the same command measures them again",
+            file=sys.stderr)
     return bool(failed)
 
 
@@ -217,7 +236,9 @@ def about(a):
     peak, text = stored(part), machine()
     if usable(part, peak, a):
         limits = peak["rows"][0]
-        text += "; " + ", ".join(f"{name} {limits[key]:,.0f} {unit}" for name, key, unit in (("f32", "f32_gflops", "GFLOP/s"), ("bf16", "bf16_gflops", "GFLOP/s"), ("memory read", "read_gbytes_per_second", "GB/s")) if key in limits)
+        text += "; " + ", ".join(f"{name} {limits[key]:,.0f} {unit}" for name, key,
+                                 unit in (("f32", "f32_gflops", "GFLOP/s"), ("bf16", "bf16_gflops", "GFLOP/s"),
+                                          ("memory read", "read_gbytes_per_second", "GB/s")) if key in limits)
     return text
 
 
@@ -226,7 +247,8 @@ def stop(*_):
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell started this program in the background, with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # also if a shell started this program in the background, with SIGINT ignored
         signal.signal(number, stop)
     try:
         sys.exit(main())

@@ -20,7 +20,8 @@ def git(*args):
 
 def code(paths):
     """Pathspecs of the code in paths: without tests, pages, and files of platforms on which no row is measured."""
-    left_out = ["*_test.go", "testdata/**", "*.md", "doc.go", "*_windows.go", "*_darwin.go", "*_other.go", "unavailable.go", "*_arm64.*", "*_neon.*"]
+    left_out = ["*_test.go", "testdata/**", "*.md", "doc.go", "*_windows.go", "*_darwin.go", "*_other.go",
+                "unavailable.go", "*_arm64.*", "*_neon.*"]
     return [*paths, *(f":(exclude,glob)**/{name}" for name in left_out)]
 
 
@@ -28,12 +29,15 @@ def line(row, name, result):
     """A line of the table."""
     ratio = "" if row["ratio"] is None else f"**{row['ratio']:.2f}** "
     if row["low"] is not None:
-        ratio += f"({row['low']:,.2f} to {row['high']:,.2f})" if row["ratio"] is not None else f"({row['low']:,.0f} to {row['high']:,.0f})"
+        ratio += f"({row['low']:,.2f} to {row['high']:,.2f})" if row[
+            "ratio"] is not None else f"({row['low']:,.0f} to {row['high']:,.0f})"
     share = "" if row["share"] is None else f"{100 * row['share']:.0f} %"
-    quiet = ", **a trial of one round**" if result["trial"] else "" if result["quiet"] else f", **not quiet** (other processes: {result['load']:.2f} CPUs)"
+    quiet = ", **a trial of one round**" if result["trial"] else "" if result[
+        "quiet"] else f", **not quiet** (other processes: {result['load']:.2f} CPUs)"
     if name in SIMULATED:
         quiet += ", simulated"
-    cells = [row["what"], row["ours"], row["peer"], ratio.strip(), share, f"`{name}`", f"measured at {result['commit']}, {result['date']}{quiet}"]
+    cells = [row["what"], row["ours"], row["peer"], ratio.strip(), share, f"`{name}`",
+             f"measured at {result['commit']}, {result['date']}{quiet}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -91,7 +95,8 @@ def replace(new, machine):
     ordered = [text for p in PARTS for text in new.get(p.name, old.get(p.name, []))]
     if before and SIMULATED.issuperset(new):
         machine = before
-    kept = [name for name, of in old.items() if name not in new and name not in SIMULATED and any(", machine " not in text for text in of)]
+    kept = [name for name, of in old.items() if name not in new and name not in SIMULATED
+            and any(", machine " not in text for text in of)]
     if before and before.split(";")[0] != machine.split(";")[0] and kept:  # measured limits follow the semicolon
         raise SystemExit(f"headlines: the rows of {', '.join(kept)} were measured on another machine ({before}): measure these parts, too")
     write(head, ordered, machine, tail)

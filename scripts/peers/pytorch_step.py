@@ -51,7 +51,8 @@ def find_tcmalloc():
     found = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
     if found:
         return found
-    paths = [p for root in ("/usr/lib", "/usr/lib64", "/usr/local/lib") for p in glob.glob(f"{root}/**/libtcmalloc*.so.*", recursive=True)]
+    paths = [p for root in ("/usr/lib", "/usr/lib64", "/usr/local/lib")
+             for p in glob.glob(f"{root}/**/libtcmalloc*.so.*", recursive=True)]
     return min(paths, key=len, default=None)
 
 
@@ -73,19 +74,24 @@ def loaded_allocator():
 
 def parse_arguments():
     p = argparse.ArgumentParser(description="Times PyTorch's training step.")
-    p.add_argument("--model", default="resnet50", help="simple_cnn, a ResNet of torchvision, gpt2 or bert_base (default resnet50)")
+    p.add_argument("--model", default="resnet50",
+                   help="simple_cnn, a ResNet of torchvision, gpt2 or bert_base (default resnet50)")
     p.add_argument("--image-size", type=int, default=32, help="pixels (default 32)")
     p.add_argument("--seq-len", type=int, default=256, help="tokens of a sample of text (default 256)")
     p.add_argument("--batch-size", type=int, default=128, help="samples (default 128)")
     p.add_argument("--classes", type=int, default=1000, help="outputs (default 1000)")
-    p.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="f32", help="(default f32; fp16 on a GPU only)")
+    p.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="f32",
+                   help="(default f32; fp16 on a GPU only)")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default cpu)")
-    p.add_argument("--optimizer", choices=["auto", "sgd", "adamw"], default="auto", help="auto: adamw for text, sgd for images (default auto)")
-    p.add_argument("--bucket-cap-mb", type=int, default=0, help="size of DistributedDataParallel's buckets, MiB; 0: the fastest of %s (default 0)" % (BUCKETS,))
+    p.add_argument("--optimizer", choices=["auto", "sgd", "adamw"], default="auto",
+                   help="auto: adamw for text, sgd for images (default auto)")
+    p.add_argument("--bucket-cap-mb", type=int, default=0,
+                   help="size of DistributedDataParallel's buckets, MiB; 0: the fastest of %s (default 0)" % (BUCKETS,))
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
     p.add_argument("--warmup", type=int, default=3, help="steps before the timed ones (default 3)")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs this process may use)")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+                   help="(default: the CPUs this process may use)")
     p.add_argument("--ranks", type=int, default=1, help="processes that share the batch (default 1)")
     p.add_argument("--check", action="store_true", help="time nothing: print the versions and the allocator")
     p.add_argument("--malloc", choices=["tcmalloc", "system"], default="tcmalloc", help="system: preload nothing")
@@ -118,7 +124,8 @@ def make_optimizer(a, model):
 def describe_optimizer(optimizer):
     """The fields of `optimizer` in the output of bench train."""
     weights, others = optimizer.param_groups
-    about = {"weight_decay": weights["weight_decay"], "decay_norms_and_biases": others["weight_decay"] != 0, "clip_norm": 0.0}
+    about = {"weight_decay": weights["weight_decay"], "decay_norms_and_biases": others["weight_decay"] != 0,
+             "clip_norm": 0.0}
     if "betas" in weights:
         return {"name": "adamw", "betas": list(weights["betas"]), "eps": weights["eps"]} | about
     return {"name": "sgd", "momentum": weights["momentum"], "nesterov": weights["nesterov"]} | about
@@ -172,9 +179,11 @@ def make_text(a):
     import transformers
 
     if a.model == "gpt2":
-        config = transformers.GPT2Config(attn_implementation="sdpa", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+        config = transformers.GPT2Config(attn_implementation="sdpa", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                                         use_cache=False)
     else:
-        config = transformers.BertConfig(attn_implementation="sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        config = transformers.BertConfig(attn_implementation="sdpa", hidden_dropout_prob=0.0,
+                                         attention_probs_dropout_prob=0.0)
     a.vocabulary = config.vocab_size
     tokens = torch.randint(0, config.vocab_size, (a.batch_size, a.seq_len)).to(a.device)
     if a.model == "gpt2":
@@ -218,7 +227,8 @@ def fastest_buckets(a, model, step):
     import torch
 
     def wrapped(cap):
-        return torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True, static_graph=True, broadcast_buffers=False)
+        return torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True,
+                                                         static_graph=True, broadcast_buffers=False)
 
     if not a.bucket_cap_mb:
         seconds = []
@@ -243,8 +253,10 @@ def start_ranks(ranks):
         port = s.getsockname()[1]
     processes = []
     for rank in range(ranks):
-        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        processes.append(subprocess.Popen([sys.executable] + sys.argv, env=env, stdout=None if rank == 0 else subprocess.DEVNULL))
+        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+               "MASTER_PORT": str(port)}
+        processes.append(subprocess.Popen([sys.executable] + sys.argv, env=env, stdout=None if rank == 0
+                                          else subprocess.DEVNULL))
     raise SystemExit(max(p.wait() for p in processes))
 
 
@@ -261,7 +273,8 @@ def main():
         torch.distributed.init_process_group("gloo")
         a.batch_size, a.threads = a.batch_size // a.ranks, max(a.threads // a.ranks, 1)
 
-    identity = {"peer": "pytorch", "version": torch.__version__, "python": sys.version.split()[0], "malloc": loaded_allocator()}
+    identity = {"peer": "pytorch", "version": torch.__version__, "python": sys.version.split()[0],
+                "malloc": loaded_allocator()}
     if a.check:
         print(json.dumps(identity))
         return
@@ -284,7 +297,8 @@ def main():
         "device": a.device,
         "device_name": torch.cuda.get_device_name() if a.device == "cuda" else "",
         "precision": a.precision,
-        **({"sequence_length": a.seq_len, "vocabulary": a.vocabulary, "dropout": 0.0} if a.model in TEXT else {"image_size": a.image_size, "classes": a.classes}),
+        **({"sequence_length": a.seq_len, "vocabulary": a.vocabulary, "dropout": 0.0} if a.model in TEXT
+           else {"image_size": a.image_size, "classes": a.classes}),
         "batch_size": samples,
         "grad_accumulation": 1,
         "optimizer": describe_optimizer(optimizer),
@@ -297,7 +311,8 @@ def main():
         "step_seconds_min": min(seconds),
         "step_seconds_max": max(seconds),
         "samples_per_second": samples / median,
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if a.device == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if a.device == "cuda"
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "loss": loss.item(),
     }))
 

@@ -61,7 +61,8 @@ class Training:
         self.padded = torch.nn.functional.pad(images, (0, 0, PAD, PAD, PAD, PAD))  # (N, H+8, W+8, 3) of u8
         self.epoch_steps = len(self.labels) // a.batch  # an incomplete last batch is left out
         classes = int(self.labels.max()) + 1
-        self.model = getattr(torchvision.models, a.model)(num_classes=classes, zero_init_residual=a.zero_init_residual).to(memory_format=torch.channels_last)
+        self.model = getattr(torchvision.models, a.model)(
+            num_classes=classes, zero_init_residual=a.zero_init_residual).to(memory_format=torch.channels_last)
         weights = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim == 1]
         groups = [{"params": weights, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}]
@@ -114,7 +115,8 @@ class Training:
         """Writes the state after a number of epochs, in place of the earlier state."""
         if path is None:
             return
-        state = {"epochs": epochs, "done": self.done, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "random": self.torch.get_rng_state()}
+        state = {"epochs": epochs, "done": self.done, "model": self.model.state_dict(),
+                 "optimizer": self.optimizer.state_dict(), "random": self.torch.get_rng_state()}
         part = path.with_suffix(".part")
         self.torch.save(state, part)
         os.replace(part, path)
@@ -146,9 +148,12 @@ def add_arguments(p):
     p.add_argument("--model", default="resnet50", help="a ResNet of torchvision (default resnet50)")
     p.add_argument("--batch", type=int, default=128, help="samples (default 128)")
     p.add_argument("--seed", type=int, default=0, help="(default 0)")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
-    p.add_argument("--zero-init-residual", action="store_true", help="the last BatchNorm of each residual branch starts at zero")
-    p.add_argument("--precision", choices=["f32", "bf16"], default="bf16", help="bf16: autocast, weights stay f32 (default)")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+                   help="(default: the CPUs of this process)")
+    p.add_argument("--zero-init-residual", action="store_true",
+                   help="the last BatchNorm of each residual branch starts at zero")
+    p.add_argument("--precision", choices=["f32", "bf16"], default="bf16",
+                   help="bf16: autocast, weights stay f32 (default)")
 
 
 def main():
@@ -156,9 +161,12 @@ def main():
 
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(p)
-    p.add_argument("--epochs", type=int, required=True, help="passes over the training images; the cosine ends with them")
-    p.add_argument("--state", type=pathlib.Path, help="file of the state after the last complete epoch; if it exists, the training continues from it")
-    p.add_argument("--epoch-steps", type=int, default=0, help="for a quick trial: steps of an epoch (default: all samples)")
+    p.add_argument("--epochs", type=int, required=True,
+                   help="passes over the training images; the cosine ends with them")
+    p.add_argument("--state", type=pathlib.Path,
+                   help="file of the state after the last complete epoch; if it exists, the training continues from it")
+    p.add_argument("--epoch-steps", type=int, default=0,
+                   help="for a quick trial: steps of an epoch (default: all samples)")
     a = p.parse_args()
     preload_tcmalloc()
     training = Training(a, 0)

@@ -9,11 +9,13 @@ import datetime
 import json
 import statistics
 
-OURS = ("model", "device", "precision", "batch_size", "step_seconds_median", "samples_per_second", "share_of_peak", "peak_memory_bytes")
+OURS = ("model", "device", "precision", "batch_size", "step_seconds_median", "samples_per_second", "share_of_peak",
+        "peak_memory_bytes")
 
 
 def machine():
-    """The CPU's name according to the kernel, with family and model, because virtual machines often have a generic name."""
+    """The CPU's name according to the kernel, with family and model, because virtual machines often have a generic
+    name."""
     fields = {}
     with open("/proc/cpuinfo") as info:
         for line in info:
@@ -26,13 +28,15 @@ def machine():
 
 
 # The fields that describe the work of a step. A program prints those that its model has.
-WORK = ("model", "device", "precision", "image_size", "classes", "sequence_length", "vocabulary", "dropout", "batch_size", "grad_accumulation", "optimizer", "batch_norm", "threads", "ranks")
+WORK = ("model", "device", "precision", "image_size", "classes", "sequence_length", "vocabulary", "dropout",
+        "batch_size", "grad_accumulation", "optimizer", "batch_norm", "threads", "ranks")
 
 
 def work(result):
     """The work of a run, by field. Programs without a field for the number of ranks have one rank."""
     about = {key: result[key] for key in WORK if key in result} | {"ranks": result.get("ranks", 1)}
-    about["precision"] = "fp16" if about["precision"] == "f16" else about["precision"]  # bench train names the type of the elements
+    # bench train names the type of the elements
+    about["precision"] = "fp16" if about["precision"] == "f16" else about["precision"]
     about["device"] = about["device"].split(":")[0]  # bench train adds the number of the device
     if about["device"] == "cuda":
         about["threads"] = None  # steps of a GPU do not depend on threads of the host
@@ -69,7 +73,8 @@ def compare(records):
         "ratio_max": max(ratios),
         "ratios": ratios,
         "samples_per_second": {who: batch / statistics.median(s) for who, s in seconds.items()},
-        "share_of_peak": None if results[0]["share_of_peak"] is None else statistics.median(r["share_of_peak"] for r in results),
+        "share_of_peak": None if results[0]["share_of_peak"] is None
+        else statistics.median(r["share_of_peak"] for r in results),
         "optimizer": results[0]["optimizer"],
         "peak_memory_bytes": {
             who: max(r["result"]["peak_memory_bytes"] for r in records if r["who"] == who) for who in seconds
@@ -80,20 +85,23 @@ def compare(records):
 def row(c, first, peer, a):
     rate = c["samples_per_second"]
     cells = [
-        f"{first['model']} {peer.get('image_size') or peer['sequence_length']}, batch {first['batch_size']}, {c['precision']}" + (f", {peer['ranks']} ranks" if peer["ranks"] > 1 else ""),
+        f"{first['model']} {peer.get('image_size') or peer['sequence_length']}, batch {first['batch_size']}, {c['precision']}" +
+        (f", {peer['ranks']} ranks" if peer["ranks"] > 1 else ""),
         f"{rate['ours']:.1f}" + ("" if c["share_of_peak"] is None else f" ({100 * c['share_of_peak']:.0f} %)"),
         f"{rate['eager']:.1f}" if "eager" in rate else "not run",
         f"{rate['compile']:.1f}" if "compile" in rate else "not run",
         f"**{c['ratio_median']:.2f}** ({c['ratio_min']:.2f} … {c['ratio_max']:.2f}, rounds: {len(c['ratios'])})",
         f"{machine()}, {a.threads} threads",
-        f"{a.version}; torch {peer['version']}, {peer['malloc']}" + ("" if peer["malloc"] == "tcmalloc" else " **(unfair to PyTorch)**"),
+        f"{a.version}; torch {peer['version']}, {peer['malloc']}" + ("" if peer["malloc"] == "tcmalloc"
+                                                                     else " **(unfair to PyTorch)**"),
         a.date,
     ]
     return "| " + " | ".join(cells) + " |"
 
 
 def main():
-    p = argparse.ArgumentParser(description="Turns the records of compare_pytorch.sh into a markdown table and a JSON file.")
+    p = argparse.ArgumentParser(
+        description="Turns the records of compare_pytorch.sh into a markdown table and a JSON file.")
     p.add_argument("records", help="JSON lines")
     p.add_argument("--threads", type=int, required=True)
     p.add_argument("--load", type=float, required=True, help="load average of the machine before the first run")
@@ -108,7 +116,8 @@ def main():
     peer = next(r["result"] for r in records if r["who"] != "ours")
     for r in records:
         check(r, first)
-    comparisons = [compare([r for r in records if r["precision"] == precision]) for precision in dict.fromkeys(r["precision"] for r in records)]
+    comparisons = [compare([r for r in records if r["precision"] == precision])
+                   for precision in dict.fromkeys(r["precision"] for r in records)]
 
     print("| work | ours, samples/s (fraction of peak) | PyTorch eager | PyTorch compile | ours / best PyTorch, median (spread) | machine | versions | date |")
     print("|---|---|---|---|---|---|---|---|")

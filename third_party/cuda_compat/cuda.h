@@ -1,7 +1,8 @@
 /* cuda.h: includes the header of CUDA 12 or 13, and restores the names of CUDA 11 that gorgonia.org/cu uses.
  *
- * In CUDA, a macro maps the name of a function to its newest version. If the arguments of the newest version differ from
- * those that cu passes, this header maps the name to the older version. Drivers support old versions permanently. */
+ * In CUDA, a macro maps the name of a function to its newest version. If the arguments of the newest version differ
+ * from those that cu passes, this header maps the name to the older version. Drivers support old versions permanently.
+ * */
 #ifndef HETERO_CUDA_COMPAT_H
 #define HETERO_CUDA_COMPAT_H
 

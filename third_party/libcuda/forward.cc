@@ -1,7 +1,7 @@
 /* forward.cc replaces the driver's library when gorgonia.org/cu is linked, so the program starts without a driver.
  *
- * Each function of names.txt jumps to an entry of a table. hetero_libcuda_open fills the table with the functions of the
- * driver. Before this call, the functions do the following:
+ * Each function of names.txt jumps to an entry of a table. hetero_libcuda_open fills the table with the functions of
+ * the driver. Before this call, the functions do the following:
  *   cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails
  *   the number of devices and the version are 0
  *   every other function returns CUDA_ERROR_NO_DEVICE
@@ -65,8 +65,9 @@ __attribute__((constructor)) static void answer() {
   }
 }
 
-/* Opens the driver's library and initialises it. Returns the result of cuInit, or -1 if there is no library; *why is then
- * the reason. Call it once in a process, before any other thread calls a function of the driver. It creates no context. */
+/* Opens the driver's library and initialises it. Returns the result of cuInit, or -1 without a library; *why is then
+ * the reason. Call it once in a process, before any other thread calls a function of the driver. It creates no context.
+ * */
 __attribute__((visibility("hidden"))) int hetero_libcuda_open(const char **why) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {

@@ -37,7 +37,8 @@ func (m Mean) Or(otherwise float64) float64 {
 // Square returns x².
 func Square(x float64) float64 { return x * x }
 
-// Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle ones.
+// Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle
+// ones.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

@@ -35,7 +35,8 @@ type Window struct {
 // New returns an empty window. A decision is due after an interval, in steps.
 func New(ranks, interval int) *Window {
 	w := &Window{interval: interval, Compute: make([][]float64, ranks), Own: make([][]float64, ranks),
-		data: make([]stat.Mean, ranks), Use: make([]stat.Mean, ranks), Memory: make([]stat.Mean, ranks), Account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
+		data: make([]stat.Mean, ranks), Use: make([]stat.Mean, ranks), Memory: make([]stat.Mean, ranks),
+		Account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
 	room := min(interval, 1024)
 	for r := range ranks {
 		w.Compute[r], w.Own[r] = make([]float64, 0, room), make([]float64, 0, room)

@@ -24,10 +24,13 @@ func TestDecisionsRestOnWholeWindows(t *testing.T) {
 		{"no change", []play{{12, before, false}}, []int{4, 8, 12}, []int{4, 4, 4}},
 		{"a change at once", []play{{4, before, false}, {8, after, false}}, []int{4, 8, 12}, []int{4, 3, 4}},
 		{"a change that comes late", []play{{7, before, false}, {9, after, false}}, []int{4, 11, 15}, []int{4, 3, 4}},
-		{"plans are made for it meanwhile", []play{{4, before, false}, {6, before, settling}, {8, after, false}}, []int{4, 14, 18}, []int{4, 3, 4}},
-		{"plans are made for nothing", []play{{4, before, false}, {2, before, settling}, {3, before, false}}, []int{4, 8}, []int{4, 1}},
+		{"plans are made for it meanwhile", []play{{4, before, false}, {6, before, settling}, {8, after, false}},
+			[]int{4, 14, 18}, []int{4, 3, 4}},
+		{"plans are made for nothing", []play{{4, before, false}, {2, before, settling}, {3, before, false}},
+			[]int{4, 8}, []int{4, 1}},
 		{"a start that settles", []play{{2, before, settling}, {6, before, false}}, []int{4, 8}, []int{1, 4}},
-		{"changes all the time", []play{{1, before, false}, {1, after, false}, {1, before, false}, {1, after, false}, {1, before, false}}, nil, nil},
+		{"changes all the time", []play{{1, before, false}, {1, after, false}, {1, before, false}, {1, after, false},
+			{1, before, false}}, nil, nil},
 	}
 	for _, test := range tests {
 		w := New(2, 4)
@@ -43,7 +46,8 @@ func TestDecisionsRestOnWholeWindows(t *testing.T) {
 			}
 		}
 		if !slices.Equal(due, test.want) || !slices.Equal(used, test.used) {
-			t.Errorf("%s: decisions after steps %v on %v steps, want %v on %v", test.name, due, used, test.want, test.used)
+			t.Errorf("%s: decisions after steps %v on %v steps, want %v on %v", test.name, due, used, test.want,
+				test.used)
 		}
 	}
 }

@@ -18,11 +18,13 @@ func near(a, b, relative float64) bool {
 
 func TestFiguresOf(t *testing.T) {
 	r := &scheduler.Result{Policy: "fcfs",
-		Jobs:     []scheduler.Completion{{Arrival: 10, Start: 10, Finish: 110}, {Arrival: 20, Start: 110, Finish: 370, Stops: 2}},
+		Jobs: []scheduler.Completion{{Arrival: 10, Start: 10, Finish: 110},
+			{Arrival: 20, Start: 110, Finish: 370, Stops: 2}},
 		GPUHours: []float64{0.05, 0.05}, Available: []float64{0.1, 0.1}}
 	w := &scheduler.Workload{Jobs: []scheduler.Job{{GPUs: 8}, {GPUs: 2}}}
 	got, err := FiguresOf(w, r)
-	want := Figures{Completion: 225, Throughput: 20, Utilization: 0.5, Wait: 45, Makespan: 360, Stops: 2, P50: 100, P95: 350, P99: 350,
+	want := Figures{Completion: 225, Throughput: 20, Utilization: 0.5, Wait: 45, Makespan: 360, Stops: 2, P50: 100,
+		P95: 350, P99: 350,
 		Gangs: []Gang{{GPUs: 2, Jobs: 1, Mean: 90, Worst: 90}, {GPUs: 8, Jobs: 1}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -57,14 +59,16 @@ func TestTails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Rows[0].Gangs, []Gang{{1, 4, 15, 30}, {4, 1, 5, 5}, {8, 1, 100, 100}}; !slices.Equal(got, want) || s.Rows[0].P99.Mean != 15 {
+	if got, want := s.Rows[0].Gangs, []Gang{{1, 4, 15, 30}, {4, 1, 5, 5}, {8, 1, 100, 100}}; !slices.Equal(got, want) ||
+		s.Rows[0].P99.Mean != 15 {
 		t.Errorf("got %+v with p99 %v, want %+v with 15", got, s.Rows[0].P99.Mean, want)
 	}
 }
 
 // Expected values are from R 4: t.test(x), wilcox.test(x, exact = TRUE), p.adjust(p, "holm").
 func TestPValues(t *testing.T) {
-	darwin := []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48} // Darwin's maize, in eighths of an inch
+	// Darwin's maize, in eighths of an inch
+	darwin := []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
 	if got := studentP(darwin); !near(got, 0.0497029, 1e-5) {
 		t.Errorf("Student: got %v", got)
 	}
@@ -124,7 +128,8 @@ func TestRegression(t *testing.T) {
 	x := []float64{10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5}
 	y := []float64{8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68}
 	got := regress(x, y)
-	if !near(got.Slope, 0.50009, 1e-4) || !near(got.Intercept, 3.00009, 1e-4) || !near(got.R2, 0.66654, 1e-4) || !near(got.P, 0.00217, 1e-2) {
+	if !near(got.Slope, 0.50009, 1e-4) || !near(got.Intercept, 3.00009, 1e-4) || !near(got.R2, 0.66654, 1e-4) ||
+		!near(got.P, 0.00217, 1e-2) {
 		t.Errorf("got %+v", got)
 	}
 	if got := regress([]float64{1, 1, 1}, []float64{1, 2, 3}); !math.IsNaN(got.Slope) {
@@ -138,10 +143,12 @@ func TestStudy(t *testing.T) {
 	base, better, equal := Runs{Policy: "fcfs"}, Runs{Policy: "srf"}, Runs{Policy: "static"}
 	for i := range seeds {
 		seeds[i] = uint64(i)
-		f := Figures{Completion: 100 * (1 + random.Float64()), Throughput: 6 * (1 + random.Float64()), Utilization: 0.3 + 0.2*random.Float64()}
+		f := Figures{Completion: 100 * (1 + random.Float64()), Throughput: 6 * (1 + random.Float64()),
+			Utilization: 0.3 + 0.2*random.Float64()}
 		base.Figures = append(base.Figures, f)
 		noise := 1 + 0.02*random.NormFloat64()
-		better.Figures = append(better.Figures, Figures{Completion: f.Completion / 1.25 * noise, Throughput: 1.2 * f.Throughput, Utilization: 1.1 * f.Utilization})
+		better.Figures = append(better.Figures, Figures{Completion: f.Completion / 1.25 * noise,
+			Throughput: 1.2 * f.Throughput, Utilization: 1.1 * f.Utilization})
 		equal.Figures = append(equal.Figures, f)
 	}
 	s, err := New("fcfs", seeds, []Runs{base, better, equal})
@@ -173,7 +180,8 @@ func TestStudy(t *testing.T) {
 		"policy twice": func() (*Study, error) { return New("fcfs", seeds, []Runs{base, base}) },
 		"no seeds":     func() (*Study, error) { return New("fcfs", nil, []Runs{{"fcfs", nil}}) },
 		"zero fraction": func() (*Study, error) {
-			return New("fcfs", seeds[:1], []Runs{{"fcfs", base.Figures[:1]}, {"srf", []Figures{{Completion: 1, Throughput: 1}}}})
+			return New("fcfs", seeds[:1],
+				[]Runs{{"fcfs", base.Figures[:1]}, {"srf", []Figures{{Completion: 1, Throughput: 1}}}})
 		},
 	} {
 		if _, err := fails(); err == nil {
@@ -190,7 +198,8 @@ func TestOneSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(s)
-	if err != nil || !strings.Contains(string(text), `"hyperscore":{"mean":109.95`) || !strings.Contains(string(text), `"low":null`) {
+	if err != nil || !strings.Contains(string(text), `"hyperscore":{"mean":109.95`) ||
+		!strings.Contains(string(text), `"low":null`) {
 		t.Errorf("got %s, %v", text, err)
 	}
 }

@@ -1,8 +1,8 @@
 // Package compare compares scheduling policies that ran on the same workloads.
 //
-// A comparison has one run of each policy for each seed. A seed gives the same jobs to all policies, so the comparison is
-// paired: each figure of a policy is divided by the figure of the baseline with the same seed. This removes the variation
-// between workloads from the comparison.
+// A comparison has one run of each policy for each seed. A seed gives the same jobs to all policies, so the comparison
+// is paired: each figure of a policy is divided by the figure of the baseline with the same seed. This removes the
+// variation between workloads from the comparison.
 //
 // # Figures
 //
@@ -10,8 +10,8 @@
 //	throughput    finished jobs per hour, from the first arrival to the last end; more is better
 //	utilization   fraction of the available GPU time in which the GPUs had a job; more is better
 //
-// Means hide single jobs that wait for very long. A comparison therefore also has percentiles of the completion time, and
-// the longest wait of the jobs of each number of GPUs ([Gang]).
+// Means hide single jobs that wait for very long. A comparison therefore also has percentiles of the completion time,
+// and the longest wait of the jobs of each number of GPUs ([Gang]).
 //
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V.
@@ -19,8 +19,8 @@
 // # Statistics
 //
 //   - Intervals of means: Student's t over seeds. Ratios are averaged and tested as logarithms.
-//   - Two paired tests against the baseline: Student's t, and the exact signed-rank test of Wilcoxon (Individual Comparisons
-//     by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
+//   - Two paired tests against the baseline: Student's t, and the exact signed-rank test of Wilcoxon (Individual
+//     Comparisons by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
 //   - Several policies are tested at once, so p values are corrected by Holm's method (A Simple Sequentially Rejective
 //     Multiple Test Procedure, 1979).
 //   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all

@@ -33,8 +33,8 @@ type Gang struct {
 	Worst float64 `json:"worst_s"`
 }
 
-// FiguresOf summarizes a run of a workload. A run without jobs is an error. A run with an unfinished job is also an error, because
-// the mean completion time would favour a policy that leaves out long jobs.
+// FiguresOf summarizes a run of a workload. A run without jobs is an error. A run with an unfinished job is also an
+// error, because the mean completion time would favour a policy that leaves out long jobs.
 func FiguresOf(w *scheduler.Workload, r *scheduler.Result) (Figures, error) {
 	if len(r.Jobs) == 0 {
 		return Figures{}, fmt.Errorf("policy %s: got a run without jobs, want at least 1", r.Policy)
@@ -51,11 +51,13 @@ func FiguresOf(w *scheduler.Workload, r *scheduler.Result) (Figures, error) {
 		f.Wait += job.Start - job.Arrival
 		f.Stops += job.Stops
 		lives = append(lives, job.Finish-job.Arrival)
-		f.Gangs = waited(f.Gangs, Gang{GPUs: w.Jobs[i].GPUs, Jobs: 1, Mean: job.Start - job.Arrival, Worst: job.Start - job.Arrival})
+		f.Gangs = waited(f.Gangs, Gang{GPUs: w.Jobs[i].GPUs, Jobs: 1, Mean: job.Start - job.Arrival,
+			Worst: job.Start - job.Arrival})
 		first, last = min(first, job.Arrival), max(last, job.Finish)
 	}
 	if unfinished > 0 {
-		return Figures{}, fmt.Errorf("policy %s: %d of %d jobs did not finish, want a run in which all jobs finish", r.Policy, unfinished, len(r.Jobs))
+		return Figures{}, fmt.Errorf("policy %s: %d of %d jobs did not finish, want a run in which all jobs finish",
+			r.Policy, unfinished, len(r.Jobs))
 	}
 	n := float64(len(r.Jobs))
 	f.Completion /= n

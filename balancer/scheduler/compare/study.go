@@ -61,7 +61,8 @@ func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
 	var x, y []float64
 	for i, runs := range all {
 		if len(runs.Figures) != len(seeds) {
-			return nil, fmt.Errorf("compare policies: policy %s: got %d runs, want %d, one for each seed", runs.Policy, len(runs.Figures), len(seeds))
+			return nil, fmt.Errorf("compare policies: policy %s: got %d runs, want %d, one for each seed", runs.Policy,
+				len(runs.Figures), len(seeds))
 		}
 		if slices.ContainsFunc(all[:i], func(r Runs) bool { return r.Policy == runs.Policy }) {
 			return nil, fmt.Errorf("compare policies: got policy %s twice, want each policy once", runs.Policy)

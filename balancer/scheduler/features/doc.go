@@ -6,8 +6,8 @@
 //
 // # Facts
 //
-// A [Fact] is a figure with a unit, such as the memory of a GPU in bytes. facts.go lists all of them. A vector of features
-// has the facts of the cluster, then the facts of each GPU, then the facts of the first jobs of the queue:
+// A [Fact] is a figure with a unit, such as the memory of a GPU in bytes. facts.go lists all of them. A vector of
+// features has the facts of the cluster, then the facts of each GPU, then the facts of the first jobs of the queue:
 //
 //	cluster.queue ... gpu[0].up gpu[0].occupancy ... gpu[15].busy_for job[0].waited ... job[7].running_time
 //

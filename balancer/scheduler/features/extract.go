@@ -37,7 +37,8 @@ type Extractor struct {
 func New(o Options) (*Extractor, error) {
 	const most = 1 << 16
 	if o.Jobs < 0 || o.Jobs > most || o.GPUs < 1 || o.GPUs > most {
-		return nil, fmt.Errorf("features: got places for %d jobs and %d GPUs, want 0 to %d and 1 to %d", o.Jobs, o.GPUs, most, most)
+		return nil, fmt.Errorf("features: got places for %d jobs and %d GPUs, want 0 to %d and 1 to %d", o.Jobs, o.GPUs,
+			most, most)
 	}
 	if o.Ranges == nil {
 		o.Ranges = DefaultRanges()
@@ -68,7 +69,9 @@ func (x *Extractor) Size() int { return len(x.names) }
 // Reset prepares for states of a cluster and a workload.
 func (x *Extractor) Reset(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) error {
 	if len(c.GPUs) > x.options.GPUs {
-		return fmt.Errorf("features: got a cluster with %d GPUs, want at most %d, the number of GPU places of the vector", len(c.GPUs), x.options.GPUs)
+		return fmt.Errorf(
+			"features: got a cluster with %d GPUs, want at most %d, the number of GPU places of the vector",
+			len(c.GPUs), x.options.GPUs)
 	}
 	x.cluster, x.workload = c, w
 	x.order = x.order[:0]
@@ -76,7 +79,8 @@ func (x *Extractor) Reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sc
 		x.order = append(x.order, c.Machines[m].GPUs...)
 	}
 	if len(x.order) != len(c.GPUs) {
-		return fmt.Errorf("features: the machines list %d GPUs, want all %d GPUs of the cluster", len(x.order), len(c.GPUs))
+		return fmt.Errorf("features: the machines list %d GPUs, want all %d GPUs of the cluster", len(x.order),
+			len(c.GPUs))
 	}
 	x.busy = append(x.busy[:0], make([]float64, len(c.GPUs))...)
 	x.best = append(x.best[:0], make([]float64, len(w.Jobs))...)
@@ -92,7 +96,8 @@ func (x *Extractor) Reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sc
 
 // fixed normalises the facts of all GPUs and jobs that do not depend on a state.
 func (x *Extractor) fixed() {
-	x.gpuValues, x.gpuMask = zeros(x.gpuValues, len(x.cluster.GPUs)*gpuFacts), zeros(x.gpuMask, len(x.cluster.GPUs)*gpuFacts)
+	x.gpuValues, x.gpuMask = zeros(x.gpuValues, len(x.cluster.GPUs)*gpuFacts),
+		zeros(x.gpuMask, len(x.cluster.GPUs)*gpuFacts)
 	for gpu := range x.cluster.GPUs {
 		at := gpu * gpuFacts
 		gpuStatic(&x.raw, x.cluster, gpu)
@@ -100,7 +105,8 @@ func (x *Extractor) fixed() {
 			x.put(x.gpuValues[at:], x.gpuMask[at:], f-firstGPU, f)
 		}
 	}
-	x.jobValues, x.jobMask = zeros(x.jobValues, len(x.workload.Jobs)*jobFacts), zeros(x.jobMask, len(x.workload.Jobs)*jobFacts)
+	x.jobValues, x.jobMask = zeros(x.jobValues, len(x.workload.Jobs)*jobFacts),
+		zeros(x.jobMask, len(x.workload.Jobs)*jobFacts)
 	for job := range x.workload.Jobs {
 		at := job * jobFacts
 		jobStatic(&x.raw, x.workload, job)

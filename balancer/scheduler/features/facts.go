@@ -94,9 +94,11 @@ const (
 
 // facts lists all facts. The default ranges are for machines of 2016 to 2026 and jobs of seconds to weeks.
 var facts = [factCount]Fact{
-	clusterQueue:     {"cluster.queue", "jobs", "waiting jobs", Range{0.5, 1000, true}},
-	clusterWork:      {"cluster.work", "s", "running time of the waiting jobs on their fastest GPUs, per GPU of the cluster", Range{1, 1e6, true}},
-	clusterRunning:   {"cluster.running", "jobs", "running jobs per GPU of the cluster", Range{0, scheduler.MaxSharing, false}},
+	clusterQueue: {"cluster.queue", "jobs", "waiting jobs", Range{0.5, 1000, true}},
+	clusterWork: {"cluster.work", "s",
+		"running time of the waiting jobs on their fastest GPUs, per GPU of the cluster", Range{1, 1e6, true}},
+	clusterRunning: {"cluster.running", "jobs", "running jobs per GPU of the cluster",
+		Range{0, scheduler.MaxSharing, false}},
 	clusterUp:        {"cluster.up", "", "fraction of the GPUs that are available", fraction},
 	clusterOccupancy: {"cluster.occupancy", "", "fraction of the available GPUs that have a job", fraction},
 
@@ -110,20 +112,23 @@ var facts = [factCount]Fact{
 	gpuNetwork:     {"gpu.network", "bytes/s", "network link of the machine", Range{1e8, 1e11, true}},
 	gpuFreeCPUs:    {"gpu.free_cpus", "", "free fraction of the machine's CPU cores", fraction},
 	gpuFreeMemory:  {"gpu.free_memory", "", "free fraction of the machine's memory", fraction},
-	gpuBusyFor:     {"gpu.busy_for", "s", "time until the jobs on the GPU finish at their current speeds", Range{1, 1e6, true}},
+	gpuBusyFor: {"gpu.busy_for", "s", "time until the jobs on the GPU finish at their current speeds",
+		Range{1, 1e6, true}},
 
-	jobWaited:      {"job.waited", "s", "time since the arrival of the job", Range{1, 1e6, true}},
-	jobPriority:    {"job.priority", "", "priority", fraction},
-	jobSimulation:  {"job.simulation", "", "1 for class simulation, else 0", fraction},
-	jobLearning:    {"job.learning", "", "1 for class learning, else 0", fraction},
-	jobProcessing:  {"job.processing", "", "1 for class processing, else 0", fraction},
-	jobGPUs:        {"job.gpus", "GPUs", "GPUs that the job needs", Range{1, 64, true}},
-	jobCPUs:        {"job.cpus", "cores", "CPU cores for each GPU", Range{0.5, 64, true}},
-	jobMemory:      {"job.memory", "bytes", "host memory for each GPU", Range{gib / 4, 512 * gib, true}},
-	jobNetwork:     {"job.network", "bytes/s", "traffic of each GPU while the job spans machines", Range{1e7, 1e11, true}},
-	jobGPUMemory:   {"job.gpu_memory", "bytes", "device memory on each GPU", Range{gib / 2, 288 * gib, true}},
-	jobWork:        {"job.work", "steps", "remaining steps", Range{1, 1e8, true}},
-	jobRunningTime: {"job.running_time", "s", "remaining running time alone on the fastest GPUs of the job", Range{1, 1e6, true}},
+	jobWaited:     {"job.waited", "s", "time since the arrival of the job", Range{1, 1e6, true}},
+	jobPriority:   {"job.priority", "", "priority", fraction},
+	jobSimulation: {"job.simulation", "", "1 for class simulation, else 0", fraction},
+	jobLearning:   {"job.learning", "", "1 for class learning, else 0", fraction},
+	jobProcessing: {"job.processing", "", "1 for class processing, else 0", fraction},
+	jobGPUs:       {"job.gpus", "GPUs", "GPUs that the job needs", Range{1, 64, true}},
+	jobCPUs:       {"job.cpus", "cores", "CPU cores for each GPU", Range{0.5, 64, true}},
+	jobMemory:     {"job.memory", "bytes", "host memory for each GPU", Range{gib / 4, 512 * gib, true}},
+	jobNetwork: {"job.network", "bytes/s", "traffic of each GPU while the job spans machines",
+		Range{1e7, 1e11, true}},
+	jobGPUMemory: {"job.gpu_memory", "bytes", "device memory on each GPU", Range{gib / 2, 288 * gib, true}},
+	jobWork:      {"job.work", "steps", "remaining steps", Range{1, 1e8, true}},
+	jobRunningTime: {"job.running_time", "s", "remaining running time alone on the fastest GPUs of the job",
+		Range{1, 1e6, true}},
 }
 
 // gpuStatic writes the facts of a GPU that do not depend on a state.
@@ -172,7 +177,8 @@ func (r *Ranges) GPU(c *scheduler.Cluster, gpu int) []Value {
 func (r *Ranges) Job(w *scheduler.Workload, job int) []Value {
 	var raw [factCount]float64
 	jobStatic(&raw, w, job)
-	return r.values(&raw, jobPriority, jobSimulation, jobLearning, jobProcessing, jobGPUs, jobCPUs, jobMemory, jobNetwork, jobGPUMemory, jobWork)
+	return r.values(&raw, jobPriority, jobSimulation, jobLearning, jobProcessing, jobGPUs, jobCPUs, jobMemory,
+		jobNetwork, jobGPUMemory, jobWork)
 }
 
 func (r *Ranges) values(raw *[factCount]float64, list ...int) []Value {

@@ -18,8 +18,10 @@ func TestNormalise(t *testing.T) {
 		r       Range
 		x, want float64
 	}{
-		{Range{10, 20, false}, 15, 0.5}, {Range{10, 20, false}, 9, 0}, {Range{10, 20, false}, 21, 1}, {Range{-1, 1, false}, 0, 0.5},
-		{Range{1, 100, true}, 10, 0.5}, {Range{1, 100, true}, 0, 0}, {Range{1, 100, true}, math.Inf(1), 1}, {Range{1, 100, true}, -5, 0},
+		{Range{10, 20, false}, 15, 0.5}, {Range{10, 20, false}, 9, 0}, {Range{10, 20, false}, 21, 1},
+		{Range{-1, 1, false}, 0, 0.5},
+		{Range{1, 100, true}, 10, 0.5}, {Range{1, 100, true}, 0, 0}, {Range{1, 100, true}, math.Inf(1), 1},
+		{Range{1, 100, true}, -5, 0},
 	} {
 		if got := c.r.Normalise(c.x); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v in %+v: got %v, want %v", c.x, c.r, got, c.want)
@@ -115,7 +117,8 @@ func TestFeaturesOfARunAreBetweenZeroAndOneAndMissingOnesAreMasked(t *testing.T)
 				t.Fatalf("state %d: %soccupancy is known: got %v, want %v", states, name, got, exists)
 			}
 			if exists && values[at(name+"occupancy")] != float32(len(s.OnGPU[gpu]))/scheduler.MaxSharing {
-				t.Fatalf("state %d: %soccupancy: got %v, want that of %d jobs", states, name, values[at(name+"occupancy")], len(s.OnGPU[gpu]))
+				t.Fatalf("state %d: %soccupancy: got %v, want that of %d jobs", states, name,
+					values[at(name+"occupancy")], len(s.OnGPU[gpu]))
 			}
 			if mask[at(name+"temperature")] != 0 { // the default cluster has no measurements
 				t.Fatalf("state %d: %stemperature is known", states, name)
@@ -131,7 +134,8 @@ func TestFeaturesOfARunAreBetweenZeroAndOneAndMissingOnesAreMasked(t *testing.T)
 				j := s.Workload.Jobs[s.Queue[k]]
 				class := values[at(name+"simulation")] + values[at(name+"learning")] + values[at(name+"processing")]
 				if values[at(name+"priority")] != float32(j.Priority) || class != 1 {
-					t.Fatalf("state %d: job %d: got priority %v and classes %v, want %v and 1", states, k, values[at(name+"priority")], class, j.Priority)
+					t.Fatalf("state %d: job %d: got priority %v and classes %v, want %v and 1", states, k,
+						values[at(name+"priority")], class, j.Priority)
 				}
 			}
 		}
@@ -156,7 +160,8 @@ func TestAClusterThatIsTooLargeIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.Reset(s.Cluster, s.Workload, s.Speeds); err == nil || !strings.Contains(err.Error(), "got a cluster with 16 GPUs, want at most 15") {
+	if err := x.Reset(s.Cluster, s.Workload, s.Speeds); err == nil ||
+		!strings.Contains(err.Error(), "got a cluster with 16 GPUs, want at most 15") {
 		t.Errorf("got %v", err)
 	}
 	for _, o := range []Options{{Jobs: -1, GPUs: 1}, {Jobs: 1}, {GPUs: 1 << 20}} {
@@ -191,11 +196,13 @@ func TestLearntRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, origin, _ := all.Of("gpu.temperature"); r.High != 3000 || r.Low < 40 || r.Low > 40.1 || origin != "minimum and maximum" {
+	if r, origin, _ := all.Of("gpu.temperature"); r.High != 3000 || r.Low < 40 || r.Low > 40.1 ||
+		origin != "minimum and maximum" {
 		t.Errorf("minimum and maximum: got %+v, %s", r, origin)
 	}
 	// 0.2 of 20 degrees are 1 %; four standard errors of a quantile of 4096 figures are 0.6 % of 20 degrees.
-	if r, origin, _ := robust.Of("gpu.temperature"); math.Abs(r.Low-40.2) > 0.13 || math.Abs(r.High-59.8) > 0.13 || origin != "quantiles 0.01 to 0.99" {
+	if r, origin, _ := robust.Of("gpu.temperature"); math.Abs(r.Low-40.2) > 0.13 || math.Abs(r.High-59.8) > 0.13 ||
+		origin != "quantiles 0.01 to 0.99" {
 		t.Errorf("quantiles: got %+v, %s, want 40.2 to 59.8", r, origin)
 	}
 	if r, _, _ := all.Of("job.cpus"); r.Low != 2 || r.High != 8 || !r.Log {
@@ -206,7 +213,8 @@ func TestLearntRanges(t *testing.T) {
 			t.Errorf("%s: got the range of %s, want the default", fact, origin)
 		}
 	}
-	if l.Add("gpu.temprature", 1) == nil || all.Set("x", Range{0, 1, false}) == nil || all.Set("job.cpus", Range{0, 1, true}) == nil || all.Set("job.cpus", Range{1, 1, false}) == nil {
+	if l.Add("gpu.temprature", 1) == nil || all.Set("x", Range{0, 1, false}) == nil ||
+		all.Set("job.cpus", Range{0, 1, true}) == nil || all.Set("job.cpus", Range{1, 1, false}) == nil {
 		t.Error("an unknown fact or an invalid range: got no error")
 	}
 	if _, err := l.Ranges(0.9, 0.1); err == nil {
@@ -232,7 +240,8 @@ func TestRangesOfStatesAndWorkloads(t *testing.T) {
 	// After the ranges are learnt, no known figure of a GPU lies outside.
 	for gpu := range sim.State().Cluster.GPUs {
 		for _, v := range r.GPU(sim.State().Cluster, gpu) {
-			if !math.IsNaN(v.Raw) && !(v.Normalised >= 0 && v.Normalised <= 1) || math.IsNaN(v.Raw) != math.IsNaN(v.Normalised) {
+			if !math.IsNaN(v.Raw) && !(v.Normalised >= 0 && v.Normalised <= 1) ||
+				math.IsNaN(v.Raw) != math.IsNaN(v.Normalised) {
 				t.Errorf("GPU %d: got %+v", gpu, v)
 			}
 		}
@@ -274,7 +283,8 @@ func TestFaultyRangesAreErrors(t *testing.T) {
 		{strings.Replace(text, `"unit": "C"`, `"unit": "K"`, 1), `gpu.temperature: got unit "K", want "C"`},
 		{strings.Replace(text, `"version"`, `"other": 1, "version"`, 1), "unknown field"},
 	} {
-		if _, err := ReadRanges("r.json", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadRanges("r.json", strings.NewReader(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
 	}
@@ -292,7 +302,8 @@ func FuzzReadRanges(f *testing.F) {
 			return
 		}
 		for f, rng := range r.ranges {
-			for _, x := range []float64{-math.MaxFloat64, -1, 0, 1e-300, 1, 1e300, math.MaxFloat64, math.Inf(1), rng.Low, rng.High} {
+			for _, x := range []float64{-math.MaxFloat64, -1, 0, 1e-300, 1, 1e300, math.MaxFloat64, math.Inf(1),
+				rng.Low, rng.High} {
 				if v := rng.Normalise(x); !(v >= 0 && v <= 1) {
 					t.Fatalf("%s: %v in %+v: got %v", facts[f].Name, x, rng, v)
 				}

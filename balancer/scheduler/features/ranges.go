@@ -56,8 +56,10 @@ func index(fact string) int {
 
 func (r Range) check(fact string) error {
 	switch {
-	case math.IsNaN(r.Low) || math.IsInf(r.Low, 0) || math.IsNaN(r.High) || math.IsInf(r.High, 0) || !(r.Low < r.High) || math.IsInf(r.High-r.Low, 0):
-		return fmt.Errorf("range of %s: got %v to %v, want finite numbers, the first below the second", fact, r.Low, r.High)
+	case math.IsNaN(r.Low) || math.IsInf(r.Low, 0) || math.IsNaN(r.High) || math.IsInf(r.High, 0) ||
+		!(r.Low < r.High) || math.IsInf(r.High-r.Low, 0):
+		return fmt.Errorf("range of %s: got %v to %v, want finite numbers, the first below the second", fact, r.Low,
+			r.High)
 	case r.Log && !(r.Low > 0 && !math.IsInf(r.High/r.Low, 0)):
 		return fmt.Errorf("range of %s: got %v to %v on a logarithmic scale, want numbers above 0", fact, r.Low, r.High)
 	}
@@ -191,7 +193,8 @@ const rangesVersion = 1
 func WriteRanges(w io.Writer, r *Ranges) error {
 	file := rangesFile{Version: rangesVersion}
 	for f := range facts {
-		file.Facts = append(file.Facts, rangeFact{facts[f].Name, facts[f].Unit, r.ranges[f].Low, r.ranges[f].High, r.ranges[f].Log, r.origin[f]})
+		file.Facts = append(file.Facts, rangeFact{facts[f].Name, facts[f].Unit, r.ranges[f].Low, r.ranges[f].High,
+			r.ranges[f].Log, r.origin[f]})
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
 	if err != nil {
@@ -232,11 +235,14 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 		rng := Range{v.Low, v.High, v.Log}
 		switch {
 		case f < 0:
-			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %.60q, want the name of a feature", source, i, v.Name))
+			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %.60q, want the name of a feature", source, i,
+				v.Name))
 		case seen[f]:
-			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %s a second time, want each feature once", source, i, v.Name))
+			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %s a second time, want each feature once",
+				source, i, v.Name))
 		case v.Unit != facts[f].Unit:
-			faults = append(faults, fmt.Errorf("ranges %s: %s: got unit %.20q, want %q", source, v.Name, v.Unit, facts[f].Unit))
+			faults = append(faults, fmt.Errorf("ranges %s: %s: got unit %.20q, want %q", source, v.Name, v.Unit,
+				facts[f].Unit))
 		case rng.check(v.Name) != nil:
 			faults = append(faults, fmt.Errorf("ranges %s: %w", source, rng.check(v.Name)))
 		default:
@@ -251,7 +257,10 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 	}
 	for f, found := range seen {
 		if !found && len(faults) < 20 {
-			faults = append(faults, fmt.Errorf("ranges %s: got no range of %s: the file is incomplete, or another version of the program wrote it", source, facts[f].Name))
+			faults = append(faults,
+				fmt.Errorf(
+					"ranges %s: got no range of %s: the file is incomplete, or another version of the program wrote it",
+					source, facts[f].Name))
 		}
 	}
 	if len(faults) > 0 {

@@ -39,7 +39,8 @@ func (o Options) filled() (Options, error) {
 	}
 	switch {
 	case !(o.Well > 0 && o.Well <= 1):
-		return o, fmt.Errorf("least efficiency of a good placement: got %v, want a number above 0 and at most 1", o.Well)
+		return o, fmt.Errorf("least efficiency of a good placement: got %v, want a number above 0 and at most 1",
+			o.Well)
 	case o.Window < 1 || o.Window > 1<<20:
 		return o, fmt.Errorf("number of placements in a memory: got %d, want 1 to %d", o.Window, 1<<20)
 	case o.Refresh < 1:

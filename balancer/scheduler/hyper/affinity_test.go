@@ -25,19 +25,24 @@ func unequal() (*scheduler.Cluster, *scheduler.Workload, table) {
 		{Name: "Volta", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12},
 		{Name: "Radeon", Memory: 8 << 30, Bandwidth: 480e9, Compute: math.NaN()},
 	}}
-	c.Machines = []scheduler.Machine{{Name: "a", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{0, 1}}, {Name: "b", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{2, 3}}}
+	c.Machines = []scheduler.Machine{{Name: "a", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{0, 1}},
+		{Name: "b", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{2, 3}}}
 	for i := range 4 {
-		c.GPUs = append(c.GPUs, scheduler.GPU{Name: string(rune('a' + i)), Type: i / 2, Machine: i / 2, Utilization: math.NaN(), Temperature: math.NaN()})
+		c.GPUs = append(c.GPUs, scheduler.GPU{Name: string(rune('a' + i)), Type: i / 2, Machine: i / 2,
+			Utilization: math.NaN(), Temperature: math.NaN()})
 	}
-	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "ResNet", Class: scheduler.Learning}, {Name: "fluid", Class: scheduler.Simulation}}}
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "ResNet", Class: scheduler.Learning},
+		{Name: "fluid", Class: scheduler.Simulation}}}
 	for i := range 40 {
-		w.Jobs = append(w.Jobs, scheduler.Job{Name: "job", Kind: i % 2, Work: 100, GPUs: 1, CPUs: float64(1 + i%4), Memory: 4 << 30, Priority: float64(i%5) / 4})
+		w.Jobs = append(w.Jobs, scheduler.Job{Name: "job", Kind: i % 2, Work: 100, GPUs: 1, CPUs: float64(1 + i%4),
+			Memory: 4 << 30, Priority: float64(i%5) / 4})
 	}
 	return c, w, table{{10, 2}, {3, 4}}
 }
 
 func state(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) *scheduler.State {
-	st := &scheduler.State{Cluster: c, Workload: w, Speeds: s, OnGPU: make([][]int, len(c.GPUs)), Remaining: make([]float64, len(w.Jobs))}
+	st := &scheduler.State{Cluster: c, Workload: w, Speeds: s, OnGPU: make([][]int, len(c.GPUs)),
+		Remaining: make([]float64, len(w.Jobs))}
 	for i := range w.Jobs {
 		st.Remaining[i] = w.Jobs[i].Work
 	}
@@ -62,7 +67,8 @@ func play(a *Affinity, n int) *scheduler.State {
 	for job := range n {
 		gpu := rng.IntN(len(c.GPUs))
 		speed := speeds.Alone(w.Jobs[job].Kind, c.GPUs[gpu].Type, 1, false)
-		s.Running = append(s.Running[:0], scheduler.Running{Job: job, GPUs: []int{gpu}, Since: s.Now, Speed: speed, Remaining: 100, Partner: -1})
+		s.Running = append(s.Running[:0], scheduler.Running{Job: job, GPUs: []int{gpu}, Since: s.Now, Speed: speed,
+			Remaining: 100, Partner: -1})
 		s.OnGPU[gpu] = []int{job}
 		a.Watch(s)
 		s.Now += 50 / speed
@@ -87,7 +93,9 @@ func TestScoresPreferTheGPUsOnWhichSimilarJobsRanWell(t *testing.T) {
 		}
 		if s.Workload.Jobs[job].Kind == 0 { // ResNet: well on Volta, poorly on Radeon
 			if !(scores[0] > 0.1 && scores[2] < -0.1) {
-				t.Errorf("job %d of kind ResNet: scores: got %v, want the first two above 0.1 and the others below -0.1", job, scores)
+				t.Errorf(
+					"job %d of kind ResNet: scores: got %v, want the first two above 0.1 and the others below -0.1",
+					job, scores)
 			}
 		} else if !(scores[2] > 0.1) { // fluid: well on both
 			t.Errorf("job %d of kind fluid: score of Radeon: got %v, want above 0.1", job, scores[2])
@@ -112,7 +120,8 @@ func TestAModelWithoutExperienceIsNeutral(t *testing.T) {
 	a := affinity(t, Options{})
 	s := play(a, 30)
 	c := *s.Cluster
-	c.Types = append(c.Types[:2:2], scheduler.GPUType{Name: "Ampere", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12})
+	c.Types = append(c.Types[:2:2], scheduler.GPUType{Name: "Ampere", Memory: 16 << 30, Bandwidth: 900e9,
+		Compute: 15e12})
 	c.GPUs = append(c.GPUs[:4:4], scheduler.GPU{Type: 2, Utilization: math.NaN()})
 	a.Reset(&c, s.Workload)
 	s.Cluster, s.OnGPU = &c, make([][]int, len(c.GPUs))
@@ -150,7 +159,8 @@ func TestEfficiencyIsWorkDividedByTheFastestAlone(t *testing.T) {
 	a := affinity(t, Options{})
 	play(a, 30)
 	for _, p := range a.Placements() {
-		want := map[string]float64{"ResNet Volta": 1, "ResNet Radeon": 0.2, "fluid Volta": 0.75, "fluid Radeon": 1}[p.Job.Kind+" "+p.GPU.Model]
+		want := map[string]float64{"ResNet Volta": 1, "ResNet Radeon": 0.2, "fluid Volta": 0.75,
+			"fluid Radeon": 1}[p.Job.Kind+" "+p.GPU.Model]
 		if math.Abs(p.Efficiency-want) > 1e-9 {
 			t.Errorf("%s on %s: got %v, want %v", p.Job.Kind, p.GPU.Model, p.Efficiency, want)
 		}
@@ -182,15 +192,18 @@ func TestRecordsAnswerQueries(t *testing.T) {
 	models := []string{"V100", "T4", "Radeon", "P100", "K80"}
 	record := s.New()
 	for i := range 50 {
-		g := GPUFacts{Model: models[i%5], Memory: 16 << 30, Bandwidth: 900e9, Compute: math.NaN(), Utilization: float64(i%17) / 16}
+		g := GPUFacts{Model: models[i%5], Memory: 16 << 30, Bandwidth: 900e9, Compute: math.NaN(),
+			Utilization: float64(i%17) / 16}
 		e.GPU(record, &g)
 		if name, similarity := e.Model(record); name != g.Model || similarity < 0.2 {
 			t.Errorf("model of %+v: got %s with similarity %v", g, name, similarity)
 		}
-		if x, _ := e.Utilization(record); math.Abs(x-g.Utilization) > 2.5/16 { // noise: 2 levels are 3 standard deviations or more
+		if x, _ := e.Utilization(record); math.Abs(x-g.Utilization) > 2.5/16 {
+			// noise: 2 levels are 3 standard deviations or more
 			t.Errorf("utilization of %+v: got %v", g, x)
 		}
-		j := JobFacts{Kind: "kind " + models[i%5], Class: "learning", Priority: float64(i%9) / 8, GPUs: 4, CPUs: 8, Memory: math.NaN(), Network: 0}
+		j := JobFacts{Kind: "kind " + models[i%5], Class: "learning", Priority: float64(i%9) / 8, GPUs: 4, CPUs: 8,
+			Memory: math.NaN(), Network: 0}
 		e.Job(record, &j)
 		if name, _ := e.Kind(record); name != j.Kind {
 			t.Errorf("kind of %+v: got %s", j, name)

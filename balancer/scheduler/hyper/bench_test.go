@@ -100,7 +100,8 @@ func TestCapacityTable(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	for _, d := range []int{1000, 2000, Dimension} {
 		mean, deviation := measureNoise(t, d, 20000)
-		fmt.Printf("%d components: similarity of unrelated vectors: mean %.5f, deviation %.5f; theory 0, %.5f\n", d, mean, deviation, 1/math.Sqrt(float64(d)))
+		fmt.Printf("%d components: similarity of unrelated vectors: mean %.5f, deviation %.5f; theory 0, %.5f\n", d,
+			mean, deviation, 1/math.Sqrt(float64(d)))
 	}
 	fmt.Println("| Dimension | Members | Other items | Correct, theory | Correct, measured | Agreement, theory | Agreement, measured |")
 	fmt.Println("|---|---|---|---|---|---|---|")
@@ -110,6 +111,7 @@ func TestCapacityTable(t *testing.T) {
 		{10000, 5, 100}, {10000, 101, 100}, {10000, 201, 100}, {10000, 401, 100}, {10000, 801, 100}, {10000, 1601, 100},
 	} {
 		got, measured := measureCapacity(t, c.d, c.n, c.others, 2000, 1)
-		fmt.Printf("| %d | %d | %d | %.4f | %.4f | %.4f | %.4f |\n", c.d, c.n, c.others, capacity(c.d, c.n, c.others), got, agreement(c.n), measured)
+		fmt.Printf("| %d | %d | %d | %.4f | %.4f | %.4f | %.4f |\n", c.d, c.n, c.others, capacity(c.d, c.n, c.others),
+			got, agreement(c.n), measured)
 	}
 }

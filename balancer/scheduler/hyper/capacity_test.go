@@ -52,7 +52,8 @@ func capacity(d, n, others int) float64 {
 }
 
 func TestAgreement(t *testing.T) {
-	// By enumeration: one vector agrees with itself, two random ones agree in 3/4 of the components, if ties are random.
+	// By enumeration: one vector agrees with itself, two random ones agree in 3/4 of the components, if ties are
+	// random.
 	for n, want := range map[int]float64{1: 1, 2: 0.75, 3: 0.75, 4: 0.6875, 5: 0.6875, 7: 0.65625} {
 		if got := agreement(n); math.Abs(got-want) > 1e-12 {
 			t.Errorf("agreement(%d) = %v, want %v", n, got, want)
@@ -117,7 +118,8 @@ func measureCapacity(t *testing.T, d, n, others, queries int, seed uint64) (corr
 	// Four standard errors of a fraction of all queries; at least 1 query.
 	all := float64(queries)
 	if want := capacity(d, n, others); math.Abs(correct-want) > 4*math.Sqrt(want*(1-want)/all)+1/all {
-		t.Errorf("%d components, %d members, %d other items: got %.3f correct of %d queries, want %.3f", d, n, others, correct, queries, want)
+		t.Errorf("%d components, %d members, %d other items: got %.3f correct of %d queries, want %.3f", d, n, others,
+			correct, queries, want)
 	}
 	if want, limit := agreement(n), 4*0.5/math.Sqrt(float64(queries*d)); math.Abs(agreed-want) > limit {
 		t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", d, n, agreed, want, limit)

@@ -3,9 +3,9 @@
 //
 // # Vectors
 //
-// A [Vector] has d components, each +1 or -1. It is stored as bits: bit 0 is +1, bit 1 is -1. A [Space] fixes d, usually
-// [Dimension], and the seed of all random vectors. Two random vectors are almost orthogonal: their similarity has mean 0
-// and standard deviation 1/sqrt(d).
+// A [Vector] has d components, each +1 or -1. It is stored as bits: bit 0 is +1, bit 1 is -1. A [Space] fixes d,
+// usually [Dimension], and the seed of all random vectors. Two random vectors are almost orthogonal: their similarity
+// has mean 0 and standard deviation 1/sqrt(d).
 //
 //	[Space.Bind]        product by component (XOR of the bits). Bind(a, b) is similar to neither; Bind(Bind(a, b), b) = a
 //	[Bundle]            majority by component. A bundle is similar to each of its members
@@ -60,6 +60,6 @@
 //   - Kanerva, Hyperdimensional Computing: An Introduction to Computing in Distributed Representation with
 //     High-Dimensional Random Vectors, Cognitive Computation 1, 2009: bind, bundle, permute, item memory.
 //   - Gayler, Multiplicative Binding, Representation Operators and Analogy, 1998: binding of bipolar vectors.
-//   - Kleyko et al., A Survey on Hyperdimensional Computing aka Vector Symbolic Architectures, ACM Computing Surveys 55,
-//     2022: level encoding, capacity.
+//   - Kleyko et al., A Survey on Hyperdimensional Computing aka Vector Symbolic Architectures, ACM Computing Surveys
+//     55, 2022: level encoding, capacity.
 package hyper

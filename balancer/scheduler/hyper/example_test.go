@@ -20,7 +20,8 @@ func ExampleEncoder() {
 	}
 	record := space.New()
 	for _, model := range []string{"T4", "Radeon VII", "V100"} { // the item memory knows these models
-		encoder.GPU(record, &hyper.GPUFacts{Model: model, Memory: 16 << 30, Bandwidth: 900e9, Compute: 15.7e12, Utilization: 0.25})
+		encoder.GPU(record, &hyper.GPUFacts{Model: model, Memory: 16 << 30, Bandwidth: 900e9, Compute: 15.7e12,
+			Utilization: 0.25})
 	}
 	model, _ := encoder.Model(record)
 	utilization, _ := encoder.Utilization(record)
@@ -58,7 +59,8 @@ func ExampleAffinity() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := simulate.Run(watched{fcfs, affinity}, setup.Cluster, jobs, setup.Speeds, simulate.Options{}); err != nil {
+	if _, err := simulate.Run(watched{fcfs, affinity}, setup.Cluster, jobs, setup.Speeds, simulate.Options{}); err !=
+		nil {
 		panic(err)
 	}
 	p := affinity.Placements()[0]

@@ -30,7 +30,8 @@ type GPUFacts struct {
 func FactsOfJob(w *scheduler.Workload, job int) JobFacts {
 	j := &w.Jobs[job]
 	k := &w.Kinds[j.Kind]
-	f := JobFacts{Kind: k.Name, Priority: j.Priority, GPUs: float64(j.GPUs), CPUs: j.CPUs, Memory: j.Memory, Network: j.Network}
+	f := JobFacts{Kind: k.Name, Priority: j.Priority, GPUs: float64(j.GPUs), CPUs: j.CPUs, Memory: j.Memory,
+		Network: j.Network}
 	if k.Class >= 0 && k.Class < scheduler.Classes {
 		f.Class = k.Class.String()
 	}
@@ -46,7 +47,8 @@ func FactsOfGPU(c *scheduler.Cluster, gpu, n int) GPUFacts {
 	if !math.IsNaN(g.Utilization) {
 		used += g.Utilization
 	}
-	return GPUFacts{Model: t.Name, Memory: t.Memory, Bandwidth: t.Bandwidth, Compute: t.Compute, Utilization: min(used, 1)}
+	return GPUFacts{Model: t.Name, Memory: t.Memory, Bandwidth: t.Bandwidth, Compute: t.Compute,
+		Utilization: min(used, 1)}
 }
 
 // Facts of a record, in the order of their roles.
@@ -70,8 +72,8 @@ const (
 	gpuRoles // the number of roles of a GPU
 )
 
-// numberLevels is the number of levels of a number. The ranges below span 10 to 17 powers of two, so a level is about one
-// power of two.
+// numberLevels is the number of levels of a number. The ranges below span 10 to 17 powers of two, so a level is about
+// one power of two.
 const numberLevels = 17
 
 // The ranges of numbers are fixed, so that records of different clusters and of different runs are comparable. A number

@@ -46,8 +46,8 @@ func experienced(t testing.TB, o Options, policy string, seed uint64, jobs int) 
 	return a
 }
 
-// transfer compares the scores of jobs that the affinity never saw with their speeds: the fraction of pairs (job, type of
-// GPU) whose score has the right sign, and the correlation of scores and relative speeds.
+// transfer compares the scores of jobs that the affinity never saw with their speeds: the fraction of pairs (job, type
+// of GPU) whose score has the right sign, and the correlation of scores and relative speeds.
 func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64) {
 	t.Helper()
 	setup := workload.Default()
@@ -91,7 +91,8 @@ func TestScoresOfUnseenJobsFollowTheirSpeeds(t *testing.T) {
 		}
 		t.Logf("%d components: sign %.3f, correlation %.3f", dimension, sign, correlation)
 		if sign < 0.9 || correlation < 0.75 { // without any information: about 0.5 and 0
-			t.Errorf("%d components: got the right sign in %.2f of the pairs and a correlation of %.2f, want at least 0.9 and 0.75", dimension, sign, correlation)
+			t.Errorf("%d components: got the right sign in %.2f of the pairs and a correlation of %.2f, want at least 0.9 and 0.75",
+				dimension, sign, correlation)
 		}
 	}
 }

@@ -85,8 +85,8 @@ func (s *Space) Negate(dst, a Vector) {
 	dst[s.words-1] &= s.tail()
 }
 
-// Permute writes a, rotated by n components, to dst: component i moves to (i+n) mod d. n may be negative. dst and a must
-// not overlap.
+// Permute writes a, rotated by n components, to dst: component i moves to (i+n) mod d. n may be negative. dst and a
+// must not overlap.
 func (s *Space) Permute(dst, a Vector, n int) {
 	d := s.dimension
 	n = ((n % d) + d) % d
@@ -96,8 +96,8 @@ func (s *Space) Permute(dst, a Vector, n int) {
 	dst[s.words-1] &= s.tail()
 }
 
-// shift adds the bits of a to dst, moved by n components. Bits that leave the vector are dropped; the caller clears bits
-// beyond the dimension.
+// shift adds the bits of a to dst, moved by n components. Bits that leave the vector are dropped; the caller clears
+// bits beyond the dimension.
 func (s *Space) shift(dst, a Vector, n int) {
 	word, bit := n>>6, uint(n&63) // n>>6 rounds down, so bit is between 0 and 63 for a negative n, too
 	for i := range dst {

@@ -51,7 +51,8 @@ func TestOperationsEqualThoseOnNumbers(t *testing.T) {
 			got := s.bipolar(out)
 			for i := range got {
 				if to := ((i+n)%d + d) % d; got[to] != na[i] {
-					t.Fatalf("dimension %d: component %d rotated by %d: got %d at %d, want %d", d, i, n, got[to], to, na[i])
+					t.Fatalf("dimension %d: component %d rotated by %d: got %d at %d, want %d", d, i, n, got[to], to,
+						na[i])
 				}
 			}
 			if out[len(out)-1]&^s.tail() != 0 {
@@ -92,7 +93,8 @@ func TestBundleEqualsMajorityOfNumbers(t *testing.T) {
 					want = counts[i] / max(counts[i], -counts[i])
 				}
 				if got != want {
-					t.Fatalf("dimension %d, step %d: component %d of %d members with sum %d: got %d, want %d", d, step, i, len(members), counts[i], got, want)
+					t.Fatalf("dimension %d, step %d: component %d of %d members with sum %d: got %d, want %d", d, step,
+						i, len(members), counts[i], got, want)
 				}
 			}
 			if b.Len() != len(members) {
@@ -149,7 +151,8 @@ func TestLevelsAreLinearInTheirDistance(t *testing.T) {
 			for j := range n {
 				got := s.Similarity(l.At(i), l.At(j))
 				want := 1 - math.Abs(float64(i-j))/float64(n-1)
-				if math.Abs(got-want) > 2.0/Dimension+1e-12 { // each end of the range is rounded by at most half a component
+				if math.Abs(got-want) > 2.0/Dimension+1e-12 {
+					// each end of the range is rounded by at most half a component
 					t.Errorf("%d levels: similarity of %d and %d: got %v, want %v", n, i, j, got, want)
 				}
 			}
@@ -158,11 +161,13 @@ func TestLevelsAreLinearInTheirDistance(t *testing.T) {
 				t.Errorf("%d levels: index of %v: got %d, want %d", n, x, got, i)
 			}
 			if got, similarity := l.Decode(l.At(i)); got != x || similarity != 1 {
-				t.Errorf("%d levels: decoding of level %d: got %v with similarity %v, want %v with 1", n, i, got, similarity, x)
+				t.Errorf("%d levels: decoding of level %d: got %v with similarity %v, want %v with 1", n, i, got,
+					similarity, x)
 			}
 		}
 		if l.Index(-3) != 0 || l.Index(math.Inf(1)) != n-1 || l.Index(math.NaN()) != -1 {
-			t.Errorf("%d levels: got %d, %d, %d for -3, Inf, NaN, want 0, %d, -1", n, l.Index(-3), l.Index(math.Inf(1)), l.Index(math.NaN()), n-1)
+			t.Errorf("%d levels: got %d, %d, %d for -3, Inf, NaN, want 0, %d, -1", n, l.Index(-3), l.Index(math.Inf(1)),
+				l.Index(math.NaN()), n-1)
 		}
 	}
 }
@@ -184,7 +189,8 @@ func TestInvalidArgumentsAreErrors(t *testing.T) {
 	if _, err := m.Add("x", s.New()); err == nil {
 		t.Error("an item with an existing name: got no error")
 	}
-	for _, o := range []Options{{Well: 2}, {Well: -1}, {Well: math.NaN()}, {Window: -1}, {Refresh: -1}, {Dimension: 3}} {
+	for _, o := range []Options{{Well: 2}, {Well: -1}, {Well: math.NaN()}, {Window: -1}, {Refresh: -1},
+		{Dimension: 3}} {
 		if _, err := NewAffinity(o); err == nil {
 			t.Errorf("NewAffinity(%+v): got no error", o)
 		}

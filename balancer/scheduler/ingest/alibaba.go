@@ -58,7 +58,8 @@ func ReadAlibaba(source string, r io.Reader) (*Iterations, error) {
 		}
 		row, err := strconv.Atoi(strings.TrimSpace(fields[0]))
 		if err != nil || row != next {
-			f.add(source, n, "number of the row", quote(fields[0]), fmt.Sprintf("%d: rows are missing or out of order", next))
+			f.add(source, n, "number of the row", quote(fields[0]),
+				fmt.Sprintf("%d: rows are missing or out of order", next))
 			next = row
 		}
 		next++
@@ -102,11 +103,13 @@ func (it *Iterations) add(source string, line int, f *faults, worker int, gpu fl
 	}
 	w := &it.Workers[i]
 	if n := len(w.Number); n > 0 && number < w.Number[n-1] {
-		f.add(source, line, fmt.Sprintf("time of worker %d", worker), fmt.Sprintf("%d after %d", number, w.Number[n-1]), "iteration numbers that never decrease")
+		f.add(source, line, fmt.Sprintf("time of worker %d", worker), fmt.Sprintf("%d after %d", number, w.Number[n-1]),
+			"iteration numbers that never decrease")
 		return
 	}
 	if gpu != w.GPU {
-		f.add(source, line, fmt.Sprintf("gpu of worker %d", worker), fmt.Sprintf("%v %%", gpu*100), fmt.Sprintf("%v %%, as in its earlier rows", w.GPU*100))
+		f.add(source, line, fmt.Sprintf("gpu of worker %d", worker), fmt.Sprintf("%v %%", gpu*100),
+			fmt.Sprintf("%v %%, as in its earlier rows", w.GPU*100))
 		return
 	}
 	w.Number, w.Time = append(w.Number, number), append(w.Time, time)

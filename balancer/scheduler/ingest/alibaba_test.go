@@ -19,7 +19,8 @@ func TestReadAlibaba(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	// Iterations 1, 11, 21: slowest/mean = 200/150, 200/160, 220/160.
-	if want := (200.0/150 + 200.0/160 + 220.0/160) / 3; math.Abs(s.Barrier-want) > 1e-12 || math.Abs(s.Levels-200.0/150) > 1e-12 {
+	if want := (200.0/150 + 200.0/160 + 220.0/160) / 3; math.Abs(s.Barrier-want) > 1e-12 ||
+		math.Abs(s.Levels-200.0/150) > 1e-12 {
 		t.Errorf("barrier: got %v and %v, want %v and %v", s.Barrier, s.Levels, want, 200.0/150)
 	}
 	if list := it.Slowdowns(); len(list) != 7 || list[0] != 1 || list[6] != 1.2 || s.Most != 1.2 {
@@ -45,17 +46,21 @@ func TestFaultyIterationsAreErrors(t *testing.T) {
 		{strings.Replace(alibabaText, "2,0,25,11,120", "2,0,25,1.5,1", 1), `a.csv:4: time: got "1.5"`},
 		{strings.Replace(alibabaText, "2,0,25,11,120", "2,0,25,11", 1), "a.csv:4: fields: got 4"},
 	} {
-		if _, err := ReadAlibaba("a.csv", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadAlibaba("a.csv", strings.NewReader(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
 	}
 }
 
-// The figures of the trace's two jobs, rounded; computed independently with Python's statistics. They are in docs/benchmarks/scheduling.md.
+// The figures of the trace's two jobs, rounded; computed independently with Python's statistics. They are in
+// docs/benchmarks/scheduling.md.
 func TestAlibabasOwnFiles(t *testing.T) {
 	for name, want := range map[string]Summary{
-		"job_1_norm.csv": {Workers: 10, Iterations: 300, Spread: 1.123, Jitter: 0.046, Barrier: 1.110, Levels: 1.081, P50: 1, P90: 1.070, P99: 1.164, Most: 2.328},
-		"job_2_norm.csv": {Workers: 10, Iterations: 238, Spread: 1.321, Jitter: 0.015, Barrier: 1.124, Levels: 1.122, P50: 1, P90: 1.021, P99: 1.047, Most: 1.104},
+		"job_1_norm.csv": {Workers: 10, Iterations: 300, Spread: 1.123, Jitter: 0.046, Barrier: 1.110, Levels: 1.081,
+			P50: 1, P90: 1.070, P99: 1.164, Most: 2.328},
+		"job_2_norm.csv": {Workers: 10, Iterations: 238, Spread: 1.321, Jitter: 0.015, Barrier: 1.124, Levels: 1.122,
+			P50: 1, P90: 1.021, P99: 1.047, Most: 1.104},
 	} {
 		it, err := ReadAlibaba(name, dataFile(t, "alibaba", name))
 		if err != nil {
@@ -64,10 +69,13 @@ func TestAlibabasOwnFiles(t *testing.T) {
 		s := it.Summary()
 		t.Logf("%s: %+v", name, s)
 		if s.Workers != want.Workers || s.Iterations != want.Iterations {
-			t.Errorf("%s: got %d workers and %d iterations, want %d and %d", name, s.Workers, s.Iterations, want.Workers, want.Iterations)
+			t.Errorf("%s: got %d workers and %d iterations, want %d and %d", name, s.Workers, s.Iterations,
+				want.Workers, want.Iterations)
 		}
-		for what, pair := range map[string][2]float64{"spread": {s.Spread, want.Spread}, "jitter": {s.Jitter, want.Jitter}, "barrier": {s.Barrier, want.Barrier},
-			"levels": {s.Levels, want.Levels}, "P50": {s.P50, want.P50}, "P90": {s.P90, want.P90}, "P99": {s.P99, want.P99}, "most": {s.Most, want.Most}} {
+		for what, pair := range map[string][2]float64{"spread": {s.Spread, want.Spread},
+			"jitter": {s.Jitter, want.Jitter}, "barrier": {s.Barrier, want.Barrier},
+			"levels": {s.Levels, want.Levels}, "P50": {s.P50, want.P50}, "P90": {s.P90, want.P90},
+			"P99": {s.P99, want.P99}, "most": {s.Most, want.Most}} {
 			if math.Abs(pair[0]-pair[1]) > 0.0006 {
 				t.Errorf("%s: %s: got %.4f, want %.3f", name, what, pair[0], pair[1])
 			}

@@ -117,7 +117,8 @@ func (a *assembler) define(n *names, r *record, what, name string, index int) bo
 		*n = names{}
 	}
 	if first, ok := (*n)[name]; ok {
-		a.f.add(r.source, r.line, what+" "+quote(name), "a second definition", "unique names: the first definition is at "+first.place.String())
+		a.f.add(r.source, r.line, what+" "+quote(name), "a second definition",
+			"unique names: the first definition is at "+first.place.String())
 		return false
 	}
 	(*n)[name] = named{index, Place{r.source, r.line}}
@@ -167,7 +168,8 @@ func (a *assembler) assemble() {
 	c := &a.d.Cluster
 	for _, r := range a.of(GPUTypes) {
 		if a.define(&a.types, &r, "GPU type", r.texts[0], len(c.Types)) {
-			c.Types = append(c.Types, scheduler.GPUType{Name: r.texts[0], Memory: r.number[1], Bandwidth: r.number[2], Compute: r.number[3]})
+			c.Types = append(c.Types, scheduler.GPUType{Name: r.texts[0], Memory: r.number[1], Bandwidth: r.number[2],
+				Compute: r.number[3]})
 		}
 	}
 	for _, r := range a.of(Machines) {
@@ -177,7 +179,8 @@ func (a *assembler) assemble() {
 		typ, known := a.find(GPUTypes, &r, "gpu "+quote(r.texts[0])+": type", r.texts[1])
 		machine, found := a.find(Machines, &r, "gpu "+quote(r.texts[0])+": machine", r.texts[2])
 		if known && found {
-			a.gpu(&r, scheduler.GPU{Name: r.texts[0], Type: typ, Machine: machine, Utilization: r.number[3], Temperature: r.number[4]})
+			a.gpu(&r, scheduler.GPU{Name: r.texts[0], Type: typ, Machine: machine, Utilization: r.number[3],
+				Temperature: r.number[4]})
 		}
 	}
 	for _, r := range a.of(Kinds) {
@@ -208,7 +211,8 @@ func (a *assembler) machine(r *record) {
 	}
 	if typ, ok := a.find(GPUTypes, r, "machine "+quote(m.Name)+": gpu_type", typeName); ok {
 		for i := range int(count) {
-			a.gpu(r, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, i), Type: typ, Machine: index, Utilization: math.NaN(), Temperature: math.NaN()})
+			a.gpu(r, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, i), Type: typ, Machine: index,
+				Utilization: math.NaN(), Temperature: math.NaN()})
 		}
 	}
 }
@@ -235,13 +239,15 @@ var classes = func() (names [scheduler.Classes]string) {
 func (a *assembler) kind(r *record) {
 	class := slices.Index(classes[:], strings.ToLower(r.texts[1]))
 	if class < 0 {
-		a.f.add(r.source, r.line, "kind "+quote(r.texts[0])+": class", quote(r.texts[1]), "one of "+strings.Join(classes[:], ", "))
+		a.f.add(r.source, r.line, "kind "+quote(r.texts[0])+": class", quote(r.texts[1]),
+			"one of "+strings.Join(classes[:], ", "))
 		a.broken[tableIndex(string(Kinds))] = true
 		return
 	}
 	w := &a.d.Workload
 	if a.define(&a.kinds, r, "kind", r.texts[0], len(w.Kinds)) {
-		w.Kinds = append(w.Kinds, scheduler.Kind{Name: r.texts[0], Class: scheduler.Class(class), GPUMemory: r.number[2], Save: r.number[3], Load: r.number[4]})
+		w.Kinds = append(w.Kinds, scheduler.Kind{Name: r.texts[0], Class: scheduler.Class(class),
+			GPUMemory: r.number[2], Save: r.number[3], Load: r.number[4]})
 		a.batches = append(a.batches, r.number[5])
 	}
 }
@@ -257,7 +263,8 @@ func (a *assembler) job(r *record, last *Place) {
 	j.Kind = kind
 	unique := a.define(&a.jobs, r, "job", j.Name, len(w.Jobs))
 	if n := len(w.Jobs); n > 0 && w.Jobs[n-1].Arrival > j.Arrival {
-		a.f.add(r.source, r.line, "job "+quote(j.Name)+": arrival", fmt.Sprintf("%v s after %v s at %s", j.Arrival, w.Jobs[n-1].Arrival, *last), "jobs in the order of arrival")
+		a.f.add(r.source, r.line, "job "+quote(j.Name)+": arrival",
+			fmt.Sprintf("%v s after %v s at %s", j.Arrival, w.Jobs[n-1].Arrival, *last), "jobs in the order of arrival")
 		return
 	}
 	if !unique {
@@ -287,7 +294,8 @@ func (a *assembler) speeds() {
 	seen := map[[4]int]Place{}
 	unique := func(r *record, key [4]int) bool {
 		if first, again := seen[key]; again {
-			a.f.add(r.source, r.line, "speed of "+quote(r.texts[0]), "a second row", "each kind, GPU type and number of GPUs once: the first row is "+first.String())
+			a.f.add(r.source, r.line, "speed of "+quote(r.texts[0]), "a second row",
+				"each kind, GPU type and number of GPUs once: the first row is "+first.String())
 			return false
 		}
 		seen[key] = Place{r.source, r.line}
@@ -321,12 +329,14 @@ func (a *assembler) speeds() {
 		typ, known := a.find(GPUTypes, &r, "pair: gpu_type", r.texts[2])
 		n := int(r.number[3])
 		if ok && is && known && unique(&r, [4]int{min(kind, other), max(kind, other), typ, n}) {
-			t.Pairs = append(t.Pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: n, Speed: r.number[4], OtherSpeed: r.number[5]})
+			t.Pairs = append(t.Pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: n, Speed: r.number[4],
+				OtherSpeed: r.number[5]})
 		}
 	}
 	a.curves(t, types)
 	if kinds*types*(most+1) > maxFigures {
-		a.f.add("speeds", 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", kinds, types, most), fmt.Sprintf("a product of at most %d", maxFigures))
+		a.f.add("speeds", 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", kinds, types, most),
+			fmt.Sprintf("a product of at most %d", maxFigures))
 	}
 	if len(a.f.list) > 0 {
 		return
@@ -347,7 +357,8 @@ func (a *assembler) curves(t *workload.Table, types int) {
 		}
 		k := &t.Kinds[kind]
 		if math.IsNaN(a.batches[kind]) {
-			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), "no batch", "column batch in the row of the kind")
+			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), "no batch",
+				"column batch in the row of the kind")
 			continue
 		}
 		k.Batch = int(a.batches[kind])
@@ -356,7 +367,8 @@ func (a *assembler) curves(t *workload.Table, types int) {
 		}
 		c := k.Curves[typ]
 		if n := len(c); n > 0 && r.number[2] <= c[n-1].Samples {
-			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), fmt.Sprintf("%v samples after %v", r.number[2], c[n-1].Samples), "ascending numbers of samples")
+			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]),
+				fmt.Sprintf("%v samples after %v", r.number[2], c[n-1].Samples), "ascending numbers of samples")
 			continue
 		}
 		k.Curves[typ] = append(c, divide.Point{Samples: r.number[2], Seconds: r.number[3]})
@@ -489,7 +501,9 @@ func ParseDefault(text string) (Default, error) {
 		for _, f := range figures {
 			names = append(names, string(f.table)+"."+f.column)
 		}
-		return Default{}, fmt.Errorf("default for missing figures: got %s, want TABLE.COLUMN=NUMBER, where TABLE.COLUMN is one of %s", quote(text), strings.Join(names, ", "))
+		return Default{},
+			fmt.Errorf("default for missing figures: got %s, want TABLE.COLUMN=NUMBER, where TABLE.COLUMN is one of %s",
+				quote(text), strings.Join(names, ", "))
 	}
 	for _, c := range Columns(Table(name)) {
 		if c.Name == column {
@@ -532,8 +546,8 @@ func (d *Data) Fill(defaults []Default) []Missing {
 	return filled
 }
 
-// Unplaceable returns the jobs that no GPUs of the cluster can hold, and the reason for the first of them. Gavel's traces
-// contain such jobs: Gavel did not measure 16 or more GPUs, and measured some kinds on one GPU only.
+// Unplaceable returns the jobs that no GPUs of the cluster can hold, and the reason for the first of them. Gavel's
+// traces contain such jobs: Gavel did not measure 16 or more GPUs, and measured some kinds on one GPU only.
 func (d *Data) Unplaceable() (jobs []int, first error) {
 	for job := range d.Workload.Jobs {
 		if err := scheduler.Holds(&d.Cluster, &d.Workload, d.Speeds, job); err != nil {
@@ -544,14 +558,16 @@ func (d *Data) Unplaceable() (jobs []int, first error) {
 	return jobs, first
 }
 
-// Check reports everything that prevents a simulation: missing figures that the simulator needs, and faults of the cluster
-// and of the workload. A job that no GPUs of the cluster can hold is an [*scheduler.UnplaceableError] with its line.
-// Missing demands do not limit where a job fits.
+// Check reports everything that prevents a simulation: missing figures that the simulator needs, and faults of the
+// cluster and of the workload. A job that no GPUs of the cluster can hold is an [*scheduler.UnplaceableError] with its
+// line. Missing demands do not limit where a job fits.
 func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {
 		if m.Needed {
-			faults = append(faults, fmt.Errorf("%v: add the figure to the source, or give a default: --default %s.%s=NUMBER", m, m.Table, m.Column))
+			faults = append(faults,
+				fmt.Errorf("%v: add the figure to the source, or give a default: --default %s.%s=NUMBER", m, m.Table,
+					m.Column))
 		}
 	}
 	return errors.Join(append(faults, d.CheckStated())...)
@@ -563,7 +579,8 @@ func (d *Data) CheckStated() error {
 		c := *d
 		c.Cluster.Types, c.Cluster.Machines = slices.Clone(d.Cluster.Types), slices.Clone(d.Cluster.Machines)
 		c.Workload.Kinds, c.Workload.Jobs = slices.Clone(d.Workload.Kinds), slices.Clone(d.Workload.Jobs)
-		c.Fill(append(Unlimited(), Default{GPUTypes, "memory", math.MaxFloat64}, Default{Machines, "cpus", maxCount}, Default{Machines, "memory", math.MaxFloat64}))
+		c.Fill(append(Unlimited(), Default{GPUTypes, "memory", math.MaxFloat64}, Default{Machines, "cpus", maxCount},
+			Default{Machines, "memory", math.MaxFloat64}))
 		d = &c
 	}
 	if err := errors.Join(d.Cluster.Check(), d.Workload.Check()); err != nil {
@@ -574,10 +591,14 @@ func (d *Data) CheckStated() error {
 		faults = append(faults, errors.New("jobs: got none, want at least one"))
 	}
 	if d.Speeds == nil {
-		return errors.Join(append(faults, errors.New("speeds: got none, want table speeds with the speeds of all kinds of jobs on the types of GPUs"))...)
+		return errors.Join(
+			append(faults,
+				errors.New(
+					"speeds: got none, want table speeds with the speeds of all kinds of jobs on the types of GPUs"))...)
 	}
 	if len(d.Speeds.Kinds) != len(d.Workload.Kinds) {
-		return fmt.Errorf("speeds: got %d kinds, want the %d kinds of the jobs", len(d.Speeds.Kinds), len(d.Workload.Kinds))
+		return fmt.Errorf("speeds: got %d kinds, want the %d kinds of the jobs", len(d.Speeds.Kinds),
+			len(d.Workload.Kinds))
 	}
 	for kind, k := range d.Speeds.Kinds {
 		if len(k.Types) != len(d.Cluster.Types) {

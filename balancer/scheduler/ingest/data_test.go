@@ -120,19 +120,26 @@ func TestReadTOML(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, w := d.Cluster, d.Workload
-	if len(c.Types) != 2 || c.Types[0] != (scheduler.GPUType{Name: "V100", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15.7e12}) || c.Types[1].Memory != 16<<30 || !math.IsNaN(c.Types[1].Bandwidth) {
+	if len(c.Types) != 2 ||
+		c.Types[0] != (scheduler.GPUType{Name: "V100", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15.7e12}) ||
+		c.Types[1].Memory != 16<<30 || !math.IsNaN(c.Types[1].Bandwidth) {
 		t.Errorf("types: got %+v", c.Types)
 	}
-	if len(c.Machines) != 2 || c.Machines[0].Network != 1.25e9 || !slices.Equal(c.Machines[0].GPUs, []int{0, 1}) || !slices.Equal(c.Machines[1].GPUs, []int{2}) {
+	if len(c.Machines) != 2 || c.Machines[0].Network != 1.25e9 || !slices.Equal(c.Machines[0].GPUs, []int{0, 1}) ||
+		!slices.Equal(c.Machines[1].GPUs, []int{2}) {
 		t.Errorf("machines: got %+v", c.Machines)
 	}
-	if g := c.GPUs; len(g) != 3 || g[1].Name != "a/1" || g[2] != (scheduler.GPU{Name: "b/t4", Type: 1, Machine: 1, Utilization: 0.35, Temperature: 61}) {
+	if g := c.GPUs; len(g) != 3 || g[1].Name != "a/1" ||
+		g[2] != (scheduler.GPU{Name: "b/t4", Type: 1, Machine: 1, Utilization: 0.35, Temperature: 61}) {
 		t.Errorf("GPUs: got %+v", c.GPUs)
 	}
-	if len(w.Kinds) != 1 || w.Kinds[0] != (scheduler.Kind{Name: "ResNet", Class: scheduler.Learning, GPUMemory: 8 << 30, Save: 0.5, Load: 2}) {
+	if len(w.Kinds) != 1 || w.Kinds[0] != (scheduler.Kind{Name: "ResNet", Class: scheduler.Learning, GPUMemory: 8 << 30,
+		Save: 0.5, Load: 2}) {
 		t.Errorf("kinds: got %+v", w.Kinds)
 	}
-	if j := w.Jobs; len(j) != 2 || j[0] != (scheduler.Job{Name: "first", Work: 1000, GPUs: 2, CPUs: 4, Memory: 16 << 30, Network: 1.25e8, Priority: 0.5}) || j[1].Arrival != 90 || !math.IsNaN(j[1].CPUs) {
+	if j := w.Jobs; len(j) != 2 ||
+		j[0] != (scheduler.Job{Name: "first", Work: 1000, GPUs: 2, CPUs: 4, Memory: 16 << 30, Network: 1.25e8,
+			Priority: 0.5}) || j[1].Arrival != 90 || !math.IsNaN(j[1].CPUs) {
 		t.Errorf("jobs: got %+v", j)
 	}
 	if d.JobPlace[1].String() != "c.toml:51" {
@@ -157,8 +164,10 @@ func TestReadTOML(t *testing.T) {
 
 // The same cluster and jobs as CSV and JSON lines.
 var csvSources = []Source{
-	{Name: "types.csv", Format: CSV, Table: GPUTypes}, {Name: "machines.csv", Format: CSV, Table: Machines}, {Name: "gpus.csv", Format: CSV, Table: GPUs},
-	{Name: "kinds.csv", Format: CSV, Table: Kinds}, {Name: "jobs.csv", Format: CSV, Table: Jobs}, {Name: "speeds.csv", Format: CSV, Table: Speeds},
+	{Name: "types.csv", Format: CSV, Table: GPUTypes}, {Name: "machines.csv", Format: CSV, Table: Machines},
+	{Name: "gpus.csv", Format: CSV, Table: GPUs},
+	{Name: "kinds.csv", Format: CSV, Table: Kinds}, {Name: "jobs.csv", Format: CSV, Table: Jobs},
+	{Name: "speeds.csv", Format: CSV, Table: Speeds},
 	{Name: "pairs.csv", Format: CSV, Table: Pairs}, {Name: "curves.csv", Format: CSV, Table: Curves},
 }
 
@@ -201,7 +210,8 @@ func TestFormatsAgree(t *testing.T) {
 		tables = append(tables, s)
 	}
 	slices.Reverse(tables) // the order of sources does not matter
-	for name, sources := range map[string][]Source{"CSV": tables, "JSON lines": {source("c.jsonl", JSONLines, "", jsonText)}} {
+	for name, sources := range map[string][]Source{
+		"CSV": tables, "JSON lines": {source("c.jsonl", JSONLines, "", jsonText)}} {
 		got, err := Read(sources...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -209,7 +219,8 @@ func TestFormatsAgree(t *testing.T) {
 		}
 		got.JobPlace, want.JobPlace = nil, nil
 		// %v prints NaN, which does not equal itself.
-		if g, w := fmt.Sprintf("%+v %+v %+v", got.Cluster, got.Workload, *got.Speeds), fmt.Sprintf("%+v %+v %+v", want.Cluster, want.Workload, *want.Speeds); g != w {
+		if g, w := fmt.Sprintf("%+v %+v %+v", got.Cluster, got.Workload, *got.Speeds),
+			fmt.Sprintf("%+v %+v %+v", want.Cluster, want.Workload, *want.Speeds); g != w {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, g, w)
 		}
 	}
@@ -224,8 +235,10 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 	for _, m := range d.Missing() {
 		got = append(got, fmt.Sprintf("%s.%s %d/%d %s %v", m.Table, m.Column, m.Rows, m.Of, m.First, m.Needed))
 	}
-	want := []string{"gpu_types.bandwidth 1/2 T4 false", "gpu_types.compute 1/2 T4 false", "machines.network 1/2 b false", "gpus.utilization 2/3 a/0 false",
-		"gpus.temperature 2/3 a/0 false", "jobs.cpus 1/2 second true", "jobs.memory 1/2 second true", "jobs.network 1/2 second true", "jobs.priority 1/2 second true"}
+	want := []string{"gpu_types.bandwidth 1/2 T4 false", "gpu_types.compute 1/2 T4 false",
+		"machines.network 1/2 b false", "gpus.utilization 2/3 a/0 false",
+		"gpus.temperature 2/3 a/0 false", "jobs.cpus 1/2 second true", "jobs.memory 1/2 second true",
+		"jobs.network 1/2 second true", "jobs.priority 1/2 second true"}
 	if !slices.Equal(got, want) {
 		t.Errorf("missing: got %q, want %q", got, want)
 	}
@@ -237,7 +250,8 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := d.Fill(append(Unlimited(), cpus))
-	if len(filled) != 4 || filled[0].Column != "cpus" || d.Workload.Jobs[1].CPUs != 8 || d.Workload.Jobs[0].CPUs != 4 || d.Workload.Jobs[1].Priority != 0 {
+	if len(filled) != 4 || filled[0].Column != "cpus" || d.Workload.Jobs[1].CPUs != 8 || d.Workload.Jobs[0].CPUs != 4 ||
+		d.Workload.Jobs[1].Priority != 0 {
 		t.Errorf("filled: got %v, jobs %+v", filled, d.Workload.Jobs)
 	}
 	if err := d.Check(); err != nil {
@@ -254,7 +268,8 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 	if got := r.Jobs[0].Finish; math.Abs(got-1000.0/18) > 1e-9 {
 		t.Errorf("end of the first job: got %v s, want 1000 steps at 18 steps/s", got)
 	}
-	for _, text := range []string{"jobs.cpus", "cpus=1", "jobs.work=1", "jobs.cpus=-1", "jobs.memory=4 GB/s", "jobs.priority=2", "gpus.memory=1"} {
+	for _, text := range []string{"jobs.cpus", "cpus=1", "jobs.work=1", "jobs.cpus=-1", "jobs.memory=4 GB/s",
+		"jobs.priority=2", "gpus.memory=1"} {
 		if _, err := ParseDefault(text); err == nil {
 			t.Errorf("default %q: got no error", text)
 		}
@@ -270,14 +285,17 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 	}{
 		{"several faults in several files", []Source{
 			source("m.csv", CSV, Machines, "name,cpus,memory\na,many,4 GiB\na2,-1,16\na3,4,4 GB/s\n"),
-			source("j.csv", CSV, Jobs, "name,kind,arrival,work,gpus,priority\nx,k,-1,10,1,0.5\ny,k,0,0,1,0.5\nz,k,0,1,1.5,7\n,k,0,1,1,1\n"),
+			source("j.csv", CSV, Jobs,
+				"name,kind,arrival,work,gpus,priority\nx,k,-1,10,1,0.5\ny,k,0,0,1,0.5\nz,k,0,1,1.5,7\n,k,0,1,1,1\n"),
 		}, lines{
 			`m.csv:2: machine "a": cpus: got "many", want a number without a unit from 0 to 65536`,
 			`m.csv:3: machine "a2": cpus: got "-1"`,
 			`m.csv:3: machine "a2": memory: got "16", which is 16 B, want at least 1.048576e+06 B, or 0: is the unit missing?`,
 			`m.csv:4: machine "a3": memory: got "4 GB/s", want a number in B, or a number with one of the units B, kB, MB`,
-			`j.csv:2: job "x": arrival: got "-1"`, `j.csv:3: job "y": work: got "0"`, `j.csv:4: job "z": gpus: got "1.5", want an integer from 1 to 65536`,
-			`j.csv:4: job "z": priority: got "7", want a number without a unit from 0 to 1`, `j.csv:5: job: name: got none, want a text`,
+			`j.csv:2: job "x": arrival: got "-1"`, `j.csv:3: job "y": work: got "0"`,
+			`j.csv:4: job "z": gpus: got "1.5", want an integer from 1 to 65536`,
+			`j.csv:4: job "z": priority: got "7", want a number without a unit from 0 to 1`,
+			`j.csv:5: job: name: got none, want a text`,
 		}},
 		{"unknown names", []Source{source("x.jsonl", JSONLines, "", `{"table": "gpu_types", "name": "V100", "memory": "16 GiB"}
 {"table": "machines", "name": "a", "cpus": 1, "memory": "1 GiB", "gpu_type": "V101", "gpus": 1}
@@ -297,29 +315,56 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 {"table": "kinds", "name": "k", "class": "learning", "save": -1}
 {"table": "jobs", "name": "a", "kind": "k", "arrival": 5, "work": 1, "gpus": 1}
 `)}, lines{`x.jsonl:2: machine "a": gpu_type: got "V101", want a name that a row defines; the nearest is "V100"`, `x.jsonl:3: kind "k": save: got "-1"`}},
-		{"names of jobs", []Source{source("k.csv", CSV, Kinds, "name,class\nk,learning\n"), source("a.csv", CSV, Jobs, "name,kind,arrival,work,gpus\na,k,5,1,1\n"),
+		{"names of jobs", []Source{source("k.csv", CSV, Kinds, "name,class\nk,learning\n"),
+			source("a.csv", CSV, Jobs, "name,kind,arrival,work,gpus\na,k,5,1,1\n"),
 			source("b.csv", CSV, Jobs, "name,kind,arrival,work,gpus\na,k,4,1,1\n")},
-			lines{`b.csv:2: job "a": got a second definition, want unique names: the first definition is at a.csv:2`, `b.csv:2: job "a": arrival: got 4 s after 5 s at a.csv:2`}},
+			lines{`b.csv:2: job "a": got a second definition, want unique names: the first definition is at a.csv:2`,
+				`b.csv:2: job "a": arrival: got 4 s after 5 s at a.csv:2`}},
 		{"duplicates", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"k\"\nclass = \"learning\"\nclass = \"x\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n")},
 			lines{`x.toml:4: kind "k": class: got the column a second time`, `x.toml:8: GPU type "t": got a second definition, want unique names: the first definition is at x.toml:5`}},
-		{"classes and tables", []Source{source("x.toml", TOML, "", "a = 1\n[[kind]]\nname = \"k\"\n[jobs]\n[[kinds]]\nname = \"k\"\nclass = \"game\"\nsize = 1\n")},
-			lines{`x.toml:1: key: got "a", want a table before it`, `x.toml:2: table: got "kind", want one of gpu_types, machines`, `x.toml:4: table: got "[jobs]", want double brackets`, `x.toml:8: column of table kinds: got "size", want one of name, class`}},
-		{"an unknown class", []Source{source("k.csv", CSV, Kinds, "name,class\nk,game\n")}, lines{`k.csv:2: kind "k": class: got "game", want one of simulation, learning, processing`}},
-		{"values of another type", []Source{source("x.toml", TOML, "", "[[machines]]\nname = 3\ncpus = true\nmemory = [1]\nnetwork = nan\n")},
-			lines{`x.toml:2: machine: name: got "3", want a text`, `x.toml:3: machine: cpus: got "true"`, `x.toml:4: machine: memory: got "a list"`, `x.toml:5: machine: network: got "NaN"`}},
+		{
+			"classes and tables",
+			[]Source{
+				source("x.toml", TOML, "",
+					"a = 1\n[[kind]]\nname = \"k\"\n[jobs]\n[[kinds]]\nname = \"k\"\nclass = \"game\"\nsize = 1\n")},
+			lines{`x.toml:1: key: got "a", want a table before it`,
+				`x.toml:2: table: got "kind", want one of gpu_types, machines`,
+				`x.toml:4: table: got "[jobs]", want double brackets`,
+				`x.toml:8: column of table kinds: got "size", want one of name, class`}},
+		{"an unknown class", []Source{source("k.csv", CSV, Kinds, "name,class\nk,game\n")},
+			lines{`k.csv:2: kind "k": class: got "game", want one of simulation, learning, processing`}},
+		{"values of another type",
+			[]Source{source("x.toml", TOML, "", "[[machines]]\nname = 3\ncpus = true\nmemory = [1]\nnetwork = nan\n")},
+			lines{`x.toml:2: machine: name: got "3", want a text`, `x.toml:3: machine: cpus: got "true"`,
+				`x.toml:4: machine: memory: got "a list"`, `x.toml:5: machine: network: got "NaN"`}},
 		{"incomplete texts", []Source{
-			source("a.csv", CSV, Kinds, "name,class\nk,learn"), source("b.jsonl", JSONLines, "", "{\"table\": \"kinds\",\n"),
-			source("c.toml", TOML, "", "[[kinds]]\nname = \"k"), source("d.jsonl", JSONLines, "", `{"table": "kinds"}`), source("e.csv", CSV, Kinds, ""),
-		}, lines{"a.csv:2: last line: got no line end", "b.jsonl:1: line: got an incomplete object", "c.toml:2: not valid TOML", "d.jsonl:1: last line", "e.csv:1: header: got none"}},
-		{"invalid CSV", []Source{source("a.csv", CSV, Kinds, "name,class\n\"k,learning\n"), source("b.csv", CSV, Kinds, "name,class,name,other\n"), source("c.csv", CSV, "kind", "name\n"), source("d.csv", CSV, Kinds, "name,class\nk\n")},
-			lines{"a.csv:", "not valid CSV", `b.csv:1: column of table kinds: got "name" a second time`, `b.csv:1: column of table kinds: got "other"`, `c.csv: table: got "kind"`, "d.csv:2: fields: got 1, want 2"}},
-		{"invalid JSON lines", []Source{source("a.jsonl", JSONLines, "", "[1]\n{\"table\": 3}\n{\"name\": 1}\n{} {}\n")},
-			lines{"a.jsonl:1: line: got [", `a.jsonl:2: table: got "3"`, "a.jsonl:3: table: got none", "a.jsonl:4: line: got { after the JSON object"}},
+			source("a.csv", CSV, Kinds, "name,class\nk,learn"),
+			source("b.jsonl", JSONLines, "", "{\"table\": \"kinds\",\n"),
+			source("c.toml", TOML, "", "[[kinds]]\nname = \"k"), source("d.jsonl", JSONLines, "", `{"table": "kinds"}`),
+			source("e.csv", CSV, Kinds, ""),
+		}, lines{"a.csv:2: last line: got no line end", "b.jsonl:1: line: got an incomplete object",
+			"c.toml:2: not valid TOML", "d.jsonl:1: last line", "e.csv:1: header: got none"}},
+		{
+			"invalid CSV", []Source{source("a.csv", CSV, Kinds, "name,class\n\"k,learning\n"),
+				source("b.csv", CSV, Kinds, "name,class,name,other\n"), source("c.csv", CSV, "kind", "name\n"),
+				source("d.csv", CSV, Kinds, "name,class\nk\n")},
+			lines{"a.csv:", "not valid CSV", `b.csv:1: column of table kinds: got "name" a second time`,
+				`b.csv:1: column of table kinds: got "other"`, `c.csv: table: got "kind"`,
+				"d.csv:2: fields: got 1, want 2"}},
+		{"invalid JSON lines",
+			[]Source{source("a.jsonl", JSONLines, "", "[1]\n{\"table\": 3}\n{\"name\": 1}\n{} {}\n")},
+			lines{"a.jsonl:1: line: got [", `a.jsonl:2: table: got "3"`, "a.jsonl:3: table: got none",
+				"a.jsonl:4: line: got { after the JSON object"}},
 		{"speeds", []Source{source("x.toml", TOML, "", tomlText+"[[speeds]]\nkind=\"ResNet\"\ngpu_type=\"T4\"\ngpus=1\nspeed=3\n[[curves]]\nkind=\"ResNet\"\ngpu_type=\"V100\"\nsamples=64\nseconds=1\n[[pairs]]\nkind=\"ResNet\"\nother=\"x\"\ngpu_type=\"V100\"\ngpus=1\nspeed=1\nother_speed=1\n")},
-			lines{`speed of "ResNet": got a second row`, "got 64 samples after 64, want ascending", `pair: other: got "x"`}},
-		{"a curve without a batch", []Source{source("x.toml", TOML, "", strings.Replace(tomlText, "batch = 64\n", "", 1))}, lines{`curve of kind "ResNet": got no batch`}},
+			lines{`speed of "ResNet": got a second row`, "got 64 samples after 64, want ascending",
+				`pair: other: got "x"`}},
+		{
+			"a curve without a batch",
+			[]Source{source("x.toml", TOML, "", strings.Replace(tomlText, "batch = 64\n", "", 1))},
+			lines{`curve of kind "ResNet": got no batch`}},
 		{"nothing", []Source{source("x.toml", TOML, "", "# nothing\n")}, lines{"x.toml: rows: got none"}},
-		{"bytes that are no text", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"\xff\"\n")}, lines{"x.toml:2: text: got bytes that are not UTF-8"}},
+		{"bytes that are no text", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"\xff\"\n")},
+			lines{"x.toml:2: text: got bytes that are not UTF-8"}},
 	} {
 		_, err := Read(c.sources...)
 		var faulty *Error
@@ -342,11 +387,16 @@ func TestHostileSourcesAreRefusedSoon(t *testing.T) {
 		source Source
 		says   string
 	}{
-		"a header with millions of columns": {Source{Format: CSV, Table: Kinds, Reader: strings.NewReader(many + "\n")}, "got 2000001 columns, want at most"},
-		"a row with many cells": {Source{Format: JSONLines, Reader: strings.NewReader(`{"table": "kinds"` + strings.Repeat(`, "name": "x"`, 200_000) + "}\n")},
+		"a header with millions of columns": {Source{Format: CSV, Table: Kinds, Reader: strings.NewReader(many + "\n")},
+			"got 2000001 columns, want at most"},
+		"a row with many cells": {
+			Source{Format: JSONLines,
+				Reader: strings.NewReader(`{"table": "kinds"` + strings.Repeat(`, "name": "x"`, 200_000) + "}\n")},
 			"got 200000 cells, want at most one for each of the"},
-		"jobs of unknown kinds": {Source{Format: JSONLines, Reader: strings.NewReader(unknownKinds(3000))}, "and 2900 more faults"},
-		"a speed that no job has": {Source{Format: CSV, Table: Speeds, Reader: strings.NewReader("kind,gpu_type,gpus,speed\nk,t,1,1e-320\n")},
+		"jobs of unknown kinds": {Source{Format: JSONLines, Reader: strings.NewReader(unknownKinds(3000))},
+			"and 2900 more faults"},
+		"a speed that no job has": {
+			Source{Format: CSV, Table: Speeds, Reader: strings.NewReader("kind,gpu_type,gpus,speed\nk,t,1,1e-320\n")},
 			"want at least 1e-09 steps/s, or 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,10 +417,13 @@ func TestHostileSourcesAreRefusedSoon(t *testing.T) {
 func unknownKinds(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "{\"table\": \"kinds\", \"name\": \"%s%d\", \"class\": \"learning\"}\n", strings.Repeat("k", 90), i)
+		fmt.Fprintf(&b, "{\"table\": \"kinds\", \"name\": \"%s%d\", \"class\": \"learning\"}\n",
+			strings.Repeat("k", 90), i)
 	}
 	for i := range n {
-		fmt.Fprintf(&b, "{\"table\": \"jobs\", \"name\": \"j%d\", \"kind\": \"%s%d\", \"arrival\": 0, \"work\": 1, \"gpus\": 1}\n", i, strings.Repeat("x", 90), i)
+		fmt.Fprintf(&b,
+			"{\"table\": \"jobs\", \"name\": \"j%d\", \"kind\": \"%s%d\", \"arrival\": 0, \"work\": 1, \"gpus\": 1}\n",
+			i, strings.Repeat("x", 90), i)
 	}
 	return b.String()
 }
@@ -388,7 +441,8 @@ func TestFaultsAreInTheOrderOfSourcesAndLinesAndComplete(t *testing.T) {
 	for _, f := range faulty.Faults {
 		got = append(got, fmt.Sprintf("%s:%d %s", f.Source, f.Line, f.What))
 	}
-	want := []string{"b.toml:1 table", "b.toml:3 machine: name", "b.toml:3 machine: cpus", "b.toml:3 machine: memory", `b.toml:7 GPU type "t"`, `a.csv:2 kind "k": class`}
+	want := []string{"b.toml:1 table", "b.toml:3 machine: name", "b.toml:3 machine: cpus", "b.toml:3 machine: memory",
+		`b.toml:7 GPU type "t"`, `a.csv:2 kind "k": class`}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -415,7 +469,8 @@ func TestJobsThatNoMachineCanHoldAreNamedWithTheirLine(t *testing.T) {
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%q: got %v", change, err)
-		case want != "" && (!errors.As(err, &unplaceable) || unplaceable.Job != 1 || !strings.HasPrefix(err.Error(), "c.toml:51: ") || !strings.Contains(err.Error(), want)):
+		case want != "" && (!errors.As(err, &unplaceable) || unplaceable.Job != 1 ||
+			!strings.HasPrefix(err.Error(), "c.toml:51: ") || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: got %v, want an error at c.toml:51 with %q", change, err, want)
 		}
 	}
@@ -437,7 +492,8 @@ func TestCheckNeedsJobsAndSpeedsOfThisCluster(t *testing.T) {
 	}
 	d = read(tomlText)
 	d.Cluster.Types = append(d.Cluster.Types, scheduler.GPUType{Name: "x", Memory: 1, Bandwidth: 1, Compute: 1})
-	if err := d.Check(); err == nil || !strings.Contains(err.Error(), "got 2 types of GPUs, want the 3 types of the cluster") {
+	if err := d.Check(); err == nil ||
+		!strings.Contains(err.Error(), "got 2 types of GPUs, want the 3 types of the cluster") {
 		t.Errorf("speeds of another cluster: got %v", err)
 	}
 	d = read(tomlText)
@@ -453,8 +509,10 @@ func TestQuantity(t *testing.T) {
 		d    Dimension
 		want float64
 	}{
-		{"16 GiB", Bytes, 16 << 30}, {"16GB", Bytes, 16e9}, {" 1e3 ", Bytes, 1000}, {"1.5e-3 s", Seconds, 0.0015}, {"2 h", Seconds, 7200}, {"10 Gbit/s", ByteRate, 1.25e9},
-		{"35 %", Fraction, 0.35}, {"35%", Fraction, 0.35}, {"61 °C", Celsius, 61}, {"-4 C", Celsius, -4}, {"120 steps/min", StepRate, 2}, {"15.7 TFLOPS", FLOPRate, 15.7e12}, {".5", Count, 0.5},
+		{"16 GiB", Bytes, 16 << 30}, {"16GB", Bytes, 16e9}, {" 1e3 ", Bytes, 1000}, {"1.5e-3 s", Seconds, 0.0015},
+		{"2 h", Seconds, 7200}, {"10 Gbit/s", ByteRate, 1.25e9},
+		{"35 %", Fraction, 0.35}, {"35%", Fraction, 0.35}, {"61 °C", Celsius, 61}, {"-4 C", Celsius, -4},
+		{"120 steps/min", StepRate, 2}, {"15.7 TFLOPS", FLOPRate, 15.7e12}, {".5", Count, 0.5},
 	} {
 		if got, err := Quantity(c.text, c.d); err != nil || math.Abs(got-c.want) > 1e-12*math.Abs(c.want) {
 			t.Errorf("%q: got %v, %v, want %v", c.text, got, err, c.want)
@@ -463,7 +521,9 @@ func TestQuantity(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		d    Dimension
-	}{{"16 GB", ByteRate}, {"16 gb", Bytes}, {"1 GB", Count}, {"GB", Bytes}, {"", Bytes}, {"NaN", Count}, {"Inf", Count}, {"0x10", Count}, {"1_000", Count}, {"1 2", Count}, {"1e999", Count}, {"1e308 TB", Bytes}, {"1,5 GB", Bytes}} {
+	}{{"16 GB", ByteRate}, {"16 gb", Bytes}, {"1 GB", Count}, {"GB", Bytes}, {"", Bytes}, {"NaN", Count},
+		{"Inf", Count}, {"0x10", Count}, {"1_000", Count}, {"1 2", Count}, {"1e999", Count}, {"1e308 TB", Bytes},
+		{"1,5 GB", Bytes}} {
 		if got, err := Quantity(c.text, c.d); err == nil {
 			t.Errorf("%q: got %v, want an error", c.text, got)
 		}
@@ -471,7 +531,8 @@ func TestQuantity(t *testing.T) {
 }
 
 func TestFormatOf(t *testing.T) {
-	for name, want := range map[string]Format{"a.toml": TOML, "b/c.CSV": CSV, "x.jsonl": JSONLines, "x.ndjson": JSONLines, "x.json": "", "toml": ""} {
+	for name, want := range map[string]Format{"a.toml": TOML, "b/c.CSV": CSV, "x.jsonl": JSONLines,
+		"x.ndjson": JSONLines, "x.json": "", "toml": ""} {
 		if got, err := FormatOf(name); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
 		}
@@ -566,9 +627,15 @@ func TestGangsOnSeveralTypesNeedOnlyFiguresThatCanBeMeasured(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"", "", ""},
 		{`, "batch": 32`, "", "no batch"},
-		{`{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 16, "seconds": 0.1}` + "\n" + `{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 64, "seconds": 0.4}` + "\n", "", `on 4 GPUs of several types: it lacks a curve of type "B"`},
-		{`{"table": "speeds", "kind": "k", "gpu_type": "B", "gpus": 1, "speed": 5}` + "\n", "", `on 4 GPUs of several types: it lacks a speed on 1 GPU of type "B"`},
-		{`{"table": "kinds"`, `{"table": "machines", "name": "c", "cpus": 0, "memory": "256 GiB", "gpu_type": "A", "gpus": 2}` + "\n" + `{"table": "kinds"`, `it lacks a speed on 4 GPUs of several machines of type "A"`},
+		{`{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 16, "seconds": 0.1}` + "\n" +
+			`{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 64, "seconds": 0.4}` + "\n", "",
+			`on 4 GPUs of several types: it lacks a curve of type "B"`},
+		{`{"table": "speeds", "kind": "k", "gpu_type": "B", "gpus": 1, "speed": 5}` + "\n", "",
+			`on 4 GPUs of several types: it lacks a speed on 1 GPU of type "B"`},
+		{
+			`{"table": "kinds"`,
+			`{"table": "machines", "name": "c", "cpus": 0, "memory": "256 GiB", "gpu_type": "A", "gpus": 2}` + "\n" +
+				`{"table": "kinds"`, `it lacks a speed on 4 GPUs of several machines of type "A"`},
 	} {
 		d, err := Read(source("a.jsonl", JSONLines, "", strings.Replace(text, c.old, c.new, 1)))
 		if err == nil {

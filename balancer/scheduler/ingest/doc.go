@@ -9,16 +9,16 @@
 //
 // # Tables
 //
-// A source consists of rows of tables: gpu_types, machines, gpus, kinds, jobs, speeds, pairs, curves. [Columns] lists the
-// columns of a table with their units and limits, and docs/scheduling.md describes them. Three formats have the same
-// tables and columns:
+// A source consists of rows of tables: gpu_types, machines, gpus, kinds, jobs, speeds, pairs, curves. [Columns] lists
+// the columns of a table with their units and limits, and docs/scheduling.md describes them. Three formats have the
+// same tables and columns:
 //
 //	TOML        a row is a table of an array, such as [[jobs]]
 //	CSV         one table in each source; the first line has the names of the columns; an empty field is a missing figure
 //	JSON lines  one object in each line, with a key "table"; null is a missing figure
 //
-// A number without a unit is in the base unit: bytes, bytes/s, FLOP/s, s, degrees Celsius, fractions, steps/s. A text such
-// as "16 GiB" or "10 Gbit/s" is a number with a unit ([Quantity]).
+// A number without a unit is in the base unit: bytes, bytes/s, FLOP/s, s, degrees Celsius, fractions, steps/s. A text
+// such as "16 GiB" or "10 Gbit/s" is a number with a unit ([Quantity]).
 //
 // # Other sources
 //

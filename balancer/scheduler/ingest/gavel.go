@@ -58,7 +58,8 @@ func ReadGavel(source string, r io.Reader) (*Gavel, error) {
 	top, err := object(text)
 	if err != nil {
 		f := faults{}
-		f.add(source, lineOf(text, err), "not a JSON object of GPU types", err.Error(), "Gavel's simulation_throughputs.json")
+		f.add(source, lineOf(text, err), "not a JSON object of GPU types", err.Error(),
+			"Gavel's simulation_throughputs.json")
 		return nil, f.err()
 	}
 	g := &gavelReader{source: source, text: text, kind: map[string]int{}, rates: map[rateKey]float64{}}
@@ -87,7 +88,8 @@ func ReadGavel(source string, r io.Reader) (*Gavel, error) {
 		seen[m.key] = true
 	}
 	if n := len(g.kinds) * len(g.types) * (g.most + 1); n > maxFigures {
-		g.faults.add(source, 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", len(g.kinds), len(g.types), g.most), fmt.Sprintf("a product of at most %d", maxFigures))
+		g.faults.add(source, 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", len(g.kinds),
+			len(g.types), g.most), fmt.Sprintf("a product of at most %d", maxFigures))
 	}
 	if err := g.faults.err(); err != nil {
 		return nil, err
@@ -198,7 +200,8 @@ func (g *gavelReader) readType(m member, typ int, spread bool) {
 			if o.key == "null" {
 				var speed float64
 				if err := json.Unmarshal(o.value, &speed); err != nil || !(speed >= 0) {
-					g.fault(o.at, "speed of "+quote(j.key), quote(string(o.value)), "a number of at least 0, in steps/s")
+					g.fault(o.at, "speed of "+quote(j.key), quote(string(o.value)),
+						"a number of at least 0, in steps/s")
 				}
 				g.rates[key] = speed
 				continue
@@ -208,23 +211,28 @@ func (g *gavelReader) readType(m member, typ int, spread bool) {
 				continue
 			}
 			var speeds []float64
-			if err := json.Unmarshal(o.value, &speeds); err != nil || len(speeds) != 2 || !(speeds[0] >= 0 && speeds[1] >= 0) {
-				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), quote(string(o.value)), "two numbers of at least 0, in steps/s")
+			if err := json.Unmarshal(o.value, &speeds); err != nil || len(speeds) != 2 ||
+				!(speeds[0] >= 0 && speeds[1] >= 0) {
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), quote(string(o.value)),
+					"two numbers of at least 0, in steps/s")
 				continue
 			}
 			if n != gpus {
-				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "different numbers of GPUs", "jobs that share all their GPUs")
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "different numbers of GPUs",
+					"jobs that share all their GPUs")
 				continue
 			}
 			if pairs[[3]int{kind, other, gpus}] {
-				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "the same pair a second time", "each pair once")
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "the same pair a second time",
+					"each pair once")
 				continue
 			}
 			pairs[[3]int{kind, other, gpus}] = true
 			if spread || kind != other && pairs[[3]int{other, kind, gpus}] {
 				continue // the file has each pair twice, and the table has it once
 			}
-			g.pairs = append(g.pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: gpus, Speed: speeds[0], OtherSpeed: speeds[1]})
+			g.pairs = append(g.pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: gpus, Speed: speeds[0],
+				OtherSpeed: speeds[1]})
 		}
 		if _, ok := g.rates[key]; !ok {
 			g.fault(j.at, "kind "+quote(j.key), "no speed without another job", `a key "null"`)
@@ -238,7 +246,8 @@ func (g *gavelReader) parseKey(m member) (kind, gpus int, ok bool) {
 		gpus, _ = strconv.Atoi(parts[2]) // digits
 	}
 	if gpus < 1 || gpus > maxGavelGPUs {
-		g.fault(m.at, "kind of job", quote(m.key), fmt.Sprintf("a key such as ('ResNet-18 (batch size 64)', 2), with 1 to %d GPUs", maxGavelGPUs))
+		g.fault(m.at, "kind of job", quote(m.key),
+			fmt.Sprintf("a key such as ('ResNet-18 (batch size 64)', 2), with 1 to %d GPUs", maxGavelGPUs))
 		return 0, 0, false
 	}
 	g.most = max(g.most, gpus)
@@ -253,9 +262,11 @@ func (g *gavelReader) parseKey(m member) (kind, gpus int, ok bool) {
 
 // table makes the table of speeds. Kinds are in the order of the file.
 func (g *gavelReader) table() (*Gavel, error) {
-	out := &Gavel{Types: g.types, Kinds: []scheduler.Kind{}, Speeds: &workload.Table{Kinds: make([]workload.Rates, len(g.kinds)), Pairs: g.pairs}}
+	out := &Gavel{Types: g.types, Kinds: []scheduler.Kind{},
+		Speeds: &workload.Table{Kinds: make([]workload.Rates, len(g.kinds)), Pairs: g.pairs}}
 	for _, name := range g.kinds {
-		out.Kinds = append(out.Kinds, scheduler.Kind{Name: name, Class: scheduler.Learning, GPUMemory: math.NaN(), Save: math.NaN(), Load: math.NaN()})
+		out.Kinds = append(out.Kinds, scheduler.Kind{Name: name, Class: scheduler.Learning, GPUMemory: math.NaN(),
+			Save: math.NaN(), Load: math.NaN()})
 	}
 	for kind := range g.kinds {
 		r := &out.Speeds.Kinds[kind]
@@ -329,8 +340,8 @@ func (g *gavelReader) curves(t *workload.Table) {
 // directory, steps, number of GPUs, weight, deadline, arrival in seconds. Both forms are read; all lines must have the
 // same form. Weights and deadlines are ignored.
 //
-// kinds are those of [ReadGavel]; nil, if they could not be read: the kinds of the jobs are then not checked, and all -1.
-// A trace states no priorities and no demands for CPU cores, memory and network, so
+// kinds are those of [ReadGavel]; nil, if they could not be read: the kinds of the jobs are then not checked, and all
+// -1. A trace states no priorities and no demands for CPU cores, memory and network, so
 // these are NaN in the result; see [Data.Fill]. Jobs are named by their line.
 //
 // Arrivals must not decrease. The last line must end with a line feed; otherwise the trace is incomplete.
@@ -363,7 +374,8 @@ func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler
 		if fields == 10 {
 			steps, gpus, arrival = columns[5], columns[6], strings.TrimSpace(columns[9])
 		}
-		j := scheduler.Job{Name: "line " + strconv.Itoa(n), CPUs: math.NaN(), Memory: math.NaN(), Network: math.NaN(), Priority: math.NaN()}
+		j := scheduler.Job{Name: "line " + strconv.Itoa(n), CPUs: math.NaN(), Memory: math.NaN(), Network: math.NaN(),
+			Priority: math.NaN()}
 		var known bool
 		if j.Kind, known = index[kind]; !known {
 			j.Kind = -1
@@ -375,10 +387,12 @@ func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler
 		if err != nil || work < 1 {
 			f.add(source, n, "steps", quote(steps), fmt.Sprintf("an integer from 1 to %d", int64(1)<<52-1))
 		}
-		if j.Arrival, err = strconv.ParseFloat(strings.TrimSpace(arrival), 64); err != nil || !(j.Arrival >= 0) || math.IsInf(j.Arrival, 0) {
+		if j.Arrival, err = strconv.ParseFloat(strings.TrimSpace(arrival), 64); err != nil || !(j.Arrival >= 0) ||
+			math.IsInf(j.Arrival, 0) {
 			f.add(source, n, "arrival", quote(arrival), "a finite number of seconds, at least 0")
 		} else if j.Arrival < last {
-			f.add(source, n, "arrival", fmt.Sprintf("%v s after %v s in an earlier line", j.Arrival, last), "jobs in the order of arrival")
+			f.add(source, n, "arrival", fmt.Sprintf("%v s after %v s in an earlier line", j.Arrival, last),
+				"jobs in the order of arrival")
 		} else {
 			last = j.Arrival
 		}
@@ -434,9 +448,13 @@ func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
 		from[t] = slices.IndexFunc(g.Types, func(name string) bool { return strings.EqualFold(name, typ.Name) })
 		switch {
 		case from[t] < 0:
-			return nil, fmt.Errorf("GPU type %s of the cluster: got no speeds for this type, want one of %s", quote(typ.Name), strings.Join(g.Types, ", "))
+			return nil, fmt.Errorf("GPU type %s of the cluster: got no speeds for this type, want one of %s",
+				quote(typ.Name), strings.Join(g.Types, ", "))
 		case place[from[t]] >= 0:
-			return nil, fmt.Errorf("GPU type %s of the cluster: got two types with this name, want names that differ in more than case", quote(typ.Name))
+			return nil,
+				fmt.Errorf(
+					"GPU type %s of the cluster: got two types with this name, want names that differ in more than case",
+					quote(typ.Name))
 		}
 		place[from[t]] = t
 	}
@@ -462,5 +480,6 @@ func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
 	if err := table.Build(len(c.Types)); err != nil {
 		return nil, err
 	}
-	return &Data{Cluster: c, Workload: scheduler.Workload{Kinds: slices.Clone(g.Kinds), Jobs: slices.Clone(jobs)}, Speeds: table}, nil
+	return &Data{Cluster: c, Workload: scheduler.Workload{Kinds: slices.Clone(g.Kinds), Jobs: slices.Clone(jobs)},
+		Speeds: table}, nil
 }

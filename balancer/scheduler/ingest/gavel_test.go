@@ -48,12 +48,14 @@ func TestReadGavel(t *testing.T) {
 		spread       bool
 		want         float64
 	}{
-		{0, 0, 1, false, 8}, {0, 0, 2, false, 12}, {0, 1, 2, false, 60}, {0, 1, 2, true, 50}, // steps of all GPUs of the gang
+		// steps of all GPUs of the gang
+		{0, 0, 1, false, 8}, {0, 0, 2, false, 12}, {0, 1, 2, false, 60}, {0, 1, 2, true, 50},
 		{0, 0, 2, true, 0}, {0, 0, 1, true, 8}, // not measured on several machines; one GPU is on one
 		{0, 0, 3, false, 0}, {2, 0, 1, false, 0}, {2, 1, 1, false, 0},
 	} {
 		if got := g.Speeds.Alone(c.kind, c.typ, c.n, c.spread); got != c.want {
-			t.Errorf("kind %d on %d GPUs of type %d, spread %v: got %v, want %v", c.kind, c.n, c.typ, c.spread, got, c.want)
+			t.Errorf("kind %d on %d GPUs of type %d, spread %v: got %v, want %v", c.kind, c.n, c.typ, c.spread, got,
+				c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -65,7 +67,8 @@ func TestReadGavel(t *testing.T) {
 		}
 	}
 	// 32 samples on a K80 and a V100: the curve of A has the times of batches 16 and 32.
-	if k := g.Speeds.Kinds[0]; k.Batch != 16 || k.Curves[0].At(16) != 1.0/8 || k.Curves[0].At(32) != 1.0/5 || k.Curves[1].At(32) != 1.0/25 {
+	if k := g.Speeds.Kinds[0]; k.Batch != 16 || k.Curves[0].At(16) != 1.0/8 || k.Curves[0].At(32) != 1.0/5 ||
+		k.Curves[1].At(32) != 1.0/25 {
 		t.Errorf("curves of A: got %+v", k)
 	}
 	if g.Speeds.Kinds[2].Curves != nil {
@@ -78,7 +81,8 @@ func TestReadGavel(t *testing.T) {
 
 func TestReadGavelNamesAllFaults(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`{"k80": {"('A', 1)": {"null": -1}, "A": {}, "('B', 1)": {}}}`, `g.json:1: speed of "('A', 1)": got "-1"` + "\n" +
+		{`{"k80": {"('A', 1)": {"null": -1}, "A": {}, "('B', 1)": {}}}`, `g.json:1: speed of "('A', 1)": got "-1"` +
+			"\n" +
 			`g.json:1: kind of job: got "A"` + "\n" + `g.json:1: kind "('B', 1)": got no speed`},
 		{"{\"k80\":\n {\"('A', 1)\": {\"null\": 1,", "g.json:2: not a JSON object"},
 		{`[]`, "g.json:1: not a JSON object of GPU types: got ["},
@@ -86,7 +90,8 @@ func TestReadGavelNamesAllFaults(t *testing.T) {
 		{`{"k80_unconsolidated": {}}`, `want speeds of both types`},
 		{`{"k80": {}, "k80": {}}`, `got "k80" a second time`},
 		{`{"k80": {"('A', 1)": {"null": 1}, "('A', 1)": {"null": 2}}}`, "each kind and number of GPUs once"},
-		{"{\"k80\": {\n\"('A', 1)\": {\"null\": 1,\n\"('B', 2)\": [1, 1], \"('C', 1)\": [1], \"('D', 1)\": [1, 2], \"('D', 1)\": [1, 2]}}}", "g.json:3: speeds of \"('A', 1)\" with \"('B', 2)\": got different numbers"},
+		{"{\"k80\": {\n\"('A', 1)\": {\"null\": 1,\n\"('B', 2)\": [1, 1], \"('C', 1)\": [1], \"('D', 1)\": [1, 2], \"('D', 1)\": [1, 2]}}}",
+			"g.json:3: speeds of \"('A', 1)\" with \"('B', 2)\": got different numbers"},
 		{`{"k80": {"('A', 1)": {"null": 1}}} x`, "not a JSON object"},
 		{`{"k80": 3}`, "an object of kinds of jobs"},
 		{`{"k80": {"('A', 4097)": {"null": 1}}}`, "with 1 to 4096 GPUs"},
@@ -115,11 +120,13 @@ func TestGavelTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(jobs) != 2 || jobs[0].Work != 600 || jobs[0].GPUs != 4 || jobs[1].Kind != 1 || jobs[1].Arrival != 12.5 || !math.IsNaN(jobs[0].Priority) {
+	if len(jobs) != 2 || jobs[0].Work != 600 || jobs[0].GPUs != 4 || jobs[1].Kind != 1 || jobs[1].Arrival != 12.5 ||
+		!math.IsNaN(jobs[0].Priority) {
 		t.Errorf("got %+v", jobs)
 	}
 	long := "B\tcmd\tdir\t-n\t0\t9\t1\t1.0\t-1.000000\t3.5\r\n"
-	if jobs, err = GavelTrace("t.trace", strings.NewReader(long), traceKinds); err != nil || jobs[0].Work != 9 || jobs[0].Arrival != 3.5 {
+	if jobs, err = GavelTrace("t.trace", strings.NewReader(long), traceKinds); err != nil || jobs[0].Work != 9 ||
+		jobs[0].Arrival != 3.5 {
 		t.Errorf("10 fields: got %+v, %v", jobs, err)
 	}
 }
@@ -150,7 +157,8 @@ func TestGavelTraceNamesAllFaults(t *testing.T) {
 	if n := len(err.(*Error).Faults); n != 8 {
 		t.Errorf("got %d faults, want 8:\n%v", n, err)
 	}
-	if _, err := GavelTrace("t.trace", strings.NewReader("\n"), traceKinds); err == nil || !strings.Contains(err.Error(), "jobs: got none") {
+	if _, err := GavelTrace("t.trace", strings.NewReader("\n"), traceKinds); err == nil ||
+		!strings.Contains(err.Error(), "jobs: got none") {
 		t.Errorf("a trace without jobs: got %v", err)
 	}
 }
@@ -179,7 +187,8 @@ func TestGavelsOwnFiles(t *testing.T) {
 		typ, n int
 		spread bool
 		want   float64 // in the file
-	}{{0, 1, false, 0.6190282202246573}, {1, 8, false, 18.221203053711378}, {2, 4, true, 11.136430014818272}, {0, 2, true, 0}} {
+	}{{0, 1, false, 0.6190282202246573}, {1, 8, false, 18.221203053711378}, {2, 4, true, 11.136430014818272},
+		{0, 2, true, 0}} {
 		if got := g.Speeds.Alone(kind, c.typ, c.n, c.spread); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("ResNet-50 on %d GPUs of type %d: got %v, want %v", c.n, c.typ, got, c.want)
 		}
@@ -202,13 +211,15 @@ func TestGavelsOwnFiles(t *testing.T) {
 	for name, want := range map[string]struct {
 		unmeasured int
 		last       float64
-	}{"6c71a0-seed0": {63, 2590914}, "6c71a0-seed1": {52, 2590914}, "ee9e8c-seed0": {371, 4508448}, "ee9e8c-seed1": {350, 4508448}} {
+	}{"6c71a0-seed0": {63, 2590914}, "6c71a0-seed1": {52, 2590914}, "ee9e8c-seed0": {371, 4508448},
+		"ee9e8c-seed1": {350, 4508448}} {
 		jobs, err := GavelTrace(name, dataFile(t, "gavel", "traces", name+".trace"), g.Kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(jobs) != 2000 || jobs[1999].Arrival != want.last {
-			t.Errorf("%s: got %d jobs, the last at %v s, want 2000, %v s", name, len(jobs), jobs[len(jobs)-1].Arrival, want.last)
+			t.Errorf("%s: got %d jobs, the last at %v s, want 2000, %v s", name, len(jobs), jobs[len(jobs)-1].Arrival,
+				want.last)
 		}
 		d, err := g.Data(*cluster, jobs)
 		if err != nil {
@@ -217,8 +228,10 @@ func TestGavelsOwnFiles(t *testing.T) {
 		d.Fill(Unlimited())
 		unmeasured, first := d.Unplaceable()
 		d.Workload.Jobs = Without(d.Workload.Jobs, unmeasured)
-		if err := d.Check(); err != nil || len(unmeasured) != want.unmeasured || len(d.Workload.Jobs)+len(unmeasured) != 2000 {
-			t.Errorf("%s: got %d jobs without speeds (%v), %d with (%v), want %d without", name, len(unmeasured), first, len(d.Workload.Jobs), err, want.unmeasured)
+		if err := d.Check(); err != nil || len(unmeasured) != want.unmeasured ||
+			len(d.Workload.Jobs)+len(unmeasured) != 2000 {
+			t.Errorf("%s: got %d jobs without speeds (%v), %d with (%v), want %d without", name, len(unmeasured), first,
+				len(d.Workload.Jobs), err, want.unmeasured)
 		}
 	}
 }
@@ -282,7 +295,8 @@ func TestGavelsSpeedsOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := d.Speeds.Alone(0, 0, 2, true); got != 50 || len(d.Speeds.Kinds[0].Types) != 1 || len(d.Speeds.Pairs) != 0 {
+	if got := d.Speeds.Alone(0, 0, 2, true); got != 50 || len(d.Speeds.Kinds[0].Types) != 1 ||
+		len(d.Speeds.Pairs) != 0 {
 		t.Errorf("two V100: got %v, table %+v", got, d.Speeds)
 	}
 	c.Types = append(c.Types, scheduler.GPUType{Name: "k80"}) // another order than in the file

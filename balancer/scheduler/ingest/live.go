@@ -42,7 +42,8 @@ func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 			f.add("machines", 0, "name of a machine", quote(m.Name), "unique names that are not empty")
 			continue
 		}
-		c.Machines = append(c.Machines, scheduler.Machine{Name: m.Name, CPUs: m.CPUs, Memory: m.Memory, Network: m.Network})
+		c.Machines = append(c.Machines, scheduler.Machine{Name: m.Name, CPUs: m.CPUs, Memory: m.Memory,
+			Network: m.Network})
 	}
 	type key struct {
 		model  string
@@ -62,7 +63,8 @@ func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 			continue
 		}
 		if g.Model == "" || !(g.Memory > 0) || math.IsInf(g.Memory, 0) {
-			f.add("GPUs", 0, "GPU "+quote(name), fmt.Sprintf("model %s with %v bytes", quote(g.Model), g.Memory), "a model, and a finite memory above 0 bytes")
+			f.add("GPUs", 0, "GPU "+quote(name), fmt.Sprintf("model %s with %v bytes", quote(g.Model), g.Memory),
+				"a model, and a finite memory above 0 bytes")
 			continue
 		}
 		k := key{g.Model, g.Memory}
@@ -73,7 +75,8 @@ func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 		}
 		members[typ] = append(members[typ], i)
 		c.Machines[machine].GPUs = append(c.Machines[machine].GPUs, len(c.GPUs))
-		c.GPUs = append(c.GPUs, scheduler.GPU{Name: name, Type: typ, Machine: machine, Utilization: g.Utilization, Temperature: g.Temperature})
+		c.GPUs = append(c.GPUs, scheduler.GPU{Name: name, Type: typ, Machine: machine, Utilization: g.Utilization,
+			Temperature: g.Temperature})
 	}
 	for typ, k := range types {
 		name := k.model
@@ -192,7 +195,8 @@ func Profile(ranksName string, ranks io.Reader, systemName string, system io.Rea
 	}
 	var machines []LiveMachine
 	for _, h := range s.Hosts {
-		m := LiveMachine{Name: h.Name, CPUs: measured(h.CPU.Quota), Memory: measured(h.Memory.Limit), Network: math.NaN()}
+		m := LiveMachine{Name: h.Name, CPUs: measured(h.CPU.Quota), Memory: measured(h.Memory.Limit),
+			Network: math.NaN()}
 		if math.IsNaN(m.CPUs) {
 			m.CPUs = measured(h.CPU.Usable)
 		}
@@ -210,13 +214,15 @@ func Profile(ranksName string, ranks io.Reader, systemName string, system io.Rea
 	for i, r := range p.Ranks {
 		if !slices.ContainsFunc(machines, func(m LiveMachine) bool { return m.Name == r.Host }) {
 			if system != nil {
-				f.add(ranksName, 0, fmt.Sprintf("rank %d: host", i), quote(r.Host), "a host of "+systemName+": both files must be of one run")
+				f.add(ranksName, 0, fmt.Sprintf("rank %d: host", i), quote(r.Host),
+					"a host of "+systemName+": both files must be of one run")
 				continue
 			}
 			machines = append(machines, LiveMachine{r.Host, math.NaN(), math.NaN(), math.NaN()})
 		}
 		g := LiveGPU{Machine: r.Host, Name: fmt.Sprintf("%d", i), Model: r.Device.Model, Memory: r.MemoryBytes,
-			Bandwidth: measured(r.Measured.Memory.Copy) * 1e9, Compute: measured(r.Measured.TFLOPS) * 1e12, Utilization: math.NaN(), Temperature: math.NaN()}
+			Bandwidth: measured(r.Measured.Memory.Copy) * 1e9, Compute: measured(r.Measured.TFLOPS) * 1e12,
+			Utilization: math.NaN(), Temperature: math.NaN()}
 		if r.GPU != nil {
 			g.Temperature = measured(r.GPU.Temperature)
 			if r.GPU.MemoryBytes > 0 {
@@ -255,7 +261,8 @@ func profileFile(name string, r io.Reader, into any, version *int) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		f.add(name, lineOf(text, err), "not a profile", err.Error(), "a complete file of hetero-train profile")
 	} else if *version < 1 || *version > profileSchema {
-		f.add(name, 0, "schema_version", fmt.Sprint(*version), fmt.Sprintf("1 to %d: run hetero-train profile again", profileSchema))
+		f.add(name, 0, "schema_version", fmt.Sprint(*version),
+			fmt.Sprintf("1 to %d: run hetero-train profile again", profileSchema))
 	}
 	return f.err()
 }

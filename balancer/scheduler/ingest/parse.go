@@ -68,7 +68,8 @@ func rowsOf(s *Source, f *faults) ([]row, error) {
 	case JSONLines:
 		return jsonRows(s.Name, text, f), nil
 	}
-	return nil, fmt.Errorf("read %s: got format %s, want %s, %s or %s", s.Name, quote(string(s.Format)), TOML, CSV, JSONLines)
+	return nil, fmt.Errorf("read %s: got format %s, want %s, %s or %s", s.Name, quote(string(s.Format)), TOML, CSV,
+		JSONLines)
 }
 
 func tableNames() string {
@@ -88,7 +89,8 @@ func csvRows(source string, name Table, text []byte, f *faults) []row {
 		return nil
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
-		f.add(source, 1+bytes.Count(text, []byte("\n")), "last line", "no line end", "a complete file that ends with a line end")
+		f.add(source, 1+bytes.Count(text, []byte("\n")), "last line", "no line end",
+			"a complete file that ends with a line end")
 		return nil
 	}
 	r := csv.NewReader(bytes.NewReader(text))
@@ -106,7 +108,8 @@ func csvRows(source string, name Table, text []byte, f *faults) []row {
 			if errors.As(err, &at) {
 				line, err = at.Line, at.Err
 			}
-			f.add(source, line, "not valid CSV", err.Error(), "fields separated by commas; quotes around fields with commas")
+			f.add(source, line, "not valid CSV", err.Error(),
+				"fields separated by commas; quotes around fields with commas")
 			return nil
 		}
 		line, _ := r.FieldPos(0)
@@ -144,7 +147,8 @@ func csvRows(source string, name Table, text []byte, f *faults) []row {
 // checkHeader reports unknown and repeated columns once, instead of in each row.
 func checkHeader(source string, line, table int, header []string, f *faults) bool {
 	if columns := len(tables[table].columns); len(header) > columns+spareCells {
-		f.add(source, line, "header of table "+string(tables[table].name), fmt.Sprintf("%d columns", len(header)), fmt.Sprintf("at most %d: %s", columns, columnNames(table)))
+		f.add(source, line, "header of table "+string(tables[table].name), fmt.Sprintf("%d columns", len(header)),
+			fmt.Sprintf("at most %d: %s", columns, columnNames(table)))
 		return false
 	}
 	ok := true
@@ -155,7 +159,8 @@ func checkHeader(source string, line, table int, header []string, f *faults) boo
 		}
 		for _, earlier := range header[:i] {
 			if earlier == h {
-				f.add(source, line, "column of table "+string(tables[table].name), quote(h)+" a second time", "each column once")
+				f.add(source, line, "column of table "+string(tables[table].name), quote(h)+" a second time",
+					"each column once")
 				ok, known = false, true
 			}
 		}
@@ -167,7 +172,8 @@ func checkHeader(source string, line, table int, header []string, f *faults) boo
 	return ok
 }
 
-// jsonRows reads JSON lines: one object in each line. Key "table" has the name of the table; the other keys are columns.
+// jsonRows reads JSON lines: one object in each line. Key "table" has the name of the table; the other keys are
+// columns.
 func jsonRows(source string, text []byte, f *faults) []row {
 	var rows []row
 	for n, line := range lines(text, source, f) {
@@ -309,7 +315,8 @@ func tomlRows(source string, text []byte, f *faults) []row {
 		line := 1
 		var at *unstable.ParserError
 		if errors.As(err, &at) && at.Highlight != nil {
-			if offset := cap(text) - cap(at.Highlight); offset >= 0 && offset <= len(text) { // Highlight is a part of text
+			if offset := cap(text) - cap(at.Highlight); offset >= 0 && offset <= len(text) {
+				// Highlight is a part of text
 				line = lineOf(offset)
 			}
 		}

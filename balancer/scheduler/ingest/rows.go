@@ -69,9 +69,11 @@ var tables = []struct {
 		text("name", "name of the machine"),
 		{Name: "cpus", Needed: true, Most: maxCount, About: "CPU cores"},
 		{Name: "memory", Dimension: Bytes, Needed: true, Most: unlimited, plausible: mib, About: "host memory"},
-		{Name: "network", Dimension: ByteRate, Least: 1, Most: unlimited, plausible: 1e3, About: "link to other machines"},
+		{Name: "network", Dimension: ByteRate, Least: 1, Most: unlimited, plausible: 1e3,
+			About: "link to other machines"},
 		{Name: "gpu_type", Text: true, About: "type of the GPUs that column gpus counts"},
-		{Name: "gpus", Integer: true, Most: maxCount, About: "number of GPUs, named MACHINE/0, MACHINE/1, ..., instead of rows of table gpus"},
+		{Name: "gpus", Integer: true, Most: maxCount,
+			About: "number of GPUs, named MACHINE/0, MACHINE/1, ..., instead of rows of table gpus"},
 	}},
 	{GPUs, []Column{
 		text("name", "name of the GPU"),
@@ -86,39 +88,48 @@ var tables = []struct {
 		{Name: "gpu_memory", Dimension: Bytes, Most: unlimited, plausible: 1e4, About: "memory on each GPU"},
 		{Name: "save", Dimension: Seconds, Most: unlimited, About: "time to write a checkpoint"},
 		{Name: "load", Dimension: Seconds, Most: unlimited, About: "time to continue from a checkpoint"},
-		{Name: "batch", Integer: true, Least: 1, Most: 1 << 30, About: "samples of each GPU in a step, for gangs on several types"},
+		{Name: "batch", Integer: true, Least: 1, Most: 1 << 30,
+			About: "samples of each GPU in a step, for gangs on several types"},
 	}},
 	{Jobs, []Column{
 		text("name", "name of the job"),
 		text("kind", "name of its kind"),
-		{Name: "arrival", Dimension: Seconds, Needed: true, Most: unlimited, About: "time of arrival; rows must be in this order"},
+		{Name: "arrival", Dimension: Seconds, Needed: true, Most: unlimited,
+			About: "time of arrival; rows must be in this order"},
 		{Name: "work", Needed: true, Least: math.SmallestNonzeroFloat64, Most: unlimited, About: "steps"},
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxCount, About: "GPUs, all at the same time"},
 		{Name: "cpus", Most: maxCount, About: "CPU cores for each GPU"},
 		{Name: "memory", Dimension: Bytes, Most: unlimited, plausible: 1e4, About: "host memory for each GPU"},
-		{Name: "network", Dimension: ByteRate, Most: unlimited, About: "traffic of each GPU while the job spans machines"},
+		{Name: "network", Dimension: ByteRate, Most: unlimited,
+			About: "traffic of each GPU while the job spans machines"},
 		{Name: "priority", Most: 1, About: "0 to 1; 1 is the most urgent"},
 	}},
 	{Speeds, []Column{
 		text("kind", "name of a kind"),
 		text("gpu_type", "name of a type of GPU"),
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs, About: "number of GPUs"},
-		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "all GPUs in one machine; 0: does not run"},
-		{Name: "spread_speed", Dimension: StepRate, Most: unlimited, plausible: leastSpeed, About: "over several machines; missing: does not run there"},
+		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed,
+			About: "all GPUs in one machine; 0: does not run"},
+		{Name: "spread_speed", Dimension: StepRate, Most: unlimited, plausible: leastSpeed,
+			About: "over several machines; missing: does not run there"},
 	}},
 	{Pairs, []Column{
 		text("kind", "name of a kind"),
 		text("other", "name of the kind that shares its GPUs"),
 		text("gpu_type", "name of a type of GPU"),
-		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs, About: "number of GPUs that both use"},
+		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs,
+			About: "number of GPUs that both use"},
 		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "of kind"},
-		{Name: "other_speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed, About: "of other"},
+		{Name: "other_speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed,
+			About: "of other"},
 	}},
 	{Curves, []Column{
 		text("kind", "name of a kind that has a batch"),
 		text("gpu_type", "name of a type of GPU"),
-		{Name: "samples", Needed: true, Least: math.SmallestNonzeroFloat64, Most: 1 << 30, About: "samples of a step on one GPU; ascending"},
-		{Name: "seconds", Dimension: Seconds, Needed: true, Least: math.SmallestNonzeroFloat64, Most: unlimited, About: "time of the step"},
+		{Name: "samples", Needed: true, Least: math.SmallestNonzeroFloat64, Most: 1 << 30,
+			About: "samples of a step on one GPU; ascending"},
+		{Name: "seconds", Dimension: Seconds, Needed: true, Least: math.SmallestNonzeroFloat64, Most: unlimited,
+			About: "time of the step"},
 	}},
 }
 
@@ -175,12 +186,14 @@ type record struct {
 // check converts a row. ok is false if a needed cell is missing or a cell is invalid; the faults are in f.
 func (r *row) check(f *faults) (out record, ok bool) {
 	columns := tables[r.table].columns
-	out = record{source: r.source, line: r.line, texts: make([]string, len(columns)), number: make([]float64, len(columns))}
+	out = record{source: r.source, line: r.line, texts: make([]string, len(columns)),
+		number: make([]float64, len(columns))}
 	for i := range out.number {
 		out.number[i] = math.NaN()
 	}
 	if most := len(columns) + spareCells; len(r.cells) > most {
-		f.add(r.source, r.line, "row of table "+string(tables[r.table].name), fmt.Sprintf("%d cells", len(r.cells)), fmt.Sprintf("at most one for each of the %d columns", len(columns)))
+		f.add(r.source, r.line, "row of table "+string(tables[r.table].name), fmt.Sprintf("%d cells", len(r.cells)),
+			fmt.Sprintf("at most one for each of the %d columns", len(columns)))
 		return out, false
 	}
 	ok = true
@@ -188,7 +201,8 @@ func (r *row) check(f *faults) (out record, ok bool) {
 	for _, c := range r.cells {
 		i := slices.IndexFunc(columns, func(k Column) bool { return k.Name == c.column })
 		if i < 0 {
-			f.add(r.source, c.line, "column of table "+string(tables[r.table].name), quote(c.column), "one of "+columnNames(r.table))
+			f.add(r.source, c.line, "column of table "+string(tables[r.table].name), quote(c.column),
+				"one of "+columnNames(r.table))
 			ok = false
 			continue
 		}
@@ -300,7 +314,8 @@ func (c *Column) numberOf(v any) (x float64, got, want string) {
 		return math.NaN(), show(v), c.want()
 	}
 	if x > 0 && x < c.plausible {
-		return math.NaN(), show(v) + ", which is " + fmt.Sprintf("%v %s", x, units[c.Dimension][0].name), fmt.Sprintf("at least %v %s, or 0: is the unit missing?", c.plausible, units[c.Dimension][0].name)
+		return math.NaN(), show(v) + ", which is " + fmt.Sprintf("%v %s", x, units[c.Dimension][0].name),
+			fmt.Sprintf("at least %v %s, or 0: is the unit missing?", c.plausible, units[c.Dimension][0].name)
 	}
 	return x, "", ""
 }

@@ -49,7 +49,8 @@ func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 			n++
 			line, after, complete := strings.Cut(rest, "\n")
 			if !complete {
-				f.add(source, n, "last line", quote(line)+" without a line end", "a complete file that ends with a line end")
+				f.add(source, n, "last line", quote(line)+" without a line end",
+					"a complete file that ends with a line end")
 				return
 			}
 			rest = after

@@ -50,9 +50,11 @@ func (s *Sim) start(a scheduler.Action) error {
 	s.decisions++
 	kind := &st.Workload.Kinds[st.Workload.Jobs[a.Job].Kind]
 	work := st.Remaining[a.Job]
-	stay := stay{phase: computing, spread: st.Cluster.Spread(a.GPUs), base: speed, anchor: st.Now, remaining: work, saved: work, segment: -1}
-	running := scheduler.Running{Job: a.Job, GPUs: append(s.slice(), a.GPUs...), Since: st.Now, Speed: speed, Remaining: work,
-		Ready: st.Now, Leaves: math.Inf(1), Partner: partner}
+	stay := stay{phase: computing, spread: st.Cluster.Spread(a.GPUs), base: speed, anchor: st.Now, remaining: work,
+		saved: work, segment: -1}
+	running := scheduler.Running{Job: a.Job, GPUs: append(s.slice(), a.GPUs...), Since: st.Now, Speed: speed,
+		Remaining: work,
+		Ready:     st.Now, Leaves: math.Inf(1), Partner: partner}
 	due := st.Now + work/speed
 	if s.resumes[a.Job] && kind.Load > 0 {
 		stay.phase, running.Speed, running.Ready = loading, 0, st.Now+kind.Load
@@ -60,7 +62,8 @@ func (s *Sim) start(a scheduler.Action) error {
 	}
 	if s.options.Record {
 		stay.segment = len(s.segments)
-		s.segments = append(s.segments, scheduler.Segment{Job: a.Job, GPUs: append([]int(nil), a.GPUs...), From: st.Now, To: math.NaN(), Reason: a.Reason})
+		s.segments = append(s.segments, scheduler.Segment{Job: a.Job, GPUs: append([]int(nil), a.GPUs...), From: st.Now,
+			To: math.NaN(), Reason: a.Reason})
 	}
 	if math.IsNaN(s.jobs[a.Job].Start) {
 		s.jobs[a.Job].Start = st.Now

@@ -31,14 +31,16 @@ func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(s)
 }
 
-// BenchmarkPolicies plays 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a stop or a wait.
+// BenchmarkPolicies plays 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a
+// stop or a wait.
 func BenchmarkPolicies(b *testing.B) {
 	for _, name := range scheduler.Names() {
 		b.Run(name, func(b *testing.B) { play(b, name, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1}) })
 	}
 }
 
-// BenchmarkEpisodes plays episodes as a learner does: 64 jobs each, another seed each time, with the generation of the jobs.
+// BenchmarkEpisodes plays episodes as a learner does: 64 jobs each, another seed each time, with the generation of the
+// jobs.
 func BenchmarkEpisodes(b *testing.B) { play(b, "fcfs", workload.Arrivals{Jobs: 64, Load: 0.8}) }
 
 func play(b *testing.B, name string, a workload.Arrivals) {

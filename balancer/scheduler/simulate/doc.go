@@ -26,9 +26,9 @@
 //   - Stop: a job that computes keeps its GPUs for the time to save ([scheduler.Kind.Save]). A job that still loads has
 //     nothing to save and frees its GPUs at once.
 //   - Start of a job that was stopped or failed: it loads ([scheduler.Kind.Load]) before it computes.
-//   - Change: if a GPU becomes unavailable, its jobs fail. A failed job loses the work since its last checkpoint. Jobs that
-//     compute write a checkpoint every [Options].Checkpoint seconds, at no cost. Failed GPUs, removed GPUs and GPUs that
-//     are added later are all changes.
+//   - Change: if a GPU becomes unavailable, its jobs fail. A failed job loses the work since its last checkpoint. Jobs
+//     that compute write a checkpoint every [Options].Checkpoint seconds, at no cost. Failed GPUs, removed GPUs and
+//     GPUs that are added later are all changes.
 //
 // The simulator reads no clock and no random numbers. Equal inputs give equal results.
 //

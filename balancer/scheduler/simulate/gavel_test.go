@@ -26,9 +26,9 @@ type gavelRun struct {
 	Seconds []float64 // by line: from arrival to end
 }
 
-// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. A round lasts until the last of its jobs
-// has computed as many whole steps as fit into the length of a round. Jobs start at the beginning of a round, if 1920 s have
-// passed since the last time that jobs were chosen, and a job has arrived or finished since then.
+// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. A round lasts until the last of
+// its jobs has computed as many whole steps as fit into the length of a round. Jobs start at the beginning of a round,
+// if 1920 s have passed since the last time that jobs were chosen, and a job has arrived or finished since then.
 type gavelFIFO struct {
 	round           float64 // seconds
 	next, last      float64 // seconds: end of the round, last choice
@@ -49,7 +49,8 @@ func (p *gavelFIFO) Decide(s *scheduler.State) scheduler.Action {
 		return scheduler.Action{Until: p.next}
 	}
 	idle := len(s.Running) == 0 && s.Arrived == len(s.Workload.Jobs)
-	if p.chosen == p.started && (p.arrived != s.Arrived || p.ended != s.Finished) && (s.Now-p.last >= 1920 || p.last == 0 || idle) {
+	if p.chosen == p.started && (p.arrived != s.Arrived || p.ended != s.Finished) &&
+		(s.Now-p.last >= 1920 || p.last == 0 || idle) {
 		p.last, p.arrived, p.ended = s.Now, s.Arrived, s.Finished
 		free := len(s.Up) - len(s.Running)
 		p.chosen, p.started = min(free, len(s.Queue)), 0
@@ -75,11 +76,12 @@ func (p *gavelFIFO) Decide(s *scheduler.State) scheduler.Action {
 // names are our names of Gavel's policies.
 var names = map[string]string{"fifo": "fcfs", "max_min_fairness_perf": "maxmin"}
 
-// TestGavel compares our simulator with Gavel's, job by job. HETERO_GAVEL is a folder with results of scripts/gavel_reference.py.
+// TestGavel compares our simulator with Gavel's, job by job. HETERO_GAVEL is a folder with results of
+// scripts/gavel_reference.py.
 //
-// Gavel's simulator works in rounds: a job starts and frees its GPUs only when a round ends, which is when the last of its
-// jobs ends, at most 360 s after its start. Ours has no rounds. So completion times differ by some rounds for each job, but
-// not systematically beyond that.
+// Gavel's simulator works in rounds: a job starts and frees its GPUs only when a round ends, which is when the last of
+// its jobs ends, at most 360 s after its start. Ours has no rounds. So completion times differ by some rounds for each
+// job, but not systematically beyond that.
 func TestGavel(t *testing.T) {
 	folder := os.Getenv("HETERO_GAVEL")
 	if folder == "" {
@@ -132,7 +134,8 @@ type renamed struct {
 func (p renamed) Name() string { return p.name }
 
 // compareWithGavel logs the differences between a run of ours and one of Gavel's.
-func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) {
+func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *scheduler.Cluster, w *scheduler.Workload,
+	speeds scheduler.Speeds) {
 	t.Helper()
 	r, err := simulate.Run(p, c, w, speeds, simulate.Options{})
 	if err != nil {
@@ -149,7 +152,8 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 	slices.Sort(off)
 	at := func(q float64) float64 { return off[int(q*float64(len(off)-1))] }
 	t.Logf("%s, %s of Gavel and %s of ours, %d jobs, GPUs %v, rounds of %v s: mean completion %.0f s, Gavel %.0f s (ratio %.4f); difference of a job: median %.2f rounds, 90 %% of jobs within %.1f, largest %.0f",
-		run.Trace, run.Policy, p.Name(), len(r.Jobs), run.GPUs, run.Round, ours, theirs, ours/theirs, at(0.5), at(0.9), at(1))
+		run.Trace, run.Policy, p.Name(), len(r.Jobs), run.GPUs, run.Round, ours, theirs, ours/theirs, at(0.5), at(0.9),
+		at(1))
 	// Above the differences that docs/benchmarks/scheduling.md explains.
 	limit := 0.15
 	if run.GPUs[1]+run.GPUs[2] == 0 {
@@ -158,12 +162,13 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 		limit = 0.03
 	}
 	if math.Abs(ours/theirs-1) > limit {
-		t.Errorf("%s, %s: got a mean completion time of %v s, want Gavel's %v s within %v %%", run.Trace, p.Name(), ours, theirs, 100*limit)
+		t.Errorf("%s, %s: got a mean completion time of %v s, want Gavel's %v s within %v %%", run.Trace, p.Name(),
+			ours, theirs, 100*limit)
 	}
 }
 
-// TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data state no times to save and load checkpoints, so
-// stops cost nothing, which favours maxmin.
+// TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data state no times to save and load
+// checkpoints, so stops cost nothing, which favours maxmin.
 func TestPoliciesOnGavelsTraces(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
@@ -188,20 +193,22 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 				for _, c := range r.Jobs {
 					mean += (c.Finish - c.Arrival) / float64(len(r.Jobs))
 				}
-				t.Logf("%s, %d jobs, %d GPUs of each type, %-6s: mean completion %.1f h, %.3f jobs/h", trace, len(r.Jobs), n, name, mean/3600,
+				t.Logf("%s, %d jobs, %d GPUs of each type, %-6s: mean completion %.1f h, %.3f jobs/h", trace,
+					len(r.Jobs), n, name, mean/3600,
 					float64(len(r.Jobs))/(r.End-w.Jobs[0].Arrival)*3600)
 				if name == "fcfs" {
 					first = mean
 				} else if name == "gang" && !(mean < first) {
-					t.Errorf("%s: gang: got a mean completion time of %v s, want less than fcfs, %v s", trace, mean, first)
+					t.Errorf("%s: gang: got a mean completion time of %v s, want less than fcfs, %v s", trace, mean,
+						first)
 				}
 			}
 		}
 	}
 }
 
-// TestShortPlansOnGavelsTraces compares gang with plans of at most 64 jobs, first without shared GPUs, then with all speeds of
-// Gavel, as schedule compare --speeds has them: jobs share GPUs, and use GPUs of several types.
+// TestShortPlansOnGavelsTraces compares gang with plans of at most 64 jobs, first without shared GPUs, then with all
+// speeds of Gavel, as schedule compare --speeds has them: jobs share GPUs, and use GPUs of several types.
 func TestShortPlansOnGavelsTraces(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
@@ -234,9 +241,12 @@ func TestShortPlansOnGavelsTraces(t *testing.T) {
 					completion[i], throughput[i] = f.Completion/3600, f.Throughput
 				}
 				t.Logf("%s, %d GPUs of each type, shared: %v: mean completion %.2f h, with short plans %.2f h (%+.2f %%); %.3f jobs/h, with short plans %.3f (%+.2f %%)",
-					trace, n, shared, completion[1], completion[0], 100*(completion[1]/completion[0]-1), throughput[1], throughput[0], 100*(throughput[1]/throughput[0]-1))
+					trace, n, shared, completion[1], completion[0], 100*(completion[1]/completion[0]-1), throughput[1],
+					throughput[0], 100*(throughput[1]/throughput[0]-1))
 				if most := 1.02 * completion[0]; !(completion[1] < most) {
-					t.Errorf("%s: got a mean completion time of %v h, want less than %v h, 1.02 times that of short plans", trace, completion[1], most)
+					t.Errorf(
+						"%s: got a mean completion time of %v h, want less than %v h, 1.02 times that of short plans",
+						trace, completion[1], most)
 				}
 			}
 		}
@@ -251,7 +261,8 @@ func gavelData() string {
 	return filepath.Join(data, "gavel")
 }
 
-// gavelCluster has one machine for each of v100, p100 and k80: Gavel's simulator does not slow gangs on several machines.
+// gavelCluster has one machine for each of v100, p100 and k80: Gavel's simulator does not slow gangs on several
+// machines.
 func gavelCluster(gpus [3]int) *scheduler.Cluster {
 	var specs []workload.MachineSpec
 	for typ, n := range gpus {
@@ -260,7 +271,8 @@ func gavelCluster(gpus [3]int) *scheduler.Cluster {
 	return workload.NewCluster([]scheduler.GPUType{{Name: "v100"}, {Name: "p100"}, {Name: "k80"}}, specs...)
 }
 
-// gavelSpeeds reads Gavel's speeds with the types in the order v100, p100, k80, in which its first-come policy takes them.
+// gavelSpeeds reads Gavel's speeds with the types in the order v100, p100, k80, in which its first-come policy takes
+// them.
 func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	t.Helper()
 	f, err := os.Open(path)

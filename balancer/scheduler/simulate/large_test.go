@@ -17,11 +17,13 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 	const fast, slow = 2.33, 1 // steps/s
 	types := []scheduler.GPUType{{Name: "fast"}, {Name: "slow"}}
 	setup := &workload.Setup{
-		Cluster: workload.NewCluster(types, workload.MachineSpec{Count: machines, Type: 0, GPUs: 4, Network: math.NaN()},
+		Cluster: workload.NewCluster(types,
+			workload.MachineSpec{Count: machines, Type: 0, GPUs: 4, Network: math.NaN()},
 			workload.MachineSpec{Count: machines, Type: 1, GPUs: 4, Network: math.NaN()}),
 		Kinds:  []scheduler.Kind{{Name: "one"}},
 		Shapes: []workload.Shape{{Weight: 1, Sizes: []float64{1}, Seconds: 1800, Sigma: 0.6}},
-		Speeds: &workload.Table{Kinds: []workload.Rates{{Types: [][]workload.Rate{{{GPUs: 1, Packed: fast}}, {{GPUs: 1, Packed: slow}}}}}},
+		Speeds: &workload.Table{
+			Kinds: []workload.Rates{{Types: [][]workload.Rate{{{GPUs: 1, Packed: fast}}, {{GPUs: 1, Packed: slow}}}}}},
 	}
 	if err := setup.Speeds.Build(len(types)); err != nil {
 		t.Fatal(err)
@@ -33,8 +35,8 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 	return setup, w
 }
 
-// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans for. All
-// jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
+// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans
+// for. All jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
 func TestManyGPUs(t *testing.T) {
 	machines, jobs, load := 10, 800, 2.0 // machines of each type
 	if needtest.Large.On() {
@@ -64,10 +66,12 @@ func TestManyGPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 		completion[c.name] = f.Completion
-		t.Logf("%-21s: completion %.0f s, %.1f jobs/h, utilization %.1f %%", c.name, f.Completion, f.Throughput, 100*f.Utilization)
+		t.Logf("%-21s: completion %.0f s, %.1f jobs/h, utilization %.1f %%", c.name, f.Completion, f.Throughput,
+			100*f.Utilization)
 	}
 	if got, most := completion["gang"], 1.25*completion["srf"]; !(got < most) {
-		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, 1.25 times that of srf, which leaves no GPU idle", got, most)
+		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, 1.25 times that of srf, which leaves no GPU idle",
+			got, most)
 	}
 	if got, most := completion["gang"], completion["gang with short plans"]; !(got < most) {
 		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, that of short plans", got, most)

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// permuted is the same cluster with the same speeds of whole GPUs, as [unequal] makes them; type t is type to[t]. Machines
-// and GPUs keep their order.
+// permuted is the same cluster with the same speeds of whole GPUs, as [unequal] makes them; type t is type to[t].
+// Machines and GPUs keep their order.
 func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*scheduler.Cluster, *workload.Table) {
 	out := *c
 	out.Types, out.GPUs = make([]scheduler.GPUType, len(c.Types)), slices.Clone(c.GPUs)
@@ -46,7 +46,8 @@ func unequal(random *rand.Rand, speeds *workload.Table, types int) *workload.Tab
 		for t, rates := range k.Types {
 			factor := math.Exp(0.5 * random.NormFloat64())
 			for _, r := range rates {
-				kind.Types[t] = append(kind.Types[t], workload.Rate{GPUs: r.GPUs, Packed: r.Packed * factor, Spread: r.Spread * factor})
+				kind.Types[t] = append(kind.Types[t],
+					workload.Rate{GPUs: r.GPUs, Packed: r.Packed * factor, Spread: r.Spread * factor})
 			}
 		}
 		table.Kinds = append(table.Kinds, kind)
@@ -57,8 +58,8 @@ func unequal(random *rand.Rand, speeds *workload.Table, types int) *workload.Tab
 	return table
 }
 
-// The order of the types of GPUs has no effect on policy maxmin: each job has the same completion time. No two types are
-// equally fast for a kind of job, and no job runs on mixed sets, so there are no ties between types.
+// The order of the types of GPUs has no effect on policy maxmin: each job has the same completion time. No two types
+// are equally fast for a kind of job, and no job runs on mixed sets, so there are no ties between types.
 func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
 	random := rand.New(rand.NewPCG(17, 19))
 	moved := 0
@@ -66,14 +67,16 @@ func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
 		setup := workload.Random(random.Uint64())
 		types := len(setup.Cluster.Types)
 		setup.Speeds = unequal(random, setup.Speeds, types)
-		w, err := workload.Generate(setup, workload.Arrivals{Jobs: 10 + random.IntN(40), Load: 0.3 + 2*random.Float64(), Seed: random.Uint64()})
+		w, err := workload.Generate(setup, workload.Arrivals{Jobs: 10 + random.IntN(40), Load: 0.3 + 2*random.Float64(),
+			Seed: random.Uint64()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var changes []simulate.Change
 		for range random.IntN(3) { // failures with repairs
 			gpu, at := random.IntN(len(setup.Cluster.GPUs)), 10000*random.Float64()
-			changes = append(changes, simulate.Change{At: at, GPU: gpu}, simulate.Change{At: at + 5000, GPU: gpu, Up: true})
+			changes = append(changes, simulate.Change{At: at, GPU: gpu},
+				simulate.Change{At: at + 5000, GPU: gpu, Up: true})
 		}
 		slices.SortFunc(changes, func(a, b simulate.Change) int { return cmp.Compare(a.At, b.At) })
 		p, err := scheduler.New("maxmin", scheduler.Options{})
@@ -95,7 +98,8 @@ func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
 		}
 		for job := range want.Jobs {
 			if a, b := got.Jobs[job].Finish, want.Jobs[job].Finish; math.Abs(a-b) > 1e-9*b {
-				t.Errorf("run %d: %d types in the order %v: job %d of %d: got the end at %v s, want %v s", n, types, to, job, len(want.Jobs), a, b)
+				t.Errorf("run %d: %d types in the order %v: job %d of %d: got the end at %v s, want %v s", n, types, to,
+					job, len(want.Jobs), a, b)
 				break
 			}
 		}

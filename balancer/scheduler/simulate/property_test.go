@@ -27,16 +27,20 @@ type world struct {
 func newWorld(random *rand.Rand) world {
 	setup := workload.Default()
 	// Other clusters of the same types. The first machine holds all jobs of one GPU.
-	specs := []workload.MachineSpec{{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 256 << 30, Network: 1e9}}
+	specs := []workload.MachineSpec{
+		{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 256 << 30, Network: 1e9}}
 	for range random.IntN(4) {
-		specs = append(specs, workload.MachineSpec{Count: 1, Type: random.IntN(3), GPUs: 1 + random.IntN(4), CPUs: float64(4 + random.IntN(30)), Memory: float64(16+random.IntN(200)) * (1 << 30), Network: 1e8 * float64(1+random.IntN(10))})
+		specs = append(specs, workload.MachineSpec{Count: 1, Type: random.IntN(3), GPUs: 1 + random.IntN(4),
+			CPUs: float64(4 + random.IntN(30)), Memory: float64(16+random.IntN(200)) * (1 << 30),
+			Network: 1e8 * float64(1+random.IntN(10))})
 	}
 	w := world{cluster: workload.NewCluster(setup.Cluster.Types, specs...), speeds: setup.Speeds}
 	if random.IntN(4) == 0 {
 		w.cluster.Machines[0].Network = math.NaN()
 	}
 	setup.Cluster = w.cluster
-	jobs, err := workload.Generate(setup, workload.Arrivals{Jobs: 1 + random.IntN(30), Load: 0.2 + 2*random.Float64(), Burst: 1 + 3*random.Float64(), Seed: random.Uint64()})
+	jobs, err := workload.Generate(setup, workload.Arrivals{Jobs: 1 + random.IntN(30), Load: 0.2 + 2*random.Float64(),
+		Burst: 1 + 3*random.Float64(), Seed: random.Uint64()})
 	if err != nil {
 		panic(err)
 	}
@@ -53,7 +57,8 @@ func newWorld(random *rand.Rand) world {
 		at := 0.0
 		for range random.IntN(10) {
 			at += 1000 * random.ExpFloat64()
-			w.options.Changes = append(w.options.Changes, simulate.Change{At: at, GPU: random.IntN(len(w.cluster.GPUs))})
+			w.options.Changes = append(w.options.Changes,
+				simulate.Change{At: at, GPU: random.IntN(len(w.cluster.GPUs))})
 		}
 		for g := range w.cluster.GPUs {
 			w.options.Changes = append(w.options.Changes, simulate.Change{At: at + 500, GPU: g, Up: true})
@@ -176,7 +181,8 @@ func (p *watched) check(s *scheduler.State) {
 	cpus, memory := make([]float64, len(s.FreeCPUs)), make([]float64, len(s.FreeMem))
 	for g, jobs := range on {
 		slices.Sort(jobs)
-		if got := slices.Sorted(slices.Values(s.OnGPU[g])); !slices.Equal(got, jobs) || len(jobs) > scheduler.MaxSharing || len(jobs) > 0 && !s.Up[g] {
+		if got := slices.Sorted(slices.Values(s.OnGPU[g])); !slices.Equal(got, jobs) ||
+			len(jobs) > scheduler.MaxSharing || len(jobs) > 0 && !s.Up[g] {
 			t.Fatalf("GPU %d (available: %v) has jobs %v, want %v", g, s.Up[g], got, jobs)
 		}
 		need := 0.0
@@ -190,8 +196,10 @@ func (p *watched) check(s *scheduler.State) {
 		}
 	}
 	for m, machine := range s.Cluster.Machines {
-		if s.FreeCPUs[m] < 0 || s.FreeMem[m] < 0 || math.Abs(s.FreeCPUs[m]+cpus[m]-machine.CPUs) > 1e-6 || math.Abs(s.FreeMem[m]+memory[m]-machine.Memory) > 1 {
-			t.Fatalf("machine %d: free are %v cores and %v bytes, jobs have %v and %v of %v and %v", m, s.FreeCPUs[m], s.FreeMem[m], cpus[m], memory[m], machine.CPUs, machine.Memory)
+		if s.FreeCPUs[m] < 0 || s.FreeMem[m] < 0 || math.Abs(s.FreeCPUs[m]+cpus[m]-machine.CPUs) > 1e-6 ||
+			math.Abs(s.FreeMem[m]+memory[m]-machine.Memory) > 1 {
+			t.Fatalf("machine %d: free are %v cores and %v bytes, jobs have %v and %v of %v and %v", m, s.FreeCPUs[m],
+				s.FreeMem[m], cpus[m], memory[m], machine.CPUs, machine.Memory)
 		}
 	}
 }
@@ -276,7 +284,8 @@ func TestProperties(t *testing.T) {
 						continue
 					}
 					if got := look.done[job] - look.lost[job]; math.Abs(got-work) > 1e-7*(work+look.lost[job]) {
-						t.Fatalf("run %d: job %d computed %v steps and lost %v, want %v more", n, job, look.done[job], look.lost[job], work)
+						t.Fatalf("run %d: job %d computed %v steps and lost %v, want %v more", n, job, look.done[job],
+							look.lost[job], work)
 					}
 					if !(c.Arrival <= c.Start && c.Start < c.Finish) {
 						t.Fatalf("run %d: job %d: got %+v", n, job, c)

@@ -22,13 +22,16 @@ func markov(n int, rate float64, seed uint64) *scheduler.Workload {
 	return w
 }
 
-// sample returns the mean over runs of a figure of the jobs after the first tenth, and the half width of its 99 % interval.
-func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s scheduler.Speeds, figure func(scheduler.Completion) float64) (mean, half float64) {
+// sample returns the mean over runs of a figure of the jobs after the first tenth, and the half width of its 99 %
+// interval.
+func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s scheduler.Speeds,
+	figure func(scheduler.Completion) float64) (mean, half float64) {
 	t.Helper()
 	const runs, n = 40, 10000
 	values := make([]float64, runs)
 	for seed := range values {
-		r, err := simulate.Run(p, boxes(1, gpus), markov(n, rate, uint64(seed+1000*gpus)+uint64(1e6*rate)), s, simulate.Options{})
+		r, err := simulate.Run(p, boxes(1, gpus), markov(n, rate, uint64(seed+1000*gpus)+uint64(1e6*rate)), s,
+			simulate.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +66,9 @@ func TestWaitingTimesFollowErlangC(t *testing.T) {
 		load float64
 	}{{1, 0.5}, {1, 0.8}, {4, 0.7}, {8, 0.9}, {16, 0.8}} {
 		rate := c.load * float64(c.gpus)
-		got, half := sample(t, p, c.gpus, rate, plain{}, func(j scheduler.Completion) float64 { return j.Start - j.Arrival })
+		got, half := sample(t, p, c.gpus, rate, plain{}, func(j scheduler.Completion) float64 {
+			return j.Start - j.Arrival
+		})
 		want := erlangC(c.gpus, rate)
 		t.Logf("M/M/%d at load %v: mean wait %.5f s +- %.5f, theory %.5f", c.gpus, c.load, got, half, want)
 		if math.Abs(got-want) > half {
@@ -91,11 +96,13 @@ func (p *both) Decide(s *scheduler.State) scheduler.Action {
 	return scheduler.Action{}
 }
 
-// Two jobs that share a GPU at half speed each leave its total speed as it is. With exponential work, the number of jobs is
-// therefore that of M/M/1, and so is the mean completion time (Little's law): 1 / (1 - load).
+// Two jobs that share a GPU at half speed each leave its total speed as it is. With exponential work, the number of
+// jobs is therefore that of M/M/1, and so is the mean completion time (Little's law): 1 / (1 - load).
 func TestProcessorSharingFollowsTheory(t *testing.T) {
 	for _, load := range []float64{0.5, 0.8} {
-		got, half := sample(t, &both{}, 1, load, halves{}, func(j scheduler.Completion) float64 { return j.Finish - j.Arrival })
+		got, half := sample(t, &both{}, 1, load, halves{}, func(j scheduler.Completion) float64 {
+			return j.Finish - j.Arrival
+		})
 		want := 1 / (1 - load)
 		t.Logf("sharing at load %v: mean completion %.5f s +- %.5f, theory %.5f", load, got, half, want)
 		if math.Abs(got-want) > half {

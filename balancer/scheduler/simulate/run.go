@@ -64,7 +64,8 @@ type NeverError struct {
 }
 
 func (e *NeverError) Error() string {
-	return fmt.Sprintf("policy %s: job %d (%q) never ends: it has %.4g steps left at %.4g steps/s; check the work of the job and the speeds of its kind", e.Policy, e.Job, e.Name, e.Steps, e.Speed)
+	return fmt.Sprintf("policy %s: job %d (%q) never ends: it has %.4g steps left at %.4g steps/s; check the work of the job and the speeds of its kind",
+		e.Policy, e.Job, e.Name, e.Steps, e.Speed)
 }
 
 // maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
@@ -73,22 +74,27 @@ const maxIdle = 1000
 // maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
 const maxActions = 1000
 
-// maxFruitless limits the actions since a job last finished. A faulty policy moves jobs forever. A fair policy may swap all
-// jobs of a large cluster for months of simulated time, so the limit is high.
+// maxFruitless limits the actions since a job last finished. A faulty policy moves jobs forever. A fair policy may swap
+// all jobs of a large cluster for months of simulated time, so the limit is high.
 const maxFruitless = 10_000_000
 
-// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs the
-// longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds can end the run earlier.
+// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs
+// the longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds can end the run
+// earlier.
 const maxRounds = 3_000_000
 
-// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time. A job
-// whose end is beyond the range of time is a [*NeverError]. A run in which no job finishes for millions of decisions is an [*EndlessError].
-func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
+// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.
+// A job whose end is beyond the range of time is a [*NeverError]. A run in which no job finishes for millions of
+// decisions is an [*EndlessError].
+func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds,
+	o Options) (*scheduler.Result, error) {
 	return RunContext(context.Background(), p, c, w, speeds, o)
 }
 
-// RunContext is like [Run], but a canceled context ends the run between two decisions, with the cause of ctx as the error.
-func RunContext(ctx context.Context, p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
+// RunContext is like [Run], but a canceled context ends the run between two decisions, with the cause of ctx as the
+// error.
+func RunContext(ctx context.Context, p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload,
+	speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	s, err := New(c, w, speeds, o)
 	if err != nil {
 		return nil, err
@@ -152,14 +158,16 @@ func (s *Sim) never(p scheduler.Policy) error {
 	if r.Speed > 0 {
 		speed = r.Speed
 	}
-	return &NeverError{Policy: p.Name(), Job: r.Job, Name: st.Workload.Jobs[r.Job].Name, Steps: st.Remaining[r.Job], Speed: speed}
+	return &NeverError{Policy: p.Name(), Job: r.Job, Name: st.Workload.Jobs[r.Job].Name, Steps: st.Remaining[r.Job],
+		Speed: speed}
 }
 
 // stalled describes a run that cannot continue. No job runs.
 func (s *Sim) stalled(p scheduler.Policy) *StalledError {
 	st := &s.state
 	first := &st.Workload.Jobs[st.Queue[0]]
-	e := &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...), First: first.Name, GPUs: first.GPUs, Of: len(st.Up), Now: st.Now}
+	e := &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...), First: first.Name, GPUs: first.GPUs,
+		Of: len(st.Up), Now: st.Now}
 	for _, up := range st.Up {
 		if up {
 			e.Available++
@@ -183,7 +191,8 @@ func (s *Sim) decide(ctx context.Context, p scheduler.Policy, limit int) (until 
 				return math.Inf(1), nil
 			}
 			if !(a.Until > s.state.Now) {
-				return 0, fmt.Errorf("policy %s: got a wait until %v s at %v s, want a later time", p.Name(), a.Until, s.state.Now)
+				return 0, fmt.Errorf("policy %s: got a wait until %v s at %v s, want a later time", p.Name(), a.Until,
+					s.state.Now)
 			}
 			return a.Until, nil
 		}

@@ -68,7 +68,8 @@ type Sim struct {
 	end       float64
 }
 
-// New checks its inputs and returns a simulation at the time of the first arrival. It keeps the inputs, which must not change.
+// New checks its inputs and returns a simulation at the time of the first arrival. It keeps the inputs, which must not
+// change.
 func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*Sim, error) {
 	if err := errors.Join(c.Check(), o.check(c)); err != nil {
 		return nil, err
@@ -78,7 +79,8 @@ func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o
 		state: scheduler.State{Cluster: c, Speeds: speeds, Up: make([]bool, gpus), OnGPU: make([][]int, gpus),
 			FreeCPUs: make([]float64, machines), FreeMem: make([]float64, machines)},
 		options: o, load: make([]float64, machines),
-		busySince: make([]float64, gpus), upSince: make([]float64, gpus), busy: make([]float64, gpus), up: make([]float64, gpus),
+		busySince: make([]float64, gpus), upSince: make([]float64, gpus), busy: make([]float64, gpus),
+		up: make([]float64, gpus),
 	}
 	on := make([]int, gpus*scheduler.MaxSharing)
 	for g := range s.state.OnGPU {
@@ -93,17 +95,21 @@ func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o
 func (o *Options) check(c *scheduler.Cluster) error {
 	var faults []error
 	if !(o.Checkpoint >= 0) || math.IsInf(o.Checkpoint, 1) {
-		faults = append(faults, fmt.Errorf("time between checkpoints: got %v s, want a finite number of at least 0", o.Checkpoint))
+		faults = append(faults, fmt.Errorf("time between checkpoints: got %v s, want a finite number of at least 0",
+			o.Checkpoint))
 	}
 	if !(o.Until >= 0) {
 		faults = append(faults, fmt.Errorf("end of the simulation: got %v s, want at least 0", o.Until))
 	}
 	for i, x := range o.Changes {
 		if math.IsNaN(x.At) || x.GPU < 0 || x.GPU >= len(c.GPUs) {
-			faults = append(faults, fmt.Errorf("change %d: got GPU %d at %v s, want a GPU from 0 to %d and a finite time", i, x.GPU, x.At, len(c.GPUs)-1))
+			faults = append(faults,
+				fmt.Errorf("change %d: got GPU %d at %v s, want a GPU from 0 to %d and a finite time", i, x.GPU, x.At,
+					len(c.GPUs)-1))
 		}
 		if i > 0 && x.At < o.Changes[i-1].At {
-			faults = append(faults, fmt.Errorf("change %d: got %v s after %v s, want the order of time", i, x.At, o.Changes[i-1].At))
+			faults = append(faults, fmt.Errorf("change %d: got %v s after %v s, want the order of time", i, x.At,
+				o.Changes[i-1].At))
 		}
 	}
 	return errors.Join(faults...)

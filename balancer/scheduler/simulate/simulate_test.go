@@ -70,7 +70,8 @@ func next(t *testing.T, s *simulate.Sim, want float64) {
 }
 
 func TestJobsThatShareGPUs(t *testing.T) {
-	s := open(t, boxes(1, 2), jobs(scheduler.Job{Work: 20, GPUs: 2}, scheduler.Job{Arrival: 4, Work: 6, GPUs: 2}), simulate.Options{})
+	s := open(t, boxes(1, 2), jobs(scheduler.Job{Work: 20, GPUs: 2}, scheduler.Job{Arrival: 4, Work: 6, GPUs: 2}),
+		simulate.Options{})
 	start(t, s, 0, 0, 1) // 2 steps/s
 	next(t, s, 4)
 	start(t, s, 1, 0, 1) // 8 steps done; both 1.5 steps/s
@@ -89,7 +90,8 @@ func TestJobsThatShareGPUs(t *testing.T) {
 }
 
 func TestStopAndStartCostExactly(t *testing.T) {
-	s := open(t, boxes(1, 1), jobs(scheduler.Job{Work: 20, GPUs: 1}, scheduler.Job{Arrival: 5, Work: 1, GPUs: 1}), simulate.Options{Record: true})
+	s := open(t, boxes(1, 1), jobs(scheduler.Job{Work: 20, GPUs: 1}, scheduler.Job{Arrival: 5, Work: 1, GPUs: 1}),
+		simulate.Options{Record: true})
 	start(t, s, 0, 0)
 	next(t, s, 5)
 	stop(t, s, 0) // 15 steps left, saves until 7
@@ -115,7 +117,8 @@ func TestStopAndStartCostExactly(t *testing.T) {
 	next(t, s, 17)
 	next(t, s, 32)
 	r := s.Result("test")
-	if r.Jobs[0].Stops != 3 || r.Jobs[0].Finish != 32 || len(r.Segments) != 5 || r.Segments[0].To != 7 || r.Segments[0].Ended != scheduler.Stopped {
+	if r.Jobs[0].Stops != 3 || r.Jobs[0].Finish != 32 || len(r.Segments) != 5 || r.Segments[0].To != 7 ||
+		r.Segments[0].Ended != scheduler.Stopped {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -163,7 +166,8 @@ func TestNetworkIsShared(t *testing.T) {
 }
 
 func TestImpossibleActions(t *testing.T) {
-	w := jobs(scheduler.Job{Work: 1, GPUs: 1, CPUs: 5}, scheduler.Job{Work: 1, GPUs: 1, CPUs: 5}, scheduler.Job{Work: 1, GPUs: 1, Memory: 200e-9, CPUs: 1},
+	w := jobs(scheduler.Job{Work: 1, GPUs: 1, CPUs: 5}, scheduler.Job{Work: 1, GPUs: 1, CPUs: 5},
+		scheduler.Job{Work: 1, GPUs: 1, Memory: 200e-9, CPUs: 1},
 		scheduler.Job{Arrival: 9, Work: 1, GPUs: 2})
 	s := open(t, boxes(1, 2), w, simulate.Options{})
 	start(t, s, 0, 0)
@@ -188,7 +192,8 @@ func TestImpossibleActions(t *testing.T) {
 
 func TestUnplaceableJobs(t *testing.T) {
 	for name, j := range map[string]scheduler.Job{
-		"GPUs": {Work: 1, GPUs: 5}, "CPUs": {Work: 1, GPUs: 1, CPUs: 9}, "CPUs of a gang": {Work: 1, GPUs: 4, CPUs: 5}, "memory": {Work: 1, GPUs: 1, Memory: 101},
+		"GPUs": {Work: 1, GPUs: 5}, "CPUs": {Work: 1, GPUs: 1, CPUs: 9}, "CPUs of a gang": {Work: 1, GPUs: 4, CPUs: 5},
+		"memory": {Work: 1, GPUs: 1, Memory: 101},
 	} {
 		var want *scheduler.UnplaceableError
 		if _, err := simulate.New(boxes(2, 2), jobs(j), plain{}, simulate.Options{}); !errors.As(err, &want) {
@@ -199,7 +204,8 @@ func TestUnplaceableJobs(t *testing.T) {
 
 func TestStalledRun(t *testing.T) {
 	p, _ := scheduler.New("fcfs", scheduler.Options{})
-	_, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Changes: []simulate.Change{{At: 1}}})
+	_, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{},
+		simulate.Options{Changes: []simulate.Change{{At: 1}}})
 	var want *simulate.StalledError
 	if !errors.As(err, &want) {
 		t.Errorf("got %v, want a StalledError", err)
@@ -227,8 +233,10 @@ func TestAJobThatNeverEndsIsAnError(t *testing.T) {
 
 func TestRunEndsAtItsLimit(t *testing.T) {
 	p, _ := scheduler.New("fcfs", scheduler.Options{Explain: true})
-	r, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}, scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Until: 7, Record: true})
-	if err != nil || r.End != 7 || r.Jobs[0].Finish != 5 || !math.IsNaN(r.Jobs[1].Finish) || r.Segments[1].Ended != scheduler.Unfinished || r.Segments[0].Reason == "" {
+	r, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}, scheduler.Job{Work: 5, GPUs: 1}),
+		plain{}, simulate.Options{Until: 7, Record: true})
+	if err != nil || r.End != 7 || r.Jobs[0].Finish != 5 || !math.IsNaN(r.Jobs[1].Finish) ||
+		r.Segments[1].Ended != scheduler.Unfinished || r.Segments[0].Reason == "" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
@@ -253,7 +261,8 @@ func (p *restless) Decide(s *scheduler.State) scheduler.Action {
 func TestRestlessPolicyIsAnError(t *testing.T) {
 	_, err := simulate.Run(&restless{}, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
 	var endless *simulate.EndlessError
-	if !errors.As(err, &endless) || endless.Actions <= endless.Rounds || !strings.Contains(err.Error(), "no job finished during the last 10000001 starts and stops") {
+	if !errors.As(err, &endless) || endless.Actions <= endless.Rounds ||
+		!strings.Contains(err.Error(), "no job finished during the last 10000001 starts and stops") {
 		t.Errorf("got %v, want an EndlessError of starts and stops", err)
 	}
 }
@@ -270,11 +279,13 @@ func (p *idler) Decide(s *scheduler.State) scheduler.Action {
 
 func TestTooManyRoundsAreAnError(t *testing.T) {
 	run := func(work float64) error {
-		_, err := simulate.Run(&idler{}, boxes(1, 1), jobs(scheduler.Job{Work: work, GPUs: 1}), plain{}, simulate.Options{})
+		_, err := simulate.Run(&idler{}, boxes(1, 1), jobs(scheduler.Job{Work: work, GPUs: 1}), plain{},
+			simulate.Options{})
 		return err
 	}
 	var endless *simulate.EndlessError
-	if err := run(1e300); !errors.As(err, &endless) || !strings.Contains(err.Error(), "no job finished during the last 3000001 rounds") {
+	if err := run(1e300); !errors.As(err, &endless) ||
+		!strings.Contains(err.Error(), "no job finished during the last 3000001 rounds") {
 		t.Errorf("got %v, want an EndlessError of rounds", err)
 	}
 	if err := run(1e5); err != nil {
@@ -303,9 +314,11 @@ func TestCanceledRunEnds(t *testing.T) {
 	for _, after := range []int{1, 2, 1000} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p := &quitter{after: after, cancel: cancel}
-		_, err := simulate.RunContext(ctx, p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
+		_, err := simulate.RunContext(ctx, p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{},
+			simulate.Options{})
 		if !errors.Is(err, errQuit) || p.decisions != after {
-			t.Errorf("canceled in decision %d: got %v after %d decisions, want the cause after %d", after, err, p.decisions, after)
+			t.Errorf("canceled in decision %d: got %v after %d decisions, want the cause after %d", after, err,
+				p.decisions, after)
 		}
 	}
 }
@@ -313,7 +326,8 @@ func TestCanceledRunEnds(t *testing.T) {
 // Jobs that the network limits do not move from one set of GPUs to another forever.
 func TestGangLeavesJobsThatTheNetworkLimits(t *testing.T) {
 	setup := workload.Default()
-	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 4, Type: workload.Volta, GPUs: 1, CPUs: 32, Memory: 1 << 38, Network: 1e7})
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 4, Type: workload.Volta, GPUs: 1, CPUs: 32, Memory: 1 << 38, Network: 1e7})
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{{Kind: 3, Work: 1e4, GPUs: 2, Network: 5e8}}}
 	p, _ := scheduler.New("gang", scheduler.Options{})
 	r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})

@@ -63,10 +63,12 @@ func NewCluster(types []scheduler.GPUType, specs ...MachineSpec) *scheduler.Clus
 	c := &scheduler.Cluster{Types: types}
 	for _, spec := range specs {
 		for range spec.Count {
-			m := scheduler.Machine{Name: fmt.Sprintf("%s-%d", types[spec.Type].Name, len(c.Machines)), CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network}
+			m := scheduler.Machine{Name: fmt.Sprintf("%s-%d", types[spec.Type].Name, len(c.Machines)), CPUs: spec.CPUs,
+				Memory: spec.Memory, Network: spec.Network}
 			for k := range spec.GPUs {
 				m.GPUs = append(m.GPUs, len(c.GPUs))
-				c.GPUs = append(c.GPUs, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, k), Type: spec.Type, Machine: len(c.Machines),
+				c.GPUs = append(c.GPUs, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, k), Type: spec.Type,
+					Machine:     len(c.Machines),
 					Utilization: math.NaN(), Temperature: math.NaN()})
 			}
 			c.Machines = append(c.Machines, m)
@@ -99,29 +101,41 @@ type defaultKind struct {
 	fixed          float64 // fraction of a step's time that does not depend on the number of samples
 }
 
-// defaultKinds: relative speeds follow the arithmetic (molecules, training), the memory bandwidth (fluids, joins) or the host
-// (images). Training is slower on Radeon than its arithmetic suggests, because its libraries are less tuned.
+// defaultKinds: relative speeds follow the arithmetic (molecules, training), the memory bandwidth (fluids, joins) or
+// the host (images). Training is slower on Radeon than its arithmetic suggests, because its libraries are less tuned.
 var defaultKinds = []defaultKind{
-	{kind: scheduler.Kind{Name: "molecular dynamics", Class: scheduler.Simulation, GPUMemory: 4 * gib, Save: 5, Load: 10},
-		shape: Shape{Weight: 0.15, Sizes: []float64{0.6, 0.25, 0.15}, Seconds: 400, Sigma: 0.8, CPUs: 4, Memory: 16 * gib, Network: 0.1 * giga, Low: 0, High: 0.8},
+	{kind: scheduler.Kind{Name: "molecular dynamics", Class: scheduler.Simulation, GPUMemory: 4 * gib, Save: 5,
+		Load: 10},
+		shape: Shape{Weight: 0.15, Sizes: []float64{0.6, 0.25, 0.15}, Seconds: 400, Sigma: 0.8, CPUs: 4,
+			Memory: 16 * gib, Network: 0.1 * giga, Low: 0, High: 0.8},
 		speed: [3]float64{1, 0.5, 0.8}, compute: 0.85, bandwidth: 0.3, host: 0.1, packed: 0.08, spread: 0.3},
 	{kind: scheduler.Kind{Name: "fluid dynamics", Class: scheduler.Simulation, GPUMemory: 8 * gib, Save: 10, Load: 20},
-		shape: Shape{Weight: 0.15, Sizes: []float64{0.4, 0.3, 0.3}, Seconds: 500, Sigma: 0.8, CPUs: 4, Memory: 32 * gib, Network: 0.2 * giga, Low: 0, High: 0.8},
+		shape: Shape{Weight: 0.15, Sizes: []float64{0.4, 0.3, 0.3}, Seconds: 500, Sigma: 0.8, CPUs: 4, Memory: 32 * gib,
+			Network: 0.2 * giga, Low: 0, High: 0.8},
 		speed: [3]float64{1, 0.36, 1.1}, compute: 0.35, bandwidth: 0.9, host: 0.1, packed: 0.06, spread: 0.35},
-	{kind: scheduler.Kind{Name: "image classification", Class: scheduler.Learning, GPUMemory: 9 * gib, Save: 5, Load: 15},
-		shape: Shape{Weight: 0.2, Sizes: []float64{0.5, 0.2, 0.2, 0.1}, Seconds: 600, Sigma: 1, CPUs: 6, Memory: 24 * gib, Network: 0.3 * giga, Low: 0.2, High: 1},
-		speed: [3]float64{1, 0.42, 0.5}, compute: 0.8, bandwidth: 0.6, host: 0.5, packed: 0.05, spread: 0.25, batch: 64, fixed: 0.12},
+	{kind: scheduler.Kind{Name: "image classification", Class: scheduler.Learning, GPUMemory: 9 * gib, Save: 5,
+		Load: 15},
+		shape: Shape{Weight: 0.2, Sizes: []float64{0.5, 0.2, 0.2, 0.1}, Seconds: 600, Sigma: 1, CPUs: 6,
+			Memory: 24 * gib, Network: 0.3 * giga, Low: 0.2, High: 1},
+		speed: [3]float64{1, 0.42, 0.5}, compute: 0.8, bandwidth: 0.6, host: 0.5, packed: 0.05, spread: 0.25, batch: 64,
+		fixed: 0.12},
 	{kind: scheduler.Kind{Name: "language model", Class: scheduler.Learning, GPUMemory: 11 * gib, Save: 10, Load: 30},
-		shape: Shape{Weight: 0.2, Sizes: []float64{0.4, 0.25, 0.25, 0.1}, Seconds: 700, Sigma: 1, CPUs: 2, Memory: 24 * gib, Network: 0.5 * giga, Low: 0.2, High: 1},
-		speed: [3]float64{1, 0.34, 0.4}, compute: 0.95, bandwidth: 0.5, host: 0.05, packed: 0.07, spread: 0.4, batch: 16, fixed: 0.08},
+		shape: Shape{Weight: 0.2, Sizes: []float64{0.4, 0.25, 0.25, 0.1}, Seconds: 700, Sigma: 1, CPUs: 2,
+			Memory: 24 * gib, Network: 0.5 * giga, Low: 0.2, High: 1},
+		speed: [3]float64{1, 0.34, 0.4}, compute: 0.95, bandwidth: 0.5, host: 0.05, packed: 0.07, spread: 0.4,
+		batch: 16, fixed: 0.08},
 	{kind: scheduler.Kind{Name: "recommendation", Class: scheduler.Learning, GPUMemory: 6 * gib, Save: 3, Load: 8},
-		shape: Shape{Weight: 0.1, Sizes: []float64{0.8, 0.2}, Seconds: 300, Sigma: 0.8, CPUs: 4, Memory: 32 * gib, Network: 0.4 * giga, Low: 0.2, High: 1},
-		speed: [3]float64{1, 0.55, 0.75}, compute: 0.25, bandwidth: 0.6, host: 0.4, packed: 0.1, spread: 0.4, batch: 1024, fixed: 0.3},
+		shape: Shape{Weight: 0.1, Sizes: []float64{0.8, 0.2}, Seconds: 300, Sigma: 0.8, CPUs: 4, Memory: 32 * gib,
+			Network: 0.4 * giga, Low: 0.2, High: 1},
+		speed: [3]float64{1, 0.55, 0.75}, compute: 0.25, bandwidth: 0.6, host: 0.4, packed: 0.1, spread: 0.4,
+		batch: 1024, fixed: 0.3},
 	{kind: scheduler.Kind{Name: "image decoding", Class: scheduler.Processing, GPUMemory: 2 * gib, Save: 1, Load: 2},
-		shape: Shape{Weight: 0.1, Sizes: []float64{1}, Seconds: 120, Sigma: 0.6, CPUs: 8, Memory: 16 * gib, Low: 0, High: 0.6},
+		shape: Shape{Weight: 0.1, Sizes: []float64{1}, Seconds: 120, Sigma: 0.6, CPUs: 8, Memory: 16 * gib, Low: 0,
+			High: 0.6},
 		speed: [3]float64{1, 0.9, 0.6}, compute: 0.3, bandwidth: 0.3, host: 0.7},
 	{kind: scheduler.Kind{Name: "table join", Class: scheduler.Processing, GPUMemory: 10 * gib, Save: 2, Load: 6},
-		shape: Shape{Weight: 0.1, Sizes: []float64{0.7, 0.3}, Seconds: 180, Sigma: 0.8, CPUs: 4, Memory: 48 * gib, Network: 0.3 * giga, Low: 0, High: 0.6},
+		shape: Shape{Weight: 0.1, Sizes: []float64{0.7, 0.3}, Seconds: 180, Sigma: 0.8, CPUs: 4, Memory: 48 * gib,
+			Network: 0.3 * giga, Low: 0, High: 0.6},
 		speed: [3]float64{1, 0.45, 1.05}, compute: 0.2, bandwidth: 0.85, host: 0.3, packed: 0.1, spread: 0.4},
 }
 
@@ -203,7 +217,8 @@ func pairsOf(types []scheduler.GPUType, i, k int, a, b *defaultKind, speedsA, sp
 		for _, n := range gangs {
 			speedA, _ := a.gang(stepsPerSecond*speedsA[typ], n)
 			speedB, _ := b.gang(stepsPerSecond*speedsB[typ], n)
-			pairs = append(pairs, Pair{Kind: i, Other: k, Type: typ, GPUs: n, Speed: speedA / slowdown, OtherSpeed: speedB / slowdown})
+			pairs = append(pairs, Pair{Kind: i, Other: k, Type: typ, GPUs: n, Speed: speedA / slowdown,
+				OtherSpeed: speedB / slowdown})
 		}
 	}
 	return pairs

@@ -16,10 +16,11 @@ type Arrivals struct {
 	// Load is the work that arrives per second divided by the work that the cluster computes per second, if each job
 	// had the speed of its kind averaged over all GPUs. Above 1 the queue grows until the last arrival.
 	Load float64
-	// Burst is the mean number of jobs that arrive at the same time; 0 and 1: jobs arrive one by one (Poisson). The number of
-	// jobs of a burst has a geometric distribution.
+	// Burst is the mean number of jobs that arrive at the same time; 0 and 1: jobs arrive one by one (Poisson). The
+	// number of jobs of a burst has a geometric distribution.
 	Burst float64
-	// Surge multiplies the arrivals of machine-learning jobs by this factor during a part of the run; 0 and 1: no surge.
+	// Surge multiplies the arrivals of machine-learning jobs by this factor during a part of the run; 0 and 1: no
+	// surge.
 	Surge float64
 	// SurgeFrom and SurgeTo are fractions of the run's expected length, between 0 and 1.
 	SurgeFrom, SurgeTo float64
@@ -41,12 +42,14 @@ func (a *Arrivals) check(s *Setup) error {
 	want(within(a.Load, leastLoad, 1e6), "load", a.Load, "a number from 1e-6 to 1e6")
 	want(a.Burst == 0 || within(a.Burst, 1, 1e6), "jobs of a burst", a.Burst, "a number from 1 to 1e6")
 	want(a.Surge == 0 || within(a.Surge, 1, 1e6), "factor of the surge", a.Surge, "a number from 1 to 1e6")
-	want(within(a.SurgeFrom, 0, 1) && within(a.SurgeTo, a.SurgeFrom, 1), "surge", [2]float64{a.SurgeFrom, a.SurgeTo}, "two ascending fractions from 0 to 1")
+	want(within(a.SurgeFrom, 0, 1) && within(a.SurgeTo, a.SurgeFrom, 1), "surge", [2]float64{a.SurgeFrom, a.SurgeTo},
+		"two ascending fractions from 0 to 1")
 	total := 0.0
 	for _, shape := range s.Shapes {
 		total += shape.Weight
 	}
-	want(len(s.Shapes) == len(s.Kinds) && total > 0, "shapes of kinds", len(s.Shapes), fmt.Sprintf("%d, of which one has a weight above 0", len(s.Kinds)))
+	want(len(s.Shapes) == len(s.Kinds) && total > 0, "shapes of kinds", len(s.Shapes),
+		fmt.Sprintf("%d, of which one has a weight above 0", len(s.Kinds)))
 	return errors.Join(faults...)
 }
 
@@ -66,7 +69,8 @@ func GenerateInto(w *scheduler.Workload, s *Setup, a Arrivals) error {
 	w.Kinds, w.Jobs = s.Kinds, w.Jobs[:0]
 	demand := s.demand()
 	if !(demand > 0) {
-		return errors.New("load: the kinds of jobs have no demand for GPUs, want running times, sizes and speeds above 0")
+		return errors.New(
+			"load: the kinds of jobs have no demand for GPUs, want running times, sizes and speeds above 0")
 	}
 	rate := a.Load * float64(len(s.Cluster.GPUs)) / demand // jobs/s
 	length := float64(a.Jobs) / rate                       // seconds

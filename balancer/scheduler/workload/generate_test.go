@@ -79,7 +79,8 @@ func TestSurgeBringsLearningJobs(t *testing.T) {
 }
 
 func TestArrivalsAreChecked(t *testing.T) {
-	for _, a := range []Arrivals{{Load: 1}, {Jobs: 1}, {Jobs: 1, Load: math.NaN()}, {Jobs: 1, Load: 1, Burst: 0.5}, {Jobs: 1, Load: 1, Surge: -1},
+	for _, a := range []Arrivals{{Load: 1}, {Jobs: 1}, {Jobs: 1, Load: math.NaN()}, {Jobs: 1, Load: 1, Burst: 0.5},
+		{Jobs: 1, Load: 1, Surge: -1},
 		{Jobs: 1, Load: 1, SurgeFrom: 0.6, SurgeTo: 0.5}} {
 		if _, err := Generate(Default(), a); err == nil {
 			t.Errorf("%+v: got no error", a)

@@ -28,9 +28,9 @@ const (
 	randomMost    = 32
 )
 
-// Random makes a cluster and kinds of jobs that differ for each seed: 2 to [RandomMachines] machines of 2 to [RandomGPUs]
-// GPUs, 1 to 4 types of GPUs with random speeds and memories, and the default kinds with random running times and
-// demands. Gangs are as large as one type of the cluster can hold. It serves to train on many clusters.
+// Random makes a cluster and kinds of jobs that differ for each seed: 2 to [RandomMachines] machines of 2 to
+// [RandomGPUs] GPUs, 1 to 4 types of GPUs with random speeds and memories, and the default kinds with random running
+// times and demands. Gangs are as large as one type of the cluster can hold. It serves to train on many clusters.
 func Random(seed uint64) *Setup {
 	random := rand.New(rand.NewPCG(seed, 0x636c7573746572)) // "cluster"
 	kinds := make([]defaultKind, len(defaultKinds))
@@ -46,7 +46,8 @@ func Random(seed uint64) *Setup {
 			if total+n > randomMost {
 				break
 			}
-			spec := MachineSpec{Count: 1, Type: random.IntN(len(types)), GPUs: n, CPUs: 8 * float64(n), Memory: 64 * gib * float64(n), Network: 10 * giga / 8}
+			spec := MachineSpec{Count: 1, Type: random.IntN(len(types)), GPUs: n, CPUs: 8 * float64(n),
+				Memory: 64 * gib * float64(n), Network: 10 * giga / 8}
 			specs = append(specs, spec)
 			counts[spec.Type] += n
 			total += n
@@ -90,7 +91,8 @@ func randomTypesOf(random *rand.Rand, kinds int) ([]scheduler.GPUType, [][]float
 		types[t] = defaultTypes[base]
 		if !usual {
 			types[t].Name = fmt.Sprintf("type%d", t)
-			types[t].Memory = [...]float64{12, 16, 16, 32}[random.IntN(4)] * gib // each holds every kind alone, but not every pair
+			// each holds every kind alone, but not every pair
+			types[t].Memory = [...]float64{12, 16, 16, 32}[random.IntN(4)] * gib
 		}
 		for k := range speeds {
 			speeds[k][t] = defaultKinds[k].speed[base] * overall * math.Exp(noise*random.NormFloat64())

@@ -33,11 +33,13 @@ func TestRandomClustersHoldTheirJobs(t *testing.T) {
 			}
 		}
 		again := Random(seed)
-		if len(again.Cluster.GPUs) != len(c.GPUs) || !slices.Equal(again.Speeds.packed, s.Speeds.packed) || !slices.Equal(again.Speeds.Pairs, s.Speeds.Pairs) {
+		if len(again.Cluster.GPUs) != len(c.GPUs) || !slices.Equal(again.Speeds.packed, s.Speeds.packed) ||
+			!slices.Equal(again.Speeds.Pairs, s.Speeds.Pairs) {
 			t.Errorf("seed %d: two calls differ", seed)
 		}
 	}
 	if len(sizes) < 8 || len(types) != randomTypes || !large {
-		t.Errorf("got %d numbers of GPUs, %d numbers of types, gangs of 8 GPUs %v, want more variety", len(sizes), len(types), large)
+		t.Errorf("got %d numbers of GPUs, %d numbers of types, gangs of 8 GPUs %v, want more variety", len(sizes),
+			len(types), large)
 	}
 }

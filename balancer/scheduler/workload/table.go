@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU: n GPUs compute n steps at
-// the same time, so the rate of a gang that scales perfectly is n times that of one GPU.
+// Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU: n GPUs compute n
+// steps at the same time, so the rate of a gang that scales perfectly is n times that of one GPU.
 type Rate struct {
 	GPUs   int
 	Packed float64 // steps/s with all GPUs in one machine; 0: does not run
@@ -37,13 +37,14 @@ type Pair struct {
 // Table implements [scheduler.Speeds] with measured figures. Fill Kinds and Pairs, then call [Table.Build] once. After
 // that, the table does not change, and several goroutines may use it concurrently.
 //
-// For a number of GPUs between two measured numbers, the speed is interpolated linearly between the two. A number of GPUs
-// outside of the measured range has speed 0. Speeds of pairs are not interpolated.
+// For a number of GPUs between two measured numbers, the speed is interpolated linearly between the two. A number of
+// GPUs outside of the measured range has speed 0. Speeds of pairs are not interpolated.
 type Table struct {
 	Kinds []Rates
 	Pairs []Pair
 	// Have has the number of GPUs of each type in the cluster; nil: unknown. No speed can be measured on more GPUs than
-	// these. For a larger gang on several types, [Table.Mixed] takes the communication time of the largest measured number.
+	// these. For a larger gang on several types, [Table.Mixed] takes the communication time of the largest measured
+	// number.
 	Have []int
 
 	types   int
@@ -138,10 +139,12 @@ func (t *Table) check(types int) error {
 			last := 0
 			for _, r := range rates {
 				if r.GPUs <= last || r.GPUs > 1<<16 {
-					fault("speeds of kind %d on GPU type %d: got %d GPUs after %d, want an ascending number up to %d", kind, typ, r.GPUs, last, 1<<16)
+					fault("speeds of kind %d on GPU type %d: got %d GPUs after %d, want an ascending number up to %d",
+						kind, typ, r.GPUs, last, 1<<16)
 				}
 				if !speed(r.Packed) || !speed(r.Spread) {
-					fault("speeds of kind %d on %d GPUs of type %d: got %v and %v steps/s, want finite numbers of at least 0", kind, r.GPUs, typ, r.Packed, r.Spread)
+					fault("speeds of kind %d on %d GPUs of type %d: got %v and %v steps/s, want finite numbers of at least 0",
+						kind, r.GPUs, typ, r.Packed, r.Spread)
 				}
 				last = max(last, r.GPUs)
 			}
@@ -150,7 +153,8 @@ func (t *Table) check(types int) error {
 	for i, p := range t.Pairs {
 		inside := func(v, n int) bool { return v >= 0 && v < n }
 		if !inside(p.Kind, len(t.Kinds)) || !inside(p.Other, len(t.Kinds)) || !inside(p.Type, types) || p.GPUs < 1 {
-			fault("pair %d: got kinds %d and %d on %d GPUs of type %d, want kinds below %d, types below %d and at least 1 GPU", i, p.Kind, p.Other, p.GPUs, p.Type, len(t.Kinds), types)
+			fault("pair %d: got kinds %d and %d on %d GPUs of type %d, want kinds below %d, types below %d and at least 1 GPU",
+				i, p.Kind, p.Other, p.GPUs, p.Type, len(t.Kinds), types)
 		}
 		if !speed(p.Speed) || !speed(p.OtherSpeed) {
 			fault("pair %d: got %v and %v steps/s, want finite numbers of at least 0", i, p.Speed, p.OtherSpeed)

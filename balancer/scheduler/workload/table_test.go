@@ -51,7 +51,8 @@ func TestTableInterpolates(t *testing.T) {
 		n      int
 		spread bool
 		want   float64
-	}{{1, false, 10}, {2, true, 15}, {3, false, 25}, {3, true, 0}, {4, false, 30}, {4, true, 0}, {5, false, 0}, {0, false, 0}} {
+	}{{1, false, 10}, {2, true, 15}, {3, false, 25}, {3, true, 0}, {4, false, 30}, {4, true, 0}, {5, false, 0},
+		{0, false, 0}} {
 		if got := table.Alone(0, 0, c.n, c.spread); got != c.want {
 			t.Errorf("Alone of %d GPUs, spread %v: got %v, want %v", c.n, c.spread, got, c.want)
 		}
@@ -92,13 +93,21 @@ func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
 		typ   int
 		lacks string
 	}{
-		{"spread", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{2, 2}}, 4 / (0.1 + (2.0/8 - 0.1)), -1, ""},
-		{"packed", Table{Kinds: []Rates{{Types: rates(0), Batch: 32, Curves: both}}, Have: []int{2, 2}}, 4 / (0.1 + (2.0/16 - 0.1)), -1, ""},
-		{"measurable", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{4, 2}}, 0, 0, "speed on 4 GPUs of several machines"},
-		{"unknown cluster", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}}, 0, 0, "speed on 4 GPUs of several machines"},
+		{"spread", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{2, 2}},
+			4 / (0.1 + (2.0/8 - 0.1)), -1, ""},
+		{"packed", Table{Kinds: []Rates{{Types: rates(0), Batch: 32, Curves: both}}, Have: []int{2, 2}},
+			4 / (0.1 + (2.0/16 - 0.1)), -1, ""},
+		{"measurable", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{4, 2}}, 0, 0,
+			"speed on 4 GPUs of several machines"},
+		{"unknown cluster", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}}, 0, 0,
+			"speed on 4 GPUs of several machines"},
 		{"no batch", Table{Kinds: []Rates{{Types: rates(8), Curves: both}}, Have: []int{2, 2}}, 0, -1, "batch"},
-		{"no curve", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: []divide.Curve{curve(0.1), nil}}}, Have: []int{2, 2}}, 0, 1, "curve"},
-		{"no speed on one GPU", Table{Kinds: []Rates{{Types: [][]Rate{{{1, 10, 10}}, {{2, 16, 8}}}, Batch: 32, Curves: both}}, Have: []int{2, 2}}, 0, 1, "speed on 1 GPU"},
+		{"no curve", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: []divide.Curve{curve(0.1), nil}}},
+			Have: []int{2, 2}}, 0, 1, "curve"},
+		{
+			"no speed on one GPU",
+			Table{Kinds: []Rates{{Types: [][]Rate{{{1, 10, 10}}, {{2, 16, 8}}}, Batch: 32, Curves: both}},
+				Have: []int{2, 2}}, 0, 1, "speed on 1 GPU"},
 	} {
 		if err := c.table.Build(2); err != nil {
 			t.Fatal(err)

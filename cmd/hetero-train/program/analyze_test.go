@@ -42,11 +42,13 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 	}{
 		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": the folder contains no finished run"},
 		{[]string{"--input-dir", empty}, "hetero-train train makes runs"},
-		{[]string{"--input-dir", unfinished}, "1 folders with runs cannot be used (1: not finished: it has no results/result.json)"},
+		{[]string{"--input-dir", unfinished},
+			"1 folders with runs cannot be used (1: not finished: it has no results/result.json)"},
 		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
 		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},
 		{[]string{"--inputdir", empty}, "unknown flag: --inputdir"},
-		{[]string{"now"}, "--output-dir has no effect if runs are given as arguments; it applies to comparisons of policies only"},
+		{[]string{"now"},
+			"--output-dir has no effect if runs are given as arguments; it applies to comparisons of policies only"},
 		{[]string{"--set", "train.epochs=3"}, "analyze reads finished runs"},
 		{[]string{"--confidence", "95"}, "confidence: got 95, want a number above 0 and below 1"},
 		{[]string{"--replicates", "5"}, "got 5, want 100 to 1000000"},
@@ -75,7 +77,8 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 		{[]string{dir, "--warmup-steps", "-7"}, "--warmup-steps: got -7, want -1 or more"},
 		{[]string{dir, "--seed", "3"}, "--seed has no effect if runs are given as arguments"},
 	} {
-		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
+		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exit.Usage ||
+			!strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -92,7 +95,8 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	root := t.TempDir()
 	runs, output := filepath.Join(root, "runs"), filepath.Join(root, "analysis")
 	for _, policy := range []string{"none", "hybrid"} {
-		if out, err := p.command(runs, "experiment.name="+policy, "balance.policy="+policy, "train.steps=60", "checkpoint.interval_steps=0").CombinedOutput(); err != nil {
+		if out, err := p.command(runs, "experiment.name="+policy, "balance.policy="+policy, "train.steps=60",
+			"checkpoint.interval_steps=0").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -116,7 +120,9 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Errorf("the former %s: got %q", name, got)
 		}
 	}
-	if o.code != exit.Done || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
+	if o.code != exit.Done ||
+		!strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") ||
+		!strings.Contains(o.stdout, "hybrid") {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 	report := string(clitest.ReadFile(t, filepath.Join(output, "report.md")))
@@ -136,11 +142,13 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		}
 		file.Close()
 	}
-	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(clitest.ReadFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
+	if !strings.Contains(report, "throughput.png") ||
+		!strings.Contains(string(clitest.ReadFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
 		t.Errorf("report:\n%s", report)
 	}
 	blocked := filepath.Join(output, "report.md", "analysis") // a path below a regular file
-	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
+	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -151,7 +159,8 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	root := t.TempDir()
 	store, output := filepath.Join(root, "mlruns"), filepath.Join(root, "comparison")
 	for name, rate := range map[string]string{"slow": "0.001", "fast": "0.01"} {
-		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=60", "tracking.mlflow="+store, "tracking.interval=5").CombinedOutput(); err != nil {
+		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=60",
+			"tracking.mlflow="+store, "tracking.interval=5").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -160,12 +169,14 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	if err != nil || len(sent) != 2 {
 		t.Fatalf("got runs of MLflow %q, %v, want 2", sent, err)
 	}
-	args := []string{"analyze", "--compare", slow, fast, filepath.Dir(sent[0]), filepath.Dir(sent[1]), "--output-dir", output}
+	args := []string{"analyze", "--compare", slow, fast, filepath.Dir(sent[0]), filepath.Dir(sent[1]), "--output-dir",
+		output}
 	o := execute(args)
 	if o.code != exit.Done || !strings.Contains(o.stdout, "written: "+filepath.Join(output, "report.md")) {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
-	for _, want := range []string{"slow (MLflow)", "fast (MLflow)", "throughput", "evaluation loss", "evaluation top-1", "cost: rank-hours", "optimizer.lr"} {
+	for _, want := range []string{"slow (MLflow)", "fast (MLflow)", "throughput", "evaluation loss", "evaluation top-1",
+		"cost: rank-hours", "optimizer.lr"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("got\n%swant %q", o.stdout, want)
 		}
@@ -174,7 +185,8 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	if strings.Count(differ, "\n") != 3 { // the rest of the heading, optimizer.lr, "written"
 		t.Errorf("got settings that differ\n%s\nwant optimizer.lr alone", differ)
 	}
-	for _, name := range []string{"loss_by_step.png", "loss_by_time.svg", "throughput_by_step.png", "eval_loss_by_step.png", "comparison.json"} {
+	for _, name := range []string{"loss_by_step.png", "loss_by_time.svg", "throughput_by_step.png",
+		"eval_loss_by_step.png", "comparison.json"} {
 		if !parts.Exists(filepath.Join(output, name)) {
 			t.Errorf("%s is missing", name)
 		}
@@ -189,7 +201,8 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 			Rate   float64 `json:"throughput_per_sec"`
 		}
 	}
-	if err := json.Unmarshal([]byte(o.stdout), &s); err != nil || o.code != exit.Done || strings.Count(o.stdout, "\n") != 1 {
+	if err := json.Unmarshal([]byte(o.stdout), &s); err != nil || o.code != exit.Done ||
+		strings.Count(o.stdout, "\n") != 1 {
 		t.Fatalf("got exit code %d, %v and %q, want one line of JSON", o.code, err, o.stdout)
 	}
 	byName := map[string]int{}
@@ -201,7 +214,8 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	}
 	for _, name := range []string{"slow", "fast"} {
 		own, sent := s.Runs[byName[name]], s.Runs[byName[name+" (MLflow)"]]
-		if want := resultOf(t, filepath.Join(root, name)).loss(t); math.Abs(own.Loss-want) > 1e-6*want || math.Abs(sent.Loss-want) > 1e-6*want {
+		if want := resultOf(t, filepath.Join(root, name)).loss(t); math.Abs(own.Loss-want) > 1e-6*want ||
+			math.Abs(sent.Loss-want) > 1e-6*want {
 			t.Errorf("%s: got losses %g and %g, the result has %g", name, own.Loss, sent.Loss, want)
 		}
 	}
@@ -216,14 +230,17 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 		{[]string{slow, filepath.Join(root, "none")}, "there is no folder"},
 		{[]string{slow, fast, "--confidence", "0.9"}, "--confidence has no effect"},
 	} {
-		if o := execute(append([]string{"analyze", "--compare"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+		if o := execute(append([]string{"analyze", "--compare"}, c.args...)); o.code != exit.Usage ||
+			!strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
 	}
-	if o := execute([]string{"analyze", "--compare", slow, "http://" + porttest.Refusing(t) + "#resnet/fast"}); o.code != exit.Communication || !strings.Contains(o.stderr, "from MLflow") {
+	if o := execute([]string{"analyze", "--compare", slow, "http://" + porttest.Refusing(t) +
+		"#resnet/fast"}); o.code != exit.Communication || !strings.Contains(o.stderr, "from MLflow") {
 		t.Errorf("a server that is down: got exit code %d and %q, want 5", o.code, o.stderr)
 	}
-	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage || !strings.Contains(o.stderr, "--json needs --compare") {
+	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "--json needs --compare") {
 		t.Errorf("--json without --compare: got exit code %d and %q", o.code, o.stderr)
 	}
 	records := filepath.Join(fast, "logs", runtime.FileName(0))
@@ -234,11 +251,13 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	if err := os.WriteFile(records, bytes.Replace(text, []byte("\n"), []byte("\ngarbage\n"), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", output}); o.code != exit.Done || !strings.Contains(o.stderr, "warning: "+fast+": "+runtime.FileName(0)+": 1 damaged line ignored") {
+	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", output}); o.code != exit.Done ||
+		!strings.Contains(o.stderr, "warning: "+fast+": "+runtime.FileName(0)+": 1 damaged line ignored") {
 		t.Errorf("a damaged line: got exit code %d and %q, want a warning with the name of the run", o.code, o.stderr)
 	}
 	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file
-	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
+	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -250,11 +269,13 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	tool := needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
 	p, root := buildProgram(t), t.TempDir()
 	address := fmt.Sprintf("http://127.0.0.1:%d", porttest.Free(t))
-	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"), "--artifacts-destination", filepath.Join(root, "files"),
+	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"),
+		"--artifacts-destination", filepath.Join(root, "files"),
 		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
 	var messages bytes.Buffer
 	server.Dir, server.Stdout, server.Stderr, server.WaitDelay = root, &messages, &messages, time.Second
-	server.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false") // tracking needs none of its eight processes
+	// tracking needs none of its eight processes
+	server.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
 	diesWithTest(server)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -277,15 +298,18 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	var paths []string
 	for _, rate := range []string{"0.001", "0.01"} {
 		run := "rate-" + rate[2:]
-		if out, err := p.command(root, "experiment.name="+run, "optimizer.lr="+rate, "train.steps=60", "tracking.mlflow="+address, "tracking.experiment="+name, "tracking.interval=5").CombinedOutput(); err != nil {
+		if out, err := p.command(root, "experiment.name="+run, "optimizer.lr="+rate, "train.steps=60",
+			"tracking.mlflow="+address, "tracking.experiment="+name, "tracking.interval=5").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if o := execute([]string{"tracking", "sync", filepath.Join(root, run)}); o.code != exit.Done { // if the run's end did not wait long enough
+		if o := execute([]string{"tracking", "sync", filepath.Join(root, run)}); o.code != exit.Done {
+			// if the run's end did not wait long enough
 			t.Fatalf("got exit code %d, %s", o.code, o.stderr)
 		}
 		paths = append(paths, filepath.Join(root, run), address+"#"+name+"/"+run)
 	}
-	o := execute(append([]string{"analyze", "--compare", "--json", "--output-dir", filepath.Join(root, "out")}, paths...))
+	o := execute(append([]string{"analyze", "--compare", "--json", "--output-dir", filepath.Join(root, "out")},
+		paths...))
 	var s struct {
 		Runs []struct {
 			Name, Path, Status, Model string
@@ -303,12 +327,14 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	}
 	for i := 0; i < 4; i += 2 {
 		own, sent := s.Runs[i], s.Runs[i+1]
-		if sent.Name != own.Name+" (MLflow)" || sent.Status != "finished" || sent.Model != own.Model || sent.Steps != 60 || sent.Rate <= 0 || math.Abs(sent.Loss-own.Loss) > 1e-6*own.Loss {
+		if sent.Name != own.Name+" (MLflow)" || sent.Status != "finished" || sent.Model != own.Model ||
+			sent.Steps != 60 || sent.Rate <= 0 || math.Abs(sent.Loss-own.Loss) > 1e-6*own.Loss {
 			t.Errorf("got %+v from the server, want the values of %+v", sent, own)
 		}
 	}
 	// The address of the run's page leads to the same run.
-	if o := execute([]string{"analyze", "--compare", s.Runs[1].Path, paths[1]}); o.code != exit.Usage || !strings.Contains(o.stderr, "are the same run") {
+	if o := execute([]string{"analyze", "--compare", s.Runs[1].Path, paths[1]}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "are the same run") {
 		t.Errorf("%s: got exit code %d and %q, want 2, because it is %s", s.Runs[1].Path, o.code, o.stderr, paths[1])
 	}
 }

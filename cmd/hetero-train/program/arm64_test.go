@@ -26,8 +26,8 @@ var builtForArm64 = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model of that name, with the libraries of
-// make ARCH=arm64.
+// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model of that name, with the
+// libraries of make ARCH=arm64.
 func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	t.Helper()
 	qemu := needtest.Program(t, "arm64", "qemu-aarch64", "qemu-aarch64-static")
@@ -46,20 +46,23 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	fetched := filepath.Join(root, "third_party", ".arm64")
-	libraries := strings.Join([]string{fetched + "/usr/lib", fetched + "/usr/lib/aarch64-linux-gnu", fetched + "/lib/aarch64-linux-gnu"}, ":")
-	cmd := exec.Command(qemu, append([]string{"-cpu", model, "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=" + libraries,
-		"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), "-E", underQEMU, path}, args...)...)
+	libraries := strings.Join([]string{fetched + "/usr/lib", fetched + "/usr/lib/aarch64-linux-gnu",
+		fetched + "/lib/aarch64-linux-gnu"}, ":")
+	cmd := exec.Command(qemu,
+		append([]string{"-cpu", model, "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=" + libraries,
+			"-E", "HETERO_LIB_DIR=" + filepath.Join(build, "lib"), "-E", underQEMU, path}, args...)...)
 	return cmd
 }
 
-// Two ranks of unlike processors train ten steps with unequal shares. The program compares the bits of their states at the
-// start and at the end, and ends with an error if they differ. The losses are those of one rank of this machine, up to the
-// rounding of sums in another order.
+// Two ranks of unlike processors train ten steps with unequal shares. The program compares the bits of their states at
+// the start and at the end, and ends with an error if they differ. The losses are those of one rank of this machine, up
+// to the rounding of sums in another order.
 func TestAnX86AndAnArm64RankTrainTogether(t *testing.T) {
 	needtest.Arm64.Need(t, "a rank under QEMU")
 	const steps, tolerance = 10, 1e-5
 	p, dir := buildRanks(t), t.TempDir()
-	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=10", "train.precision=f32"}
+	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=10",
+		"train.precision=f32"}
 	alone := filepath.Join(dir, "alone")
 	finish(t, p.command(alone, set...), 0).check(t, exit.Done, "")
 	want := lossesOf(t, alone, 1)

@@ -51,11 +51,14 @@ func TestSimulateWithScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "proportional"}
-	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "without --scores, policy proportional gives equal shares") {
+	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") ||
+		!strings.Contains(o.stderr, "without --scores, policy proportional gives equal shares") {
 		t.Errorf("without scores: got %+v, want equal shares and a warning", o)
 	}
-	none := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "none", "--scores", "1,3"}
-	if o := execute(none); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "policy none ignores --scores") {
+	none := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "none", "--scores",
+		"1,3"}
+	if o := execute(none); !strings.Contains(o.stdout, "shares [100 100]") ||
+		!strings.Contains(o.stderr, "policy none ignores --scores") {
 		t.Errorf("policy none with scores: got %+v, want equal shares and a warning", o)
 	}
 	o := execute(append(args, "--scores", "1,3", "--json"))
@@ -63,7 +66,8 @@ func TestSimulateWithScores(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
 		t.Fatalf("got %+v (%v), want one JSON object and no message", o, err)
 	}
-	if r.Shares[0] != 50 || r.Shares[1] != 150 || r.StartShareOfOracle < 0.9999 || r.MeanShareOfOracle < 0.9999 || r.LastQuarterShareOfOracle < 0.9999 {
+	if r.Shares[0] != 50 || r.Shares[1] != 150 || r.StartShareOfOracle < 0.9999 || r.MeanShareOfOracle < 0.9999 ||
+		r.LastQuarterShareOfOracle < 0.9999 {
 		t.Errorf("got %+v, want shares of 50 and 150 from the start on", r)
 	}
 }
@@ -100,7 +104,8 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Close()
-	o := execute([]string{"balance", "simulate", "--curves", "-", "--global-batch", "200", "--noise", "0", "--steps", "1", "--json"})
+	o := execute([]string{"balance", "simulate", "--curves", "-", "--global-batch", "200", "--noise", "0", "--steps",
+		"1", "--json"})
 	var r simulate.Result
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
 		t.Fatalf("got %+v: %v", o, err)
@@ -126,7 +131,8 @@ func TestSimulateShowsTheEstimate(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.Estimate; (e != nil) != estimates || e != nil && (e.Low > e.Value || e.Value > e.High || e.Value < 0.9) {
+		if e := r.Estimate; (e != nil) != estimates || e != nil &&
+			(e.Low > e.Value || e.Value > e.High || e.Value < 0.9) {
 			t.Errorf("%s: got estimate %+v, want one: %v", policy, e, estimates)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
 	port := porttest.Free(t)
-	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
+	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64",
+		"train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
 	slow := asRank(p.command(output, set...), 1, 2, port)
 	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN="+slowdown)
 	if err := slow.Start(); err != nil {
@@ -56,7 +57,10 @@ func decisions(t *testing.T, output string) (all []rebalance.DecisionLine) {
 func TestHybridGivesASlowRankLess(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
 	stderr := p.unequalRun(t, output, "8", "train.steps=120", "balance.interval=5", "profile.at_start=off")
-	for _, want := range []string{"Registered 2 nodes", "Node 1: Compute score unknown (profile.at_start is off), Memory ", "Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", `reason="performance variance detected: `, "New batch sizes: {0: "} {
+	for _, want := range []string{
+		"Registered 2 nodes", "Node 1: Compute score unknown (profile.at_start is off), Memory ",
+		"Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", `reason="performance variance detected: `,
+		"New batch sizes: {0: "} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("the log lacks %q:\n%s", want, stderr)
 		}
@@ -67,9 +71,12 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	}
 	last := all[len(all)-1]
 	if last.Next[1] >= 24 || last.Next[0]+last.Next[1] != 64 || last.Next[1]%2 != 0 {
-		t.Errorf("got the shares %v in the end, want far less than half for a rank that is 8 times slower, in groups of 2", last.Next)
+		t.Errorf(
+			"got the shares %v in the end, want far less than half for a rank that is 8 times slower, in groups of 2",
+			last.Next)
 	}
-	curves, _, err := simulate.ReadCurves(bytes.NewReader(clitest.ReadFile(t, filepath.Join(output, "run", "logs", rebalance.CurvesFile))))
+	curves, _, err := simulate.ReadCurves(
+		bytes.NewReader(clitest.ReadFile(t, filepath.Join(output, "run", "logs", rebalance.CurvesFile))))
 	if err != nil || len(curves) != 2 || curves[1].At(32) < 2*curves[0].At(32) { // both ranks have had 32 samples
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
@@ -93,7 +100,8 @@ func TestPoliciesTrainAlike(t *testing.T) {
 		if fixed {
 			profile = "auto"
 		}
-		p.unequalRun(t, output, "4", "train.steps=60", "balance.interval=3", "balance.policy="+policy, "balance.curve_cache=off", "profile.at_start="+profile)
+		p.unequalRun(t, output, "4", "train.steps=60", "balance.interval=3", "balance.policy="+policy,
+			"balance.curve_cache=off", "profile.at_start="+profile)
 		records, _, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(0)))
 		if err != nil || len(records) != 60 {
 			t.Fatalf("%s: %d records, %v", policy, len(records), err)
@@ -119,7 +127,8 @@ func TestPoliciesTrainAlike(t *testing.T) {
 
 func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
-	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,hybrid,oracle,off", "-c", p.config, "--set", "experiment.output_dir=" + output,
+	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,hybrid,oracle,off",
+		"-c", p.config, "--set", "experiment.output_dir=" + output,
 		"--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
 	run := finish(t, exec.Command(p.path, args...), 0)
 	run.check(t, exit.Done, "")
@@ -131,11 +140,13 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 	var kept struct {
 		Results []rebalance.ComparisonResult `json:"results"`
 	}
-	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run-balance_compare", "logs", "balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run-balance_compare", "logs",
+		"balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
 		t.Fatalf("got %+v, %v, want the results of four", kept, err)
 	}
 	for _, r := range kept.Results {
-		if len(r.Blocks) != 3 || !(r.StepSeconds > 0) || !(r.ShareOfOracle.Low <= r.ShareOfOracle.Ratio && r.ShareOfOracle.Ratio <= r.ShareOfOracle.High) {
+		if len(r.Blocks) != 3 || !(r.StepSeconds > 0) ||
+			!(r.ShareOfOracle.Low <= r.ShareOfOracle.Ratio && r.ShareOfOracle.Ratio <= r.ShareOfOracle.High) {
 			t.Errorf("%s: got %+v, want three blocks and a share within its interval", r.Policy, r)
 		}
 	}
@@ -143,7 +154,9 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 
 func TestCompareWithoutOracle(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
-	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c", p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
+	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c",
+		p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set",
+		"data.batch_size=16"}
 	finish(t, exec.Command(p.path, args...), 0).check(t, exit.Done, "")
 	args[len(args)-3] = "parallel.ranks=1"
 	finish(t, exec.Command(p.path, args...), 0).check(t, exit.Usage, "want several ranks")
@@ -158,7 +171,8 @@ func TestCompareRefusesNonsense(t *testing.T) {
 		{"--rounds", "0", "got 0, want 3 to 1000000"},
 	} {
 		o := execute([]string{"balance", "compare", test.flag, test.value})
-		if o.code != exit.Usage || !strings.Contains(o.stderr, "balance compare: "+test.flag+": ") || !strings.Contains(o.stderr, test.want) {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "balance compare: "+test.flag+": ") ||
+			!strings.Contains(o.stderr, test.want) {
 			t.Errorf("%s %q: got exit code %d, %s", test.flag, test.value, o.code, o.stderr)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestBenchDataTellsWhatImagesCost(t *testing.T) {
-	o := execute([]string{"bench", "data", "--dataset", "synthetic_image", "--image-size", "16", "--batch-size", "8", "--workers", "1",
+	o := execute([]string{"bench", "data", "--dataset", "synthetic_image", "--image-size", "16", "--batch-size", "8",
+		"--workers", "1",
 		"--seconds", "0.000001", "--crop", "padded", "--augment", "randaugment,jitter,erase,mixup,cutmix", "--json"})
 	if o.code != exit.Done {
 		t.Fatalf("exit %d: %s", o.code, o.stderr)
@@ -18,7 +19,8 @@ func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"images", "images_per_second", "images_per_core_second", "decode_ns", "resample_ns", "augment_ns"} {
+	for _, key := range []string{"images", "images_per_second", "images_per_core_second", "decode_ns", "resample_ns",
+		"augment_ns"} {
 		if v, ok := got[key].(float64); !ok || v <= 0 {
 			t.Errorf("%s: got %v", key, got[key])
 		}
@@ -33,7 +35,8 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 		"data.dataset":               {"--dataset", "nothing"},
 		"samples are mixed in pairs": {"--dataset", "synthetic_image", "--batch-size", "7", "--augment", "mixup"},
 	} {
-		if o := execute(append([]string{"bench", "data"}, args...)); o.code != exit.Usage || !strings.Contains(o.stderr, want) {
+		if o := execute(append([]string{"bench", "data"}, args...)); o.code != exit.Usage ||
+			!strings.Contains(o.stderr, want) {
 			t.Errorf("%v: exit %d, %s; want %q", args, o.code, o.stderr, want)
 		}
 	}
@@ -42,8 +45,10 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 // The program must print results to standard output and progress to standard error.
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 	hasFastBF16(t) // skips the test without the CPU library
-	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
-	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") || !strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
+	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
+		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
+	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") ||
+		!strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
 		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)
 	}
 	var got map[string]any
@@ -55,8 +60,10 @@ func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 // bench ops prints its progress to standard error, and one row for each kind of op to standard output.
 func TestBenchOpsSaysWhatItDoes(t *testing.T) {
 	hasFastBF16(t) // skips the test without the CPU library
-	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1"})
-	for _, want := range []string{"measuring limit 1/6: f32 multiply-adds", "1 warm-up steps, then 2 timed steps", "timing every op in 2 steps"} {
+	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
+		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1"})
+	for _, want := range []string{"measuring limit 1/6: f32 multiply-adds", "1 warm-up steps, then 2 timed steps",
+		"timing every op in 2 steps"} {
 		if o.code != exit.Done || !strings.Contains(o.stderr, want) || strings.Contains(o.stdout, want) {
 			t.Errorf("got exit code %d and %q, want %q", o.code, o.stderr, want)
 		}

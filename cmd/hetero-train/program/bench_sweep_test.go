@@ -17,7 +17,8 @@ import (
 
 // sweepOf returns a command that sweeps a tiny model.
 func sweepOf(dir string, args ...string) []string {
-	return append([]string{"bench", "sweep", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--classes", "10", "--threads", "1", "--output-dir", dir}, args...)
+	return append([]string{"bench", "sweep", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
+		"--classes", "10", "--threads", "1", "--output-dir", dir}, args...)
 }
 
 func TestBenchSweepNamesTheKneeAndTheLargestBatch(t *testing.T) {
@@ -28,8 +29,10 @@ func TestBenchSweepNamesTheKneeAndTheLargestBatch(t *testing.T) {
 		t.Errorf("got exit code %d and %q, want the number refused", o.code, o.stderr)
 	}
 	// At this size, 1048576 images need more than a terabyte. The command never allocates this memory.
-	o = execute(sweepOf(dir, "--image-size", "64", "--batch-sizes", "2,1,1048576", "--precision", "f32,bf16", "--seconds", "0.01", "--rounds", "2"))
-	for _, want := range []string{"f32, 1 threads", "bf16, 1 threads", "knee: batch ", "largest batch that fits in ", "1048576: does not fit in the memory", "written: "} {
+	o = execute(sweepOf(dir, "--image-size", "64", "--batch-sizes", "2,1,1048576", "--precision", "f32,bf16",
+		"--seconds", "0.01", "--rounds", "2"))
+	for _, want := range []string{"f32, 1 threads", "bf16, 1 threads", "knee: batch ", "largest batch that fits in ",
+		"1048576: does not fit in the memory", "written: "} {
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("got exit code %d, %q and %q, want %q", o.code, o.stdout, o.stderr, want)
 		}
@@ -54,7 +57,8 @@ func TestBenchSweepNamesTheKneeAndTheLargestBatch(t *testing.T) {
 		t.Fatalf("got %s, %v, want two complete curves", text, err)
 	}
 	for _, c := range got.Curves {
-		if len(c.Points) != 2 || c.Points[0].Batch != 1 || c.Points[1].Rounds != 2 || !(c.Points[1].Seconds > 0) || c.Knee == 0 || c.Largest < 2 || len(c.Skipped) != 1 {
+		if len(c.Points) != 2 || c.Points[0].Batch != 1 || c.Points[1].Rounds != 2 || !(c.Points[1].Seconds > 0) ||
+			c.Knee == 0 || c.Largest < 2 || len(c.Skipped) != 1 {
 			t.Errorf("got %+v", c)
 		}
 	}
@@ -81,17 +85,21 @@ func TestAnInterruptedSweepKeepsWhatItMeasured(t *testing.T) {
 	var out bytes.Buffer
 	ended := make(chan int)
 	go func() {
-		ended <- runLine(t.Context(), sweepOf(dir, "--batch-sizes", "1,2", "--precision", "f32", "--seconds", "0.5", "--rounds", "100"),
+		ended <- runLine(t.Context(), sweepOf(dir, "--batch-sizes", "1,2", "--precision", "f32", "--seconds", "0.5",
+			"--rounds", "100"),
 			session.Environment{Stdout: &out, Stderr: messages, Train: run.Train})
 	}()
 	<-seen
 	if err := sendTo(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := <-ended; code != exit.Interrupted || !strings.Contains(out.String(), "interrupted: the table contains what was measured so far") || !strings.Contains(out.String(), "knee: batch") {
+	if code := <-ended; code != exit.Interrupted ||
+		!strings.Contains(out.String(), "interrupted: the table contains what was measured so far") ||
+		!strings.Contains(out.String(), "knee: batch") {
 		t.Errorf("got exit code %d, %q and %q, want a table", code, out.String(), messages.all.String())
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "simple_cnn.json")); err != nil || !strings.Contains(string(text), `"complete": false`) {
+	if text, err := os.ReadFile(filepath.Join(dir, "simple_cnn.json")); err != nil ||
+		!strings.Contains(string(text), `"complete": false`) {
 		t.Errorf("got %.200q, %v, want an incomplete sweep", text, err)
 	}
 }

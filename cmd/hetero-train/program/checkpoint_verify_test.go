@@ -30,7 +30,8 @@ func TestCheckpointsOfARunThatDivergedAreWarnedOf(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "red.png")
 	writePNG(t, picture, color.RGBA{R: 255, A: 255})
 	commands := [][]string{
-		{"checkpoint", "verify", dir}, {"checkpoint", "inspect", dir}, {"checkpoint", "export", dir, "-o", filepath.Join(t.TempDir(), "out.safetensors")},
+		{"checkpoint", "verify", dir}, {"checkpoint", "inspect", dir},
+		{"checkpoint", "export", dir, "-o", filepath.Join(t.TempDir(), "out.safetensors")},
 		{"predict", dir, picture, "--device", "reference"}, {"eval", dir, "--device", "reference"},
 	}
 	const warning = "its run diverged: the loss was not finite after step 20"

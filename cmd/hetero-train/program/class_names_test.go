@@ -44,7 +44,8 @@ func painted(t *testing.T, folders map[string]string) string {
 func renameClasses(t *testing.T, from, to string, names []string) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := checkpoint.Write(&b, slices.Collect(maps.Values(contents(t, from))), map[string]string{weights.ClassesKey: weights.EncodeClasses(names)}); err != nil {
+	if err := checkpoint.Write(&b, slices.Collect(maps.Values(contents(t, from))),
+		map[string]string{weights.ClassesKey: weights.EncodeClasses(names)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(to, b.Bytes(), 0o600); err != nil {
@@ -55,7 +56,8 @@ func renameClasses(t *testing.T, from, to string, names []string) {
 // accuracy returns the top-1 accuracy that eval prints for all images of a folder, and its messages.
 func accuracy(t *testing.T, model, pictures string, more ...string) (top1 float64, messages string) {
 	t.Helper()
-	o := execute(append([]string{"eval", model, "--json", "--split", "train", "--device", "reference", "--set", "data.dataset=images", "--set", "data.path=" + pictures}, more...))
+	o := execute(append([]string{"eval", model, "--json", "--split", "train", "--device", "reference", "--set",
+		"data.dataset=images", "--set", "data.path=" + pictures}, more...))
 	var e inference.Evaluation
 	if err := json.Unmarshal([]byte(o.stdout), &e); o.code != exit.Done || err != nil {
 		t.Fatalf("eval %s: exit code %d: %s%s", model, o.code, o.stdout, o.stderr)
@@ -68,7 +70,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	with := func(pictures string, more ...string) []string {
 		return append(append(images, "data.path="+pictures), more...)
 	}
-	dir, _ := trainSmall(t, with(painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"}), "train.steps=120")...)
+	dir, _ := trainSmall(t, with(painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"}),
+		"train.steps=120")...)
 
 	// A data set of some of the classes, whose numbers differ from those of the model.
 	some := painted(t, map[string]string{"red": "red", "green": "green"})
@@ -76,17 +79,21 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	if top1 < 0.9 || !strings.Contains(messages, "2 of the 3 classes") {
 		t.Errorf("some of the classes: accuracy %v, want at least 0.9, and a message:\n%s", top1, messages)
 	}
-	if o := execute([]string{"eval", dir, "--set", "data.path=" + painted(t, map[string]string{"red": "red", "yellow": "red"})}); o.code != exit.Usage || !strings.Contains(o.stderr, `has no class "yellow"`) {
+	foreign := painted(t, map[string]string{"red": "red", "yellow": "red"})
+	if o := execute([]string{"eval", dir, "--set", "data.path=" + foreign}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, `has no class "yellow"`) {
 		t.Errorf("an unknown class: exit code %d: %s", o.code, o.stderr)
 	}
 	more := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red", "yellow": "red"})
-	if o := execute([]string{"eval", dir, "--set", "data.path=" + more}); o.code != exit.Usage || !strings.Contains(o.stderr, `has no class "yellow"`) {
+	if o := execute([]string{"eval", dir, "--set", "data.path=" + more}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, `has no class "yellow"`) {
 		t.Errorf("more classes than the model: exit code %d: %s", o.code, o.stderr)
 	}
 
 	// The names of the classes stay with the weights.
 	file, imported := filepath.Join(t.TempDir(), "out.safetensors"), filepath.Join(t.TempDir(), "imported")
-	for _, args := range [][]string{{"checkpoint", "export", dir, "--output", file}, {"checkpoint", "import", file, "--output", imported, "--set", "model.channels=[3, 4]", "--set", "data.image_size=8"}} {
+	for _, args := range [][]string{{"checkpoint", "export", dir, "--output", file}, {"checkpoint", "import", file,
+		"--output", imported, "--set", "model.channels=[3, 4]", "--set", "data.image_size=8"}} {
 		if o := execute(args); o.code != exit.Done {
 			t.Fatalf("%q: exit code %d: %s", args, o.code, o.stderr)
 		}
@@ -98,7 +105,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	if err := os.WriteFile(names, []byte("green\nred\nblue\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, messages := accuracy(t, imported, some, "--class-names", names); got > 0.1 || !strings.Contains(messages, "replaces the names") {
+	if got, messages := accuracy(t, imported, some, "--class-names", names); got > 0.1 ||
+		!strings.Contains(messages, "replaces the names") {
 		t.Errorf("with other names of the classes: accuracy %v, want at most 0.1 and a message:\n%s", got, messages)
 	}
 
@@ -107,11 +115,14 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	exchanged := filepath.Join(t.TempDir(), "exchanged.safetensors")
 	renameClasses(t, file, exchanged, []string{"green", "red", "blue"})
 	ordered := painted(t, map[string]string{"green": "blue", "red": "green", "blue": "red"})
-	if o := execute([]string{"checkpoint", "import", exchanged, "--output", imported + "2", "--set", "model.channels=[3, 4]", "--set", "data.image_size=8"}); o.code != exit.Done {
+	if o := execute([]string{"checkpoint", "import", exchanged, "--output", imported + "2", "--set",
+		"model.channels=[3, 4]", "--set", "data.image_size=8"}); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
-	for _, from := range []string{exchanged, imported + "2", filepath.Join(imported+"2", "step-00000000", "model.safetensors")} {
-		again, _ := trainSmall(t, with(ordered, "model.init_from="+from, "model.init_head=keep", "train.steps=1", "optimizer.lr=1e-9")...)
+	for _, from := range []string{
+		exchanged, imported + "2", filepath.Join(imported+"2", "step-00000000", "model.safetensors")} {
+		again, _ := trainSmall(t, with(ordered, "model.init_from="+from, "model.init_head=keep", "train.steps=1",
+			"optimizer.lr=1e-9")...)
 		if got, _ := accuracy(t, again, ordered); got < 0.9 {
 			t.Errorf("started from %s: accuracy %v, want at least 0.9", from, got)
 		}
@@ -120,23 +131,28 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	// Classes of other names get a new classifier, or are refused.
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, smallRun)
-	other := with(painted(t, map[string]string{"one": "red", "two": "blue", "three": "green"}), "train.steps=1", "model.init_from="+dir)
+	other := with(painted(t, map[string]string{"one": "red", "two": "blue", "three": "green"}), "train.steps=1",
+		"model.init_from="+dir)
 	finish(t, p.command(t.TempDir(), other...), 0).check(t, exit.Done, `the file has no class \"one\"`)
-	finish(t, p.command(t.TempDir(), append(other, "model.init_head=keep")...), 0).check(t, exit.Usage, `names of the classes: file "blue" "green" "red", model "one" "three" "two"`)
+	finish(t, p.command(t.TempDir(), append(other, "model.init_head=keep")...), 0).check(t, exit.Usage,
+		`names of the classes: file "blue" "green" "red", model "one" "three" "two"`)
 }
 
 // The number of each class of a text comes from the model, and not from the order of the labels.
 func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
-	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}), vocab))
+	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}),
+		vocab))
 	finish(t, p.command(dir, "train.epochs=10", "model.dropout=0.0"), 0).check(t, exit.Done, "")
 	folder := filepath.Join(dir, "hf")
-	if o := execute([]string{"checkpoint", "export", filepath.Join(dir, "run"), "--format", "hf", "--output", folder}); o.code != exit.Done {
+	if o := execute([]string{"checkpoint", "export", filepath.Join(dir, "run"), "--format", "hf", "--output",
+		folder}); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	settings := string(clitest.ReadFile(t, filepath.Join(folder, "config.json"))) // class 0 is bad, class 1 is good
-	texts := map[string]string{"names": writeText(t, dir, "names.tsv", "text\tlabel\nbest\tgood\nworst\tbad\nit was the best\tgood\n")}
+	texts := map[string]string{
+		"names": writeText(t, dir, "names.tsv", "text\tlabel\nbest\tgood\nworst\tbad\nit was the best\tgood\n")}
 	texts["numbers"] = writeText(t, dir, "numbers.tsv", "text\tlabel\nbest\t1\nworst\t0\nit was the best\t1\n")
 	texts["other case"] = writeText(t, dir, "case.tsv", "text\tlabel\nbest\tGOOD\nworst\tBad\nit was the best\tgood\n")
 	for name, c := range map[string]struct {
@@ -146,10 +162,13 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 		says   string
 	}{
 		"the order of the training": {[2]string{}, "names", 1, ""},
-		"names exchanged":           {[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "good", "1": "bad"`}, "names", 0, ""},
-		"names in another case":     {[2]string{}, "other case", 1, ""},
-		"numbers as labels":         {[2]string{}, "numbers", 1, ""},
-		"numbers for names":         {[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "LABEL_0", "1": "LABEL_1"`}, "names", 1, "by number only"},
+		"names exchanged": {[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "good", "1": "bad"`},
+			"names", 0, ""},
+		"names in another case": {[2]string{}, "other case", 1, ""},
+		"numbers as labels":     {[2]string{}, "numbers", 1, ""},
+		"numbers for names": {
+			[2]string{`"0": "bad",` + "\n    \"1\": \"good\"", `"0": "LABEL_0", "1": "LABEL_1"`}, "names", 1,
+			"by number only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := strings.Replace(settings, c.change[0], c.change[1], 1)
@@ -163,10 +182,13 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 			if o := execute([]string{"checkpoint", "import", folder, "--output", imported}); o.code != exit.Done {
 				t.Fatal(o.stderr)
 			}
-			o := execute([]string{"eval", imported, "--json", "--device", "reference", "--set", "data.dataset=labelled_text", "--set", "data.path=" + texts[c.text], "--set", "data.val_path=" + texts[c.text],
+			o := execute([]string{"eval", imported, "--json", "--device", "reference", "--set",
+				"data.dataset=labelled_text", "--set", "data.path=" + texts[c.text], "--set",
+				"data.val_path=" + texts[c.text],
 				"--set", "data.vocab_file=" + vocab, "--set", "data.sequence_length=16"})
 			var e inference.Evaluation
-			if err := json.Unmarshal([]byte(o.stdout), &e); o.code != exit.Done || err != nil || e.Top1 != c.want || !strings.Contains(o.stderr, c.says) {
+			if err := json.Unmarshal([]byte(o.stdout), &e); o.code != exit.Done || err != nil || e.Top1 != c.want ||
+				!strings.Contains(o.stderr, c.says) {
 				t.Errorf("exit code %d, accuracy %v, want %v and %q:\n%s", o.code, e.Top1, c.want, c.says, o.stderr)
 			}
 		})
@@ -180,26 +202,31 @@ func TestAnotherVocabularyIsRefused(t *testing.T) {
 	lines := strings.Split(string(clitest.ReadFile(t, vocab)), "\n")
 	lines[6], lines[7] = lines[7], lines[6]
 	other := writeText(t, dir, "other.txt", strings.Join(lines, "\n"))
-	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}), vocab))
+	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}),
+		vocab))
 	finish(t, p.command(dir, "train.epochs=1"), 0).check(t, exit.Done, "")
-	run, folder, imported, file := filepath.Join(dir, "run"), filepath.Join(dir, "hf"), filepath.Join(dir, "imported"), filepath.Join(dir, "out.safetensors")
+	run, folder, imported, file := filepath.Join(dir, "run"), filepath.Join(dir, "hf"), filepath.Join(dir, "imported"),
+		filepath.Join(dir, "out.safetensors")
 	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "vocab.txt"), clitest.ReadFile(t, vocab), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"checkpoint", "import", folder, "--output", imported}, {"checkpoint", "export", run, "--output", file}} {
+	for _, args := range [][]string{{"checkpoint", "import", folder, "--output", imported},
+		{"checkpoint", "export", run, "--output", file}} {
 		if o := execute(args); o.code != exit.Done {
 			t.Fatal(o.stderr)
 		}
 	}
 	const says = "the vocabulary differs from that of the training"
 	line := writeText(t, dir, "line.txt", "best\n")
-	texts := []string{"--device", "reference", "--set", "data.dataset=labelled_text", "--set", "data.path=" + filepath.Join(dir, "texts.tsv"), "--set", "data.sequence_length=16", "--set"}
+	texts := []string{"--device", "reference", "--set", "data.dataset=labelled_text", "--set",
+		"data.path=" + filepath.Join(dir, "texts.tsv"), "--set", "data.sequence_length=16", "--set"}
 	for _, from := range []string{run, imported} {
 		for used, code := range map[string]int{vocab: exit.Done, other: exit.Usage} {
-			for _, args := range [][]string{append(append([]string{"eval", from}, texts...), "data.vocab_file="+used), {"predict", from, line, "--vocab", used, "--device", "reference"}} {
+			for _, args := range [][]string{append(append([]string{"eval", from}, texts...), "data.vocab_file="+used),
+				{"predict", from, line, "--vocab", used, "--device", "reference"}} {
 				if o := execute(args); o.code != code || strings.Contains(o.stderr, says) != (code == exit.Usage) {
 					t.Errorf("%q: exit code %d, want %d: %s", args, o.code, code, o.stderr)
 				}
@@ -207,6 +234,7 @@ func TestAnotherVocabularyIsRefused(t *testing.T) {
 		}
 	}
 	for i, from := range []string{run, folder, imported, file} {
-		finish(t, p.command(filepath.Join(dir, strconv.Itoa(i)), "train.steps=1", "data.vocab_file="+other, "model.init_from="+from), 0).check(t, exit.Usage, says)
+		finish(t, p.command(filepath.Join(dir, strconv.Itoa(i)), "train.steps=1", "data.vocab_file="+other,
+			"model.init_from="+from), 0).check(t, exit.Usage, says)
 	}
 }

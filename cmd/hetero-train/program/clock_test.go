@@ -46,7 +46,8 @@ var wallClock = map[string]string{
 }
 
 // stripping lists the methods and functions whose results contain no monotonic time.
-var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse", "ParseInLocation", "Date"}
+var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse",
+	"ParseInLocation", "Date"}
 
 // This static check covers row M6 of docs/reliability.md.
 func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
@@ -58,7 +59,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 		}
 		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		switch {
-		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "build" || d.Name() == "third_party" || d.Name() == "testdata"):
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "build" ||
+			d.Name() == "third_party" || d.Name() == "testdata"):
 			return fs.SkipDir
 		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
 			if followsWallClock(t, path) {
@@ -77,7 +79,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	}
 	for _, name := range found {
 		if wallClock[name] == "" {
-			t.Errorf("%s follows the wall clock: measure with time.Now, time.Since and time.Time.Sub alone, or say in wallClock what for", name)
+			t.Errorf("%s follows the wall clock: measure with time.Now, time.Since and time.Time.Sub alone, or say in wallClock what for",
+				name)
 		}
 	}
 	for name := range wallClock {
@@ -87,7 +90,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	}
 }
 
-var nativeWallClock = regexp.MustCompile(`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
+var nativeWallClock = regexp.MustCompile(
+	`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
 
 // followsWallClock reports whether a file calls a function of stripping on a time: a function of package time, a method
 // of time.Now(), or a method that only times have.

@@ -39,7 +39,8 @@ func Main(added ...Part) {
 		name = filepath.Base(os.Args[0])
 	}
 	os.Exit(runWith(context.Background(), added, os.Args[1:], session.Environment{
-		Name: name, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Train: run.Train, Count: rendezvous.CountRanks,
+		Name: name, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Train: run.Train,
+		Count: rendezvous.CountRanks,
 	}))
 }
 
@@ -99,7 +100,8 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 // no error. Training is no error either, because its results are in files.
 func printed(a *cli.App, err error) error {
 	fault := logs.FaultOf(a.Env.Stdout)
-	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
+	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil &&
+		!errors.As(err, new(*logs.PrintError)) {
 		return err
 	}
 	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))

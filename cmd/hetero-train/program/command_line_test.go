@@ -72,7 +72,8 @@ func TestHelpHidesRefusedFlags(t *testing.T) {
 		{[]string{"help", "status"}, false},
 		{[]string{"balance", "compare", "--help"}, true},
 	} {
-		if got := execute(test.args).stdout; strings.Contains(got, "--config FILE") != test.lists || !strings.Contains(got, "--log-level") {
+		if got := execute(test.args).stdout; strings.Contains(got, "--config FILE") != test.lists ||
+			!strings.Contains(got, "--log-level") {
 			t.Errorf("%v: got %q, want --log-level, and --config: %v", test.args, got, test.lists)
 		}
 	}
@@ -85,16 +86,20 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{[]string{"tarin"}, `unknown command "tarin" for "hetero-train"; nearest: train`},
-		{[]string{"balance", "extra"}, `unknown command "extra" for "hetero-train balance"; hetero-train balance --help lists the commands`},
+		{[]string{"balance", "extra"},
+			`unknown command "extra" for "hetero-train balance"; hetero-train balance --help lists the commands`},
 		{[]string{"configs/resnet50.toml"}, "given with -c FILE"},
-		{[]string{"balance", "simulat", "--curves", "x.csv"}, `unknown command "simulat" for "hetero-train balance"; nearest: simulate`},
+		{[]string{"balance", "simulat", "--curves", "x.csv"},
+			`unknown command "simulat" for "hetero-train balance"; nearest: simulate`},
 		{[]string{"config", "shwo"}, `unknown command "shwo" for "hetero-train config"`},
 		{[]string{"version", "now"}, `takes no arguments, got "now"`},
 		{[]string{"completion", "dos"}, `unknown command "dos"`},
 		{[]string{"train", "--epoch", "3"}, "unknown flag: --epoch; nearest: --epochs"},
-		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "it is a flag of a subcommand: hetero-train train -c FILE --load-balance-policy"},
+		{[]string{"-c", file, "--load-balance-policy", "proportional"},
+			"it is a flag of a subcommand: hetero-train train -c FILE --load-balance-policy"},
 		{[]string{"--epochs", "3"}, "hetero-train train -c FILE --epochs"},
-		{[]string{"-c", file, "--precision", "f32"}, "hetero-train train -c FILE --precision"}, // eval has this flag, too
+		// eval has this flag, too
+		{[]string{"-c", file, "--precision", "f32"}, "hetero-train train -c FILE --precision"},
 		{[]string{"-c", file, "--batch-size", "8"}, "hetero-train train -c FILE --batch-size"},
 		{[]string{"--device", "cpu"}, "hetero-train train -c FILE --device"},
 		{[]string{"--experiment-name", "x"}, "hetero-train train -c FILE --experiment-name"},
@@ -113,12 +118,14 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"config", "show", "-c", file}, file + ": line 2: train.epochs: too small (got -1"},
 		{[]string{"config", "schema", "-c", file}, file + ": line 2: train.epochs: too small (got -1"},
 		{[]string{"train", "--model", "resnet51"}, `--model: model.name: unknown value (got "resnet51"`},
-		{[]string{"train", "--model", "resnet50", "--set", "balance.fixed_shares=[64, 64]"}, "needs one value for each rank (got 2 values, want 1)"},
+		{[]string{"train", "--model", "resnet50", "--set", "balance.fixed_shares=[64, 64]"},
+			"needs one value for each rank (got 2 values, want 1)"},
 		{[]string{"bench", "peak", "--device", "gpu"}, `device: got "gpu", want auto, cuda, cpu, reference, null`},
 		{[]string{"train", "--nproc-per-node", "-2"}, "--nproc-per-node: parallel.ranks: too small"},
 	} {
 		o := execute(c.args)
-		if o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || !strings.HasPrefix(o.stderr, "hetero-train: error: ") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, c.says) ||
+			!strings.HasPrefix(o.stderr, "hetero-train: error: ") {
 			t.Errorf("%v: got exit code %d and\n%swant 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 		if o.stdout != "" || o.cfg != nil {
@@ -174,7 +181,8 @@ func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 		Train: func(context.Context, *config.Config, session.Options) error { panic("peer said hunter2hunter2") },
 	})
 	got := messages.String()
-	if code != exit.Unexpected || !strings.Contains(got, "panic: peer said [redacted]") || strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {
+	if code != exit.Unexpected || !strings.Contains(got, "panic: peer said [redacted]") ||
+		strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {
 		t.Errorf("got exit code %d and\n%s", code, got)
 	}
 }
@@ -192,12 +200,14 @@ func TestVersion(t *testing.T) {
 }
 
 func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
-	for flag, want := range map[string]string{"--model": "resnet50\n", "--dataset": "cifar10\n", "--load-balance-policy": "proportional\n"} {
+	for flag, want := range map[string]string{"--model": "resnet50\n", "--dataset": "cifar10\n",
+		"--load-balance-policy": "proportional\n"} {
 		if o := execute([]string{"__complete", "train", flag, ""}); !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got %q, want %q in it", flag, o.stdout, want)
 		}
 	}
-	if o := execute([]string{"completion", "bash"}); o.code != exit.Done || !strings.Contains(o.stdout, "bash completion") {
+	if o := execute([]string{"completion", "bash"}); o.code != exit.Done ||
+		!strings.Contains(o.stdout, "bash completion") {
 		t.Errorf("got exit code %d and %.60q", o.code, o.stdout)
 	}
 }
@@ -221,7 +231,8 @@ func TestARateOfAnotherOptimizerWarns(t *testing.T) {
 		if n := strings.Count(o.stderr, "optimizer.lr = 0.1"); o.code != exit.Done || n != c.warns {
 			t.Errorf("%v: got exit code %d and %d warnings, want %d:\n%s", c.args, o.code, n, c.warns, o.stderr)
 		}
-		if c.warns > 0 && (!strings.Contains(o.stderr, "was made for optimizer sgd") || !strings.Contains(o.stderr, "selects adamw")) {
+		if c.warns > 0 && (!strings.Contains(o.stderr, "was made for optimizer sgd") ||
+			!strings.Contains(o.stderr, "selects adamw")) {
 			t.Errorf("%v: got %s", c.args, o.stderr)
 		}
 	}

@@ -22,9 +22,12 @@ var shells = []struct {
 	{"bash", "  source <(hetero-train completion bash)                     in this shell\n" +
 		"  hetero-train completion bash > ~/.local/share/bash-completion/completions/hetero-train", bashCompletion},
 	{"zsh", "  source <(hetero-train completion zsh)                      in this shell, after compinit\n" +
-		"  hetero-train completion zsh > \"${fpath[1]}/_hetero-train\"", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
+		"  hetero-train completion zsh > \"${fpath[1]}/_hetero-train\"", func(root *cobra.Command, w io.Writer) error {
+		return root.GenZshCompletion(w)
+	}},
 	{"fish", "  hetero-train completion fish | source                      in this shell\n" +
-		"  hetero-train completion fish > ~/.config/fish/completions/hetero-train.fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
+		"  hetero-train completion fish > ~/.config/fish/completions/hetero-train.fish",
+		func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
 	{"powershell", "  hetero-train completion powershell | Out-String | Invoke-Expression",
 		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }},
 }
@@ -37,10 +40,12 @@ values of --set, runs and checkpoints.`
 // newCompletion returns command completion. Unlike the command of package cobra, it refuses unknown shells and has
 // examples.
 func newCompletion() *cobra.Command {
-	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong, Args: cli.NoArguments,
+	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	for _, s := range shells {
-		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name,
+			Example: s.example, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.script(cmd.Root(), cmd.OutOrStdout()) }})
 	}
 	return parent
@@ -65,7 +70,8 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 		return err
 	}
 	word := strings.NewReplacer("-", "_", ":", "_").Replace(root.Name())
-	_, err := io.WriteString(w, strings.NewReplacer("hetero_train", word, "hetero-train", root.Name()).Replace(bashBehindEquals))
+	_, err := io.WriteString(w, strings.NewReplacer("hetero_train", word, "hetero-train", root.Name()).Replace(
+		bashBehindEquals))
 	return err
 }
 

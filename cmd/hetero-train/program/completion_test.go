@@ -43,7 +43,8 @@ func TestCompletionOffersValues(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"--set", "data.dataset="}, []string{"data.dataset=synthetic_image", "data.dataset=cifar10", "data.dataset=images"}},
+		{[]string{"--set", "data.dataset="}, []string{"data.dataset=synthetic_image", "data.dataset=cifar10",
+			"data.dataset=images"}},
 		{[]string{"--set", "model.ch"}, []string{"model.channels="}},
 		{[]string{"--set", "profile.enabled=t"}, []string{"profile.enabled=true"}},
 		{[]string{"train", "--load-balance-policy", ""}, policies.Names()},
@@ -82,7 +83,8 @@ COMP_WORDBREAKS=' ='
 COMP_LINE='hetero-train --set data.dataset=c' COMP_POINT=33
 __hetero_train_behind_equals 2>/dev/null
 printf '%s\n' "${COMPREPLY[@]}"`).CombinedOutput()
-	if got, want := strings.Fields(string(out)), []string{"cifar10", "cifar100"}; err != nil || !slices.Equal(got, want) {
+	if got, want := strings.Fields(string(out)), []string{"cifar10", "cifar100"}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }

@@ -35,8 +35,12 @@ func newConfig(a *cli.App) *cobra.Command {
 			},
 		}))
 	}
-	add("show", "Print every key with its resolved value, as TOML", "  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
-	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.Env.Catalog) })
+	add("show", "Print every key with its resolved value, as TOML",
+		"  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
+	add("schema", "Print the JSON Schema of configuration files",
+		"  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte {
+			return config.Schema(a.Env.Catalog)
+		})
 	parent.AddCommand(cli.WithConfig(newDocs(a)))
 	return parent
 }

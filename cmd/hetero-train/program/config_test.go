@@ -73,7 +73,8 @@ func TestHeadlineConfigIsResNet50OnCIFAR10(t *testing.T) {
 		t.Fatal(o.stderr)
 	}
 	for key, want := range map[string]string{
-		"model.name": `"resnet50"`, "model.stem": `"imagenet"`, "data.dataset": `"cifar10"`, "data.fallback": `"synthetic_image"`,
+		"model.name": `"resnet50"`, "model.stem": `"imagenet"`, "data.dataset": `"cifar10"`,
+		"data.fallback":   `"synthetic_image"`,
 		"data.image_size": "32", "data.batch_size": "128", "optimizer.name": `"sgd"`, "optimizer.nesterov": "true",
 		"schedule.name": `"cosine"`, "train.precision": `"auto"`, "train.resume": `"auto"`,
 	} {
@@ -131,7 +132,8 @@ func TestCommittedConfigsNameTheCommandThatMakesTheirData(t *testing.T) {
 			if err := opened.Close(); err != nil || cfg.Data.Path != "" {
 				t.Errorf("%s: got data from an empty folder, %v", filepath.Base(file), err)
 			}
-		case !strings.Contains(err.Error(), "hetero-train data tokenize TEXT") && !strings.Contains(err.Error(), "hf download"):
+		case !strings.Contains(err.Error(), "hetero-train data tokenize TEXT") &&
+			!strings.Contains(err.Error(), "hf download"):
 			t.Errorf("%s: the error names no command: %v", filepath.Base(file), err)
 		}
 	}

@@ -37,7 +37,8 @@ func jpegShard(t *testing.T, n int) []byte {
 	}
 	w := tar.NewWriter(&b)
 	for i := range n {
-		for name, contents := range map[string][]byte{fmt.Sprintf("%04d.jpg", i): picture.Bytes(), fmt.Sprintf("%04d.cls", i): []byte(fmt.Sprint(i % 3))} {
+		for name, contents := range map[string][]byte{fmt.Sprintf("%04d.jpg", i): picture.Bytes(),
+			fmt.Sprintf("%04d.cls", i): []byte(fmt.Sprint(i % 3))} {
 			if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
 				t.Fatal(err)
 			}
@@ -96,8 +97,10 @@ func TestDamagedShards(t *testing.T) {
 		cache := "data.cache_dir=" + filepath.Join(own, "cache")
 		args := []string{"data", "verify", path, "--set", cache}
 		if trial%4 >= 2 {
-			args = []string{"-c", config, "--set", "data.dataset=webdataset", "--set", "data.path=" + path, "--set", cache, "--set", "data.corrupt=skip", "--set", "data.corrupt_limit=1000",
-				"--set", "data.batch_size=2", "--set", "train.steps=2", "--set", "train.eval_interval=0", "--set", "data.workers=1", "--set", "experiment.output_dir=" + own}
+			args = []string{"-c", config, "--set", "data.dataset=webdataset", "--set", "data.path=" + path, "--set",
+				cache, "--set", "data.corrupt=skip", "--set", "data.corrupt_limit=1000",
+				"--set", "data.batch_size=2", "--set", "train.steps=2", "--set", "train.eval_interval=0", "--set",
+				"data.workers=1", "--set", "experiment.output_dir=" + own}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var out, messages bytes.Buffer
@@ -105,7 +108,8 @@ func TestDamagedShards(t *testing.T) {
 		late := ctx.Err()
 		cancel()
 		codes[code]++
-		if late != nil || !slices.Contains([]int{exit.Done, exit.Usage, exit.Data}, code) || strings.Contains(messages.String(), "panic") {
+		if late != nil || !slices.Contains([]int{exit.Done, exit.Usage, exit.Data}, code) ||
+			strings.Contains(messages.String(), "panic") {
 			t.Errorf("trial %d, %q: exit code %d, %v\n%s", trial, args, code, late, messages.String())
 		}
 		clitest.Harmless(t, fmt.Sprintf("trial %d", trial), out.String(), messages.String())

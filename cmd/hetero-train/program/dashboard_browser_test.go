@@ -31,8 +31,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if none is
-// installed.
+// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if none
+// is installed.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -123,8 +123,8 @@ func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
 }
 
 // await waits until a JavaScript expression is true. An expression that ends with its page, because the browser loads
-// another one, is evaluated again. The limit is for a machine that is very busy: the browser, the server and the ranks of a
-// test share its CPUs.
+// another one, is evaluated again. The limit is for a machine that is very busy: the browser, the server and the ranks
+// of a test share its CPUs.
 func await(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	action := chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAsValue, chromedp.EvalAwaitPromise)
@@ -135,7 +135,8 @@ func await(t *testing.T, ctx context.Context, expression string) {
 		case err == nil && done:
 			return
 		case time.Now().After(limit):
-			t.Fatalf("never true: %s; the page shows\n%s", expression, evaluate[string](t, ctx, `document.body.innerText`))
+			t.Fatalf("never true: %s; the page shows\n%s", expression,
+				evaluate[string](t, ctx, `document.body.innerText`))
 		}
 	}
 }
@@ -169,13 +170,15 @@ func pictures(t *testing.T, ctx context.Context, name string) {
 // setTheme chooses the colours of the page.
 func setTheme(t *testing.T, ctx context.Context, theme string) {
 	t.Helper()
-	evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`, theme))
+	evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`,
+		theme))
 }
 
 // valuesOf returns the values that a chart saves as CSV, by the heads of its columns.
 func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]float64 {
 	t.Helper()
-	text := evaluate[string](t, ctx, fmt.Sprintf(`URL.createObjectURL = b => { window.saved = b; return '#' }, document.querySelector('#%s .tools button').click(), window.saved.text()`, chart))
+	text := evaluate[string](t, ctx, fmt.Sprintf(`URL.createObjectURL = b => { window.saved = b; return '#' }, document.querySelector('#%s .tools button').click(), window.saved.text()`,
+		chart))
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(rows) < 2 {
 		t.Fatalf("chart %s: got %d rows and error %v", chart, len(rows), err)
@@ -198,7 +201,8 @@ func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]floa
 func accessible(t *testing.T, ctx context.Context) {
 	t.Helper()
 	t.Run("accessible", func(t *testing.T) {
-		axe, err := os.ReadFile(filepath.Join("..", "..", "..", "profiler", "dashboard", "ui", "node_modules", "axe-core", "axe.min.js"))
+		axe, err := os.ReadFile(filepath.Join("..", "..", "..", "profiler", "dashboard", "ui", "node_modules",
+			"axe-core", "axe.min.js"))
 		if err != nil {
 			needtest.Missing(t, "axe", err)
 		}
@@ -210,14 +214,15 @@ func accessible(t *testing.T, ctx context.Context) {
 	})
 }
 
-// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser. The ranks are slowed down, because they
-// would otherwise take the CPUs from the browser.
+// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser. The ranks are slowed down, because
+// they would otherwise take the CPUs from the browser.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	t.Parallel()
 	const compared = 40 // steps whose figures are compared with the records
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	port := porttest.Free(t)
-	set := []string{"device.kind=cpu", "data.batch_size=32", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
+	set := []string{"device.kind=cpu", "data.batch_size=32", "train.precision=f32", "model.batch_norm=ghost",
+		"model.ghost_group=2",
 		"train.steps=100000", "balance.policy=hybrid"}
 	slow, lead := asRank(p.command(dir, set...), 1, 2, port), asRank(p.command(dir, set...), 0, 2, port)
 	slow.Env, lead.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN=30"), append(lead.Env, "HETERO_LAB_SLOWDOWN=10")
@@ -251,10 +256,11 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
 	// Readers know the conditions of the run from its start on.
 	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x10/x30"))`)
-	// The page moves, without another load. A busy machine may make few steps in this time, so the test waits for all steps
-	// that it compares below.
+	// The page moves, without another load. A busy machine may make few steps in this time, so the test waits for all
+	// steps that it compares below.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
-	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20 && Number(document.querySelector('main.run').dataset.step) > %d`, step, compared))
+	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20 && Number(document.querySelector('main.run').dataset.step) > %d`,
+		step, compared))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
 	// The values of all ranks at one step, and the reason of a decision.
 	// The pointer moves again while the test waits: the step below it may lack the record of a rank.
@@ -274,7 +280,8 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	var records [2][]runtime.Record
 	for rank := range records {
 		var err error
-		if records[rank], _, err = runtime.ReadMetrics(filepath.Join(dir, "run", "logs", runtime.FileName(rank))); err != nil {
+		if records[rank], _, err = runtime.ReadMetrics(
+			filepath.Join(dir, "run", "logs", runtime.FileName(rank))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,28 +303,37 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 			return 1000 * (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds()
 		}},
 		{"throughput", "rank 1", 1, (*runtime.Record).Throughput},
-		{"communication", "rank 0 exposed", 0, func(r *runtime.Record) float64 { return 1000 * r.Communication.Seconds() }},
-		{"communication", "rank 1 hidden", 1, func(r *runtime.Record) float64 { return 1000 * r.CommunicationHidden.Seconds() }},
+		{"communication", "rank 0 exposed", 0, func(r *runtime.Record) float64 {
+			return 1000 * r.Communication.Seconds()
+		}},
+		{"communication", "rank 1 hidden", 1, func(r *runtime.Record) float64 {
+			return 1000 * r.CommunicationHidden.Seconds()
+		}},
 	} {
 		got := valuesOf(t, ctx, c.chart)
 		if len(got[c.column]) != compared-1 {
-			t.Fatalf("chart %s: got %d values of %q, want %d steps; columns %v", c.chart, len(got[c.column]), c.column, compared-1, len(got))
+			t.Fatalf("chart %s: got %d values of %q, want %d steps; columns %v", c.chart, len(got[c.column]), c.column,
+				compared-1, len(got))
 		}
 		for i, step := range got["step"] {
 			r := &records[c.rank][int(step)-1]
-			if want := c.of(r); r.Iteration != int64(step) || math.Abs(got[c.column][i]-want) > 1e-9*math.Abs(want) { // the page multiplies by 1000 in another order
+			if want := c.of(r); r.Iteration != int64(step) || math.Abs(got[c.column][i]-want) > 1e-9*math.Abs(want) {
+				// the page multiplies by 1000 in another order
 				t.Errorf("chart %s, %s, step %v: got %v, want %v", c.chart, c.column, step, got[c.column][i], want)
 			}
 		}
 	}
 	checkFirstScreen(t, ctx, filepath.Join(dir, "run", "logs", "balance.jsonl"), compared)
 	checkCommunication(t, ctx, filepath.Join(dir, "run", "logs", runtime.CommunicationFile))
-	share := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
+	share := evaluate[string](t, ctx,
+		`document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
 	if want := lastShares(t, filepath.Join(dir, "run", "logs", "balance.jsonl"))[1]; share != fmt.Sprint(want) {
-		t.Errorf("table of ranks: got share %s of rank 1, want %d, that of the window of the newest decision", share, want)
+		t.Errorf("table of ranks: got share %s of rank 1, want %d, that of the window of the newest decision", share,
+			want)
 	}
 	// No part of the page is refused by its own policy, and nothing overlaps the width.
-	if wide := evaluate[bool](t, ctx, `document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
+	if wide := evaluate[bool](t, ctx,
+		`document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
 		t.Error("the page is wider than the window")
 	}
 	setTheme(t, ctx, "dark")
@@ -356,19 +372,24 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	if want.Steps != 1 {
 		steps = fmt.Sprint(want.Steps, " steps up to step")
 	}
-	await(t, ctx, fmt.Sprintf(`document.querySelector('#links .explain + div .explain')?.textContent.includes('%s')`, steps))
+	await(t, ctx, fmt.Sprintf(`document.querySelector('#links .explain + div .explain')?.textContent.includes('%s')`,
+		steps))
 	rows := func(table int) [][]string {
-		return evaluate[[][]string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#links table')[%d].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))`, table))
+		return evaluate[[][]string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#links table')[%d].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))`,
+			table))
 	}
 	shown := rows(0)
 	for i, r := range want.Ranks {
 		for column, seconds := range []float64{r.Compute, r.Exposed, r.Hidden} {
-			if got, err := strconv.ParseFloat(shown[i][column+1], 64); err != nil || math.Abs(got-1000*seconds) > 0.006*1000*seconds+1e-3 {
-				t.Errorf("communication of rank %d, column %d: got %q ms, want %v s", i, column, shown[i][column+1], seconds)
+			if got, err := strconv.ParseFloat(shown[i][column+1], 64); err != nil ||
+				math.Abs(got-1000*seconds) > 0.006*1000*seconds+1e-3 {
+				t.Errorf("communication of rank %d, column %d: got %q ms, want %v s", i, column, shown[i][column+1],
+					seconds)
 			}
 		}
 	}
-	if got := rows(1); len(got) != len(want.Buckets) || got[0][0] != want.Buckets[0].Name || got[0][2] == "–" || got[0][3] == "–" || got[0][4] == "–" {
+	if got := rows(1); len(got) != len(want.Buckets) || got[0][0] != want.Buckets[0].Name || got[0][2] == "–" ||
+		got[0][3] == "–" || got[0][4] == "–" {
 		t.Errorf("got buckets %q, want %+v with their times and bandwidth", got, want.Buckets)
 	}
 	computed, counted := 0, 0
@@ -434,10 +455,12 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 			continue
 		}
 		found++
-		if got, want := shown["equal shares"][i], 32 / *d.Equal; math.Abs(got-want) > 1e-6*want { // the server has single precision
+		if got, want := shown["equal shares"][i], 32 / *d.Equal; math.Abs(got-want) > 1e-6*want {
+			// the server has single precision
 			t.Errorf("equal shares at step %d: got %v samples/s, want %v", d.Step, got, want)
 		}
-		// The difference of two times in single precision: its relative error grows as the time of the best shares gets small.
+		// The difference of two times in single precision: its relative error grows as the time of the best shares gets
+		// small.
 		best := *d.Seconds - *d.Lost["imbalance"]
 		tolerance := 1e-6 * (*d.Seconds + *d.Lost["imbalance"]) / best
 		if got, want := shown["best shares (oracle)"][i], 32/best; math.Abs(got-want) > tolerance*want {
@@ -447,13 +470,16 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 	if found == 0 {
 		t.Error("no decision is in the chart")
 	}
-	if wide := evaluate[float64](t, ctx, `[...document.querySelectorAll('#account .part')].reduce((sum, p) => sum + parseFloat(p.style.width), 0)`); math.Abs(wide-100) > 1 {
+	if wide := evaluate[float64](t, ctx,
+		`[...document.querySelectorAll('#account .part')].reduce((sum, p) => sum + parseFloat(p.style.width), 0)`); math.Abs(wide-100) > 1 {
 		t.Errorf("the parts of the bar are %v %% wide, want 100", wide)
 	}
-	if got := evaluate[string](t, ctx, `document.querySelector('.lead').textContent`); !strings.HasPrefix(got, "The cluster did ") {
+	if got := evaluate[string](t, ctx, `document.querySelector('.lead').textContent`); !strings.HasPrefix(got,
+		"The cluster did ") {
 		t.Errorf("got the sentence %q", got)
 	}
-	if top := evaluate[bool](t, ctx, `(ids => ids.every((e, i) => i === 0 || e.getBoundingClientRect().top >= ids[i - 1].getBoundingClientRect().top))(['.lead', '#account', '#speed', '#who', '#decision', '#next', '.settings'].map(s => document.querySelector(s)))`); !top {
+	if top := evaluate[bool](t, ctx,
+		`(ids => ids.every((e, i) => i === 0 || e.getBoundingClientRect().top >= ids[i - 1].getBoundingClientRect().top))(['.lead', '#account', '#speed', '#who', '#decision', '#next', '.settings'].map(s => document.querySelector(s)))`); !top {
 		t.Error("the parts of the first screen are in another order")
 	}
 }
@@ -463,7 +489,8 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	logs := filepath.Join(dir, "run", "logs")
-	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "run", "configs"), 0o755), os.WriteFile(filepath.Join(dir, "run", "configs", "resolved.toml"), nil, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "run", "configs"), 0o755),
+		os.WriteFile(filepath.Join(dir, "run", "configs", "resolved.toml"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	sent := func(rank int, step int64, s telemetry.Sensor) float64 {
@@ -475,7 +502,8 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for step := int64(1); step <= 30; step++ {
-			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1}, Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
+			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1},
+				Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
 			for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
 				if rank == 0 || s < telemetry.NetworkSent { // the networks belong to the first rank of a machine
 					r.Telemetry[s] = sent(rank, step, s)
@@ -488,15 +516,20 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 		}
 	}
 	known := func(v float64) *float64 { return &v }
-	line := runtime.Communication{Step: 30, Steps: 30, Seconds: 0.01, Buckets: []runtime.BucketTimes{{Name: "bucket 0", Bytes: 26214400, Exposed: known(0), Hidden: known(0.004), Bandwidth: known(9.8e9)}, {Name: "bucket 1", Bytes: 1 << 20}}}
+	line := runtime.Communication{Step: 30, Steps: 30, Seconds: 0.01, Buckets: []runtime.BucketTimes{
+		{Name: "bucket 0", Bytes: 26214400, Exposed: known(0), Hidden: known(0.004), Bandwidth: known(9.8e9)},
+		{Name: "bucket 1", Bytes: 1 << 20}}}
 	for rank := range 2 {
 		links := []runtime.LinkTraffic{
-			{Link: telemetry.Link{Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: 450e9, Basis: telemetry.BasisCounter}, Sent: known(45e9), Received: known(40e9)},
+			{Link: telemetry.Link{Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: 450e9,
+				Basis: telemetry.BasisCounter}, Sent: known(45e9), Received: known(40e9)},
 			{Link: telemetry.Link{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 63e9, Basis: telemetry.BasisSample}}}
 		if rank == 0 {
-			links = append(links, runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9, Basis: telemetry.BasisCounter}, Sent: known(0), Received: known(40e9)})
+			links = append(links, runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkRDMA, Name: "mlx5_0/1",
+				Limit: 50e9, Basis: telemetry.BasisCounter}, Sent: known(0), Received: known(40e9)})
 		}
-		line.Ranks = append(line.Ranks, runtime.RankCommunication{Compute: 0.008, Exposed: 0.002, Hidden: 0.004, Bytes: 27e6, Links: links})
+		line.Ranks = append(line.Ranks, runtime.RankCommunication{Compute: 0.008, Exposed: 0.002, Hidden: 0.004,
+			Bytes: 27e6, Links: links})
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
@@ -508,24 +541,32 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	_, address, _ := startDashboard(t, p, "--input-dir", dir)
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, `document.querySelectorAll('#links table').length === 3 && document.querySelectorAll('#traffic-rdma canvas').length > 0`)
-	for chart, sensor := range map[string]telemetry.Sensor{"traffic-nvlink": telemetry.NVLinkSent, "traffic-pcie": telemetry.PCIeSent, "traffic-network": telemetry.NetworkSent, "traffic-rdma": telemetry.RDMASent} {
+	for chart, sensor := range map[string]telemetry.Sensor{"traffic-nvlink": telemetry.NVLinkSent,
+		"traffic-pcie": telemetry.PCIeSent, "traffic-network": telemetry.NetworkSent,
+		"traffic-rdma": telemetry.RDMASent} {
 		got := valuesOf(t, ctx, chart)
 		for rank := range 2 {
 			for i, direction := range []string{"sent", "received"} {
 				values, has := got[fmt.Sprintf("rank %d %s", rank, direction)]
-				if want := rank == 0 || sensor < telemetry.NetworkSent; has != want || has && (len(values) != 30 || values[29] != sent(rank, 30, sensor+telemetry.Sensor(i))/1e6) {
-					t.Errorf("chart %s: rank %d %s: got %v (%v), want them: %v", chart, rank, direction, values, has, want)
+				if want := rank == 0 || sensor < telemetry.NetworkSent; has != want ||
+					has && (len(values) != 30 || values[29] != sent(rank, 30, sensor+telemetry.Sensor(i))/1e6) {
+					t.Errorf("chart %s: rank %d %s: got %v (%v), want them: %v", chart, rank, direction, values, has,
+						want)
 				}
 			}
 		}
 	}
 	links := evaluate[[]string](t, ctx, `[...document.querySelectorAll('#links table')[2].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent).join('|').replaceAll('\u00a0', ' '))`)
-	want := []string{"mlx5_0/1|0|rdma|0 B/s|40.0 GB/s|50.0 GB/s|80 %|byte counter", "nvlink|0|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter", "nvlink|1|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter",
+	want := []string{"mlx5_0/1|0|rdma|0 B/s|40.0 GB/s|50.0 GB/s|80 %|byte counter",
+		"nvlink|0|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter",
+		"nvlink|1|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter",
 		"pcie|0|pcie|–|–|63.0 GB/s|–|means over 20 ms", "pcie|1|pcie|–|–|63.0 GB/s|–|means over 20 ms"}
 	if !slices.Equal(links, want) {
 		t.Errorf("got links %q, want %q", links, want)
 	}
-	if got := evaluate[string](t, ctx, `document.querySelector('#links .finding').textContent.replaceAll('\u00a0', ' ')`); !strings.Contains(got, "mlx5_0/1 of rank 0, carries 80 % of its limit") {
+	if got := evaluate[string](t, ctx,
+		`document.querySelector('#links .finding').textContent.replaceAll('\u00a0', ' ')`); !strings.Contains(got,
+		"mlx5_0/1 of rank 0, carries 80 % of its limit") {
 		t.Errorf("got the finding %q", got)
 	}
 	screenshot(t, ctx, "links-light")
@@ -552,7 +593,8 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	}
 	quoted := func(field string) string { return strconv.Quote(markup(field)) }
 	record := func(rank int) string {
-		r := runtime.Record{Iteration: 10, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1}, Forward: time.Millisecond, Backward: time.Millisecond}
+		r := runtime.Record{Iteration: 10, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1},
+			Forward: time.Millisecond, Backward: time.Millisecond}
 		text, err := r.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
@@ -560,22 +602,31 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 		return "[\n" + string(text) + "\n]\n"
 	}
 	files := map[string]string{
-		"configs/resolved.toml": fmt.Sprintf("[model]\nname = %s\n[data]\ndataset = %s\n[balance]\npolicy = %s\n", quoted("model"), quoted("dataset"), quoted("policy")),
+		"configs/resolved.toml": fmt.Sprintf("[model]\nname = %s\n[data]\ndataset = %s\n[balance]\npolicy = %s\n",
+			quoted("model"), quoted("dataset"), quoted("policy")),
 		"configs/gpu_profiles.json": fmt.Sprintf(`{"ranks":[{"rank":0,"host":%s,"device":{"name":%s,"model":%s,"isa":%s},"measured":{"dtype":%s},"compute_score":1}]}`,
 			quoted("host"), quoted("device"), quoted("device model"), quoted("isa"), quoted("dtype")),
 		"logs/rank_0_metrics.json": record(0), "logs/rank_1_metrics.json": record(1),
-		"logs/balance.jsonl": fmt.Sprintf(`{"step":10,"policy":%s,"shares":[4,4],"next":[5,3],"changed":true,"reason":%s,"share_of_oracle":0.9,"lost_seconds":{%s:1},"ranks":[{"health":%s,"cause":%s},{"health":"sick","cause":%s,"evidence":%s}]}`+"\n",
-			quoted("balancer"), quoted("reason"), quoted("lost"), quoted("health"), quoted("cause"), quoted("alert"), quoted("evidence")),
+		"logs/balance.jsonl": fmt.Sprintf(`{"step":10,"policy":%s,"shares":[4,4],"next":[5,3],"changed":true,"reason":%s,"share_of_oracle":0.9,"lost_seconds":{%s:1},"ranks":[{"health":%s,"cause":%s},{"health":"sick","cause":%s,"evidence":%s}]}`+
+
+			"\n",
+			quoted("balancer"), quoted("reason"), quoted("lost"), quoted("health"), quoted("cause"), quoted("alert"),
+			quoted("evidence")),
 		"logs/events.jsonl": fmt.Sprintf(`{"step":0,"start":{"model":%s,"dataset":%s,"policy":%s,"unit":%s,"units_per_sample":2,"metrics":[{"key":%s,"title":%s}]}}
 {"step":10,"evaluation":{"loss":1,"metrics":{%s:1}}}
 {"step":50,"bottleneck":{"bound":%s,"rank":0,"text":%s,"advice":%s}}
 `, quoted("start model"), quoted("start dataset"), quoted("start policy"), quoted("unit"), quoted("key"), quoted("title"), quoted("key"), quoted("bound"), quoted("verdict"), quoted("advice")),
-		"logs/communication.jsonl": fmt.Sprintf(`{"step":10,"steps":5,"ranks":[{"links":[{"kind":%s,"name":%s,"basis":%s}]},{}],"buckets":[{"name":%s,"bytes":1}]}`+"\n", quoted("kind"), quoted("link"), quoted("basis"), quoted("bucket")),
-		"results/result.json":      fmt.Sprintf(`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`, quoted("error"), quoted("result model"), quoted("result dataset"), quoted("note")),
+		"logs/communication.jsonl": fmt.Sprintf(`{"step":10,"steps":5,"ranks":[{"links":[{"kind":%s,"name":%s,"basis":%s}]},{}],"buckets":[{"name":%s,"bytes":1}]}`+
+
+			"\n", quoted("kind"), quoted("link"), quoted("basis"), quoted("bucket")),
+		"results/result.json": fmt.Sprintf(
+			`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`,
+			quoted("error"), quoted("result model"), quoted("result dataset"), quoted("note")),
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, "run", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -583,7 +634,8 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	for path, fields := range map[string][]string{
 		"":                  {"result model", "result dataset", "policy"},
 		"?#compare=run,run": nil,
-		"?run=run": {"model", "start dataset", "policy", "host", "device model", "isa", "dtype", "reason", "health", "cause", "alert", "evidence", "title", "unit", "bound", "verdict", "advice",
+		"?run=run": {"model", "start dataset", "policy", "host", "device model", "isa", "dtype", "reason", "health",
+			"cause", "alert", "evidence", "title", "unit", "bound", "verdict", "advice",
 			"error", "note", "kind", "link", "basis", "bucket"},
 	} {
 		visit(t, ctx, address+path)
@@ -614,17 +666,20 @@ func TestDashboardLogin(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	const token = "0123456789abcdef0123"
 	file, list := filepath.Join(t.TempDir(), "token"), filepath.Join(dir, "run", "configs", "resolved.toml")
-	if err := errors.Join(os.WriteFile(file, []byte(token), 0o600), os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, nil, 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(token), 0o600), os.MkdirAll(filepath.Dir(list), 0o755),
+		os.WriteFile(list, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	_, address, _ := startDashboard(t, p, "--input-dir", dir, "--token-file", file)
 	visit(t, ctx, address)
-	await(t, ctx, `location.pathname === '/login.html' && document.documentElement.dataset.theme === 'auto'`) // the colours of the browser
+	// the colours of the browser
+	await(t, ctx, `location.pathname === '/login.html' && document.documentElement.dataset.theme === 'auto'`)
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
 		screenshot(t, ctx, "login-"+sent[:5])
 		// The form is sent after the expression has its value: a new page ends an expression.
-		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', setTimeout(() => document.querySelector('form').requestSubmit(), 100), true`, sent))
+		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', setTimeout(() => document.querySelector('form').requestSubmit(), 100), true`,
+			sent))
 		await(t, ctx, `!window.sent`)
 	}
 	await(t, ctx, `location.pathname === '/' && document.querySelector('tbody a')?.textContent === 'run'`)
@@ -652,7 +707,12 @@ func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), do
 		for step < to {
 			step++
 			for rank, w := range files {
-				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Values: telemetry.Values{telemetry.Loss: factor * 2.123456789012 / float64(step), telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789, telemetry.LossScale: 1, telemetry.Accuracy: math.NaN()}, Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(factor * float64(10e6+step%977*1000)), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
+				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48,
+					Values: telemetry.Values{telemetry.Loss: factor * 2.123456789012 / float64(step),
+						telemetry.LearningRate: 0.1, telemetry.GradNorm: 1.23456789, telemetry.LossScale: 1,
+						telemetry.Accuracy: math.NaN()}, Timestamp: time.Unix(1700000000, step*1e6),
+					Forward:  time.Duration(factor * float64(10e6+step%977*1000)),
+					Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
 				if step%4000 == 0 || step == to {
 					w.Flush()
 				}
@@ -668,8 +728,8 @@ func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), do
 	}
 }
 
-// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads a run that does not change once. After a restart of the server,
-// which counts versions from the beginning, the page shows the records that were added meanwhile.
+// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads a run that does not change once. After a restart of the
+// server, which counts versions from the beginning, the page shows the records that were added meanwhile.
 func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -680,7 +740,8 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10'`)
 	in(t, ctx, chromedp.Sleep(1500*time.Millisecond)) // the page waits 1 s between two loads
-	if got := evaluate[[]string](t, ctx, `performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`); len(got) != 2 {
+	if got := evaluate[[]string](t, ctx,
+		`performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`); len(got) != 2 {
 		t.Errorf("got the requests %q, want one for the run and one for its charts", got)
 	}
 	server.Process.Kill()
@@ -691,12 +752,13 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	startDashboard(t, p, "--input-dir", dir, "--port", at.Port())
-	await(t, ctx, `document.querySelector('main.run').dataset.step === '20' && !document.body.classList.contains('disconnected')`)
+	await(t, ctx,
+		`document.querySelector('main.run').dataset.step === '20' && !document.body.classList.contains('disconnected')`)
 	visit(t, ctx, "about:blank") // before the server ends
 }
 
-// TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs. Eight
-// pages show their runs and follow them, and the ninth one when another page has ended.
+// TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs.
+// Eight pages show their runs and follow them, and the ninth one when another page has ended.
 func TestNinePagesOfOneBrowser(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -755,7 +817,8 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	for _, tab := range tabs {
 		visit(t, tab, "about:blank")
 	}
-	// A comparison may have any number of runs: these names are longer together than the headers that the server accepts.
+	// A comparison may have any number of runs: these names are longer together than the headers that the server
+	// accepts.
 	var names []string
 	for i := range 300 {
 		names = append(names, fmt.Sprint(strings.Repeat("sweep-", 9), i))
@@ -768,8 +831,8 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	visit(t, ctx, "about:blank") // before the server ends
 }
 
-// TestDashboardPaintsALongRun opens the page of a run with a million steps. It logs the time until the page shows the run,
-// and the memory of the server.
+// TestDashboardPaintsALongRun opens the page of a run with a million steps. It logs the time until the page shows the
+// run, and the memory of the server.
 func TestDashboardPaintsALongRun(t *testing.T) {
 	needtest.Hostile.Need(t, "writes 1 GB")
 	const steps = 1_000_000
@@ -801,7 +864,8 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 		}
 		most = max(most, memory())
 		all := evaluate[float64](t, ctx, `performance.now()`)
-		t.Logf("%d steps: the page shows the run after %.0f ms (up to step %s) and all steps after %.0f ms; memory of the server: at most %d MB", steps, painted, first, all, most>>20)
+		t.Logf("%d steps: the page shows the run after %.0f ms (up to step %s) and all steps after %.0f ms; memory of the server: at most %d MB",
+			steps, painted, first, all, most>>20)
 		if most > 50<<20 {
 			t.Errorf("memory of the server: got %d bytes, want at most 50 MB", most)
 		}
@@ -810,8 +874,8 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 	}
 }
 
-// TestDashboardTellsOfMissingRuns: a run that does not exist, appears, is deleted, and comes back without the records of a
-// rank.
+// TestDashboardTellsOfMissingRuns: a run that does not exist, appears, is deleted, and comes back without the records
+// of a rank.
 func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	t.Parallel()
 	root, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -824,13 +888,17 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	const hidden = `[...document.querySelectorAll('.panel, .facts, .controls')].every(e => e.offsetParent === null)`
 	for _, name := range []string{"..", "run/", "%00", "b%231", "run%3Fx", "../runs/run", strings.Repeat("a", 3000)} {
 		visit(t, ctx, address+"?run="+name)
-		await(t, ctx, problem("is not a name of a run")+` && !document.body.classList.contains('disconnected') && `+hidden)
-		if got := evaluate[[]string](t, ctx, `performance.getEntriesByType('resource').map(e => e.name).filter(n => /\/api\/(runs\/|stream)/.test(n))`); len(got) > 0 {
+		await(t, ctx, problem("is not a name of a run")+` && !document.body.classList.contains('disconnected') && `+
+			hidden)
+		if got := evaluate[[]string](t, ctx,
+			`performance.getEntriesByType('resource').map(e => e.name).filter(n => /\/api\/(runs\/|stream)/.test(n))`); len(got) > 0 {
 			t.Errorf("name %q: got the requests %q, want none", name, got)
 		}
 	}
 	visit(t, ctx, address+"?run=run")
-	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').href === new URL('.', location).href && !document.body.classList.contains('disconnected') && `+hidden)
+	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').href === new URL('.', location).href && !document.body.classList.contains('disconnected') && `+
+
+		hidden)
 	pictures(t, ctx, "missing")
 	accessible(t, ctx)
 
@@ -840,11 +908,14 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 		done()
 	}
 	write()
-	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && document.querySelector('#loss canvas')?.offsetParent && !`+problem("There is no run"))
+	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && document.querySelector('#loss canvas')?.offsetParent && !`+
+
+		problem("There is no run"))
 	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, problem("The folder of the run no longer exists.")+` && document.querySelector('#loss canvas')?.offsetParent`)
+	await(t, ctx, problem("The folder of the run no longer exists.")+
+		` && document.querySelector('#loss canvas')?.offsetParent`)
 
 	write()
 	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && !`+problem("no longer exists"))
@@ -868,23 +939,29 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "run", "logs", runtime.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	start := `{"step":0,"start":{"ranks":2,"precision":"bf16","notes":["CPU quotas of the ranks (real): 0.8/0.4 CPUs"]}}` + "\n"
+	start :=
+		`{"step":0,"start":{"ranks":2,"precision":"bf16","notes":["CPU quotas of the ranks (real): 0.8/0.4 CPUs"]}}` +
+			"\n"
 	if err := os.WriteFile(filepath.Join(dir, "run", "logs", runtime.EventsFile), []byte(start), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, problem("no records of rank 1 of 2")+` && `+problem("CPU quotas of the ranks (real): 0.8/0.4 CPUs")+` && !`+problem("no longer exists")+` && document.querySelector('.facts').textContent.includes('bf16') && document.querySelector('.facts dd').textContent.startsWith('–')`)
-	if got := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:last-child').textContent`); got != "no records" {
+	await(t, ctx, problem("no records of rank 1 of 2")+` && `+problem("CPU quotas of the ranks (real): 0.8/0.4 CPUs")+
+		` && !`+problem("no longer exists")+` && document.querySelector('.facts').textContent.includes('bf16') && document.querySelector('.facts dd').textContent.startsWith('–')`)
+	if got := evaluate[string](t, ctx,
+		`document.querySelector('#now tbody tr:nth-child(2) td:last-child').textContent`); got != "no records" {
 		t.Errorf("rank 1: got the verdict %q, want that it has no records", got)
 	}
 	pictures(t, ctx, "incomplete")
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelector('tbody .badge.unknown')?.textContent === 'incomplete' && document.querySelector('.notes').textContent.includes('run: no records of rank 1 of 2')`)
 	screenshot(t, ctx, "incomplete-list")
-	slow := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.fetch = () => new Promise(() => {})`} // a server that does not answer yet
+	// a server that does not answer yet
+	slow := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.fetch = () => new Promise(() => {})`}
 	if _, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, slow); err != nil {
 		t.Fatal(err)
 	}
 	visit(t, ctx, address+"?run=run")
-	await(t, ctx, `[...document.querySelectorAll('.explain')].some(p => p.offsetParent && p.textContent === 'Loading the run…')`)
+	await(t, ctx,
+		`[...document.querySelectorAll('.explain')].some(p => p.offsetParent && p.textContent === 'Loading the run…')`)
 	visit(t, ctx, "about:blank") // before the server ends
 }

@@ -82,7 +82,8 @@ func TestDashboardServesUntilCtrlC(t *testing.T) {
 		}
 	}
 	_, text := get(t, address+"api/runs")
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "run" || list.Runs[0].Steps != 3 || list.Runs[0].State.Kind != "finished" {
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "run" ||
+		list.Runs[0].Steps != 3 || list.Runs[0].State.Kind != "finished" {
 		t.Errorf("got runs %s, error %v", text, err)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
@@ -118,7 +119,8 @@ func TestDashboardRefusesBadInput(t *testing.T) {
 	}{
 		{[]string{"--input-dir", filepath.Join(dir, "missing")}, nil, "set --input-dir"},
 		{[]string{"--input-dir", readable}, nil, "not a directory"},
-		{[]string{"--input-dir", dir, "--port", fmt.Sprint(used.Addr().(*net.TCPAddr).Port)}, nil, "address already in use"},
+		{[]string{"--input-dir", dir, "--port", fmt.Sprint(used.Addr().(*net.TCPAddr).Port)}, nil,
+			"address already in use"},
 		{[]string{"--input-dir", dir, "--server.port", "70000"}, nil, "dashboard.port"},
 		{[]string{"--input-dir", dir, "--refresh", "31"}, nil, "dashboard.refresh_seconds"},
 		{[]string{"--input-dir", dir, "--address", "not an address"}, nil, "is not a host"},
@@ -169,7 +171,8 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
 	p, dir := buildProgram(t), t.TempDir()
-	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000", "parallel.ranks=2")
+	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000",
+		"parallel.ranks=2")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +224,8 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 			State struct{ Kind string }
 		}
 		status, text := get(t, address+"api/runs/run")
-		if status == 200 && json.Unmarshal([]byte(text), &run) == nil && len(run.Ranks) == 2 && run.State.Kind == "running" {
+		if status == 200 && json.Unmarshal([]byte(text), &run) == nil && len(run.Ranks) == 2 &&
+			run.State.Kind == "running" {
 			steps = run.Last
 		}
 	}
@@ -239,7 +243,8 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer used.Close()
-	busy := p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=100000000")
+	busy := p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port),
+		"train.steps=100000000")
 	if stderr, err = busy.StderrPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -297,9 +302,11 @@ func TestStatusOfRuns(t *testing.T) {
 		}
 		return string(text)
 	}
-	for _, args := range [][]string{{"--input-dir", dir}, {"--input-dir", dir, "run"}, {filepath.Join(dir, "run")}, {"--input-dir", filepath.Join(dir, "run"), "--watch"}} {
+	for _, args := range [][]string{{"--input-dir", dir}, {"--input-dir", dir, "run"}, {filepath.Join(dir, "run")},
+		{"--input-dir", filepath.Join(dir, "run"), "--watch"}} {
 		text := status(exit.Done, args...)
-		for _, want := range []string{"run: finished, step 60 of 60 (100 %)\n", "[Load Balancer Status] step ", "Cluster Throughput: ", "bottleneck: ", "last decision: step "} {
+		for _, want := range []string{"run: finished, step 60 of 60 (100 %)\n", "[Load Balancer Status] step ",
+			"Cluster Throughput: ", "bottleneck: ", "last decision: step "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("status %q: got %q, want also %q", args, text, want)
 			}
@@ -312,19 +319,22 @@ func TestStatusOfRuns(t *testing.T) {
 		Last  int
 		Ranks []any
 	}
-	if text := status(exit.Done, "--input-dir", dir, "--json"); json.Unmarshal([]byte(text), &v) != nil || v.Last != 60 || len(v.Ranks) != 2 {
+	if text := status(exit.Done, "--input-dir", dir, "--json"); json.Unmarshal([]byte(text), &v) != nil ||
+		v.Last != 60 || len(v.Ranks) != 2 {
 		t.Errorf("--json: got %s", text)
 	}
-	for want, args := range map[string][]string{"there is no run other in folder " + dir + "; newest runs in it: ": {"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")}, "want a name of at most 64 characters": {"--input-dir", dir, "a b"},
-		"there is no run": {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"}} {
+	for want, args := range map[string][]string{"there is no run other in folder " + dir + "; newest runs in it: ": {
+		"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")},
+		"want a name of at most 64 characters": {"--input-dir", dir, "a b"},
+		"there is no run":                      {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"}} {
 		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
 			t.Errorf("status %q: got %q, want %q", args, text, want)
 		}
 	}
 }
 
-// TestLogsAreFoundFromAnyFolder: experiment.log_dir is relative to the folder in which the training runs, not to that of
-// the reader.
+// TestLogsAreFoundFromAnyFolder: experiment.log_dir is relative to the folder in which the training runs, not to that
+// of the reader.
 func TestLogsAreFoundFromAnyFolder(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=3", "experiment.log_dir=elsewhere")
@@ -347,7 +357,8 @@ func TestLogsAreFoundFromAnyFolder(t *testing.T) {
 	}
 }
 
-// TestStatusFitsTheTerminal: on terminals of usual widths, status shows the text of a pipe without a cut or a wrapped line.
+// TestStatusFitsTheTerminal: on terminals of usual widths, status shows the text of a pipe without a cut or a wrapped
+// line.
 func TestStatusFitsTheTerminal(t *testing.T) {
 	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
 	p, dir := buildProgram(t), t.TempDir()

@@ -70,11 +70,14 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 		t.Fatalf("got %+v, want shards of 3 classes in two parts", got)
 	}
 	train := got.Parts[0]
-	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (data.Spread{Min: 12, Median: 12, Max: 12}) || train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
+	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (data.Spread{Min: 12, Median: 12, Max: 12}) ||
+		train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
 		t.Errorf("training part: got %+v", train)
 	}
-	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2", "--set", "data.cache_dir=" + t.TempDir()})
-	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 per class") || !strings.Contains(o.stdout, "eval: 2 samples") {
+	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2",
+		"--set", "data.cache_dir=" + t.TempDir()})
+	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 per class") ||
+		!strings.Contains(o.stdout, "eval: 2 samples") {
 		t.Errorf("two classes, two samples each: got %s%s", o.stdout, o.stderr)
 	}
 }
@@ -84,24 +87,30 @@ func TestVerifyListsWhatCannotBeRead(t *testing.T) {
 	path := shard(t, dir, "a.tar", 300, 250, 7)
 	args := []string{"data", "verify", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()}
 	o := execute(args)
-	if o.code != exit.Data || strings.Index(o.stdout, "bad train 7 ") < 0 || strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
-		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") || !strings.Contains(o.stdout, "2 bad") {
+	if o.code != exit.Data || strings.Index(o.stdout, "bad train 7 ") < 0 ||
+		strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
+		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") ||
+		!strings.Contains(o.stdout, "2 bad") {
 		t.Errorf("got exit code %d and %s%s, want 3 and samples 7 and 250", o.code, o.stdout, o.stderr)
 	}
 	var got data.Verified
 	o = execute(append(args, "--json", "--workers", "3"))
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 || got.Samples != 300 {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 ||
+		got.Samples != 300 {
 		t.Errorf("JSON: %v: %s", err, o.stdout)
 	}
 	few := append(args, "--json", "--set", "data.num_samples=290")
 	o = execute(few)
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Samples != 290 || len(got.Bad) == 0 || got.Bad[len(got.Bad)-1].Index >= 250 {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Samples != 290 || len(got.Bad) == 0 ||
+		got.Bad[len(got.Bad)-1].Index >= 250 {
 		t.Errorf("of fewer samples: %v: %s, want the places among them", err, o.stdout)
 	}
-	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exit.Done {
+	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set",
+		"data.cache_dir=" + t.TempDir()}); o.code != exit.Done {
 		t.Errorf("sound data: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exit.Data || !strings.Contains(o.stderr, "none.tar") {
+	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set",
+		"data.cache_dir=" + t.TempDir()}); o.code != exit.Data || !strings.Contains(o.stderr, "none.tar") {
 		t.Errorf("no such shard: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -114,7 +123,8 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 		t.Fatalf("got exit code %d and %s", o.code, o.stderr)
 	}
 	for _, path := range []string{in, out} {
-		o := execute([]string{"data", "inspect", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()})
+		o := execute([]string{"data", "inspect", path, "--set", "data.val_fraction=0", "--set",
+			"data.cache_dir=" + t.TempDir()})
 		if !strings.Contains(o.stdout, "train: 50 samples, 16 to 17 per class") {
 			t.Errorf("%s: got %s%s", path, o.stdout, o.stderr)
 		}
@@ -179,10 +189,12 @@ func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
 	w := tar.NewWriter(&b)
 	noise := make([]byte, 4<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}), writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}),
+		writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO || !strings.Contains(o.stderr, "no space left on device; free space") {
+	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO ||
+		!strings.Contains(o.stderr, "no space left on device; free space") {
 		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exit.IO)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -201,7 +213,8 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	if err := os.WriteFile(text, bytes.Repeat([]byte("no archive\n"), 1000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", text, to}); o.code != exit.Data || !strings.Contains(o.stderr, "not a tar archive") {
+	if o := execute([]string{"data", "repack", text, to}); o.code != exit.Data ||
+		!strings.Contains(o.stderr, "not a tar archive") {
 		t.Errorf("a text: got exit code %d and %s", o.code, o.stderr)
 	}
 	if _, err := os.Stat(to); err == nil {
@@ -215,8 +228,10 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	if err := needtest.MakePipe(pipe); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},
-		{"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
+	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe},
+		{"data", "verify", "--dataset", "webdataset", pipe},
+		{"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe},
+		{"checkpoint", "verify", pipe}} {
 		late := time.AfterFunc(patience, func() { panic(fmt.Sprintf("%v waits for ever", args)) })
 		if o := execute(args); o.code == exit.Done || o.code == exit.Unexpected {
 			t.Errorf("%v: got exit code %d: %s%s", args, o.code, o.stdout, o.stderr)
@@ -227,7 +242,8 @@ func TestNamedPipesAreRefused(t *testing.T) {
 
 func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
 	path := shard(t, t.TempDir(), "a.tar", 3)
-	for _, args := range [][]string{{"data", "verify", path, "--workers", "-1"}, {"data", "inspect", path, "--workers", "1"}} {
+	for _, args := range [][]string{{"data", "verify", path, "--workers", "-1"},
+		{"data", "inspect", path, "--workers", "1"}} {
 		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "--workers") {
 			t.Errorf("%v: got exit code %d and %s", args, o.code, o.stderr)
 		}
@@ -235,13 +251,16 @@ func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
 }
 
 func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
-	if o := execute([]string{"data", "download"}); o.code != exit.Usage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
+	if o := execute([]string{"data", "download"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
 		t.Errorf("no name: got exit code %d and %q", o.code, o.stderr)
 	}
-	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exit.Usage || !strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
+	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
 		t.Errorf("repack to nowhere: got exit code %d and %q", o.code, o.stderr)
 	}
-	if o := execute([]string{"data", "download", "imagenet"}); o.code != exit.Usage || !strings.Contains(o.stderr, "account") {
+	if o := execute([]string{"data", "download", "imagenet"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "account") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

@@ -155,10 +155,13 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 	w.await(t, "step 20/")
 	free := fill(t, dir)
-	w.await(t, "no space left on device; earlier checkpoints are unchanged", "metrics cannot be written and are kept in memory", "TensorBoard events cannot be written and are kept in memory", "the log file cannot be written")
+	w.await(t, "no space left on device; earlier checkpoints are unchanged",
+		"metrics cannot be written and are kept in memory",
+		"TensorBoard events cannot be written and are kept in memory", "the log file cannot be written")
 	before := newestStep(t, dir)
 	free()
-	w.await(t, "metrics can be written again", "TensorBoard events can be written again", "the log file can be written again")
+	w.await(t, "metrics can be written again", "TensorBoard events can be written again",
+		"the log file can be written again")
 	awaitStep(t, dir, before)
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	w.end(t, exit.Terminated, "saved")
@@ -205,7 +208,8 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			dir := t.TempDir()
 			w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 			w.await(t, "step 20/")
-			fault := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace="+call, "-e", "inject="+call+":error=EIO")
+			fault := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e",
+				"trace="+call, "-e", "inject="+call+":error=EIO")
 			attach(t, w, fault)
 			time.AfterFunc(patience/4, func() { fault.Process.Signal(os.Interrupt) })
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
@@ -255,7 +259,9 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 		{"the run is a file", file("run"), "not a directory"},
 		{"checkpoints is a file", file("run/checkpoints"), "not a directory"},
 		{"logs is a file", file("run/logs"), "not a directory"},
-		{"the log is a folder", func(dir string) error { return os.MkdirAll(filepath.Join(dir, "run", "logs", "train.log"), 0o755) }, "is a directory"},
+		{"the log is a folder", func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "run", "logs", "train.log"), 0o755)
+		}, "is a directory"},
 		{"the run is a link", link(""), leads},
 		{"checkpoints is a link", link("checkpoints"), leads},
 		{"logs is a link", link("logs"), leads},
@@ -296,11 +302,14 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	defer os.RemoveAll(dir)
 	built := filepath.Join(dir, "hetero-train")
 	theirs := filepath.Join(dir, "theirs")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755), os.Mkdir(theirs, 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755),
+		os.Mkdir(theirs, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set", "data.dataset=synthetic_image", "--set", "data.image_size=8",
-		"--set", "data.num_samples=16", "--set", "data.batch_size=8", "--set", "train.epochs=1", "--set", "experiment.output_dir="+theirs)
+	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set",
+		"data.dataset=synthetic_image", "--set", "data.image_size=8",
+		"--set", "data.num_samples=16", "--set", "data.batch_size=8", "--set", "train.epochs=1", "--set",
+		"experiment.output_dir="+theirs)
 	cmd.Dir = dir
 	const nobody = 65534
 	runsAs(cmd, nobody)
@@ -378,21 +387,24 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 		{"-v 3500000", exit.Done, "the address space is limited (ulimit -v)"},
 	} {
 		run := p.command(t.TempDir(), "train.steps=20")
-		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path},
+			run.Args[1:]...)...)
 		finish(t, limited, 0).check(t, c.code, c.says)
 	}
 }
 
-// strace holds up each flush of a run, as a file system does that does not answer. Training continues, the run names the
-// file, and a second SIGTERM ends the process at once.
+// strace holds up each flush of a run, as a file system does that does not answer. Training continues, the run names
+// the file, and a second SIGTERM ends the process at once.
 func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
 	strace := needtest.Program(t, "strace", "strace")
 	dir := t.TempDir()
-	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=0", "checkpoint.interval_seconds=0", "checkpoint.best=false"))
+	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=0",
+		"checkpoint.interval_seconds=0", "checkpoint.best=false"))
 	w.await(t, "step 20/")
-	held := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=600000000")
+	held := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e",
+		"trace=fsync", "-e", "inject=fsync:delay_enter=600000000")
 	attach(t, w, held)
 	w.cmd.Process.Signal(platform.SaveSignals[0]) // saves
 	w.await(t, "the disk does not answer; training continues", "file="+dir)

@@ -13,7 +13,8 @@ import (
 
 // TestTensorsThatTheModelLacksAreDropped imports the weights of contrastive learning, and starts a run from them.
 func TestTensorsThatTheModelLacksAreDropped(t *testing.T) {
-	theirs := []checkpoint.Tensor{values("queue", []int{2, 3}, 1), {Name: "queue_ptr", DType: tensor.I64, Data: make([]byte, 8)}}
+	theirs := []checkpoint.Tensor{values("queue", []int{2, 3}, 1),
+		{Name: "queue_ptr", DType: tensor.I64, Data: make([]byte, 8)}}
 	for _, w := range foreignCNN(t, "", 10) {
 		if w.DType == tensor.F32 {
 			w = values(w.Name, w.Shape, 0.1, 0.2) // small numbers, and no variance below 0
@@ -48,8 +49,10 @@ func TestTensorsThatTheModelLacksAreDropped(t *testing.T) {
 
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, "[experiment]\nname = \"run\"\n[device]\nkind = \"reference\"\n[model]\nname = \"simple_cnn\"\nchannels = [3]\n[data]\ndataset = \"synthetic_image\"\nimage_size = 8\nnum_samples = 16\nbatch_size = 8\n[train]\nsteps = 1\n")
-	finish(t, p.command(filepath.Join(dir, "a"), "model.init_from="+file), 0).check(t, exit.Usage, `leave out tensors that the model does not need with model.init_drop = ["REGEXP"]`)
-	finish(t, p.command(filepath.Join(dir, "b"), "model.init_from="+file, `model.init_drop=["^nothing"]`), 0).check(t, exit.Usage, `model.init_drop: drop "^nothing"`)
+	finish(t, p.command(filepath.Join(dir, "a"), "model.init_from="+file), 0).check(t, exit.Usage,
+		`leave out tensors that the model does not need with model.init_drop = ["REGEXP"]`)
+	finish(t, p.command(filepath.Join(dir, "b"), "model.init_from="+file, `model.init_drop=["^nothing"]`), 0).check(t,
+		exit.Usage, `model.init_drop: drop "^nothing"`)
 	got := finish(t, p.command(filepath.Join(dir, "c"), "model.init_from="+file, `model.init_drop=["^queue"]`), 0)
 	got.check(t, exit.Done, "")
 	if !strings.Contains(got.stdout+got.stderr, "2 tensors left out by") {

@@ -20,7 +20,8 @@ func TestEventsOfARun(t *testing.T) {
 		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps)), 0).check(t, exit.Done, "")
 	}
 	var got []string
-	for line := range strings.Lines(string(clitest.ReadFile(t, filepath.Join(dir, "run", "logs", runtime.EventsFile)))) {
+	for line := range strings.Lines(
+		string(clitest.ReadFile(t, filepath.Join(dir, "run", "logs", runtime.EventsFile)))) {
 		var e runtime.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Time.IsZero() {
 			t.Fatalf("%s: %v", line, err)
@@ -47,7 +48,8 @@ func TestEventsOfARun(t *testing.T) {
 			got = append(got, fmt.Sprint("checkpoint ", e.Step))
 		}
 	}
-	for _, want := range []string{"start 0", "length 52", "checkpoint 52", "start 52", "length 110", "checkpoint 110", "evaluation 110", "bottleneck 52", "bottleneck 104"} {
+	for _, want := range []string{"start 0", "length 52", "checkpoint 52", "start 52", "length 110", "checkpoint 110",
+		"evaluation 110", "bottleneck 52", "bottleneck 104"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("got %q, want also %q", got, want)
 		}

@@ -5,7 +5,8 @@ import "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 // Types of the components that other programs pass to [Main].
 type (
 	// Part is a component that a configuration selects by name: a [Model], a [DataSet], a [LanguageModel],
-	// a [TokenData] or a [Policy]. Built-in components and the components that a caller passes to [Main] have the same abilities.
+	// a [TokenData] or a [Policy]. Built-in components and the components that a caller passes to [Main] have the same
+	// abilities.
 	Part = parts.Part
 
 	// Model is a network that configurations select with model.name.
@@ -25,15 +26,15 @@ type (
 	// LanguageModel is a network that reads tokens. Configurations select it with model.name.
 	LanguageModel = parts.LanguageModel
 
-	// LanguageOptions are the keys of table [model] that only one language model has. The program sets the keys and then
-	// calls BuildLanguage.
+	// LanguageOptions are the keys of table [model] that only one language model has. The program sets the keys and
+	// then calls BuildLanguage.
 	LanguageOptions = parts.LanguageOptions
 
 	// TokenData is a data set of text that configurations select with data.dataset.
 	TokenData = parts.TokenData
 
-	// TokenDataOptions are the keys of table [data] that only one data set of text has. The program sets the keys and then
-	// calls OpenTokens on each rank. OpenTokens reports an error in the data as a *data.Fault.
+	// TokenDataOptions are the keys of table [data] that only one data set of text has. The program sets the keys and
+	// then calls OpenTokens on each rank. OpenTokens reports an error in the data as a *data.Fault.
 	TokenDataOptions = parts.TokenDataOptions
 
 	// TokenSplits are the samples that OpenTokens returns. Their fields are the inputs of language.Predict.

@@ -22,11 +22,12 @@ import (
 type llama struct{ NoKeys }
 
 func (llama) BuildLanguage(vocabulary, length int) (models.Language, error) {
-	return modelstest.Llama{Vocabulary: vocabulary, Positions: length, Layers: 2, Heads: 4, KVHeads: 2, Channels: 32, Inner: 48, Theta: 10000, Eps: 1e-5, Std: 0.2}.Build, nil
+	return modelstest.Llama{Vocabulary: vocabulary, Positions: length, Layers: 2, Heads: 4, KVHeads: 2, Channels: 32,
+		Inner: 48, Theta: 10000, Eps: 1e-5, Std: 0.2}.Build, nil
 }
 
-// loadLlama loads an exported file and prints the tokens that follow a prompt, always the most likely ones. The arguments
-// are the file, the number of tokens, and the tokens of the prompt.
+// loadLlama loads an exported file and prints the tokens that follow a prompt, always the most likely ones. The
+// arguments are the file, the number of tokens, and the tokens of the prompt.
 const loadLlama = `
 import sys, torch
 from safetensors.torch import load_file
@@ -52,7 +53,8 @@ func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
 	file := filepath.Join(dir, "llama.safetensors")
 	want := "neither transformers nor timm has a model llama; export it without --format, and load the file by the names of its tensors"
 	for _, more := range [][]string{nil, {"--tokenizer", "bytes"}} {
-		args := append([]string{"checkpoint", "export", run, "--format", "hf", "--output", filepath.Join(dir, "folder")}, more...)
+		args := append([]string{"checkpoint", "export", run, "--format", "hf", "--output",
+			filepath.Join(dir, "folder")}, more...)
 		if code, _, messages := extended(own, args...); code != exit.Usage || !strings.Contains(messages, want) {
 			t.Errorf("--format hf %q: got exit code %d: %s", more, code, messages)
 		}
@@ -64,7 +66,8 @@ func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"model.embed_tokens.weight", "model.layers.1.self_attn.k_proj.weight", "lm_head.weight", "rotary.cos"} {
+	for _, name := range []string{"model.embed_tokens.weight", "model.layers.1.self_attn.k_proj.weight",
+		"lm_head.weight", "rotary.cos"} {
 		if _, ok := f.Info(name); !ok {
 			t.Errorf("the file has no %s", name)
 		}
@@ -72,9 +75,11 @@ func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	code, out, messages := extended(own, "generate", run, "--prompt", "cde", "--tokens", "8", "--temperature", "0", "--json")
+	code, out, messages := extended(own, "generate", run, "--prompt", "cde", "--tokens", "8", "--temperature", "0",
+		"--json")
 	var generated struct{ Tokens []int32 }
-	if err := json.Unmarshal([]byte(out), &generated); err != nil || code != exit.Done || len(generated.Tokens) != 8 || strings.Contains(messages, "whole text") {
+	if err := json.Unmarshal([]byte(out), &generated); err != nil || code != exit.Done || len(generated.Tokens) != 8 ||
+		strings.Contains(messages, "whole text") {
 		t.Fatalf("generate: got exit code %d, %q, %v and %s", code, out, err, messages)
 	}
 

@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. ahead makes each
-// position also read the next one. resting ignores the positions of tokens that follow cached ones.
+// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. ahead makes
+// each position also read the next one. resting ignores the positions of tokens that follow cached ones.
 type rotary struct {
 	NoKeys
 	ahead, resting bool
@@ -71,10 +71,12 @@ func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	in, shards := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400)), filepath.Join(dir, "shards")
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
+		"0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	text := strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "",
+	text := strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"",
+		"num_samples = 256\n", "",
 		"gpt2\"\nlayers = 1\nheads = 2\nembedding_size = 16\ndropout = 0.1", name+"\"").Replace(smallText)
 	args := []string{"-c", clitest.WriteConfig(t, text), "--set", "experiment.output_dir=" + dir}
 	for _, s := range set {
@@ -87,12 +89,15 @@ func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 }
 
 func rotaryParts(o rotary) []Part {
-	return []Part{LanguageModel{Name: "rotary", Doc: "rotary position embedding", New: func() LanguageOptions { return o }}}
+	return []Part{LanguageModel{Name: "rotary", Doc: "rotary position embedding", New: func() LanguageOptions {
+		return o
+	}}}
 }
 
 // Weight decay and averages of weights leave constants as they are, and a saved model contains them.
 func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
-	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5", "ema.decay=0.9")
+	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5",
+		"ema.decay=0.9")
 	saved, err := filepath.Glob(filepath.Join(run, "checkpoints", "*", "model.safetensors"))
 	if err != nil || len(saved) == 0 {
 		t.Fatalf("got %v, %v", saved, err)
@@ -118,7 +123,8 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if code, out, messages := extended(rotaryParts(rotary{}), "eval", run, "--ema"); code != exit.Done || !strings.Contains(out, "perplexity") {
+	if code, out, messages := extended(rotaryParts(rotary{}), "eval", run, "--ema"); code != exit.Done ||
+		!strings.Contains(out, "perplexity") {
 		t.Errorf("got exit code %d: %s\n%s", code, messages, out)
 	}
 }
@@ -127,19 +133,26 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=12", "optimizer.lr=0.03")
 	for warnings, model := range []rotary{{}, {resting: true}} {
-		code, out, messages := extended(rotaryParts(model), "generate", run, "--prompt", "cde", "--tokens", "30", "--temperature", "0")
-		if code != exit.Done || out != "cdefghabcdefghabcdefghabcdefghabc\n" || strings.Count(messages, "a pass over the whole text") != warnings {
+		code, out, messages := extended(rotaryParts(model), "generate", run, "--prompt", "cde", "--tokens", "30",
+			"--temperature", "0")
+		if code != exit.Done || out != "cdefghabcdefghabcdefghabcdefghabc\n" ||
+			strings.Count(messages, "a pass over the whole text") != warnings {
 			t.Errorf("%+v: got exit code %d, %q and %q", model, code, out, messages)
 		}
 	}
 	lines := writeText(t, t.TempDir(), "lines.txt", "cde\nefghab\n")
-	if code, out, messages := extended(rotaryParts(rotary{}), "predict", run, lines, "--top", "1"); code != exit.Done || !strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
+	if code, out, messages := extended(rotaryParts(rotary{}), "predict", run, lines, "--top", "1"); code != exit.Done ||
+		!strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
 		t.Errorf("predict: got exit code %d, %q and %q", code, out, messages)
 	}
-	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code != exit.Usage || !strings.Contains(messages, "model rotary: generate: the model is not causal: other tokens after a text of 2 tokens change a score by") {
+	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code !=
+		exit.Usage ||
+		!strings.Contains(messages,
+			"model rotary: generate: the model is not causal: other tokens after a text of 2 tokens change a score by") {
 		t.Errorf("a model that reads ahead: got exit code %d: %s", code, messages)
 	}
-	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt", "abcdefghabcdefgh"); code != exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
+	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt", "abcdefghabcdefgh"); code !=
+		exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
 		t.Errorf("a long prompt: got exit code %d: %s", code, messages)
 	}
 }

@@ -40,7 +40,8 @@ func (o *squares) Keys() []config.Key {
 }
 
 func (o *squares) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
-	return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: 64, Eval: 16, Classes: 4, Size: o.Side})
+	return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: 64, Eval: 16, Classes: 4,
+		Size: o.Side})
 }
 
 type halves struct{ First float64 }
@@ -59,8 +60,11 @@ func (o *halves) New(b balancer.Options) (balancer.Policy, error) {
 
 var mine = []parts.Part{
 	parts.Model{Name: "tiny", Doc: "one convolution", New: func() parts.ModelOptions { return new(tinyModel) }},
-	parts.DataSet{Name: "squares", Doc: "computed squares", New: func() parts.DataSetOptions { return new(squares) }, Traits: config.DataTraits{Computed: true, ImageSize: 8}},
-	parts.Policy{Name: "halves", Doc: "a fixed fraction for rank 0", New: func() parts.PolicyOptions { return new(halves) }},
+	parts.DataSet{Name: "squares", Doc: "computed squares", New: func() parts.DataSetOptions { return new(squares) },
+		Traits: config.DataTraits{Computed: true, ImageSize: 8}},
+	parts.Policy{Name: "halves", Doc: "a fixed fraction for rank 0", New: func() parts.PolicyOptions {
+		return new(halves)
+	}},
 }
 
 // extended runs a command line of a program with additional components.
@@ -76,14 +80,18 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"train", "--help"}, []string{"bert_large, tiny", "text, squares", "hybrid, halves", "  mytrain train -c configs/resnet50.toml"}},
+		{[]string{"train", "--help"}, []string{"bert_large, tiny", "text, squares", "hybrid, halves",
+			"  mytrain train -c configs/resnet50.toml"}},
 		{[]string{"--help"}, []string{"mytrain trains deep-learning models"}},
-		{[]string{"config", "docs"}, []string{"- `tiny`: one convolution", "Keys of [model] only for `tiny`", "| `side` |", "Keys of [balance] only for `halves`", "`8` for `squares`"}},
+		{[]string{"config", "docs"}, []string{"- `tiny`: one convolution", "Keys of [model] only for `tiny`",
+			"| `side` |", "Keys of [balance] only for `halves`", "`8` for `squares`"}},
 		{[]string{"config", "schema"}, []string{`"halves"`, `"width"`, `"first"`}},
 		{[]string{"__complete", "train", "--model", ""}, []string{"tiny"}},
 		{[]string{"__complete", "train", "--set", "balance.f"}, []string{"balance.first="}},
-		{[]string{"completion", "bash"}, []string{"__start_mytrain", "complete -o default -F __mytrain_behind_equals mytrain"}},
-		{[]string{"config", "show", "--set", "model.name=tiny", "--set", "balance.policy=halves", "--set", "balance.first=0.25"}, []string{"width = 3", "first = 0.25"}},
+		{[]string{"completion", "bash"},
+			[]string{"__start_mytrain", "complete -o default -F __mytrain_behind_equals mytrain"}},
+		{[]string{"config", "show", "--set", "model.name=tiny", "--set", "balance.policy=halves", "--set",
+			"balance.first=0.25"}, []string{"width = 3", "first = 0.25"}},
 		{[]string{"balance", "simulate", "--help"}, []string{"hybrid|halves"}},
 	} {
 		code, out, messages := extended(mine, c.args...)
@@ -103,7 +111,8 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 		"model.width=2":        "simple_cnn has no such key; the key belongs to tiny",
 		"data.fallback=cifar9": `"squares"`,
 	} {
-		if code, _, messages := extended(mine, "config", "show", "--set", set); code != exit.Usage || !strings.Contains(messages, want) {
+		if code, _, messages := extended(mine, "config", "show", "--set", set); code != exit.Usage ||
+			!strings.Contains(messages, want) {
 			t.Errorf("--set %s: got exit code %d and %q, want %d and %q", set, code, messages, exit.Usage, want)
 		}
 	}
@@ -117,13 +126,18 @@ func TestAddedPartsThatClashAreRefused(t *testing.T) {
 		part parts.Part
 		want string
 	}{
-		{model("resnet50", func() parts.ModelOptions { return new(tinyModel) }), `model "resnet50": this name is used twice`},
-		{model("my net", func() parts.ModelOptions { return new(tinyModel) }), `model "my net": invalid name, want letters`},
+		{model("resnet50", func() parts.ModelOptions { return new(tinyModel) }),
+			`model "resnet50": this name is used twice`},
+		{model("my net", func() parts.ModelOptions { return new(tinyModel) }),
+			`model "my net": invalid name, want letters`},
 		{model("", func() parts.ModelOptions { return new(tinyModel) }), `model "": invalid name`},
 		{model("nothing", nil), `model "nothing": New is nil`},
-		{model("odd", func() parts.ModelOptions { return &clashing{} }), `model "odd": its key model.freeze exists already`},
-		{parts.DataSet{Name: "cifar10", Doc: "", New: func() parts.DataSetOptions { return new(squares) }, Traits: config.DataTraits{}}, `data set "cifar10": this name is used twice`},
-		{parts.Policy{Name: "hybrid", Doc: "", New: func() parts.PolicyOptions { return new(halves) }}, `policy "hybrid": this name is used twice`},
+		{model("odd", func() parts.ModelOptions { return &clashing{} }),
+			`model "odd": its key model.freeze exists already`},
+		{parts.DataSet{Name: "cifar10", Doc: "", New: func() parts.DataSetOptions { return new(squares) },
+			Traits: config.DataTraits{}}, `data set "cifar10": this name is used twice`},
+		{parts.Policy{Name: "hybrid", Doc: "", New: func() parts.PolicyOptions { return new(halves) }},
+			`policy "hybrid": this name is used twice`},
 	} {
 		code, _, messages := extended([]parts.Part{c.part}, "version")
 		if code != exit.Unexpected || !strings.Contains(messages, c.want) {
@@ -137,7 +151,8 @@ type clashing struct{ tinyModel }
 func (o *clashing) Keys() []config.Key { return []config.Key{config.Int(&o.Width, "freeze", 1)} }
 
 func TestAddedPartsTrain(t *testing.T) {
-	args := []string{"--set", "device.kind=reference", "--set", "model.name=tiny", "--set", "data.dataset=squares", "--set", "data.batch_size=8", "--set", "train.steps=3",
+	args := []string{"--set", "device.kind=reference", "--set", "model.name=tiny", "--set", "data.dataset=squares",
+		"--set", "data.batch_size=8", "--set", "train.steps=3",
 		"--set", "experiment.output_dir=" + t.TempDir()}
 	code, out, messages := extended(mine, args...)
 	if code != exit.Done {

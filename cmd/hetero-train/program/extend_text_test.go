@@ -38,18 +38,23 @@ func (o *chain) Keys() []config.Key {
 }
 
 func (o *chain) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger) (TokenSplits, error) {
-	source, err := tokens.NewMarkov(tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: o.Words, Entropy: 0.2, Length: 10, Samples: 64})
+	source, err := tokens.NewMarkov(tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: o.Words, Entropy: 0.2,
+		Length: 10, Samples: 64})
 	return TokenSplits{Train: source, Eval: source, Vocabulary: o.Words, Length: 10}, err
 }
 
 // An own language model and an own data set of text train and evaluate as the built-in ones do.
 func TestAddedPartsOfTextTrain(t *testing.T) {
 	own := []Part{
-		LanguageModel{Name: "bigram", Doc: "a table of the current token", New: func() LanguageOptions { return new(bigram) }},
-		TokenData{Name: "chain", Doc: "computed text", New: func() TokenDataOptions { return new(chain) }, Traits: config.DataTraits{Computed: true}},
+		LanguageModel{Name: "bigram", Doc: "a table of the current token", New: func() LanguageOptions {
+			return new(bigram)
+		}},
+		TokenData{Name: "chain", Doc: "computed text", New: func() TokenDataOptions { return new(chain) },
+			Traits: config.DataTraits{Computed: true}},
 	}
 	dir := t.TempDir()
-	args := []string{"--set", "device.kind=reference", "--set", "model.name=bigram", "--set", "data.dataset=chain", "--set", "data.batch_size=8", "--set", "train.epochs=2",
+	args := []string{"--set", "device.kind=reference", "--set", "model.name=bigram", "--set", "data.dataset=chain",
+		"--set", "data.batch_size=8", "--set", "train.epochs=2",
 		"--set", "experiment.output_dir=" + dir, "--set", "experiment.name=run"}
 	code, out, messages := extended(own, args...)
 	if code != exit.Done || !strings.Contains(out, "perplexity") || !strings.Contains(out, "tok/s") {
@@ -66,7 +71,8 @@ func TestAddedPartsOfTextTrain(t *testing.T) {
 	} {
 		line := append([]string{c.args[0], filepath.Join(dir, "run")}, c.args[1:]...)
 		code, shown, messages := extended(own, line...)
-		if code != c.code || !strings.Contains(messages, c.says) || !strings.Contains(shown, c.text) || strings.Contains(messages, "image") {
+		if code != c.code || !strings.Contains(messages, c.says) || !strings.Contains(shown, c.text) ||
+			strings.Contains(messages, "image") {
 			t.Errorf("%s: got exit code %d: %s\n%s", c.args[0], code, messages, shown)
 		}
 	}

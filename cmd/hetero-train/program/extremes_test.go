@@ -24,7 +24,8 @@ import (
 )
 
 // extremes are texts of extreme numbers.
-var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308", "-1e308", "nan", "inf", "2147483647", "2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615"}
+var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308", "-1e308", "nan", "inf", "2147483647",
+	"2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615"}
 
 // Each numeric flag of each command must accept each extreme, or refuse it with the exit code of a usage error. An
 // accepted value may request years of work, so the command must end soon after its context, without a crash.
@@ -37,7 +38,8 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 			walk(sub, append(slices.Clone(path), sub.Name()))
 		}
 		// Skips commands that measure the machine.
-		if cmd.RunE == nil || cmd.Hidden || slices.Contains([]string{"profile", "selftest", "nccl", "devices"}, path0(path)) {
+		if cmd.RunE == nil || cmd.Hidden ||
+			slices.Contains([]string{"profile", "selftest", "nccl", "devices"}, path0(path)) {
 			return
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -105,7 +107,8 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 					value = "[" + value + ", " + value + "]"
 				}
 				set := prefix + name + "=" + value
-				if slices.Contains([]string{"data.num_samples", "data.image_size", "data.batch_size", "parallel.ranks"}, prefix+name) && len(value) > 3 {
+				if slices.Contains([]string{"data.num_samples", "data.image_size", "data.batch_size", "parallel.ranks"},
+					prefix+name) && len(value) > 3 {
 					continue // the result depends on the memory of the machine
 				}
 				tested++
@@ -115,7 +118,8 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 				out, _ := cmd.CombinedOutput()
 				kill.Stop()
 				code := cmd.ProcessState.ExitCode()
-				if !slices.Contains([]int{exit.Done, exit.Usage, exit.Diverged, exit.Device}, code) || bytes.Contains(out, []byte("panic")) {
+				if !slices.Contains([]int{exit.Done, exit.Usage, exit.Diverged, exit.Device}, code) ||
+					bytes.Contains(out, []byte("panic")) {
 					t.Errorf("%s: exit code %d\n%s", set, code, out[max(len(out)-500, 0):])
 				}
 			}
@@ -136,8 +140,10 @@ func TestRefusedExtremes(t *testing.T) {
 	}{
 		{"want at most 1000000", []string{"bench", "train", "--warmup", huge}},
 		{"want at most 1000000", []string{"bench", "train", "--steps", huge}},
-		{"--block: got " + huge + ", want 3 to 1000000", []string{"balance", "compare", "--block", huge, "--set", "parallel.ranks=2"}},
-		{"--rounds: got " + huge + ", want 3 to 1000000", []string{"balance", "compare", "--rounds", huge, "--set", "parallel.ranks=2"}},
+		{"--block: got " + huge + ", want 3 to 1000000",
+			[]string{"balance", "compare", "--block", huge, "--set", "parallel.ranks=2"}},
+		{"--rounds: got " + huge + ", want 3 to 1000000",
+			[]string{"balance", "compare", "--rounds", huge, "--set", "parallel.ranks=2"}},
 	} {
 		if o := execute(test.args); o.code != exit.Usage || !strings.Contains(o.stderr, test.want) {
 			t.Errorf("%q: got exit code %d and %q", test.args, o.code, o.stderr)

@@ -38,7 +38,8 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	for line := range strings.Lines(string(maps)) {
 		var from, to int64
 		var mode string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); n != 3 || !strings.HasPrefix(mode, "rw") || to-from > 1<<28 {
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); n != 3 || !strings.HasPrefix(mode, "rw") ||
+			to-from > 1<<28 {
 			continue
 		}
 		text := make([]byte, to-from)
@@ -62,9 +63,9 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	return len(places)
 }
 
-// A bit of the weights flips in the memory of a rank during a run. No checkpoint may contain it, and the resumed run must
-// be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the weights can be found
-// in memory, and a flipped bit remains.
+// A bit of the weights flips in the memory of a rank during a run. No checkpoint may contain it, and the resumed run
+// must be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the weights can
+// be found in memory, and a flipped bit remains.
 func TestABitThatFlipsInARank(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -73,8 +74,10 @@ func TestABitThatFlipsInARank(t *testing.T) {
 	if needtest.Hostile.On() {
 		steps, trials = 300, 24
 	}
-	set := []string{"balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "optimizer.lr=1e-30", "optimizer.weight_decay=0",
-		fmt.Sprintf("checkpoint.interval_steps=%d", interval), "checkpoint.keep=1000", fmt.Sprintf("train.steps=%d", steps)}
+	set := []string{"balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "optimizer.lr=1e-30",
+		"optimizer.weight_decay=0",
+		fmt.Sprintf("checkpoint.interval_steps=%d", interval), "checkpoint.keep=1000",
+		fmt.Sprintf("train.steps=%d", steps)}
 	command := func(folder string, ranks int) *exec.Cmd {
 		return p.command(filepath.Join(dir, folder), append(set, fmt.Sprintf("parallel.ranks=%d", ranks))...)
 	}
@@ -90,7 +93,9 @@ func TestABitThatFlipsInARank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	largest := slices.MaxFunc(first.Model.Tensors(), func(a, b checkpoint.Info) int { return cmp.Compare(a.Bytes(), b.Bytes()) })
+	largest := slices.MaxFunc(first.Model.Tensors(), func(a, b checkpoint.Info) int {
+		return cmp.Compare(a.Bytes(), b.Bytes())
+	})
 	weights, err := first.Model.Read(largest.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +128,9 @@ func TestABitThatFlipsInARank(t *testing.T) {
 				for _, file := range []string{"model.safetensors", "optimizer.safetensors"} {
 					if !bytes.Equal(saved(folder, name, file), saved(whole[ranks], name, file)) {
 						wrong++
-						t.Errorf("trial %d, %d ranks, rank %d, step %d: %s of %s is accepted and wrong: exit code %d, %s", trial, ranks, victim, after, file, name, run.code, run.stderr)
+						t.Errorf(
+							"trial %d, %d ranks, rank %d, step %d: %s of %s is accepted and wrong: exit code %d, %s",
+							trial, ranks, victim, after, file, name, run.code, run.stderr)
 					}
 				}
 			}
@@ -133,7 +140,8 @@ func TestABitThatFlipsInARank(t *testing.T) {
 			finish(t, command(folder, ranks), 0).check(t, exit.Done, "")
 			check(checkpoint.StepName(steps))
 		}
-		t.Logf("trial %d: %d ranks, rank %d, about step %d, %d places: exit code %d, %d checkpoints", trial, ranks, victim, after, places, run.code, len(names))
+		t.Logf("trial %d: %d ranks, rank %d, about step %d, %d places: exit code %d, %d checkpoints", trial, ranks,
+			victim, after, places, run.code, len(names))
 	}
 	t.Logf("%d trials: %d differences found, %d checkpoints accepted, %d of them wrong", trials, found, accepted, wrong)
 	if found == 0 {

@@ -27,10 +27,12 @@ func forge(t *testing.T, folder, key, value string) {
 	forged := number.ReplaceAll(state, fmt.Appendf(nil, `  "%s": %s`, key, value))
 	sum := func(b []byte) []byte { return fmt.Appendf(nil, "%x", sha256.Sum256(b)) }
 	manifest := clitest.ReadFile(t, filepath.Join(folder, "MANIFEST"))
-	manifest = bytes.Replace(manifest, fmt.Appendf(nil, " %d %s", len(state), sum(state)), fmt.Appendf(nil, " %d %s", len(forged), sum(forged)), 1)
+	manifest = bytes.Replace(manifest, fmt.Appendf(nil, " %d %s", len(state), sum(state)),
+		fmt.Appendf(nil, " %d %s", len(forged), sum(forged)), 1)
 	last := bytes.LastIndex(manifest, []byte("\nmanifest ")) + 1
 	manifest = fmt.Appendf(manifest[:last], "manifest %s\n", sum(manifest[:last]))
-	if err := errors.Join(os.WriteFile(filepath.Join(folder, "state.json"), forged, 0o644), os.WriteFile(filepath.Join(folder, "MANIFEST"), manifest, 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(folder, "state.json"), forged, 0o644),
+		os.WriteFile(filepath.Join(folder, "MANIFEST"), manifest, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,13 +42,15 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
 	folder := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(10))
-	state, manifest := clitest.ReadFile(t, filepath.Join(folder, "state.json")), clitest.ReadFile(t, filepath.Join(folder, "MANIFEST"))
+	state, manifest := clitest.ReadFile(t, filepath.Join(folder, "state.json")),
+		clitest.ReadFile(t, filepath.Join(folder, "MANIFEST"))
 	for _, c := range []struct{ key, value, want string }{
 		{"samples_seen", "9223372036854775800", "samples seen 9223372036854775800: want at most "},
 		{"step", "9223372036854775807", "step 9223372036854775807, "},
 		{"epoch", "9223372036854775807", "epoch 9223372036854775807, "},
 	} {
-		if err := errors.Join(os.WriteFile(filepath.Join(folder, "state.json"), state, 0o644), os.WriteFile(filepath.Join(folder, "MANIFEST"), manifest, 0o644)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(folder, "state.json"), state, 0o644),
+			os.WriteFile(filepath.Join(folder, "MANIFEST"), manifest, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		forge(t, folder, c.key, c.value)

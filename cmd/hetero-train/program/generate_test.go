@@ -17,21 +17,25 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	shards := filepath.Join(dir, "shards")
 	in := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400))
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
+		"0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
+		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
 	finish(t, p.command(dir, "train.epochs=12", "model.dropout=0.0", "optimizer.lr=0.03"), 0).check(t, exit.Done, "")
 	run := filepath.Join(dir, "run")
 	generate := func(args ...string) outcome { return execute(append([]string{"generate", run}, args...)) }
 
 	// 3 tokens of the prompt and 30 generated tokens exceed the 12 positions of the model.
-	if o := generate("--prompt", "cde", "--tokens", "30", "--temperature", "0"); o.code != 0 || o.stdout != "cdefghabcdefghabcdefghabcdefghabc\n" {
+	if o := generate("--prompt", "cde", "--tokens", "30", "--temperature", "0"); o.code != 0 ||
+		o.stdout != "cdefghabcdefghabcdefghabcdefghabc\n" {
 		t.Errorf("exit %d: %q %s", o.code, o.stdout, o.stderr)
 	}
 	var first, second, other inference.Generation
 	for seed, to := range map[string]*inference.Generation{"3": &first, "03": &second, "4": &other} {
-		o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", strings.TrimPrefix(seed, "0"), "--json")
+		o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", strings.TrimPrefix(seed, "0"),
+			"--json")
 		if o.code != 0 {
 			t.Fatalf("exit %d: %s", o.code, o.stderr)
 		}
@@ -43,7 +47,8 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 		t.Errorf("got %+v, %+v and %+v, want the first two equal", first, second, other)
 	}
 	// Samples have successive seeds: the first and the second one equal those above.
-	if o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", "3", "--samples", "2", "--json"); o.code != 0 {
+	if o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", "3", "--samples", "2",
+		"--json"); o.code != 0 {
 		t.Errorf("exit %d: %s", o.code, o.stderr)
 	} else {
 		decoder := json.NewDecoder(strings.NewReader(o.stdout))
@@ -60,13 +65,15 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	}{
 		{[]string{"--samples", "0"}, "--samples: got 0"},
 		{[]string{"--samples", "2", "--temperature", "0"}, "all samples would be equal"},
-		{[]string{"--prompt", "abcdefghabcdefgh"}, "--prompt: got 16 tokens, want at most the 12 positions of the model"},
+		{[]string{"--prompt", "abcdefghabcdefgh"},
+			"--prompt: got 16 tokens, want at most the 12 positions of the model"},
 		{[]string{"--prompt", "a\xff"}, "--prompt: byte 1 is not valid UTF-8"},
 		{[]string{"--tokens", "0"}, "--tokens: got 0"},
 		{[]string{"--temperature", "-1"}, "temperature: got -1"},
 		{[]string{"--top-p", "0"}, "top-p: got 0"},
 		{[]string{"--tokenizer", "words"}, `unknown tokenizer "words"`},
-		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"}, "set the tokenizer of the training data with --tokenizer"},
+		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"},
+			"set the tokenizer of the training data with --tokenizer"},
 	} {
 		if o := generate(c.args...); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.says)
@@ -83,7 +90,8 @@ func TestGenerateNeedsALanguageModel(t *testing.T) {
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("got %v, %v", runs, err)
 	}
-	if o := execute([]string{"generate", filepath.Dir(runs[0])}); o.code != exit.Usage || !strings.Contains(o.stderr, "want a language model") {
+	if o := execute([]string{"generate", filepath.Dir(runs[0])}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "want a language model") {
 		t.Errorf("exit %d: %s", o.code, o.stderr)
 	}
 }
@@ -118,7 +126,8 @@ func TestGenerateOnADeviceWithoutTheCacheReadsTheWholeText(t *testing.T) {
 		}
 	}
 	o := execute(args)
-	if o.code != exit.Done || o.stdout != want.stdout || strings.Contains(want.stderr, "whole text") || strings.Count(o.stderr, "each token costs a pass over the whole text") != 1 {
+	if o.code != exit.Done || o.stdout != want.stdout || strings.Contains(want.stderr, "whole text") ||
+		strings.Count(o.stderr, "each token costs a pass over the whole text") != 1 {
 		t.Errorf("got exit code %d, %q and %q, want the text %q", o.code, o.stdout, o.stderr, want.stdout)
 	}
 }

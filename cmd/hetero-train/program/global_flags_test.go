@@ -26,9 +26,11 @@ func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
 	}
 	arguments := map[string][]string{
 		"checkpoint export": {dir}, "checkpoint inspect": {dir}, "checkpoint verify": {dir},
-		"checkpoint import": {filepath.Join(dir, "checkpoints", "step-00000020", "model.safetensors"), "--output", filepath.Join(empty, "w.safetensors")},
-		"data download":     {"cifar10"}, "data repack": {empty, filepath.Join(empty, "shards")}, "data tokenize": {text},
-		"eval": {dir}, "generate": {dir, "--prompt", "a"}, "predict": {dir, text},
+		"checkpoint import": {filepath.Join(dir, "checkpoints", "step-00000020", "model.safetensors"), "--output",
+			filepath.Join(empty, "w.safetensors")},
+		"data download": {"cifar10"}, "data repack": {empty, filepath.Join(empty, "shards")},
+		"data tokenize": {text},
+		"eval":          {dir}, "generate": {dir, "--prompt", "a"}, "predict": {dir, text},
 		"schedule ingest": {text}, "status": {dir}, "tracking sync": {dir},
 		"balance compare": {"--policies", "none"},
 	}
@@ -45,7 +47,8 @@ func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
 			args := append(append(path[:len(path):len(path)], arguments[name]...), given...)
 			fault := strings.TrimSuffix(given[1], "=1")
 			if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, fault) || o.cfg != nil {
-				t.Errorf("%q: got exit code %d and\n%s%swant 2 and an error about %s", args, o.code, o.stdout, o.stderr, fault)
+				t.Errorf("%q: got exit code %d and\n%s%swant 2 and an error about %s", args, o.code, o.stdout, o.stderr,
+					fault)
 			}
 		}
 	}
@@ -58,14 +61,16 @@ func TestUnknownVariablesOfThisProgramAreWarnedOf(t *testing.T) {
 		environ []string
 		says    string // "": no warning
 	}{
-		{[]string{"HETERO_TOKN=secret"}, "environment variable HETERO_TOKN has no effect: this version has no such variable; nearest: HETERO_TOKEN"},
+		{[]string{"HETERO_TOKN=secret"},
+			"environment variable HETERO_TOKN has no effect: this version has no such variable; nearest: HETERO_TOKEN"},
 		{[]string{"HETERO_ANYTHING=1"}, "HETERO_ANYTHING has no effect: this version has no such variable\n"},
 		{[]string{"HETERO_CPU_ISA=avx2", "HETERO_SHIM_GPUS=2", "HETERO_TEST_MINE=1", "HOME=/"}, ""},
 		{[]string{"HETERO_TOKN=secret", session.SupervisedVariable + "=1", "RANK=0", "WORLD_SIZE=2"}, ""},
 		{[]string{"HETERO_TOKN=secret", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}, ""},
 	} {
 		o := execute([]string{"version"}, c.environ...)
-		if o.code != exit.Done || strings.Contains(o.stderr, "warning") != (c.says != "") || !strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "secret") {
+		if o.code != exit.Done || strings.Contains(o.stderr, "warning") != (c.says != "") ||
+			!strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "secret") {
 			t.Errorf("%q: got exit code %d and %q, want %q", c.environ, o.code, o.stderr, c.says)
 		}
 	}

@@ -64,7 +64,8 @@ func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	cmd = onGPU(t, gpus, cmd, "HETERO_FAKE_NCCL="+fault)
 	for _, v := range slices.Backward(cmd.Env) {
 		if dir, ok := strings.CutPrefix(v, "HETERO_LIB_DIR="); ok {
-			if err := os.Rename(filepath.Join(dir, "libhetero_nccl_later.so"), filepath.Join(dir, "libhetero_nccl.so")); err != nil {
+			if err := os.Rename(filepath.Join(dir, "libhetero_nccl_later.so"),
+				filepath.Join(dir, "libhetero_nccl.so")); err != nil {
 				t.Fatal(err)
 			}
 			break
@@ -86,7 +87,8 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}{
 		{"no driver", 1, "HETERO_SHIM_DRIVER=0", "cuda: no driver", []string{"1", "2"}},
 		{"no GPU", 0, "", "cuda: no GPU: the driver shows none", []string{"1"}},
-		{"none of the list", 0, "CUDA_VISIBLE_DEVICES=7,0", `names 2 GPUs, the driver shows 0: there is no GPU`, []string{"1"}},
+		{"none of the list", 0, "CUDA_VISIBLE_DEVICES=7,0", `names 2 GPUs, the driver shows 0: there is no GPU`,
+			[]string{"1"}},
 		{"hidden", 2, "CUDA_VISIBLE_DEVICES=-1", "hides all GPUs", []string{"1"}},
 		{"one that is not there", 1, "CUDA_VISIBLE_DEVICES=0,7", "names 2 GPUs, the driver shows 1", []string{"1"}},
 		{"too old", 1, "HETERO_SHIM_ARCH=61", "has compute capability 6.1, want at least 7.5", []string{"2"}},
@@ -97,7 +99,9 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 		}
 		for _, ranks := range c.ranks {
 			output := filepath.Join(dir, c.name+ranks)
-			auto := finish(t, onGPU(t, c.gpus, p.command(output, "device.kind=auto", "train.steps=2", "parallel.ranks="+ranks), set...), 0)
+			auto := finish(t,
+				onGPU(t, c.gpus, p.command(output, "device.kind=auto", "train.steps=2", "parallel.ranks="+ranks),
+					set...), 0)
 			auto.check(t, exit.Done, c.want)
 			if n := strings.Count(auto.stderr, c.want); n != 1 {
 				t.Errorf("%s, %s ranks: the reason was told %d times, want once:\n%s", c.name, ranks, n, auto.stderr)
@@ -106,7 +110,8 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 				t.Errorf("%s: the CPU did not train:\n%s", c.name, auto.stdout)
 			}
 		}
-		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "asked"), "device.kind=cuda", "train.steps=2"), set...), 0).check(t, exit.Usage, c.want)
+		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "asked"), "device.kind=cuda", "train.steps=2"), set...),
+			0).check(t, exit.Usage, c.want)
 	}
 }
 
@@ -132,13 +137,15 @@ func TestDevicesMakesNoContext(t *testing.T) {
 		{"HETERO_SHIM_ARCH=61", `GPU 0 (host shim) has compute capability 6.1, want at least 7.5`},
 		{"HETERO_SHIM_CUDNN=version8", `got version 8, want 9`},
 	} {
-		run := finish(t, onGPU(t, 2, exec.Command(p.path, "devices", "--json"), c.set, "HETERO_FAKE_CONTEXTS="+contexts), 0)
+		run := finish(t, onGPU(t, 2, exec.Command(p.path, "devices", "--json"), c.set,
+			"HETERO_FAKE_CONTEXTS="+contexts), 0)
 		run.check(t, exit.Done, "")
 		if !strings.Contains(run.stdout, c.want) || made() {
 			t.Errorf("%s: a context was made: %v; %q is not in\n%s", c.set, made(), c.want, run.stdout)
 		}
 	}
-	finish(t, onGPU(t, 1, p.command(dir, "device.kind=cuda", "train.steps=1"), "HETERO_FAKE_CONTEXTS="+contexts), 0).check(t, exit.Done, "")
+	finish(t, onGPU(t, 1, p.command(dir, "device.kind=cuda", "train.steps=1"), "HETERO_FAKE_CONTEXTS="+contexts),
+		0).check(t, exit.Done, "")
 	if !made() {
 		t.Error("training made no context")
 	}
@@ -204,7 +211,8 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 		}
 		for _, r := range records {
 			if r.Exchanges > r.Forward+r.Backward {
-				t.Errorf("%v: step %d stood %v in passes of %v: a rank's own time is negative", c.set, r.Iteration, r.Exchanges, r.Forward+r.Backward)
+				t.Errorf("%v: step %d stood %v in passes of %v: a rank's own time is negative", c.set, r.Iteration,
+					r.Exchanges, r.Forward+r.Backward)
 			}
 		}
 		// The computation is in bf16, with other groups of samples.
@@ -236,7 +244,8 @@ func TestALostGPUEndsTheRun(t *testing.T) {
 		t.Fatalf("got checkpoints %v, %v, want one before the fault; the run said\n%s", saved, err, first.stderr)
 	}
 	finish(t, onGPU(t, 1, p.command(lost, append(set, "train.resume=auto")...)), 0).check(t, exit.Done, "")
-	if got, want := resultOf(t, filepath.Join(lost, "run")), resultOf(t, filepath.Join(whole, "run")); got.Loss != want.Loss || got.Steps != want.Steps {
+	if got, want := resultOf(t, filepath.Join(lost, "run")),
+		resultOf(t, filepath.Join(whole, "run")); got.Loss != want.Loss || got.Steps != want.Steps {
 		t.Errorf("after the fault: got %+v, want %+v", got, want)
 	}
 }

@@ -12,14 +12,16 @@ import (
 
 const repository = "../../.."
 
-// TestHeadlinesAreNotStale fails if a row of BENCHMARKS.md names a commit that is not an ancestor, or if the code that the
-// row measures has changed since and the row does not say so.
+// TestHeadlinesAreNotStale fails if a row of BENCHMARKS.md names a commit that is not an ancestor, or if the code that
+// the row measures has changed since and the row does not say so.
 func TestHeadlinesAreNotStale(t *testing.T) {
 	needGit(t)
-	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").
+		Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
 		t.Skip("the checkout has no history, so rows cannot be compared with their commits")
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(repository, "scripts/headlines.sh"), "--check").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(repository, "scripts/headlines.sh"),
+		"--check").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -33,7 +35,8 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t",
+			"GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
 		out, err := cmd.CombinedOutput()
 		if (err != nil) != wantFailure || !strings.Contains(string(out), words) {
 			t.Fatalf("%v: got %v, %s; want failure %t and %q", command, err, out, wantFailure, words)
@@ -50,7 +53,8 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"headlines.sh", "headlines/main.py", "headlines/parts.py", "headlines/quiet.py", "headlines/table.py"} {
+	for _, name := range []string{"headlines.sh", "headlines/main.py", "headlines/parts.py", "headlines/quiet.py",
+		"headlines/table.py"} {
 		text, err := os.ReadFile(filepath.Join(repository, "scripts", name))
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +68,9 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 	run(false, "", "git", "commit", "-qm", "one")
 	commit := run(false, "", "git", "rev-parse", "--short=8", "HEAD")
 	row := func(commit string) {
-		write("BENCHMARKS.md", "<!-- headlines: scripts/headlines.sh writes these rows -->\n\n| JPEG | 1 | 2 | 0.5 | | `decoding` | measured at "+commit+", 2026-11-28 |\n\n<!-- end of headlines -->\n")
+		write("BENCHMARKS.md", "<!-- headlines: scripts/headlines.sh writes these rows -->\n\n| JPEG | 1 | 2 | 0.5 | | `decoding` | measured at "+
+
+			commit+", 2026-11-28 |\n\n<!-- end of headlines -->\n")
 	}
 	const check, mark = "--check", "--mark"
 	row(commit)

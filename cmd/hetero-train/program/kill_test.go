@@ -17,8 +17,9 @@ import (
 
 // Flags that select a larger run for measurements.
 var (
-	killConfig = flag.String("kill-config", "", "configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
-	killStart  = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
+	killConfig = flag.String("kill-config", "",
+		"configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
+	killStart = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
 )
 
 // The test kills the program 20 times at random moments, also during saves, and then lets it finish.

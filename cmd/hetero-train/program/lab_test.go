@@ -98,8 +98,10 @@ func TestTheLabEndsWithItsRanks(t *testing.T) {
 		{"rank 0 fails", "exit $((RANK == 0 ? 3 : 7))", 3, 0},
 		{"others fail", "exit $((RANK * 2))", 4, 0},
 		{"a child is left", "sleep 1000 & exit 0", 0, 0},
-		{"an interrupt is passed on", `trap 'exit $((130 + RANK))' INT; echo ready >&2; while :; do sleep 0.05; done`, 130, syscall.SIGINT},
-		{"a termination is passed on", `trap 'exit 75' TERM; echo ready >&2; while :; do sleep 0.05; done`, 75, syscall.SIGTERM},
+		{"an interrupt is passed on", `trap 'exit $((130 + RANK))' INT; echo ready >&2; while :; do sleep 0.05; done`,
+			130, syscall.SIGINT},
+		{"a termination is passed on", `trap 'exit 75' TERM; echo ready >&2; while :; do sleep 0.05; done`, 75,
+			syscall.SIGTERM},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := labCommand(t, "--cpu 0.5,0.5,0.5", c.text)
@@ -193,24 +195,30 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			needtest.Missing(t, "cpu", "no CPU device was built")
 		}
 		got.check(t, exit.Done, "")
-		if files = append(files, clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16), "model.safetensors"))); !with {
+		if files = append(files,
+			clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16),
+				"model.safetensors"))); !with {
 			continue
 		}
 		for _, want := range []string{
 			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5",
 			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // one line per rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
-			"scenario: rank 1: link has no effect on this machine", "the scenario has lines for ranks that do not exist in this run",
+			"scenario: rank 1: link has no effect on this machine",
+			"the scenario has lines for ranks that do not exist in this run",
 		} {
 			if !strings.Contains(got.stderr, want) {
 				t.Errorf("got no %q in\n%s", want, got.stderr)
 			}
 		}
 		var result struct{ Notes []string }
-		if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json")), &result); err != nil {
+		if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json")),
+			&result); err != nil {
 			t.Fatal(err)
 		}
-		if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "SIMULATED slowdown of the ranks' devices: x1.25/x2.5") || !strings.Contains(notes, "speeds: simulated/simulated") {
+		if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes,
+			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5") ||
+			!strings.Contains(notes, "speeds: simulated/simulated") {
 			t.Errorf("result.json does not say what its figures are: %q", notes)
 		}
 	}
@@ -228,7 +236,8 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 	cmd := exec.Command(labScript, append([]string{"--cpu", "0.9,0.4", "--"}, run.Args...)...)
 	got := finish(t, cmd, 0)
 	got.check(t, exit.Done, "")
-	for _, want := range []string{"real: CPU quota, 0.9 CPUs at speed 1", "real: CPU quota, 0.4 CPUs at speed 1", `"speed 0.5 (real)"`, `"as usual"`} {
+	for _, want := range []string{"real: CPU quota, 0.9 CPUs at speed 1", "real: CPU quota, 0.4 CPUs at speed 1",
+		`"speed 0.5 (real)"`, `"as usual"`} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("got no %q in\n%s", want, got.stderr)
 		}
@@ -241,7 +250,8 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 // The neighbour processes of a rank must end when the rank is killed.
 func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0", "lab.weather="+clitest.WriteConfig(t, "weather v1\nall neighbour 2\n"))
+	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0",
+		"lab.weather="+clitest.WriteConfig(t, "weather v1\nall neighbour 2\n"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +297,12 @@ func TestWeatherThatCannotBeIsRefused(t *testing.T) {
 		name, set, environ, want string
 	}{
 		{"no file", "lab.weather=/nowhere/at/all", "", "lab.weather: open /nowhere/at/all"},
-		{"a faulty file", "lab.weather=" + faulty, "", faulty + `:2: speed: got "2", want a number above 0 and at most 1`},
-		{"a faulty environment", "train.steps=1", "HETERO_LAB_SLOWDOWN=fast", `environment variable HETERO_LAB_SLOWDOWN: got "fast", want a factor from 1 to 1000`},
-		{"a device that cannot be slowed down", "device.kind=reference", "HETERO_LAB_SLOWDOWN=2", "environment variable HETERO_LAB_SLOWDOWN: got 2, but device reference"},
+		{"a faulty file", "lab.weather=" + faulty, "",
+			faulty + `:2: speed: got "2", want a number above 0 and at most 1`},
+		{"a faulty environment", "train.steps=1", "HETERO_LAB_SLOWDOWN=fast",
+			`environment variable HETERO_LAB_SLOWDOWN: got "fast", want a factor from 1 to 1000`},
+		{"a device that cannot be slowed down", "device.kind=reference", "HETERO_LAB_SLOWDOWN=2",
+			"environment variable HETERO_LAB_SLOWDOWN: got 2, but device reference"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

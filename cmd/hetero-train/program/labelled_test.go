@@ -12,8 +12,10 @@ import (
 
 func TestLabelledTextsAreInspectedAndVerified(t *testing.T) {
 	dir := t.TempDir()
-	good := writeText(t, dir, "good.tsv", "label\tfirst\tsecond\nx\tit was\tthe\n\ny\tthe best of the times\t\nx\tit\tit\n")
-	set := []string{"--set", "data.text_column=first", "--set", "data.second_column=second", "--set", "data.sequence_length=8", "--set", "data.vocab_file=" + wordVocabulary(t, dir)}
+	good := writeText(t, dir, "good.tsv",
+		"label\tfirst\tsecond\nx\tit was\tthe\n\ny\tthe best of the times\t\nx\tit\tit\n")
+	set := []string{"--set", "data.text_column=first", "--set", "data.second_column=second", "--set",
+		"data.sequence_length=8", "--set", "data.vocab_file=" + wordVocabulary(t, dir)}
 	for _, verb := range []string{"inspect", "verify"} {
 		o := execute(append([]string{"data", verb, good, "--json"}, set...))
 		var f datacmd.LabelledFile
@@ -21,11 +23,15 @@ func TestLabelledTextsAreInspectedAndVerified(t *testing.T) {
 			t.Fatalf("%s: exit %d, %v: %s%s", verb, o.code, err, o.stdout, o.stderr)
 		}
 		// "the best of the times" has 5 tokens and 3 special tokens.
-		if f.Samples != 3 || !maps.Equal(f.ByClass, map[string]int{"x": 2, "y": 1}) || f.Characters != (datacmd.Spread{Min: 4, Median: 9, Max: 21}) || f.Tokens.Max != 8 || *f.Truncated != 0 || f.Bad != 0 {
+		if f.Samples != 3 || !maps.Equal(f.ByClass, map[string]int{"x": 2, "y": 1}) ||
+			f.Characters != (datacmd.Spread{Min: 4, Median: 9, Max: 21}) || f.Tokens.Max != 8 || *f.Truncated != 0 ||
+			f.Bad != 0 {
 			t.Errorf("%s: got %+v with tokens %+v", verb, f, f.Tokens)
 		}
 	}
-	if o := execute(append([]string{"data", "inspect", good}, append(set, "--set", "data.sequence_length=7")...)); !strings.Contains(o.stdout, "1 samples have more than data.sequence_length = 7") {
+	short := append(set, "--set", "data.sequence_length=7")
+	if o := execute(append([]string{"data", "inspect", good}, short...)); !strings.Contains(o.stdout,
+		"1 samples have more than data.sequence_length = 7") {
 		t.Errorf("got %s%s", o.stdout, o.stderr)
 	}
 	for _, c := range []struct {
@@ -38,16 +44,21 @@ func TestLabelledTextsAreInspectedAndVerified(t *testing.T) {
 		{"name.tsv", "review\tlabel\na\tx\n", exit.Data, `there is no column "text"`},
 		{"one.tsv", "text\tlabel\na\tx\nb\tx\n", exit.Data, "want at least two classes"},
 		{"empty.tsv", "", exit.Data, "0 samples of 0 classes"},
-		{"a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": 1}\n[]\n", exit.Data, "bad line 3: want a JSON object"},
-		{"good.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": 2}\n", exit.Done, "2 labelled texts of 2 classes"},
+		{"a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": 1}\n[]\n", exit.Data,
+			"bad line 3: want a JSON object"},
+		{"good.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": 2}\n", exit.Done,
+			"2 labelled texts of 2 classes"},
 	} {
 		for _, verb := range []string{"inspect", "verify"} {
-			if o := execute([]string{"data", verb, writeText(t, dir, c.file, c.text)}); o.code != c.code || !strings.Contains(o.stdout+o.stderr, c.want) {
-				t.Errorf("%s %s: exit %d, want %d and %q: %s%s", verb, c.file, o.code, c.code, c.want, o.stdout, o.stderr)
+			if o := execute([]string{"data", verb, writeText(t, dir, c.file, c.text)}); o.code != c.code ||
+				!strings.Contains(o.stdout+o.stderr, c.want) {
+				t.Errorf("%s %s: exit %d, want %d and %q: %s%s", verb, c.file, o.code, c.code, c.want, o.stdout,
+					o.stderr)
 			}
 		}
 	}
-	if o := execute([]string{"data", "verify", writeText(t, dir, "plain.txt", "text\tlabel\na\tx\nb\ty\n"), "--dataset", "labelled_text"}); o.code != 0 || !strings.Contains(o.stdout, "2 labelled texts") {
+	if o := execute([]string{"data", "verify", writeText(t, dir, "plain.txt", "text\tlabel\na\tx\nb\ty\n"), "--dataset",
+		"labelled_text"}); o.code != 0 || !strings.Contains(o.stdout, "2 labelled texts") {
 		t.Errorf("another name: exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

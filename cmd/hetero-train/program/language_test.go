@@ -53,7 +53,8 @@ func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 	p.config = clitest.WriteConfig(t, smallText)
 	out := finish(t, p.command(dir, "model.dropout=0.0"), 0)
 	out.check(t, exit.Done, "")
-	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 16", "entropy 1.0000 nats", "| perplexity ", "| accuracy ", "tok/s"} {
+	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 16",
+		"entropy 1.0000 nats", "| perplexity ", "| accuracy ", "tok/s"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, out.stdout)
 		}
@@ -72,7 +73,8 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 	p.config = clitest.WriteConfig(t, smallText)
 	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=1"), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "one", "run"))
-	for _, set := range [][]string{{"balance.fixed_shares=[5, 3]"}, {"balance.fixed_shares=[3, 1]", "train.grad_accumulation=2"}} {
+	for _, set := range [][]string{{"balance.fixed_shares=[5, 3]"},
+		{"balance.fixed_shares=[3, 1]", "train.grad_accumulation=2"}} {
 		if strings.Contains(set[len(set)-1], "accumulation") {
 			set[0] = "balance.fixed_shares=[6, 2]"
 		}
@@ -91,7 +93,8 @@ func TestTextRunsResumeBitEqual(t *testing.T) {
 		p, dir := buildProgram(t), t.TempDir()
 		p.config = clitest.WriteConfig(t, settings)
 		weights := func(output string) []byte {
-			return clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
+			return clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96),
+				"model.safetensors"))
 		}
 		whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
 		finish(t, p.command(whole), 0).check(t, exit.Done, "")
@@ -111,9 +114,12 @@ func TestTextAndImagesDoNotMix(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"train", "--set", "model.name=gpt2"}, `model "gpt2" reads tokens, but data set "synthetic_image" has images`},
-		{[]string{"train", "--set", "data.dataset=text", "--set", "data.path=x"}, `model "simple_cnn" reads images, but data set "text" has tokens`},
-		{[]string{"data", "verify", "--set", "model.name=gpt2", "--set", "data.dataset=synthetic_text"}, "this command supports data sets of images only"},
+		{[]string{"train", "--set", "model.name=gpt2"},
+			`model "gpt2" reads tokens, but data set "synthetic_image" has images`},
+		{[]string{"train", "--set", "data.dataset=text", "--set", "data.path=x"},
+			`model "simple_cnn" reads images, but data set "text" has tokens`},
+		{[]string{"data", "verify", "--set", "model.name=gpt2", "--set", "data.dataset=synthetic_text"},
+			"this command supports data sets of images only"},
 	} {
 		if o := execute(c.args); o.code != exit.Usage || !strings.Contains(o.stderr, c.want) {
 			t.Errorf("%v: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.want)
@@ -122,7 +128,8 @@ func TestTextAndImagesDoNotMix(t *testing.T) {
 }
 
 func TestPlanOfTextNamesItsSamples(t *testing.T) {
-	o := execute([]string{"plan", "--set", "device.kind=reference", "--set", "model.name=gpt2", "--set", "data.dataset=synthetic_text", "--set", "model.layers=1",
+	o := execute([]string{"plan", "--set", "device.kind=reference", "--set", "model.name=gpt2", "--set",
+		"data.dataset=synthetic_text", "--set", "model.layers=1",
 		"--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.batch_size=8"})
 	if o.code != 0 || !strings.Contains(o.stdout, "samples of 64 tokens") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
@@ -133,13 +140,16 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	shards := filepath.Join(dir, "shards")
 	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n", 60))
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
+		"0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
+		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
 	out := finish(t, p.command(dir, "train.epochs=2"), 0)
 	out.check(t, exit.Done, "")
-	if got := resultOf(t, filepath.Join(dir, "run")); got.loss(t) > 4 || !strings.Contains(out.stdout, "tokenizer bytes") || !strings.Contains(out.stdout, "| perplexity ") {
+	if got := resultOf(t, filepath.Join(dir, "run")); got.loss(t) > 4 ||
+		!strings.Contains(out.stdout, "tokenizer bytes") || !strings.Contains(out.stdout, "| perplexity ") {
 		t.Errorf("final loss %v, want less than the 5.5 of a model that knows nothing\n%s", got.loss(t), out.stdout)
 	}
 	damage(t, filepath.Join(shards, "train-000000.bin"))
@@ -147,7 +157,8 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 }
 
 // smallMasked is BERT on text of unequal lengths, with dropout.
-var smallMasked = strings.NewReplacer("gpt2", "bert_base", "vocabulary = 16\nsequence_length = 12", "vocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12").Replace(smallText)
+var smallMasked = strings.NewReplacer("gpt2", "bert_base", "vocabulary = 16\nsequence_length = 12",
+	"vocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12").Replace(smallText)
 
 func TestBERTLearnsMaskedTokens(t *testing.T) {
 	t.Parallel()
@@ -155,7 +166,8 @@ func TestBERTLearnsMaskedTokens(t *testing.T) {
 	p.config = clitest.WriteConfig(t, smallMasked)
 	out := finish(t, p.command(dir, "model.dropout=0.0", "train.epochs=20"), 0)
 	out.check(t, exit.Done, "")
-	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 20", "entropy 0.3", "| perplexity ", "| masked accuracy ", "tok/s"} {
+	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 20", "entropy 0.3",
+		"| perplexity ", "| masked accuracy ", "tok/s"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, out.stdout)
 		}
@@ -171,14 +183,19 @@ func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallMasked)
 	for _, kind := range []string{"reference", "cpu"} {
-		finish(t, p.command(filepath.Join(dir, kind, "one"), "train.epochs=1", "train.precision=f32", "device.kind="+kind), 0).check(t, exit.Done, "")
+		finish(t, p.command(filepath.Join(dir, kind, "one"), "train.epochs=1", "train.precision=f32",
+			"device.kind="+kind), 0).check(t, exit.Done, "")
 		want := resultOf(t, filepath.Join(dir, kind, "one", "run"))
-		for ranks, set := range map[string][]string{"2": {"balance.fixed_shares=[5, 3]"}, "3": {"balance.fixed_shares=[5, 1, 2]"}} {
+		for ranks, set := range map[string][]string{"2": {"balance.fixed_shares=[5, 3]"},
+			"3": {"balance.fixed_shares=[5, 1, 2]"}} {
 			output := filepath.Join(dir, kind, ranks)
-			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "train.precision=f32", "device.kind="+kind)...), 0).check(t, exit.Done, "")
+			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "train.precision=f32",
+				"device.kind="+kind)...), 0).check(t, exit.Done, "")
 			// sums of f32 in another order
-			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
-				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t), want.loss(t))
+			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(
+				t) {
+				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t),
+					want.loss(t))
 			}
 		}
 	}
@@ -190,7 +207,8 @@ func wordVocabulary(t *testing.T, dir string) string {
 	for c := 'a'; c <= 'z'; c++ {
 		words = append(words, string(c), "##"+string(c))
 	}
-	return writeText(t, dir, "vocab.txt", strings.Join(append(words, "it", "was", "the", "of", "times", "best", "worst"), "\n")+"\n")
+	return writeText(t, dir, "vocab.txt",
+		strings.Join(append(words, "it", "was", "the", "of", "times", "best", "worst"), "\n")+"\n")
 }
 
 func TestBERTTrainsOnTokenFiles(t *testing.T) {
@@ -198,14 +216,18 @@ func TestBERTTrainsOnTokenFiles(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	shards, vocab := filepath.Join(dir, "shards"), wordVocabulary(t, dir)
 	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 90))
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "wordpiece", "--vocab", vocab, "--separator", "", "--val-fraction", "0.2"}); o.code != 0 {
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "wordpiece", "--vocab", vocab,
+		"--separator", "", "--val-fraction", "0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5", "text\"\npath = \""+shards+"\"",
-		"num_samples = 256\n", "", "sequence_length = 12", "sequence_length = 18").Replace(smallMasked))
+	p.config = clitest.WriteConfig(t,
+		strings.NewReplacer("synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5",
+			"text\"\npath = \""+shards+"\"",
+			"num_samples = 256\n", "", "sequence_length = 12", "sequence_length = 18").Replace(smallMasked))
 	out := finish(t, p.command(dir, "train.epochs=10"), 0)
 	out.check(t, exit.Done, "")
-	if got := resultOf(t, filepath.Join(dir, "run")); !(got.loss(t) < 3.5) || !strings.Contains(out.stdout, "tokenizer wordpiece") || !strings.Contains(out.stdout, "| masked accuracy ") {
+	if got := resultOf(t, filepath.Join(dir, "run")); !(got.loss(t) < 3.5) ||
+		!strings.Contains(out.stdout, "tokenizer wordpiece") || !strings.Contains(out.stdout, "| masked accuracy ") {
 		t.Errorf("final loss %v, want less than the 4.2 of a model that knows nothing\n%s", got.loss(t), out.stdout)
 	}
 	gpt := filepath.Join(dir, "gpt2")
@@ -219,7 +241,8 @@ func TestBERTTrainsOnTokenFiles(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"data.path=" + gpt}, exit.Usage, "come from tokenizer gpt2: want files of hetero-train data tokenize --tokenizer wordpiece"},
+		{[]string{"data.path=" + gpt}, exit.Usage,
+			"come from tokenizer gpt2: want files of hetero-train data tokenize --tokenizer wordpiece"},
 		{[]string{"data.vocab_file=" + other}, exit.Usage, "(6 tokens) is not the vocabulary of"},
 		{[]string{"data.vocab_file=" + twice}, exit.Data, `lines 6 and 7 are both "a"`},
 		{[]string{"data.vocab_file=" + filepath.Join(dir, "none.txt")}, exit.Data, "none.txt"},
@@ -239,8 +262,10 @@ func TestTooLittleTextIsAFaultOfTheData(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	p := buildProgram(t)
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
-	finish(t, p.command(dir, "data.batch_size=1"), 0).check(t, exit.Data, "got 8 tokens, want at least one more than the 12 tokens of a sample")
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
+		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	finish(t, p.command(dir, "data.batch_size=1"), 0).check(t, exit.Data,
+		"got 8 tokens, want at least one more than the 12 tokens of a sample")
 }
 
 func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
@@ -248,7 +273,8 @@ func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
 	p.config = clitest.WriteConfig(t, smallText)
 	out := finish(t, p.command(dir, "train.steps=1", "data.mask_fraction=0.2"), 0)
 	out.check(t, exit.Done, "")
-	if want := `data.mask_fraction = 0.2 (--set data.mask_fraction) has no effect: model.name = "gpt2" predicts the next token`; !strings.Contains(out.stdout+out.stderr, want) {
+	if want := `data.mask_fraction = 0.2 (--set data.mask_fraction) has no effect: model.name = "gpt2" predicts the next token`; !strings.Contains(
+		out.stdout+out.stderr, want) {
 		t.Errorf("%q is missing in %s%s", want, out.stdout, out.stderr)
 	}
 }
@@ -256,37 +282,47 @@ func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
 // Every fault of token files ends a run with the exit code of the data, and names the file and the position.
 func TestFaultsOfTokenFiles(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	in, vocab := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 40)), wordVocabulary(t, dir)
+	in, vocab := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n",
+		40)), wordVocabulary(t, dir)
 	shards := map[string]string{"gpt2": filepath.Join(dir, "bytes"), "bert_base": filepath.Join(dir, "words")}
-	for model, args := range map[string][]string{"gpt2": {"--tokenizer", "bytes"}, "bert_base": {"--tokenizer", "wordpiece", "--vocab", vocab}} {
-		if o := execute(append([]string{"data", "tokenize", in, "-o", shards[model], "--separator", ""}, args...)); o.code != 0 {
+	for model, args := range map[string][]string{"gpt2": {"--tokenizer", "bytes"},
+		"bert_base": {"--tokenizer", "wordpiece", "--vocab", vocab}} {
+		if o := execute(append([]string{"data", "tokenize", in, "-o", shards[model], "--separator", ""},
+			args...)); o.code != 0 {
 			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 		}
 	}
 	for model, folder := range shards {
 		settings := map[string]string{"gpt2": smallText, "bert_base": smallMasked}[model]
-		settings = strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"", "synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5", "text\"", "num_samples = 256\n", "").Replace(settings)
+		settings = strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"",
+			"synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5", "text\"",
+			"num_samples = 256\n", "").Replace(settings)
 		p.config = clitest.WriteConfig(t, settings)
 		good := clitest.ReadFile(t, filepath.Join(folder, "train-000000.bin"))
 		for name, c := range map[string]struct {
 			shard []byte
 			want  string
 		}{
-			"truncated":            {good[:len(good)-1], "truncated"},
-			"header only":          {good[:256], "but 0 bytes follow the header"},
-			"half a header":        {good[:100], "header"},
-			"empty":                {nil, "empty"},
-			"damaged header":       {append([]byte("HTTOKENS\x01\x00\x00\x00\x02\x00\x00\x00\xff"), good[17:]...), "header"},
-			"unknown version":      {append([]byte("HTTOKENS\x09"), good[9:]...), "header"},
-			"token too large":      {append(append(append([]byte{}, good[:356]...), 0xff, 0x7f), good[358:]...), "token 50 (byte 356 of the file) is 32767, want below"},
+			"truncated":     {good[:len(good)-1], "truncated"},
+			"header only":   {good[:256], "but 0 bytes follow the header"},
+			"half a header": {good[:100], "header"},
+			"empty":         {nil, "empty"},
+			"damaged header": {append([]byte("HTTOKENS\x01\x00\x00\x00\x02\x00\x00\x00\xff"), good[17:]...),
+				"header"},
+			"unknown version": {append([]byte("HTTOKENS\x09"), good[9:]...), "header"},
+			"token too large": {append(append(append([]byte{}, good[:356]...), 0xff, 0x7f), good[358:]...),
+				"token 50 (byte 356 of the file) is 32767, want below"},
 			"another file's magic": {append([]byte("NOTOKENS"), good[8:]...), ""},
 		} {
 			bad := filepath.Join(dir, model+" "+name)
-			if err := errors.Join(os.Mkdir(bad, 0o755), os.WriteFile(filepath.Join(bad, "train-000000.bin"), c.shard, 0o600), os.WriteFile(filepath.Join(bad, "vocab.txt"), clitest.ReadFile(t, vocab), 0o600)); err != nil {
+			if err := errors.Join(os.Mkdir(bad, 0o755), os.WriteFile(filepath.Join(bad, "train-000000.bin"), c.shard,
+				0o600), os.WriteFile(filepath.Join(bad, "vocab.txt"), clitest.ReadFile(t, vocab), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			out := finish(t, p.command(filepath.Join(dir, "run"), "train.epochs=1", "train.resume=none", "data.path="+bad), 0)
-			if out.code != exit.Data || !strings.Contains(out.stderr, "train-000000.bin") || !strings.Contains(out.stderr, c.want) {
+			out := finish(t, p.command(filepath.Join(dir, "run"), "train.epochs=1", "train.resume=none",
+				"data.path="+bad), 0)
+			if out.code != exit.Data || !strings.Contains(out.stderr, "train-000000.bin") ||
+				!strings.Contains(out.stderr, c.want) {
 				t.Errorf("%s, %s: exit %d: %s", model, name, out.code, out.stderr)
 			}
 		}
@@ -297,18 +333,22 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 // of this run stays above 2 nats.
 func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
 	output := t.TempDir()
-	args := []string{"train", "--model", "gpt2", "--dataset", "synthetic_text", "--device", "reference", "--output-dir", output, "--experiment-name", "run",
+	args := []string{"train", "--model", "gpt2", "--dataset", "synthetic_text", "--device", "reference", "--output-dir",
+		output, "--experiment-name", "run",
 		"--batch-size", "8", "--num-samples", "256", "--epochs", "8"}
-	for _, s := range []string{"model.layers=1", "model.heads=2", "model.embedding_size=16", "model.dropout=0.0", "data.vocabulary=16", "data.sequence_length=12"} {
+	for _, s := range []string{"model.layers=1", "model.heads=2", "model.embedding_size=16", "model.dropout=0.0",
+		"data.vocabulary=16", "data.sequence_length=12"} {
 		args = append(args, "--set", s)
 	}
 	train := func(more ...string) (int, string) {
 		var out bytes.Buffer
-		code := runLine(t.Context(), append(args[:len(args):len(args)], more...), session.Environment{Stdout: &out, Stderr: &out, Train: run.Train})
+		code := runLine(t.Context(), append(args[:len(args):len(args)], more...),
+			session.Environment{Stdout: &out, Stderr: &out, Train: run.Train})
 		return code, out.String()
 	}
 	code, text := train()
-	if want := "optimizer adamw, lr 0.003, weight decay 0.1, warm-up 100 steps, clip 1, schedule cosine (defaults of gpt2)"; code != exit.Done || !strings.Contains(text, want) {
+	if want := "optimizer adamw, lr 0.003, weight decay 0.1, warm-up 100 steps, clip 1, schedule cosine (defaults of gpt2)"; code !=
+		exit.Done || !strings.Contains(text, want) {
 		t.Fatalf("got exit code %d and\n%s\nwant %s", code, text, want)
 	}
 	got := resultOf(t, filepath.Join(output, "run"))

@@ -27,7 +27,8 @@ func TestAddressOfRank0(t *testing.T) {
 		{"loopback is typed", []string{"--master-addr", "127.0.0.1"}, nil, "127.0.0.1:29500"},
 		{"loopback is typed, before the environment", []string{"--master-addr", "127.0.0.1"}, env, "127.0.0.1:1234"},
 		{"the usual port is typed, before the environment", []string{"--master-port", "29500"}, env, "node-a:29500"},
-		{"by --set", []string{"--set", "parallel.master_addr=127.0.0.1", "--set", "parallel.master_port=29500"}, env, "127.0.0.1:29500"},
+		{"by --set", []string{"--set", "parallel.master_addr=127.0.0.1", "--set", "parallel.master_port=29500"}, env,
+			"127.0.0.1:29500"},
 		{"a name is typed", []string{"--master-addr", "localhost"}, nil, "localhost:29500"},
 		{"nothing is typed", nil, env, "node-a:1234"},
 	} {
@@ -57,8 +58,10 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	defer store.Close()
 	rank := func(rank int) ended {
 		cmd := p.command(dir, "train.steps=20", "parallel.rendezvous_timeout_seconds=60")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
-			"MASTER_ADDR=localhost", fmt.Sprintf("MASTER_PORT=%d", store.Addr().(*net.TCPAddr).Port), "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2",
+			"LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
+			"MASTER_ADDR=localhost", fmt.Sprintf("MASTER_PORT=%d", store.Addr().(*net.TCPAddr).Port),
+			"TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none")
 		return finish(t, cmd, 0)
 	}
 	other := make(chan ended, 1)
@@ -67,7 +70,8 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	follow := <-other
 	lead.check(t, exit.Done, "")
 	follow.check(t, exit.Done, "")
-	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 || !strings.Contains(lead.stderr, "belongs to torchrun's store") {
+	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 ||
+		!strings.Contains(lead.stderr, "belongs to torchrun's store") {
 		t.Errorf("got %+v and %s, want 20 steps and a reason for the port", r, lead.stderr)
 	}
 }

@@ -30,7 +30,8 @@ func (f files) write(t *testing.T) string {
 	dir := t.TempDir()
 	for name, contents := range f {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(contents), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(contents), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,8 @@ func (f files) names() (names []string) {
 	return names
 }
 
-// picture returns a PNG of noise with the given width and height. All pictures of one size have the same number of bytes.
+// picture returns a PNG of noise with the given width and height. All pictures of one size have the same number of
+// bytes.
 func picture(t *testing.T, seed uint64, size int) string {
 	t.Helper()
 	random, noise := rand.New(rand.NewPCG(seed, 0)), image.NewGray(image.Rect(0, 0, size, size))
@@ -173,7 +175,8 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 		return f
 	}
 	texts := func(class string) files {
-		return files{"a.tsv": "text\tlabel\n" + strings.Repeat("it was the best\tgood\nit was the worst\tbad\n", 40) + "best of times\t" + class + "\n"}
+		return files{"a.tsv": "text\tlabel\n" + strings.Repeat("it was the best\tgood\nit was the worst\tbad\n", 40) +
+			"best of times\t" + class + "\n"}
 	}
 	vocab := wordVocabulary(t, t.TempDir())
 	const images = "data.dataset=images"
@@ -185,16 +188,25 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 		set        []string
 		want       []string
 	}{
-		{"all images", all, all.changed(t, 600, small), "", smallRun, []string{images}, []string{`the content of "cats/0000.png" differs (600 of 600`}},
-		{"100 of 600 images", all, all.changed(t, 100, small), "", smallRun, []string{images}, []string{"(100 of 600 compared units differ)"}},
-		{"one image", all, all.changed(t, 1, small), "", smallRun, []string{images}, []string{`"cats/0000.png" differs (1 of 600`}},
-		{"two files in each other's place", all, swapped, "", smallRun, []string{images}, []string{"(2 of 600 compared units differ)"}},
-		{"two files in each other's class", all, relabelled, "", smallRun, []string{images}, []string{`name, label or size of "cats/0001.png", on rank 0 "cats/0000.png"`}},
-		{"one image of an archive", files{"a.tar": all.tar(t)}, files{"a.tar": all.changed(t, 1, small).tar(t)}, "a.tar", smallRun, []string{images}, []string{`"cats/0000.png" differs (1 of 600`}},
-		{"a shard with another image of the same size", files{"a-000.tar": labels(all).tar(t)}, files{"a-000.tar": labels(all.changed(t, 1, small)).tar(t)}, "", smallRun, []string{"data.dataset=webdataset"},
+		{"all images", all, all.changed(t, 600, small), "", smallRun, []string{images},
+			[]string{`the content of "cats/0000.png" differs (600 of 600`}},
+		{"100 of 600 images", all, all.changed(t, 100, small), "", smallRun, []string{images},
+			[]string{"(100 of 600 compared units differ)"}},
+		{"one image", all, all.changed(t, 1, small), "", smallRun, []string{images},
+			[]string{`"cats/0000.png" differs (1 of 600`}},
+		{"two files in each other's place", all, swapped, "", smallRun, []string{images},
+			[]string{"(2 of 600 compared units differ)"}},
+		{"two files in each other's class", all, relabelled, "", smallRun, []string{images},
+			[]string{`name, label or size of "cats/0001.png", on rank 0 "cats/0000.png"`}},
+		{"one image of an archive", files{"a.tar": all.tar(t)}, files{"a.tar": all.changed(t, 1, small).tar(t)},
+			"a.tar", smallRun, []string{images}, []string{`"cats/0000.png" differs (1 of 600`}},
+		{"a shard with another image of the same size", files{"a-000.tar": labels(all).tar(t)}, files{
+			"a-000.tar": labels(all.changed(t, 1, small)).tar(t)}, "", smallRun, []string{"data.dataset=webdataset"},
 			[]string{`the content of "0000.png" differs (1 of 600`}},
-		{"a token", tokens(-1), tokens(500), "", smallText, []string{"data.dataset=text", "data.vocabulary=16"}, []string{`the content of "val.bin, tokens 0 to 599" differs (1 of 2 `}},
-		{"a label of a text", texts("good"), texts("bad"), "a.tsv", smallClassifier("", vocab), nil, []string{`of "text 81 of file 1" differs`}},
+		{"a token", tokens(-1), tokens(500), "", smallText, []string{"data.dataset=text", "data.vocabulary=16"},
+			[]string{`the content of "val.bin, tokens 0 to 599" differs (1 of 2 `}},
+		{"a label of a text", texts("good"), texts("bad"), "a.tsv", smallClassifier("", vocab), nil,
+			[]string{`of "text 81 of file 1" differs`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			one, other := filepath.Join(c.one.write(t), c.in), filepath.Join(c.other.write(t), c.in)
@@ -219,15 +231,16 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 func withoutSamples(config string) string {
 	var kept []string
 	for line := range strings.Lines(config) {
-		if !strings.HasPrefix(line, "num_samples") && !strings.HasPrefix(line, "vocabulary") && !strings.HasPrefix(line, "epochs") {
+		if !strings.HasPrefix(line, "num_samples") && !strings.HasPrefix(line, "vocabulary") &&
+			!strings.HasPrefix(line, "epochs") {
 			kept = append(kept, line)
 		}
 	}
 	return strings.Join(kept, "")
 }
 
-// Images that change on one machine during a run, or between two starts, end the run before it saves what it has learnt from
-// them. The images are too large for the cache of decoded images, so each epoch reads them again.
+// Images that change on one machine during a run, or between two starts, end the run before it saves what it has learnt
+// from them. The images are too large for the cache of decoded images, so each epoch reads them again.
 func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	t.Parallel()
 	const size = 260
@@ -251,12 +264,15 @@ func TestImagesThatChangeOnOneMachine(t *testing.T) {
 		}
 	}
 	running := t.TempDir()
-	ranks := onTwoMachines(t, p, running, one, other, change, append(set, "train.steps=100000", "train.log_interval=1", "checkpoint.interval_steps=1000000")...)
+	ranks := onTwoMachines(t, p, running, one, other, change,
+		append(set, "train.steps=100000", "train.log_interval=1", "checkpoint.interval_steps=1000000")...)
 	checkBoth(t, ranks, "the content of ")
-	if saved, err := filepath.Glob(filepath.Join(running, "run", "checkpoints", "step*")); err != nil || len(saved) > 0 {
+	if saved, err := filepath.Glob(filepath.Join(running, "run", "checkpoints", "step*")); err != nil ||
+		len(saved) > 0 {
 		t.Errorf("got checkpoints %v, %v, want none", saved, err)
 	}
-	checkBoth(t, onTwoMachines(t, p, output, one, other, nil, append(set, "train.steps=40")...), "(50 of 50 compared units differ)")
+	checkBoth(t, onTwoMachines(t, p, output, one, other, nil, append(set, "train.steps=40")...),
+		"(50 of 50 compared units differ)")
 	if got := resultOf(t, filepath.Join(output, "run")); got.Steps != 20 {
 		t.Errorf("the result is that of step %d, want 20", got.Steps)
 	}

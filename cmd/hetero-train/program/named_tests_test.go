@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A documented command that tests code selects at least one test or benchmark with each of its alternatives. `go test` passes
-// without a word if a pattern selects none.
+// A documented command that tests code selects at least one test or benchmark with each of its alternatives. `go test`
+// passes without a word if a pattern selects none.
 func TestDocsNameTestsThatExist(t *testing.T) {
 	// `T ./PACKAGE ... -run PATTERN` is the short form of docs/reliability.md.
 	command := regexp.MustCompile(`(?:\bT|go test) .*-(?:run|bench|fuzz) `)
@@ -40,7 +40,8 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 					// A slash separates the names of subtests, which no file lists.
 					test, _, _ := strings.Cut(strings.Trim(o[2], "'"), "/")
 					for _, alternative := range strings.Split(test, "|") {
-						if slices.Contains([]string{"xxx", "none", "-", "^$", "."}, alternative) { // selects no test, or all of them
+						if slices.Contains([]string{"xxx", "none", "-", "^$", "."}, alternative) {
+							// selects no test, or all of them
 							continue
 						}
 						selects := regexp.MustCompile(alternative)
@@ -62,7 +63,8 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testNames returns the names of the functions in the test files of a package, or of all packages below a pattern with "...".
+// testNames returns the names of the functions in the test files of a package, or of all packages below a pattern with
+// "...".
 func testNames(t *testing.T, pattern string) []string {
 	t.Helper()
 	dir, deep := strings.CutSuffix(pattern, "...")

@@ -19,7 +19,8 @@ func TestNCCLCommandsWantAGPU(t *testing.T) {
 	for _, name := range []string{"check", "tune"} {
 		out, err := exec.Command(p.path, "nccl", name, "--nproc-per-node", "2").CombinedOutput()
 		var code *exec.ExitError
-		if !errors.As(err, &code) || code.ExitCode() != exit.Usage || !strings.Contains(string(out), "nccl "+name+": there is no GPU to use: ") {
+		if !errors.As(err, &code) || code.ExitCode() != exit.Usage ||
+			!strings.Contains(string(out), "nccl "+name+": there is no GPU to use: ") {
 			t.Errorf("%s: got %v and %q", name, err, out)
 		}
 	}

@@ -31,7 +31,8 @@ func buildWithoutCgo(t *testing.T) program {
 
 const withoutCgo = "this program was built without cgo and cannot load native libraries: install a C++ compiler, unset CGO_ENABLED, and run make"
 
-// Without cgo, the program trains on the reference device, reads runs, plans and simulates. It refuses the rest by name.
+// Without cgo, the program trains on the reference device, reads runs, plans and simulates. It refuses the rest by
+// name.
 func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	p, dir := buildWithoutCgo(t), t.TempDir()
@@ -40,7 +41,8 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 		return finish(t, exec.Command(p.path, args...), 0)
 	}
 
-	if help := run("--help"); help.code != exit.Done || !strings.Contains(help.stdout, withoutCgo) || !strings.Contains(help.stdout, "--device reference") {
+	if help := run("--help"); help.code != exit.Done || !strings.Contains(help.stdout, withoutCgo) ||
+		!strings.Contains(help.stdout, "--device reference") {
 		t.Errorf("--help: got %+v, want the limits of this build", help)
 	}
 	var version struct {
@@ -54,11 +56,13 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	}
 	there := map[string]bool{"jpeg": true, "reference device": true, "null device": true}
 	for _, part := range version.Parts {
-		if part.Available != there[part.Name] || !part.Available && !strings.Contains(part.Reason, "built without cgo") {
+		if part.Available != there[part.Name] || !part.Available &&
+			!strings.Contains(part.Reason, "built without cgo") {
 			t.Errorf("version: got %+v, want available %v, and why not", part, there[part.Name])
 		}
 	}
-	if text := run("version").stdout; strings.Count(text, withoutCgo) != 1 || strings.Contains(text, "folders of native libraries") {
+	if text := run("version").stdout; strings.Count(text, withoutCgo) != 1 ||
+		strings.Contains(text, "folders of native libraries") {
 		t.Errorf("version: got\n%s\nwant the reason once, and no folders", text)
 	}
 	var hardware devices.Report
@@ -66,7 +70,8 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range hardware.Devices {
-		if has := d.Kind == "reference" || d.Kind == "null"; d.Available != has || !has && !strings.Contains(d.Reason, withoutCgo) || d.Auto {
+		if has := d.Kind == "reference" || d.Kind == "null"; d.Available != has ||
+			!has && !strings.Contains(d.Reason, withoutCgo) || d.Auto {
 			t.Errorf("devices: got %+v, want available %v, and why not", d, has)
 		}
 	}
@@ -75,7 +80,8 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	auto := run("-c", p.config, "--set", "device.kind=auto", "--set", "experiment.output_dir="+dir)
 	auto.check(t, exit.Usage, "cpu: "+withoutCgo+`; device.kind = "reference" works on every machine`)
 	ranks := p.command(dir, "parallel.ranks=2")
-	finish(t, ranks, 0).check(t, exit.Usage, "several ranks need native libraries to exchange gradients, and "+withoutCgo)
+	finish(t, ranks, 0).check(t, exit.Usage, "several ranks need native libraries to exchange gradients, and "+
+		withoutCgo)
 	nccl := run("nccl", "check")
 	if nccl.code == exit.Done || nccl.code == exit.Unexpected {
 		t.Errorf("nccl check: got %+v, want a documented exit code", nccl)
@@ -121,7 +127,8 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	var planned plan.Report
 	e := run("plan", "-c", p.config, "--set", "device.kind=auto", "--memory", "1GiB", "--json")
 	e.check(t, exit.Done, "the plan is for the reference device")
-	if err := json.Unmarshal([]byte(e.stdout), &planned); err != nil || planned.Parameters < 100 || planned.LargestFit < 8 || planned.Device != "reference:0" {
+	if err := json.Unmarshal([]byte(e.stdout), &planned); err != nil || planned.Parameters < 100 ||
+		planned.LargestFit < 8 || planned.Device != "reference:0" {
 		t.Errorf("plan: got %v, %+v", err, planned)
 	}
 	run("plan", "-c", p.config, "--device", "cpu").check(t, exit.Usage, "cpu: "+withoutCgo)

@@ -17,7 +17,8 @@ func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	path := filepath.Join(dir, "run", "logs", observe.NormsFile)
 	for _, steps := range []int{13, 21} { // the checkpoint of step 13 is later than the line of step 10
-		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done, "")
+		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done,
+			"")
 	}
 	var at []int64
 	for line := range strings.Lines(string(clitest.ReadFile(t, path))) {
@@ -26,8 +27,10 @@ func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 			t.Fatal(err)
 		}
 		at = append(at, l.Step)
-		if got := l.Params["fc.weight"]; len(l.Params) != 14 || !(got.Gradient > 0) || !(got.Weight > 0) || !(got.Update > 0) {
-			t.Errorf("step %d: got %d parameters, fc.weight %+v, want 14 with norms above 0", l.Step, len(l.Params), got)
+		if got := l.Params["fc.weight"]; len(l.Params) != 14 || !(got.Gradient > 0) || !(got.Weight > 0) ||
+			!(got.Update > 0) {
+			t.Errorf("step %d: got %d parameters, fc.weight %+v, want 14 with norms above 0", l.Step, len(l.Params),
+				got)
 		}
 	}
 	if !slices.Equal(at, []int64{5, 10, 15, 20}) {

@@ -68,11 +68,13 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 			}
 			continue
 		}
-		if len(all) != 1 || all[0].Event != c.event || *all[0].Exit != c.code || all[0].Run != "run" || all[0].Message == "" || all[0].Host == "" || all[0].Time.IsZero() {
+		if len(all) != 1 || all[0].Event != c.event || *all[0].Exit != c.code || all[0].Run != "run" ||
+			all[0].Message == "" || all[0].Host == "" || all[0].Time.IsZero() {
 			t.Errorf("got %+v, want one event %q with exit code %d", all, c.event, c.code)
 			continue
 		}
-		if e := all[0]; c.event == notify.Finished && (e.Step != 12 || e.Steps != 12 || e.Loss == nil || e.Folder != filepath.Join(dir, "run")) {
+		if e := all[0]; c.event == notify.Finished && (e.Step != 12 || e.Steps != 12 || e.Loss == nil ||
+			e.Folder != filepath.Join(dir, "run")) {
 			t.Errorf("got %+v, want 12 steps, a loss and the folder of the run", e)
 		}
 	}
@@ -92,7 +94,8 @@ func TestOneRankReports(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "events")
-		finish(t, p.command(dir, append(append(notifying(file), "parallel.ranks=3"), c.set...)...), 0).check(t, c.code, "")
+		finish(t, p.command(dir, append(append(notifying(file), "parallel.ranks=3"), c.set...)...), 0).check(t, c.code,
+			"")
 		if all := eventsIn(t, file); len(all) != 1 || all[0].Event != c.event {
 			t.Errorf("got %+v, want one event %q", all, c.event)
 		}
@@ -133,7 +136,8 @@ func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 		t.Fatalf("got %+v, want one event\n%s", all, out.String())
 	}
 	e := all[0]
-	if e.Event != notify.Failed || *e.Exit != exit.Communication || e.Step < 1 || e.Loss == nil || e.Folder != filepath.Join(dir, "run") || e.Run != "run" ||
+	if e.Event != notify.Failed || *e.Exit != exit.Communication || e.Step < 1 || e.Loss == nil ||
+		e.Folder != filepath.Join(dir, "run") || e.Run != "run" ||
 		!strings.Contains(e.Message, "rank 0") || !strings.Contains(e.Message, "SIGKILL") {
 		t.Errorf("got %+v, want the failure of rank 0 with its step, loss and folder", e)
 	}
@@ -155,7 +159,8 @@ func TestTheAddressOfAWebhookIsNotWritten(t *testing.T) {
 	e := finish(t, cmd, 0)
 	e.check(t, exit.Done, "notify.webhook: an event was not reported")
 	if requests.Load() != 1 || strings.Contains(e.stdout+e.stderr, canary) {
-		t.Errorf("got %d requests, want 1; the output contains the address: %v", requests.Load(), strings.Contains(e.stdout+e.stderr, canary))
+		t.Errorf("got %d requests, want 1; the output contains the address: %v", requests.Load(),
+			strings.Contains(e.stdout+e.stderr, canary))
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(string(clitest.ReadFile(t, path)), canary) {

@@ -16,7 +16,8 @@ import (
 
 // benchTrace returns a command that runs bench train with a small network on a GPU and writes a timeline.
 func (p program) benchTrace(file string) *exec.Cmd {
-	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
+	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8",
+		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
 		"--trace", file, "--trace-steps", "3", "--json")
 }
 
@@ -94,7 +95,8 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
-	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "recorded no kernel"} {
+	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile",
+		"silent": "recorded no kernel"} {
 		out := finish(t, onGPU(t, 1, p.benchTrace(filepath.Join(dir, behaviour)), "HETERO_SHIM_CUPTI="+behaviour), 0)
 		out.check(t, exit.Done, want)
 		if got := readBench(t, out).Trace; got.GPU != nil || got.Steps != 3 || !strings.Contains(got.Missing, want) {
@@ -108,8 +110,11 @@ func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exit.Done, "")
 	traced := filepath.Join(dir, "traced")
-	finish(t, onGPU(t, 1, p.command(traced, append([]string{"profile.trace_step=4", "profile.trace_steps=2"}, gpuRun...)...)), 0).check(t, exit.Done, "timeline written")
-	if got, want := resultOf(t, filepath.Join(traced, "run")), resultOf(t, filepath.Join(dir, "plain", "run")); got.Loss != want.Loss {
+	finish(t,
+		onGPU(t, 1, p.command(traced, append([]string{"profile.trace_step=4", "profile.trace_steps=2"}, gpuRun...)...)),
+		0).check(t, exit.Done, "timeline written")
+	if got, want := resultOf(t, filepath.Join(traced, "run")),
+		resultOf(t, filepath.Join(dir, "plain", "run")); got.Loss != want.Loss {
 		t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
 	}
 	kernels := 0

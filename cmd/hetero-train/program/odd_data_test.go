@@ -46,17 +46,27 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"constant images", map[string][]byte{"a/1.png": constant(0), "a/2.png": constant(0), "b/1.png": constant(0), "b/2.png": constant(0)}, nil, exit.Done, ""},
-		{"black and white", map[string][]byte{"a/1.png": constant(0), "b/1.png": constant(255)}, []string{"data.batch_size=2"}, exit.Done, ""},
-		{"batch 1", map[string][]byte{"a/1.png": constant(3), "b/1.png": constant(9)}, []string{"data.batch_size=1"}, exit.Done, ""},
-		{"one pixel high", map[string][]byte{"a/1.png": wide.Bytes(), "b/1.png": wide.Bytes()}, []string{"data.batch_size=1"}, exit.Done, ""},
-		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)}, []string{"data.batch_size=1"}, exit.Done, "nothing to learn"},
-		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)}, []string{"data.batch_size=8"}, exit.Usage, "batch"},
+		{"constant images", map[string][]byte{"a/1.png": constant(0), "a/2.png": constant(0), "b/1.png": constant(0),
+			"b/2.png": constant(0)}, nil, exit.Done, ""},
+		{"black and white", map[string][]byte{"a/1.png": constant(0), "b/1.png": constant(255)},
+			[]string{"data.batch_size=2"}, exit.Done, ""},
+		{"batch 1", map[string][]byte{"a/1.png": constant(3), "b/1.png": constant(9)}, []string{"data.batch_size=1"},
+			exit.Done, ""},
+		{"one pixel high", map[string][]byte{"a/1.png": wide.Bytes(), "b/1.png": wide.Bytes()},
+			[]string{"data.batch_size=1"}, exit.Done, ""},
+		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)},
+			[]string{"data.batch_size=1"}, exit.Done, "nothing to learn"},
+		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)},
+			[]string{"data.batch_size=8"}, exit.Usage, "batch"},
 		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exit.Data, "no .jpg, .jpeg or .png files"},
-		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exit.Data, "has no image"},
-		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exit.Data, `"a/1.png": empty file`},
-		{"text", map[string][]byte{"a/1.png": []byte("no image"), "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exit.Data, `"a/1.png": neither JPEG nor PNG`},
-		{"more classes than outputs", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2), "c/1.png": constant(3)}, []string{"model.num_classes=2", "data.batch_size=1"}, exit.Usage, "classes"},
+		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exit.Data,
+			"has no image"},
+		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"},
+			exit.Data, `"a/1.png": empty file`},
+		{"text", map[string][]byte{"a/1.png": []byte("no image"), "b/1.png": constant(1)},
+			[]string{"data.batch_size=1"}, exit.Data, `"a/1.png": neither JPEG nor PNG`},
+		{"more classes than outputs", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2),
+			"c/1.png": constant(3)}, []string{"model.num_classes=2", "data.batch_size=1"}, exit.Usage, "classes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -69,7 +79,8 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			set := append([]string{"data.dataset=images", "data.path=" + filepath.Join(dir, "data"), "data.num_samples=0", "data.batch_size=2", "train.steps=4"}, c.set...)
+			set := append([]string{"data.dataset=images", "data.path=" + filepath.Join(dir, "data"),
+				"data.num_samples=0", "data.batch_size=2", "train.steps=4"}, c.set...)
 			finish(t, p.command(dir, set...), 0).check(t, c.code, c.says)
 		})
 	}
@@ -82,7 +93,8 @@ func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 	for i := range 100 {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
-		for name, contents := range map[string][]byte{"s.png": greyPNG(t, uint8(i)), "s.cls": []byte(strconv.Itoa(i % 2))} {
+		for name, contents := range map[string][]byte{"s.png": greyPNG(t, uint8(i)),
+			"s.cls": []byte(strconv.Itoa(i % 2))} {
 			if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
 				t.Fatal(err)
 			}
@@ -97,6 +109,8 @@ func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := p.command(t.TempDir(), "data.dataset=webdataset", "data.path="+dir, "data.num_samples=0", "data.workers=2", "train.steps=40")
-	finish(t, exec.Command("sh", append([]string{"-c", `ulimit -n 48 && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...), 0).check(t, exit.Done, "")
+	run := p.command(t.TempDir(), "data.dataset=webdataset", "data.path="+dir, "data.num_samples=0", "data.workers=2",
+		"train.steps=40")
+	finish(t, exec.Command("sh", append([]string{"-c", `ulimit -n 48 && exec "$0" "$@"`, run.Path},
+		run.Args[1:]...)...), 0).check(t, exit.Done, "")
 }

@@ -66,7 +66,8 @@ func TestOddFilesInSettingsAreRefused(t *testing.T) {
 		says string
 		set  []string
 	}{
-		{exit.Data, irregular, []string{"data.dataset=webdataset", "data.path=" + pictures, "data.class_names=" + pipe}},
+		{exit.Data, irregular, []string{"data.dataset=webdataset", "data.path=" + pictures,
+			"data.class_names=" + pipe}},
 		{exit.Data, irregular, []string{"data.dataset=cifar10", "data.path=" + pipe, "data.num_samples=0"}},
 	} {
 		finishSoon(t, p, t.TempDir(), append(c.set, "train.steps=4")...).check(t, c.code, c.says)

@@ -18,7 +18,8 @@ func TestAKilledSupervisorCostsNoStep(t *testing.T) {
 		needtest.Missing(t, "system", "only Linux sends the ranks a signal when their supervisor ends")
 	}
 	p, dir := buildRanks(t), t.TempDir()
-	set := []string{"parallel.ranks=2", "balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "checkpoint.interval_steps=0"}
+	set := []string{"parallel.ranks=2", "balance.policy=none", "train.log_interval=1", "train.eval_interval=0",
+		"checkpoint.interval_steps=0"}
 	cmd := p.command(dir, append(set, "train.steps=1000000")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,9 @@ func TestAKilledSupervisorCostsNoStep(t *testing.T) {
 	}
 	step, ok := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
 	var saved outcomeOfRun
-	if saved.read(t, filepath.Join(dir, "run")); !ok || saved.Steps != step || step < 20 || saved.Exit != exit.Terminated {
-		t.Fatalf("got %d steps, exit code %d and a checkpoint of step %d, want the same step, at least 20, and %d", saved.Steps, saved.Exit, step, exit.Terminated)
+	if saved.read(t, filepath.Join(dir, "run")); !ok || saved.Steps != step || step < 20 ||
+		saved.Exit != exit.Terminated {
+		t.Fatalf("got %d steps, exit code %d and a checkpoint of step %d, want the same step, at least 20, and %d",
+			saved.Steps, saved.Exit, step, exit.Terminated)
 	}
 }

@@ -23,11 +23,13 @@ func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 	} {
 		o := execute(args)
 		all := clitest.Objects(t, o.stderr)
-		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) || o.code != exit.Usage {
+		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) ||
+			o.code != exit.Usage {
 			t.Errorf("%q: got exit code %d and %s, want one record of it", args, o.code, o.stderr)
 		}
 	}
-	if o := execute([]string{"--log-format", "xml", "version"}); o.code != exit.Usage || !strings.Contains(o.stderr, "want text or json") {
+	if o := execute([]string{"--log-format", "xml", "version"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "want text or json") {
 		t.Errorf("an unknown format: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -39,10 +41,13 @@ func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
 		batch, from string
 	}{
 		{[]string{"train"}, "default, global", "default without a file and without --enable-load-balancing"},
-		{[]string{"train", "--batch-size", "32", "--enable-load-balancing"}, "--batch-size, per rank", "default of --enable-load-balancing"},
-		{[]string{"train", "--enable-load-balancing", "--load-balance-policy", "hybrid"}, "default, global", "--load-balance-policy"},
+		{[]string{"train", "--batch-size", "32", "--enable-load-balancing"}, "--batch-size, per rank",
+			"default of --enable-load-balancing"},
+		{[]string{"train", "--enable-load-balancing", "--load-balance-policy", "hybrid"}, "default, global",
+			"--load-balance-policy"},
 		{[]string{"-c", file}, file + ":2, global", "default with a configuration file"},
-		{[]string{"-c", file, "--set", "balance.policy=none", "--set", "data.batch_size=16"}, "--set data.batch_size, global", "--set balance.policy"},
+		{[]string{"-c", file, "--set", "balance.policy=none", "--set", "data.batch_size=16"},
+			"--set data.batch_size, global", "--set balance.policy"},
 	} {
 		o := execute(append(c.args, "--log-format", "json"))
 		all := clitest.Objects(t, o.stderr)
@@ -87,14 +92,16 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	}
 	all := clitest.Objects(t, e.stderr)
 	said := clitest.Messages(all)
-	for _, want := range []string{"configuration", "Registered 2 nodes", "data", "step", "evaluation", "done", "results", "load balancer status"} {
+	for _, want := range []string{"configuration", "Registered 2 nodes", "data", "step", "evaluation", "done",
+		"results", "load balancer status"} {
 		if !slices.Contains(said, want) {
 			t.Errorf("got no record %q in\n%s", want, e.stderr)
 		}
 	}
 	ranks := map[any]bool{}
 	for _, o := range all {
-		if text := fmt.Sprint(o["msg"]); strings.HasPrefix(text, "Rank ") && strings.Contains(text, "| Epoch 0 | Batch 5/10 | Loss: ") {
+		if text := fmt.Sprint(o["msg"]); strings.HasPrefix(text, "Rank ") &&
+			strings.Contains(text, "| Epoch 0 | Batch 5/10 | Loss: ") {
 			ranks[o["from_rank"]] = true
 		}
 	}
@@ -108,7 +115,8 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if clitest.Objects(t, e.stderr); e.stdout != "" {
 		t.Errorf("a finished run: standard output: got %q, want nothing", e.stdout)
 	}
-	e = run("train.steps=30", "model.channels=[5, 6]", "train.resume="+filepath.Join(dir, "run", "checkpoints", "latest"))
+	e = run("train.steps=30", "model.channels=[5, 6]",
+		"train.resume="+filepath.Join(dir, "run", "checkpoints", "latest"))
 	if clitest.Objects(t, e.stderr); e.code == exit.Done {
 		t.Errorf("another model: got exit code %d, want a failure", e.code)
 	}
@@ -157,8 +165,10 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	node := func(rank int) *exec.Cmd {
-		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=20",
-			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
+		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+
+			filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=20",
+			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+			"--master-port", fmt.Sprint(port))
 	}
 	second := make(chan ended, 1)
 	go func() { second <- finish(t, node(1), 0) }()
@@ -166,7 +176,8 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
-	for _, want := range []string{"joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+	for _, want := range []string{"joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
+		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
 		}
@@ -184,8 +195,10 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	node := func(rank, ranks int) *exec.Cmd {
-		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=5", "--batch-size", "4",
-			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", fmt.Sprint(ranks), "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
+		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+
+			filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=5", "--batch-size", "4",
+			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", fmt.Sprint(ranks), "--master-addr",
+			"127.0.0.1", "--master-port", fmt.Sprint(port))
 	}
 	second := make(chan ended, 1)
 	go func() { second <- finish(t, node(1, 2), 0) }()
@@ -208,7 +221,8 @@ func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: waiting for the other ranks")
-	for _, want := range []string{"joined: rank 1 of 2; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+	for _, want := range []string{"joined: rank 1 of 2; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
+		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
 		}

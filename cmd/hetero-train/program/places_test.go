@@ -23,11 +23,14 @@ func TestFlagsForPlacesRefuseTextsThatCouldNameTwo(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"train", "--output-dir=~/runs"}, `--output-dir: experiment.output_dir: only a shell replaces ~ (got "~/runs"`},
+		{[]string{"train", "--output-dir=~/runs"},
+			`--output-dir: experiment.output_dir: only a shell replaces ~ (got "~/runs"`},
 		{[]string{"train", "--log-dir", "s3://bucket/logs"}, "--log-dir: experiment.log_dir: a path cannot be a URL"},
 		{[]string{"train", "--master-addr", "10.0.0.1:29500"}, `--master-addr: parallel.master_addr: contains a port (got "10.0.0.1:29500", want "10.0.0.1" here and 29500 in parallel.master_port)`},
-		{[]string{"dashboard", "--address", "http://127.0.0.1:8501"}, `want "127.0.0.1" here and 8501 in dashboard.port`},
-		{[]string{"tracking", "sync", "run", "--mlflow", "127.0.0.1:5000"}, `--mlflow: may be a server or a folder (got "127.0.0.1:5000", want "http://127.0.0.1:5000" for the server`},
+		{[]string{"dashboard", "--address", "http://127.0.0.1:8501"},
+			`want "127.0.0.1" here and 8501 in dashboard.port`},
+		{[]string{"tracking", "sync", "run", "--mlflow", "127.0.0.1:5000"},
+			`--mlflow: may be a server or a folder (got "127.0.0.1:5000", want "http://127.0.0.1:5000" for the server`},
 		{[]string{"analyze", "--input-dir=~/runs"}, "--input-dir: only a shell replaces ~"},
 		{[]string{"profile", "--output-dir=~/profiles"}, "--output-dir: only a shell replaces ~"},
 		{[]string{"-c", "~/run.toml"}, "--config: only a shell replaces ~"},
@@ -53,12 +56,14 @@ func TestAllFlagsForPlacesAreChecked(t *testing.T) {
 		var names []string
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			kind := f.Value.Type()
-			if _, key := f.Value.(*cli.KeyFlag); !key && (kind == "string" || kind == "stringArray") && place.MatchString(f.Name) {
+			if _, key := f.Value.(*cli.KeyFlag); !key && (kind == "string" || kind == "stringArray") &&
+				place.MatchString(f.Name) {
 				names = append(names, f.Name)
 			}
 		})
 		for _, name := range names {
-			fresh, _, err := newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}}).Find(strings.Fields(cmd.CommandPath())[1:])
+			fresh, _, err := newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}}).Find(
+				strings.Fields(cmd.CommandPath())[1:])
 			if err != nil {
 				t.Fatal(err)
 			}

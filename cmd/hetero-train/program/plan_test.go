@@ -24,7 +24,8 @@ func planned(t *testing.T, args ...string) plan.Report {
 
 func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	r := planned(t, "--memory", "4MiB")
-	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 || r.MemoryBytes != 4<<20 || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
+	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 ||
+		r.MemoryBytes != 4<<20 || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Ranks) != 1 || r.Ranks[0].Share != 8 || !r.Ranks[0].Fits || r.LargestFit < 8 {
@@ -47,7 +48,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
 	}
 	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun)}).stdout
-	for _, part := range []string{"model simple_cnn", "forward", "independent of the micro-batch", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank in"} {
+	for _, part := range []string{"model simple_cnn", "forward", "independent of the micro-batch", "averages 0.0",
+		"workspace", "configured", "largest micro-batch of a rank in"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}
@@ -57,7 +59,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 func TestPlanOfSeveralRanks(t *testing.T) {
 	one := planned(t)
 	r := planned(t, "--set", "balance.fixed_shares=[5, 3, 0]")
-	if r.Reserved != 0 || len(r.Ranks) != 3 || r.Ranks[0].Share != 5 || r.Ranks[2].Share != 0 || r.Ranks[0].Bytes <= r.Ranks[1].Bytes {
+	if r.Reserved != 0 || len(r.Ranks) != 3 || r.Ranks[0].Share != 5 || r.Ranks[2].Share != 0 ||
+		r.Ranks[0].Bytes <= r.Ranks[1].Bytes {
 		t.Errorf("got %+v", r.Ranks)
 	}
 	// The batch needs about the same operations with any number of ranks. Only the update of the parameters occurs on
@@ -65,8 +68,10 @@ func TestPlanOfSeveralRanks(t *testing.T) {
 	if ratio := float64(r.StepFLOPs) / float64(one.StepFLOPs); ratio < 1 || ratio > 1.2 {
 		t.Errorf("got %d operations, want a little more than the %d of one rank", r.StepFLOPs, one.StepFLOPs)
 	}
-	if equal := planned(t, "--nproc-per-node", "2", "--set", "model.batch_norm=local"); len(equal.Ranks) != 2 || equal.Ranks[0].Share != 4 || equal.ReservedFor != 8 || equal.Reserved <= equal.Ranks[0].Bytes {
-		t.Errorf("got %+v, reserved %d bytes for %d samples; want equal shares, and room for all samples", equal.Ranks, equal.Reserved, equal.ReservedFor)
+	if equal := planned(t, "--nproc-per-node", "2", "--set", "model.batch_norm=local"); len(equal.Ranks) != 2 ||
+		equal.Ranks[0].Share != 4 || equal.ReservedFor != 8 || equal.Reserved <= equal.Ranks[0].Bytes {
+		t.Errorf("got %+v, reserved %d bytes for %d samples; want equal shares, and room for all samples", equal.Ranks,
+			equal.Reserved, equal.ReservedFor)
 	}
 }
 
@@ -82,9 +87,11 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"-c", file, "--memory", "-1GiB"}, exit.Usage, "--memory"},
 		{[]string{"-c", file, "--samples", "0"}, exit.Usage, "--samples: got 0"},
 		{[]string{"-c", file, "--set", "data.image_size=2"}, exit.Usage, "data.image_size"},
-		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exit.Data, "set model.num_classes, so that plan does not need the data"},
+		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exit.Data,
+			"set model.num_classes, so that plan does not need the data"},
 	} {
-		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) ||
+			o.stdout != "" {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
 		}
 	}
@@ -92,7 +99,8 @@ func TestPlanRefuses(t *testing.T) {
 
 // A plan must draw no initial values: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
 func TestPlanDrawsNoInitialValues(t *testing.T) {
-	args := []string{"plan", "--device", "reference", "--samples", "1", "--json", "--set", "model.name=gpt2_xl", "--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}
+	args := []string{"plan", "--device", "reference", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
+		"--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	o := execute(args)

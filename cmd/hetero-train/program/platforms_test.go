@@ -18,8 +18,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. The compiler
-// would find no other faults, and takes ten times as long, because it would compile the standard library for each system.
+// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. The
+// compiler would find no other faults, and takes ten times as long, because it would compile the standard library for
+// each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
 	needtest.NotShort(t, "checks all packages for five systems")
 	t.Parallel()
@@ -50,7 +51,8 @@ type listed struct {
 
 // checkTypes checks all packages of this module, and reports each fault. It returns their number.
 func (read sources) checkTypes(system, arch string, fault func(error)) (own int, err error) {
-	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,ForTest,GoFiles,ImportMap,Module,Error", "./...")
+	list := exec.Command("go", "list", "-e", "-deps", "-test",
+		"-json=ImportPath,Dir,ForTest,GoFiles,ImportMap,Module,Error", "./...")
 	list.Dir, list.Stderr = "../../..", os.Stderr
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
 	out, err := list.StdoutPipe()
@@ -70,7 +72,8 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 		}
 		mine := p.Module != nil && p.Module.Main
 		switch {
-		case p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test"): // the latter is a generated main package
+		case p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test"):
+			// the latter is a generated main package
 			continue
 		case mine:
 			own++
@@ -113,7 +116,8 @@ func (read sources) file(path string, mine bool) (*ast.File, error) {
 	return f, nil
 }
 
-// withoutElements removes the elements of composite literals, such as large tables, unless their number is part of the type.
+// withoutElements removes the elements of composite literals, such as large tables, unless their number is part of the
+// type.
 func withoutElements(n ast.Node) bool {
 	if literal, ok := n.(*ast.CompositeLit); ok {
 		if array, ok := literal.Type.(*ast.ArrayType); !ok || array.Len == nil {
@@ -136,11 +140,12 @@ func (known packages) add(p *listed, read sources, mine bool, sizes types.Sizes,
 		}
 		files = append(files, f)
 	}
-	config := types.Config{Importer: importer{known, p.ImportMap}, Sizes: sizes, IgnoreFuncBodies: !mine, Error: func(err error) {
-		if mine {
-			fault(err)
-		}
-	}}
+	config := types.Config{Importer: importer{known, p.ImportMap}, Sizes: sizes, IgnoreFuncBodies: !mine,
+		Error: func(err error) {
+			if mine {
+				fault(err)
+			}
+		}}
 	path, _, _ := strings.Cut(p.ImportPath, " ")
 	checked, _ := config.Check(path, read.set, files, nil) // Error gets all faults
 	known[p.ImportPath] = checked

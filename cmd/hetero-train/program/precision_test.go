@@ -23,7 +23,8 @@ import (
 
 // mixedRun is a network whose memory layouts differ between devices. It is small enough for the shim, whose threads are
 // fibers.
-var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12", "train.log_interval=1", "train.eval_interval=0",
+var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12",
+	"train.log_interval=1", "train.eval_interval=0",
 	"optimizer.name=sgd", "optimizer.lr=0.01"}
 
 // rankOn is one rank of a launcher, with its environment.
@@ -118,9 +119,12 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 		{"bf16", []rankOn{recent}, []string{"train.precision=bf16"}, "", "bf16"},
 		{"fp16", []rankOn{newGPU}, []string{"train.precision=fp16"}, "", "f16"},
 		{"CPUs", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]"}, "", "bf16 (rank 0), f32 (rank 1)"},
-		{"CPUs, all set", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]", "train.precision=bf16"}, "", "bf16"},
-		{"GPUs and a CPU", []rankOn{newGPU, oldGPU, old}, []string{"balance.fixed_shares=[2, 1, 5]"}, "", "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
-		{"the old GPU leads", []rankOn{oldGPU, old}, []string{"balance.fixed_shares=[3, 5]"}, "", "f16 (rank 0), f32 (rank 1)"},
+		{"CPUs, all set", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]", "train.precision=bf16"}, "",
+			"bf16"},
+		{"GPUs and a CPU", []rankOn{newGPU, oldGPU, old}, []string{"balance.fixed_shares=[2, 1, 5]"}, "",
+			"bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
+		{"the old GPU leads", []rankOn{oldGPU, old}, []string{"balance.fixed_shares=[3, 5]"}, "",
+			"f16 (rank 0), f32 (rank 1)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "CPUs" && !fast {
@@ -141,7 +145,9 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 			if want := strings.Count(c.keeps, "(") / max(strings.Count(c.keeps, "("), 1); said != want {
 				t.Errorf("different types were logged %d times, want %d:\n%s", said, want, lead.stderr)
 			}
-			if text := string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text, `"precision": "`+c.keeps+`"`) {
+			if text := string(
+				clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text,
+				`"precision": "`+c.keeps+`"`) {
 				t.Errorf("got %s, want precision %q", text, c.keeps)
 			}
 			got := lossesOf(t, output, len(c.ranks))
@@ -175,7 +181,8 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	hasFastBF16(t) // skips the test without a CPU device
 	output := filepath.Join(dir, "mixed")
-	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
+	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]",
+		"model.batch_norm=sync")
 	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
 	run.check(t, exit.Done, "ranks compute in different types: f16 (rank 0), f32 (rank 1)")
 	for _, says := range []string{"device cuda:0", "starts 2 ranks"} {
@@ -195,11 +202,16 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 		says string
 	}{
 		{"no GPU", 0, []string{"parallel.cpu_ranks=2", "data.batch_size=8"}, nil, exit.Done, "starts 2 ranks"},
-		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"}, nil, exit.Done, "starts 3 ranks"},
-		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exit.Usage, ""},
-		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exit.Usage, `train.precision: device cpu:0 cannot compute in "fp16"`},
-		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exit.Usage, "NCCL needs NVIDIA GPUs"},
-		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exit.Usage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
+		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"},
+			nil, exit.Done, "starts 3 ranks"},
+		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exit.Usage,
+			""},
+		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exit.Usage,
+			`train.precision: device cpu:0 cannot compute in "fp16"`},
+		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exit.Usage,
+			"NCCL needs NVIDIA GPUs"},
+		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{
+			"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exit.Usage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
 	} {
 		set := append(slices.Clone(mixedRun), "device.kind=auto", "train.steps=2")
 		run := finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, c.name), append(set, c.set...)...), c.env...), 0)
@@ -236,10 +248,13 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	run := func(name, cache, says string, set ...string) (precision string) {
 		t.Helper()
 		output := filepath.Join(dir, name)
-		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4", "profile.at_start=off"), set...)...)
+		cmd := p.command(output,
+			append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4", "profile.at_start=off"),
+				set...)...)
 		cmd.Env = append(append(os.Environ(), "XDG_CACHE_HOME="+cache), more...)
 		finish(t, cmd, 0).check(t, exit.Done, says)
-		_, after, _ := strings.Cut(string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
+		_, after, _ := strings.Cut(string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))),
+			`"precision": "`)
 		precision, _, _ = strings.Cut(after, `"`)
 		return precision
 	}
@@ -252,7 +267,8 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	asIf := func(dt string) (cache string) {
 		cache = t.TempDir()
 		path := filepath.Join(cache, "hetero-train", "precision", filepath.Base(files[0]))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, clitest.ReadFile(t, files[0]), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, clitest.ReadFile(t, files[0]), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		asIfFastest(t, cache, dt)
@@ -280,7 +296,8 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	}
 	// A run on a CPU that does not support the type must resume in another type, and log this.
 	more = []string{"HETERO_CPU_ISA=avx2"}
-	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32", "train.steps=6"); got != "f32" {
+	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32",
+		"train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)
 	}
 }

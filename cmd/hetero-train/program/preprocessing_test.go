@@ -15,11 +15,14 @@ import (
 // The preparation of images stays with exported weights. A command that prepares them in another way warns.
 func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})
-	images := []string{"data.dataset=images", "data.path=" + pictures, "data.num_samples=0", "model.num_classes=3", "train.steps=3"}
-	dir, _ := trainSmall(t, append(images, "data.image_size=12", "data.crop_padding=0", "data.random_resized_crop=true", "data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]")...)
+	images := []string{"data.dataset=images", "data.path=" + pictures, "data.num_samples=0", "model.num_classes=3",
+		"train.steps=3"}
+	dir, _ := trainSmall(t, append(images, "data.image_size=12", "data.crop_padding=0", "data.random_resized_crop=true",
+		"data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]")...)
 	evaluate := func(model string, more ...string) (loss float64, messages string) {
 		t.Helper()
-		o := execute(append([]string{"eval", model, "--json", "--split", "all", "--device", "reference", "--set", "data.path=" + pictures}, more...))
+		o := execute(append([]string{"eval", model, "--json", "--split", "all", "--device", "reference", "--set",
+			"data.path=" + pictures}, more...))
 		var e inference.Evaluation
 		if err := json.Unmarshal([]byte(o.stdout), &e); o.code != exit.Done || err != nil {
 			t.Fatalf("eval %s: exit code %d: %s%s", model, o.code, o.stdout, o.stderr)
@@ -45,10 +48,12 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 		}
 	}
 	set := []string{"--set", "data.dataset=images"}
-	if got, messages := evaluate(imported, set...); got != want || strings.Contains(messages, other) || strings.Contains(messages, unknown) {
+	if got, messages := evaluate(imported, set...); got != want || strings.Contains(messages, other) ||
+		strings.Contains(messages, unknown) {
 		t.Errorf("after export and import: got loss %v, want %v without a warning:\n%s", got, want, messages)
 	}
-	for _, changed := range [][]string{{"--set", "data.image_size=8"}, {"--set", "data.mean=[0, 0, 0]", "--set", "data.std=[1, 1, 1]"}, {"--set", "data.random_resized_crop=false"}} {
+	for _, changed := range [][]string{{"--set", "data.image_size=8"},
+		{"--set", "data.mean=[0, 0, 0]", "--set", "data.std=[1, 1, 1]"}, {"--set", "data.random_resized_crop=false"}} {
 		if _, messages := evaluate(imported, append(changed, set...)...); !strings.Contains(messages, other) {
 			t.Errorf("%q: got no warning:\n%s", changed, messages)
 		}
@@ -64,7 +69,8 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 
 	// Weights of another program.
 	renameClasses(t, file, filepath.Join(folder, "theirs.safetensors"), []string{"blue", "green", "red"})
-	if o := execute(append([]string{"checkpoint", "import", filepath.Join(folder, "theirs.safetensors"), "--output", plain}, model...)); o.code != exit.Done {
+	if o := execute(append([]string{"checkpoint", "import", filepath.Join(folder, "theirs.safetensors"), "--output",
+		plain}, model...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	if _, messages := evaluate(plain, set...); !strings.Contains(messages, unknown) {
@@ -95,7 +101,8 @@ func TestResNetsAreExportedForTimm(t *testing.T) {
 		t.Fatal(err)
 	}
 	const scaled = 33 * 256 / 224
-	if c := config; c.Architecture != "resnet18" || c.Classes != 10 || len(c.Labels) != 10 || !slices.Equal(c.Pretrained.InputSize, []int{3, 33, 33}) ||
+	if c := config; c.Architecture != "resnet18" || c.Classes != 10 || len(c.Labels) != 10 ||
+		!slices.Equal(c.Pretrained.InputSize, []int{3, 33, 33}) ||
 		int(33/c.Pretrained.CropPct) != scaled || c.Pretrained.Mean != [3]float64{0.1, 0.2, 0.3} {
 		t.Errorf("got %+v", c)
 	}
@@ -104,18 +111,22 @@ func TestResNetsAreExportedForTimm(t *testing.T) {
 		Crop map[string]int `json:"crop_size"`
 		Std  [3]float64     `json:"image_std"`
 	}
-	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "preprocessor_config.json")), &prepared); err != nil {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "preprocessor_config.json")), &prepared); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if p := prepared; p.Size["shortest_edge"] != scaled || p.Crop["height"] != 33 || p.Std != [3]float64{0.5, 0.6, 0.7} {
+	if p := prepared; p.Size["shortest_edge"] != scaled || p.Crop["height"] != 33 ||
+		p.Std != [3]float64{0.5, 0.6, 0.7} {
 		t.Errorf("got %+v", p)
 	}
 	// The folder is a source of weights, with the names of the classes.
 	imported := filepath.Join(dir, "imported")
-	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output", imported}); o.code != exit.Done {
+	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output", imported}); o.code !=
+		exit.Done {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2", "--vocab", "x"}); o.code != exit.Usage || !strings.Contains(o.stderr, "reads no text") {
+	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2", "--vocab",
+		"x"}); o.code != exit.Usage || !strings.Contains(o.stderr, "reads no text") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -23,14 +23,16 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range [][]string{
-		{"--help"}, {"version"}, {"version", "--json"}, {"config", "show"}, {"devices"}, {"devices", "--json"}, {"train", "--help"},
+		{"--help"}, {"version"}, {"version", "--json"}, {"config", "show"}, {"devices"}, {"devices", "--json"},
+		{"train", "--help"},
 		{"eval", "--help"}, {"completion", "bash"},
 	} {
 		var messages bytes.Buffer
 		code := runLine(context.Background(), args, session.Environment{Stdout: full, Stderr: &messages})
 		if code != exit.IO || !strings.Contains(messages.String(), "write the results to standard output") ||
 			strings.Count(messages.String(), syscall.ENOSPC.Error()) != 1 {
-			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exit.IO, messages.String())
+			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exit.IO,
+				messages.String())
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// underQEMU is the environment of programs in QEMU's user mode. Go preempts goroutines by signals. QEMU can deliver a signal
-// where the processor could not, and the Go program then crashes (golang.org/issue/36981).
+// underQEMU is the environment of programs in QEMU's user mode. Go preempts goroutines by signals. QEMU can deliver a
+// signal where the processor could not, and the Go program then crashes (golang.org/issue/36981).
 const underQEMU = "GODEBUG=asyncpreemptoff=1"
 
-// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem the first CPU of level x86-64-v2, Haswell the first
-// with AVX2.
+// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem the first CPU of level x86-64-v2, Haswell the
+// first with AVX2.
 func TestOldProcessors(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("x86-64 only")
@@ -31,7 +31,8 @@ func TestOldProcessors(t *testing.T) {
 		t.Helper()
 		return finish(t, exec.Command(qemu, append([]string{"-cpu", cpu, "-E", underQEMU, p.path}, args...)...), 0)
 	}
-	train := []string{"-c", p.config, "--set", "train.steps=3", "--set", "train.eval_interval=0", "--set", "model.channels=[16, 32]"}
+	train := []string{"-c", p.config, "--set", "train.steps=3", "--set", "train.eval_interval=0", "--set",
+		"model.channels=[16, 32]"}
 	for cpu, isa := range map[string]string{"qemu64": "", "Nehalem": "generic", "Haswell": "avx2"} {
 		t.Run(cpu, func(t *testing.T) {
 			listed := on(cpu, "devices", "--json")
@@ -49,11 +50,13 @@ func TestOldProcessors(t *testing.T) {
 				e.check(t, exit.Done, "")
 				return
 			}
-			e.check(t, exit.Usage, "this CPU lacks popcnt, ssse3, sse4_1, sse4_2, and the native libraries need the level x86-64-v2")
+			e.check(t, exit.Usage,
+				"this CPU lacks popcnt, ssse3, sse4_1, sse4_2, and the native libraries need the level x86-64-v2")
 			if strings.Count(strings.TrimSpace(e.stderr), "\n") > 1 || strings.Contains(e.stderr, "goroutine") {
 				t.Errorf("got\n%s\nwant one sentence", e.stderr)
 			}
-			on(cpu, append(train, "--set", "experiment.output_dir="+t.TempDir())...).check(t, exit.Done, "") // the reference device
+			// the reference device
+			on(cpu, append(train, "--set", "experiment.output_dir="+t.TempDir())...).check(t, exit.Done, "")
 		})
 	}
 }

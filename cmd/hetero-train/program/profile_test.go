@@ -52,7 +52,8 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 			break
 		}
 	}
-	if want := []string{filepath.Join(dir, "gpu_profiles.json"), filepath.Join(dir, "system_profile.json")}; !slices.Equal(got.Files, want) {
+	if want := []string{filepath.Join(dir, "gpu_profiles.json"),
+		filepath.Join(dir, "system_profile.json")}; !slices.Equal(got.Files, want) {
 		t.Errorf("got files %v, want %v", got.Files, want)
 	}
 	file, err := profiles.Load(filepath.Join(dir, profiles.RanksFile))
@@ -60,12 +61,15 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 		t.Errorf("the file holds %+v, %v, printed was %+v", file, err, got.Ranks)
 	}
 	r := got.Ranks.Ranks[0]
-	if len(got.Ranks.Ranks) != 1 || r.Device.Kind != "reference" || r.Measured.DType != "f32" || !(r.Measured.TFLOPS > 0) || !(r.Measured.Memory.Copy > 0) ||
-		!(r.Measured.Copies.ToHost > 0) || !(r.ComputeScore > 0) || r.RelativeScore != 1 || r.MemoryBytes <= 0 || !got.Ranks.Quick || len(r.Skipped) != 0 {
+	if len(got.Ranks.Ranks) != 1 || r.Device.Kind != "reference" || r.Measured.DType != "f32" ||
+		!(r.Measured.TFLOPS > 0) || !(r.Measured.Memory.Copy > 0) ||
+		!(r.Measured.Copies.ToHost > 0) || !(r.ComputeScore > 0) || r.RelativeScore != 1 || r.MemoryBytes <= 0 ||
+		!got.Ranks.Quick || len(r.Skipped) != 0 {
 		t.Errorf("got %+v", got.Ranks)
 	}
 	h := got.Machine.Hosts
-	if len(h) != 1 || !slices.Equal(h[0].Ranks, []int{0}) || h[0].CPU.Model == "" || !(h[0].TriadGBytes > 0) || h[0].Output == nil || h[0].Output.Folder != dir ||
+	if len(h) != 1 || !slices.Equal(h[0].Ranks, []int{0}) || h[0].CPU.Model == "" || !(h[0].TriadGBytes > 0) ||
+		h[0].Output == nil || h[0].Output.Folder != dir ||
 		(len(h[0].GPUs) == 0) == (h[0].NoGPU == "") || got.Machine.Fingerprint != got.Ranks.Fingerprint {
 		t.Errorf("got %+v", got.Machine)
 	}
@@ -87,7 +91,8 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 func TestProfilePrintsATable(t *testing.T) {
 	dir := t.TempDir()
 	stdout, _ := profiled(t, "--set", "experiment.output_dir="+dir, "--set", "experiment.name=e")
-	for _, want := range []string{"TFLOP/s", "Registered 1 nodes", "Node 0: Compute score ", "no model given", filepath.Join(dir, "e", "configs", "gpu_profiles.json")} {
+	for _, want := range []string{"TFLOP/s", "Registered 1 nodes", "Node 0: Compute score ", "no model given",
+		filepath.Join(dir, "e", "configs", "gpu_profiles.json")} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("got %s\nwant %q in it", stdout, want)
 		}
@@ -106,11 +111,13 @@ func TestProfileRefusesWhatItCannotDo(t *testing.T) {
 	}{
 		{[]string{"--set", "device.kind=null"}, exit.Usage, "computes no values"},
 		{[]string{"--output-dir", ""}, exit.Usage, "--output-dir"},
-		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exit.Usage, "not a directory"},
+		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exit.Usage,
+			"not a directory"},
 		{[]string{"more"}, exit.Usage, "takes no arguments"},
 	} {
 		var log bytes.Buffer
-		code := runLine(t.Context(), append([]string{"profile", "--quick"}, c.args...), session.Environment{Stdout: new(bytes.Buffer), Stderr: &log})
+		code := runLine(t.Context(), append([]string{"profile", "--quick"}, c.args...),
+			session.Environment{Stdout: new(bytes.Buffer), Stderr: &log})
 		if code != c.code || !strings.Contains(log.String(), c.want) {
 			t.Errorf("%v: got exit code %d and %s, want %d and %q", c.args, code, &log, c.code, c.want)
 		}
@@ -126,10 +133,12 @@ func TestRanksAreProfiledTogether(t *testing.T) {
 		if err := json.Unmarshal(stdout, &got); err != nil {
 			t.Fatalf("%s: %v in %q", name, err, stdout)
 		}
-		if len(got.Ranks.Ranks) != 2 || got.Ranks.Ranks[1].Rank != 1 || got.Ranks.Ranks[1].LocalRank != 1 || len(got.Machine.Hosts) != 1 || !slices.Equal(got.Machine.Hosts[0].Ranks, []int{0, 1}) {
+		if len(got.Ranks.Ranks) != 2 || got.Ranks.Ranks[1].Rank != 1 || got.Ranks.Ranks[1].LocalRank != 1 ||
+			len(got.Machine.Hosts) != 1 || !slices.Equal(got.Machine.Hosts[0].Ranks, []int{0, 1}) {
 			t.Errorf("%s: got %+v", name, got)
 		}
-		if links := got.Machine.Links; len(links) != 1 || links[0].Error != "" || !(links[0].AToB > 0) || !(links[0].LatencySeconds > 0) {
+		if links := got.Machine.Links; len(links) != 1 || links[0].Error != "" || !(links[0].AToB > 0) ||
+			!(links[0].LatencySeconds > 0) {
 			t.Errorf("%s: got links %+v", name, links)
 		}
 		if sums := got.Machine.AllReduce; len(sums) == 0 || !(sums[0].BusGBytes > 0) {

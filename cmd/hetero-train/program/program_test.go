@@ -21,8 +21,9 @@ import (
 // TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
 // of one run would change the shares of another run.
 //
-// Tests that take seconds call t.Parallel, because most of them wait for other processes. Tests that look at all processes
-// of the program (noProcessOf), compare speeds, or change the environment or the folder of this process do not.
+// Tests that take seconds call t.Parallel, because most of them wait for other processes. Tests that look at all
+// processes of the program (noProcessOf), compare speeds, or change the environment or the folder of this process do
+// not.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
@@ -33,8 +34,8 @@ func TestMain(m *testing.M) {
 		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
-	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. The programs of the tests would inherit
-	// this. They do not inherit that this process catches the signals.
+	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. The programs of the tests would
+	// inherit this. They do not inherit that this process catches the signals.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -67,7 +68,8 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	}
 	// The executable is next to the cache of the program.
 	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", path,
+		"..").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil

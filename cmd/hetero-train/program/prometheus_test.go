@@ -25,7 +25,8 @@ import (
 )
 
 // endless is a run of 2 ranks that ends by a signal.
-var endless = []string{"parallel.ranks=2", "train.steps=2000000000", "train.eval_interval=0", "checkpoint.interval_steps=2000", "balance.interval=5"}
+var endless = []string{"parallel.ranks=2", "train.steps=2000000000", "train.eval_interval=0",
+	"checkpoint.interval_steps=2000", "balance.interval=5"}
 
 // fetched returns the body of a response with status 200, and "" for other responses.
 func fetched(t *testing.T, url string) string {
@@ -62,12 +63,14 @@ func TestPrometheusScrapesARun(t *testing.T) {
 	port, own := porttest.Free(t), porttest.Free(t)
 	target := "127.0.0.1:" + strconv.Itoa(port)
 	file := filepath.Join(dir, "prometheus.yml")
-	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: run, static_configs: [{targets: [%q]}]}]\n", target)
+	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: run, static_configs: [{targets: [%q]}]}]\n",
+		target)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var messages bytes.Buffer
-	scraper := exec.Command(server, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "tsdb"), "--web.listen-address", "127.0.0.1:"+strconv.Itoa(own))
+	scraper := exec.Command(server, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "tsdb"),
+		"--web.listen-address", "127.0.0.1:"+strconv.Itoa(own))
 	scraper.Stderr = &messages
 	if err := scraper.Start(); err != nil {
 		t.Fatal(err)
@@ -97,7 +100,8 @@ func TestPrometheusScrapesARun(t *testing.T) {
 	cmd := p.command(dir, append(endless, "metrics.address="+target)...)
 	e := finishAfterStep(t, cmd, func() {
 		defer cmd.Process.Signal(syscall.SIGTERM)
-		if !eventually(t, "a decision of the balancer in Prometheus", func() bool { return query("hetero_train_decisions_total", "job")["run"] > 0 }) {
+		if !eventually(t, "a decision of the balancer in Prometheus",
+			func() bool { return query("hetero_train_decisions_total", "job")["run"] > 0 }) {
 			t.Logf("prometheus:\n%s\nthe run:\n%s", &messages, fetched(t, "http://"+target+"/metrics"))
 		}
 		if up := query("up", "job")["run"]; up != 1 {
@@ -106,7 +110,8 @@ func TestPrometheusScrapesARun(t *testing.T) {
 		if shares := query("hetero_train_share", "rank"); len(shares) != 2 || shares["0"]+shares["1"] != 8 {
 			t.Errorf("shares: got %v, want two with the sum 8", shares)
 		}
-		if verdicts := query("sum by (rank) (hetero_train_rank_verdict)", "rank"); len(verdicts) != 2 || verdicts["0"] != 1 || verdicts["1"] != 1 {
+		if verdicts := query("sum by (rank) (hetero_train_rank_verdict)", "rank"); len(verdicts) != 2 ||
+			verdicts["0"] != 1 || verdicts["1"] != 1 {
 			t.Errorf("verdicts: got %v, want one for each rank", verdicts)
 		}
 		if median := query("histogram_quantile(0.5, hetero_train_step_seconds_bucket)", "job")["run"]; !(median > 0) {
@@ -119,7 +124,9 @@ func TestPrometheusScrapesARun(t *testing.T) {
 			t.Errorf("lost time: got %v, want %v", lost, account.Losses)
 		}
 		before := query("hetero_train_run_step", "job")["run"]
-		eventually(t, "more steps in Prometheus", func() bool { return query("hetero_train_run_step", "job")["run"] > before })
+		eventually(t, "more steps in Prometheus", func() bool {
+			return query("hetero_train_run_step", "job")["run"] > before
+		})
 	})
 	e.check(t, exit.Terminated, "")
 }
@@ -128,13 +135,15 @@ func TestPrometheusScrapesARun(t *testing.T) {
 func TestEachRankServesItsOwnMetrics(t *testing.T) {
 	p := buildRanks(t)
 	port := porttest.Free(t)
-	cmd := p.command(t.TempDir(), append(endless, "metrics.ranks=all", "metrics.address=127.0.0.1:"+strconv.Itoa(port))...)
+	cmd := p.command(t.TempDir(),
+		append(endless, "metrics.ranks=all", "metrics.address=127.0.0.1:"+strconv.Itoa(port))...)
 	finishAfterStep(t, cmd, func() {
 		defer cmd.Process.Signal(syscall.SIGTERM)
 		for rank := range 2 {
 			eventually(t, fmt.Sprintf("rank %d with its share alone", rank), func() bool {
 				text := fetched(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port+rank))
-				return strings.Count(text, "\nhetero_train_share{") == 1 && strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank))) &&
+				return strings.Count(text, "\nhetero_train_share{") == 1 &&
+					strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank))) &&
 					strings.Contains(text, "\nhetero_train_checkpoints_total ") == (rank == 0) // only rank 0 saves
 			})
 		}
@@ -146,7 +155,8 @@ func TestFaultsOfTheMetricsAddress(t *testing.T) {
 	used := porttest.Free(t)
 	dir := t.TempDir()
 	open, short, empty := filepath.Join(dir, "open"), filepath.Join(dir, "short"), filepath.Join(dir, "empty")
-	if err := errors.Join(os.WriteFile(open, []byte("s3cr3t"), 0o644), os.WriteFile(short, []byte("s3cr3t"), 0o600), os.WriteFile(empty, nil, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(open, []byte("s3cr3t"), 0o644), os.WriteFile(short, []byte("s3cr3t"), 0o600),
+		os.WriteFile(empty, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(used))
@@ -159,11 +169,13 @@ func TestFaultsOfTheMetricsAddress(t *testing.T) {
 		set        []string
 	}{
 		{"no port", "want HOST:PORT", []string{"metrics.address=127.0.0.1"}},
-		{"all addresses without a token", "set metrics.token_file or HETERO_METRICS_TOKEN", []string{"metrics.address=0.0.0.0:0"}},
+		{"all addresses without a token", "set metrics.token_file or HETERO_METRICS_TOKEN",
+			[]string{"metrics.address=0.0.0.0:0"}},
 		{"a port in use", "address already in use", []string{"metrics.address=127.0.0.1:" + strconv.Itoa(used)}},
 		{"a short token", "want at least 16", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + short}},
 		{"an empty token file", "is empty", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + empty}},
-		{"a token that others can read", "other users can read", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + open}},
+		{"a token that others can read", "other users can read",
+			[]string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + open}},
 		{"an unknown choice", "metrics.ranks", []string{"metrics.address=127.0.0.1:0", "metrics.ranks=some"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,5 +186,6 @@ func TestFaultsOfTheMetricsAddress(t *testing.T) {
 			}
 		})
 	}
-	finish(t, p.command(t.TempDir(), "metrics.address=0.0.0.0:0", "metrics.insecure=true", "train.steps=3"), 0).check(t, exit.Done, "can read the metrics")
+	finish(t, p.command(t.TempDir(), "metrics.address=0.0.0.0:0", "metrics.insecure=true", "train.steps=3"), 0).check(t,
+		exit.Done, "can read the metrics")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// mostWords is the largest number of words in a sentence of the documentation. Numbers, names of files, code, tables and
-// text in parentheses do not count.
+// mostWords is the largest number of words in a sentence of the documentation. Numbers, names of files, code, tables
+// and text in parentheses do not count.
 const mostWords = 25
 
 // plainWords has words that usually mark an unclear sentence, with a clear term for each.
@@ -54,7 +54,8 @@ var (
 
 // Comments, messages and documentation use the words of CONTRIBUTING.md, "Text".
 func TestTextsUsePlainWords(t *testing.T) {
-	for _, file := range textFiles(t, "*.go", "*.md", "*.cc", "*.h", "*.cu", "*.cuh", "*.sh", "*.py", "*.ts", "*.toml", "*.yml") {
+	for _, file := range textFiles(t, "*.go", "*.md", "*.cc", "*.h", "*.cu", "*.cuh", "*.sh", "*.py", "*.ts", "*.toml",
+		"*.yml") {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +80,8 @@ func TestSentencesOfTheDocumentationAreShort(t *testing.T) {
 		}
 		for _, text := range texts(file, source) {
 			for _, sentence := range longSentences(text.text) {
-				t.Errorf("%s:%d: got a sentence of more than %d words, want two sentences, a list or a table: %s", file, text.line, mostWords, sentence)
+				t.Errorf("%s:%d: got a sentence of more than %d words, want two sentences, a list or a table: %s", file,
+					text.line, mostWords, sentence)
 			}
 		}
 	}
@@ -91,16 +93,20 @@ func TestProseRules(t *testing.T) {
 		text string
 		want int
 	}{
-		{long, 1}, {long[len("word "):], 0}, {"- " + long + ". " + long, 2}, {strings.Repeat("word ", mostWords) + ". One more.", 0},
-		{strings.Repeat("word ", mostWords) + "(not counted here) file.go 12", 0}, {"| " + long + "|", 0}, {"# " + long, 0},
+		{long, 1}, {long[len("word "):], 0}, {"- " + long + ". " + long, 2},
+		{strings.Repeat("word ", mostWords) + ". One more.", 0},
+		{strings.Repeat("word ", mostWords) + "(not counted here) file.go 12", 0}, {"| " + long + "|", 0},
+		{"# " + long, 0},
 	} {
 		if got := longSentences(c.text); len(got) != c.want {
 			t.Errorf("%.60q: got %d long sentences, want %d", c.text, len(got), c.want)
 		}
 	}
 	for _, c := range []struct{ file, source, want string }{
-		{"a.go", "package a // Nobody\n", " Nobody"}, {"a.go", "package a\nvar beside = 1\n", ""}, {"a.go", "package a\nvar s = \"so many\"\n", "so many"},
-		{"a.cc", "int beside; // anew\n", "anew"}, {"a.sh", "beside # anew\n", "anew"}, {"a.md", "```\nanew\n```\n", ""}, {"a.md", "anew `beside`\n", "anew "},
+		{"a.go", "package a // Nobody\n", " Nobody"}, {"a.go", "package a\nvar beside = 1\n", ""},
+		{"a.go", "package a\nvar s = \"so many\"\n", "so many"},
+		{"a.cc", "int beside; // anew\n", "anew"}, {"a.sh", "beside # anew\n", "anew"},
+		{"a.md", "```\nanew\n```\n", ""}, {"a.md", "anew `beside`\n", "anew "},
 	} {
 		var got strings.Builder
 		for _, text := range texts(c.file, []byte(c.source)) {
@@ -121,8 +127,8 @@ type proseText struct {
 	text string
 }
 
-// texts returns the texts of a file: comments and strings of Go, lines of Markdown outside of code, and comments after //
-// or # of other languages.
+// texts returns the texts of a file: comments and strings of Go, lines of Markdown outside of code, and comments after
+// // or # of other languages.
 func texts(file string, source []byte) (list []proseText) {
 	if filepath.Ext(file) == ".go" {
 		files := token.NewFileSet()
@@ -164,7 +170,8 @@ func texts(file string, source []byte) (list []proseText) {
 
 // longSentences returns the sentences of a line of Markdown that have more than mostWords words.
 func longSentences(line string) (long []string) {
-	if strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "    ") {
+	if strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "#") ||
+		strings.HasPrefix(line, "    ") {
 		return nil
 	}
 	line = parentheses.ReplaceAllString(link.ReplaceAllString(line, "$1"), "")

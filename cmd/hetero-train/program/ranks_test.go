@@ -34,7 +34,8 @@ func buildRanks(t *testing.T) program {
 
 // asRank sets the environment of cmd to that of one rank of a launcher.
 func asRank(cmd *exec.Cmd, rank, size, port int) *exec.Cmd {
-	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
+	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size),
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
 	return cmd
 }
 
@@ -86,7 +87,8 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
-	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
+	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120",
+		"train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
 	other := asRank(p.command(dir, set...), 1, 2, port)
 	other.Env = append(other.Env, "HETERO_CPU_ISA=avx2")
 	if err := other.Start(); err != nil {
@@ -143,15 +145,18 @@ func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 		set              []string
 		code             int
 	}{
-		{"too few samples", "got 4 samples, want at least one batch of 8", "data.batch_size", []string{"data.num_samples=4"}, exit.Usage},
-		{"a path that does not exist", "no such file or directory", "data.path", []string{"data.dataset=images", "data.path=gone"}, exit.Data},
+		{"too few samples", "got 4 samples, want at least one batch of 8", "data.batch_size",
+			[]string{"data.num_samples=4"}, exit.Usage},
+		{"a path that does not exist", "no such file or directory", "data.path",
+			[]string{"data.dataset=images", "data.path=gone"}, exit.Data},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := finish(t, p.command(t.TempDir(), append(c.set, "parallel.ranks=3")...), 0)
 			e.check(t, c.code, c.cause)
 			lines := strings.Split(strings.TrimSpace(e.stderr), "\n")
 			last := lines[len(lines)-1]
-			if strings.Count(e.stderr, c.cause) != 1 || !strings.HasPrefix(last, "hetero-train: error: data ") || !strings.Contains(last, c.cause) || !strings.Contains(last, c.key) {
+			if strings.Count(e.stderr, c.cause) != 1 || !strings.HasPrefix(last, "hetero-train: error: data ") ||
+				!strings.Contains(last, c.cause) || !strings.Contains(last, c.key) {
 				t.Errorf("got\n%s\nwant %q once, in the last line, with key %s", e.stderr, c.cause, c.key)
 			}
 		})
@@ -168,8 +173,10 @@ func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 		var first []byte
 		for run := range 2 {
 			dir := t.TempDir()
-			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exit.Done, "")
-			got := clitest.ReadFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
+			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]",
+				"parallel.shared_memory="+memory), 0).check(t, exit.Done, "")
+			got := clitest.ReadFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20),
+				"model.safetensors"))
 			if run == 0 {
 				first = got
 			} else if !bytes.Equal(got, first) {
@@ -184,8 +191,10 @@ func TestSlurmStartsRanks(t *testing.T) {
 	ranks := make([]*exec.Cmd, 2)
 	for rank := range ranks {
 		ranks[rank] = p.command(dir, "train.steps=5")
-		ranks[rank].Env = append(os.Environ(), "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
-			"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2", fmt.Sprint("MASTER_PORT=", port))
+		ranks[rank].Env = append(os.Environ(), "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2",
+			fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
+			"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2",
+			fmt.Sprint("MASTER_PORT=", port))
 	}
 	if err := ranks[1].Start(); err != nil {
 		t.Fatal(err)
@@ -216,7 +225,8 @@ func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 		needtest.Missing(t, "gloo", err)
 	}
 	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exit.Done, "")
-	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exit.Done, "")
+	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"),
+		0).check(t, exit.Done, "")
 	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
 	if a, b := got.loss(t), want.loss(t); got.Steps != 10 || math.Abs(a-b) > 1e-4*b {
 		t.Errorf("final loss %.7g after %d steps, one rank has %.7g", a, got.Steps, b)
@@ -225,10 +235,12 @@ func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 
 func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(t, exit.Terminated, "saved")
+	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(
+		t, exit.Terminated, "saved")
 	var saved outcomeOfRun
 	saved.read(t, filepath.Join(dir, "run"))
-	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exit.Done, "")
+	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exit.Done,
+		"")
 	if got := resultOf(t, filepath.Join(dir, "run")); got.Steps != saved.Steps+5 || got.SamplesSeen != 8*got.Steps {
 		t.Errorf("got %+v after a stop at step %d", got, saved.Steps)
 	}
@@ -271,7 +283,8 @@ func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeo
 	t.Helper()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	dir, port := t.TempDir(), porttest.Free(t)
-	set := []string{"train.steps=1000000", fmt.Sprint("parallel.timeout_seconds=", timeout), "parallel.rendezvous_timeout_seconds=60"}
+	set := []string{"train.steps=1000000", fmt.Sprint("parallel.timeout_seconds=", timeout),
+		"parallel.rendezvous_timeout_seconds=60"}
 	ranks := make([]*exec.Cmd, 3)
 	messages := make([]bytes.Buffer, len(ranks))
 	for rank := range ranks {
@@ -353,7 +366,8 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			}
 			other := asRank(p.command(t.TempDir(), second...), c.rank, c.size, port)
 			if c.rank == 0 { // only one of the two processes can have the port; the other ends at once
-				both, first := []*exec.Cmd{other, asRank(p.command(t.TempDir(), set...), 0, 2, port)}, make(chan *exec.Cmd, 2)
+				both, first := []*exec.Cmd{other, asRank(p.command(t.TempDir(), set...), 0, 2, port)},
+					make(chan *exec.Cmd, 2)
 				for _, cmd := range both {
 					if err := cmd.Start(); err != nil {
 						t.Fatal(err)

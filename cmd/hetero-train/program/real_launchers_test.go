@@ -61,7 +61,8 @@ func TestRealLaunchersStartRanks(t *testing.T) {
 			if got := resultOf(t, filepath.Join(dir, "run")); got.SamplesSeen != 20*8 {
 				t.Errorf("got %+v, want 20 steps of 8 samples", got)
 			}
-			got := clitest.ReadFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
+			got := clitest.ReadFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20),
+				"model.safetensors"))
 			if want == nil {
 				want = got
 			}
@@ -72,14 +73,17 @@ func TestRealLaunchersStartRanks(t *testing.T) {
 	}
 }
 
-// Command schedule advise --slurm reads the queue of a real Slurm, and restricts a pending job to a node. This Slurm starts
-// no job itself.
+// Command schedule advise --slurm reads the queue of a real Slurm, and restricts a pending job to a node. This Slurm
+// starts no job itself.
 func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	startSlurm(t, "defer,sched_interval=3600")
 	var jobs []string
-	// Their owner holds all three jobs. Two opt in, and one of them fits. The last one does not, so nothing may change it.
-	for _, args := range [][]string{{"--gres=gpu:2", "--hold", "--comment", "hetero-train:"}, {"--gres=gpu:1", "--hold", "--comment", "hetero-train: kind=LM; steps=9"}, {"--gres=gpu:1", "--hold"}} {
-		out, err := exec.Command("sbatch", append([]string{"--parsable", "--output", os.DevNull, "--wrap", "sleep 300"}, args...)...).CombinedOutput()
+	// Their owner holds all three jobs. Two opt in, and one of them fits. The last one does not, so nothing may change
+	// it.
+	for _, args := range [][]string{{"--gres=gpu:2", "--hold", "--comment", "hetero-train:"},
+		{"--gres=gpu:1", "--hold", "--comment", "hetero-train: kind=LM; steps=9"}, {"--gres=gpu:1", "--hold"}} {
+		out, err := exec.Command("sbatch", append([]string{"--parsable", "--output", os.DevNull, "--wrap", "sleep 300"},
+			args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -96,7 +100,8 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 			args, places = append(args, "--apply"), "is now restricted to "
 		}
 		o := execute(args)
-		for _, text := range []string{"1 node, 0 running jobs with GPUs or known nodes, 3 pending jobs", "job " + jobs[0] + " (wrap) " + places + host + " with 2 v100: ", "job " + jobs[1] + " (wrap) waits: ",
+		for _, text := range []string{"1 node, 0 running jobs with GPUs or known nodes, 3 pending jobs",
+			"job " + jobs[0] + " (wrap) " + places + host + " with 2 v100: ", "job " + jobs[1] + " (wrap) waits: ",
 			"job " + jobs[2] + " (wrap) waits: the job does not opt in"} {
 			if o.code != exit.Done || !strings.Contains(o.stdout, text) {
 				t.Errorf("%q: got exit code %d and %q %q, want %q", args, o.code, o.stdout, o.stderr, text)
@@ -104,7 +109,8 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 		}
 		for i, job := range jobs {
 			out, err := exec.Command("scontrol", "show", "job", job).CombinedOutput()
-			if restricted := strings.Contains(string(out), "ReqNodeList="+host); err != nil || restricted != (apply && i == 0) {
+			if restricted := strings.Contains(string(out), "ReqNodeList="+host); err != nil ||
+				restricted != (apply && i == 0) {
 				t.Errorf("%q: job %s: got %v and\n%s", args, job, err, out)
 			}
 			if held := strings.Contains(string(out), "Reason=JobHeldUser"); held != (i > 0 || !apply) {
@@ -156,7 +162,8 @@ func startSlurm(t *testing.T, scheduler string) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	dir, err := os.MkdirTemp("", "slurm") // munge accepts no folder that others may write; the path of a socket is short
+	// munge accepts no folder that others may write; the path of a socket is short
+	dir, err := os.MkdirTemp("", "slurm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +187,8 @@ func startSlurm(t *testing.T, scheduler string) {
 	conf := filepath.Join(dir, "slurm.conf")
 	t.Setenv("SLURM_CONF", conf)
 	for _, server := range [][]string{
-		{"munged", "--foreground", "--force", "--key-file=" + dir + "/munge.key", "--socket=" + dir + "/munge.socket", "--pid-file=" + dir + "/munge.pid",
+		{"munged", "--foreground", "--force", "--key-file=" + dir + "/munge.key", "--socket=" + dir + "/munge.socket",
+			"--pid-file=" + dir + "/munge.pid",
 			"--log-file=" + dir + "/munge.log", "--seed-file=" + dir + "/munge.seed"},
 		{"slurmctld", "-D", "-f", conf},
 		{"slurmd", "-D", "-N", host, "-f", conf},

@@ -11,13 +11,15 @@ import (
 )
 
 // asksForMake matches advice that only the user of a checkout can follow.
-var asksForMake = regexp.MustCompile(`\b(run:? make|make (CUDA|BUILD|HETERO|cuda-|deps|native|clean)|then make|apt-get install)`)
+var asksForMake = regexp.MustCompile(
+	`\b(run:? make|make (CUDA|BUILD|HETERO|cuda-|deps|native|clean)|then make|apt-get install)`)
 
-// A release has no Makefile and no scripts of the checkout. Messages that name make go through nativelib.Remedy, which knows
-// where the program is. Package needtest speaks to people who run tests, so it may name make.
+// A release has no Makefile and no scripts of the checkout. Messages that name make go through nativelib.Remedy, which
+// knows where the program is. Package needtest speaks to people who run tests, so it may name make.
 func TestMessagesForUsersOfAReleaseDoNotAskForMake(t *testing.T) {
 	var faults []string
-	for _, path := range textFiles(t, "*.go", "*.cc", "*.cu", "*.h", ":!*_test.go", ":!engine/needtest", ":!engine/nativelib", ":!cuda/shim", ":!nccl/shim") {
+	for _, path := range textFiles(t, "*.go", "*.cc", "*.cu", "*.h", ":!*_test.go", ":!engine/needtest",
+		":!engine/nativelib", ":!cuda/shim", ":!nccl/shim") {
 		if strings.HasSuffix(path, ".go") {
 			faults = append(faults, askingGo(t, path)...)
 		} else {
@@ -25,7 +27,9 @@ func TestMessagesForUsersOfAReleaseDoNotAskForMake(t *testing.T) {
 		}
 	}
 	for _, fault := range faults {
-		t.Errorf("%s: a user of a release cannot follow this; use nativelib.Remedy, or name a page of the documentation", fault)
+		t.Errorf(
+			"%s: a user of a release cannot follow this; use nativelib.Remedy, or name a page of the documentation",
+			fault)
 	}
 }
 

@@ -108,7 +108,8 @@ func newRoot(a *cli.App) *cobra.Command {
 	flags.VarP(&cli.FileFlag{App: a}, "config", "c", "`FILE` (TOML) with the settings of the run")
 	flags.Var(&cli.SetFlag{App: a}, "set", "set one key and override the file, for example train.epochs=3; repeatable")
 	flags.StringVar(&a.LogLevel, "log-level", "info", "minimum level of the messages to show: `debug|info|warn|error`")
-	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "format of messages and progress: `text|json`; json: one JSON object per line on standard error")
+	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText,
+		"format of messages and progress: `text|json`; json: one JSON object per line on standard error")
 	train.AddResume(root, a)
 	root.AddCommand(families(a)...)
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -121,7 +122,8 @@ func newRoot(a *cli.App) *cobra.Command {
 // prepare runs before every command, after the checks of flags and arguments. It checks the global flags.
 func prepare(a *cli.App, cmd *cobra.Command) error {
 	if len(a.Files) > 1 {
-		return exit.Usagef("-c: got %q, want one file: the settings of several files are not merged; --set TABLE.KEY=VALUE overrides a key of the file", a.Files)
+		return exit.Usagef("-c: got %q, want one file: the settings of several files are not merged; --set TABLE.KEY=VALUE overrides a key of the file",
+			a.Files)
 	}
 	if a.File == "" && cmd.Flags().Changed("config") {
 		return exit.Usagef("-c: got an empty name, want a file")
@@ -196,7 +198,8 @@ var command = regexp.MustCompile(`(?m)\bhetero-train( |$)`)
 
 // rename replaces the name of the program in the texts of cmd and its subcommands.
 func rename(cmd *cobra.Command, name string) {
-	cmd.Long, cmd.Example = command.ReplaceAllString(cmd.Long, name+"$1"), command.ReplaceAllString(cmd.Example, name+"$1")
+	cmd.Long, cmd.Example = command.ReplaceAllString(cmd.Long, name+"$1"),
+		command.ReplaceAllString(cmd.Example, name+"$1")
 	for _, sub := range cmd.Commands() {
 		rename(sub, name)
 	}

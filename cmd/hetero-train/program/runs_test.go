@@ -28,7 +28,8 @@ func TestRunsAreListed(t *testing.T) {
 	p := buildProgram(t)
 	root := t.TempDir()
 	for name, rate := range map[string]string{"lr-1": "0.001", "lr-2": "0.01", "other": "0.01"} {
-		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=3").CombinedOutput(); err != nil {
+		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=3").
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -38,8 +39,10 @@ func TestRunsAreListed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "group", "nested", ".lock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for folder, want := range map[string]string{root: "simple_cnn", filepath.Join(root, "group"): "-"} { // the nested run has no settings
-		if o := execute([]string{"runs", "--input-dir", folder}); o.code != exit.Done || strings.Contains(o.stdout, `""`) || !strings.Contains(o.stdout, want) {
+	for folder, want := range map[string]string{root: "simple_cnn", filepath.Join(root, "group"): "-"} {
+		// the nested run has no settings
+		if o := execute([]string{"runs", "--input-dir", folder}); o.code != exit.Done ||
+			strings.Contains(o.stdout, `""`) || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s", folder, o.code, o.stdout, o.stderr)
 		}
 	}
@@ -56,7 +59,8 @@ func TestRunsAreListed(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
-			if r.State.Kind != "finished" || r.Model != "simple_cnn" || r.Steps != 3 || r.Loss == nil || r.BestEval == nil {
+			if r.State.Kind != "finished" || r.Model != "simple_cnn" || r.Steps != 3 || r.Loss == nil ||
+				r.BestEval == nil {
 				t.Errorf("got %+v, want a finished run of simple_cnn with 3 steps, a loss and an evaluation", r)
 			}
 			all = append(all, r.Name)
@@ -82,7 +86,8 @@ func TestRunsAreListed(t *testing.T) {
 		}
 	}
 	o := list("--key", "optimizer.lr,train.steps")
-	for _, want := range []string{"best evaluation", "optimizer.lr", "lr-1", "0.001", "finished", "the folder group contains runs"} {
+	for _, want := range []string{"best evaluation", "optimizer.lr", "lr-1", "0.001", "finished",
+		"the folder group contains runs"} {
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("got exit code %d and\n%s%swant %q", o.code, o.stdout, o.stderr, want)
 		}
@@ -120,20 +125,26 @@ func TestCommandsTakeTheNameOfARun(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for _, args := range [][]string{
-		{"status", "first"}, {"eval", "first"}, {"eval", "first", "--best"}, {"analyze", "first", "second"}, {"analyze", "--compare", "first", "second"}, {"analyze", "--compare", "first", "second", "experiments/comparison"},
-		{"checkpoint", "inspect", "first"}, {"checkpoint", "verify", "first"}, {"checkpoint", "export", "first", "--output", "w.safetensors"},
+		{"status", "first"}, {"eval", "first"}, {"eval", "first", "--best"}, {"analyze", "first", "second"},
+		{"analyze", "--compare", "first", "second"},
+		{"analyze", "--compare", "first", "second", "experiments/comparison"},
+		{"checkpoint", "inspect", "first"}, {"checkpoint", "verify", "first"},
+		{"checkpoint", "export", "first", "--output", "w.safetensors"},
 	} {
 		if o := execute(args); o.code != exit.Done {
 			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
 		}
 	}
 	for i, setting := range []string{"model.init_from=first", "train.resume=first"} {
-		if out, err := p.command(root, fmt.Sprintf("experiment.name=from%d", i), "train.steps=4", setting).CombinedOutput(); err != nil {
+		if out, err := p.command(root, fmt.Sprintf("experiment.name=from%d", i), "train.steps=4",
+			setting).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", setting, err, out)
 		}
 	}
-	for _, args := range [][]string{{"eval", "third"}, {"analyze", "third"}, {"checkpoint", "verify", "third"}, {"tracking", "sync", "third"}} {
-		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "there is no run of this name in experiments") {
+	for _, args := range [][]string{{"eval", "third"}, {"analyze", "third"}, {"checkpoint", "verify", "third"},
+		{"tracking", "sync", "third"}} {
+		if o := execute(args); o.code != exit.Usage ||
+			!strings.Contains(o.stderr, "there is no run of this name in experiments") {
 			t.Errorf("%q: got exit code %d and %s", args, o.code, o.stderr)
 		}
 	}
@@ -141,7 +152,8 @@ func TestCommandsTakeTheNameOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"status", "eval"} {
-		if o := execute([]string{command, "second"}); o.code != exit.Usage || !strings.Contains(o.stderr, "write experiments/second or ./second") {
+		if o := execute([]string{command, "second"}); o.code != exit.Usage ||
+			!strings.Contains(o.stderr, "write experiments/second or ./second") {
 			t.Errorf("%s of a name that is also a path: got exit code %d and %s", command, o.code, o.stderr)
 		}
 	}
@@ -152,10 +164,12 @@ func TestCommandsTakeTheNameOfARun(t *testing.T) {
 }
 
 func TestConfigDocsOfAKey(t *testing.T) {
-	if o := execute([]string{"config", "docs", "optimizer.lr", "balance"}); o.code != exit.Done || !strings.HasPrefix(o.stdout, "optimizer.lr\n") || !strings.Contains(o.stdout, "\n\nbalance.policy\n") {
+	if o := execute([]string{"config", "docs", "optimizer.lr", "balance"}); o.code != exit.Done ||
+		!strings.HasPrefix(o.stdout, "optimizer.lr\n") || !strings.Contains(o.stdout, "\n\nbalance.policy\n") {
 		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"config", "docs", "optimizer.l"}); o.code != exit.Usage || !strings.Contains(o.stderr, "nearest: optimizer.lr") {
+	if o := execute([]string{"config", "docs", "optimizer.l"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "nearest: optimizer.lr") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -179,7 +193,8 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 			t.Fatalf("got exit code %d, want %d", code, exit.Terminated)
 		}
 		var result map[string]any
-		if text, err := os.ReadFile(filepath.Join(root, "run", "results", "result.json")); err != nil || json.Unmarshal(text, &result) != nil {
+		if text, err := os.ReadFile(filepath.Join(root, "run", "results", "result.json")); err != nil ||
+			json.Unmarshal(text, &result) != nil {
 			t.Fatalf("read the result: %v", err)
 		}
 		if result["steps"] != 0.0 {
@@ -192,7 +207,8 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 		}
 		var listed map[string]any
 		o := execute([]string{"runs", "--input-dir", root, "--json"})
-		if err := json.Unmarshal([]byte(o.stdout), &listed); err != nil || listed["steps"] != 0.0 || listed["loss"] != nil || listed["samples_per_second"] != nil {
+		if err := json.Unmarshal([]byte(o.stdout), &listed); err != nil || listed["steps"] != 0.0 ||
+			listed["loss"] != nil || listed["samples_per_second"] != nil {
 			t.Errorf("got %v and\n%s\nwant 0 steps, and null as loss and throughput", err, o.stdout)
 		}
 		return

@@ -49,53 +49,76 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--jobs", "99999999999"}, 2, "--jobs: got 99999999999, want 1 to 1000000"},
 		{[]string{"compare", "--csv", os.DevNull}, 2, "got a device, want a regular file or a new one"},
 		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1, want a number from 1e-6 to 1e6"},
-		{[]string{"simulate", "--load", "x"}, 2, `--load: got "x", want a number; hetero-train schedule simulate --help`},
+		{[]string{"simulate", "--load", "x"}, 2,
+			`--load: got "x", want a number; hetero-train schedule simulate --help`},
 		{[]string{"simulate", "--seed", "-1"}, 2, `--seed: got "-1", want an integer of at least 0;`},
-		{[]string{"simulate", "--jobs", "99999999999999999999"}, 2, `--jobs: got "99999999999999999999", want an integer that fits into 64 bits;`},
+		{[]string{"simulate", "--jobs", "99999999999999999999"}, 2,
+			`--jobs: got "99999999999999999999", want an integer that fits into 64 bits;`},
 		{[]string{"simulate", "--load", "1e-300"}, 2, "load: got 1e-300, want a number from 1e-6 to 1e6"},
 		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5, want a number from 1 to 1e6"},
 		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
 		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c missing.toml cannot be used with this command"},
 		{[]string{"simulate", "--trace", trace}, 2, "want all three or none"},
 		{[]string{"compare", "--seeds", "0"}, 2, "--seeds: got 0"},
-		{[]string{"compare", "--seed", "18446744073709551615", "--seeds", "2"}, 2, "--seed: got 18446744073709551615 with --seeds 2, want at most 18446744073709551614"},
+		{[]string{"compare", "--seed", "18446744073709551615", "--seeds", "2"}, 2,
+			"--seed: got 18446744073709551615 with --seeds 2, want at most 18446744073709551614"},
 		{[]string{"compare", "--policy", "srf,srf"}, 2, "got srf twice"},
 		{[]string{"simulate", "--change", "4volta@3"}, 2, "want +COUNTtype@SECONDS"},
-		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"; want one of volta, turing, radeon`},
+		{[]string{"simulate", "--change", "-4hopper@3"}, 2,
+			`no type of GPU "hopper"; want one of volta, turing, radeon`},
 		{[]string{"simulate", "--change", "-4turng@3"}, 2, `no type of GPU "turng"; want one of volta, turing, radeon`},
 		{[]string{"simulate", "--change", "-4volta@-3"}, 2, "got a time of -3 s, want a number from 0 to 1e+15"},
 		{[]string{"simulate", "--change", "-4volta@1e999"}, 2, "got a time of 1e999 s, want a number from 0 to 1e+15"},
 		{[]string{"simulate", "--change", "-0volta@3"}, 2, "got 0 GPUs, want at least 1"},
 		{[]string{"simulate", "--network", "net"}, 2, "--network has no effect without policy dqn: got --policy gang"},
-		{[]string{"explain", "--job", "job-1", "--device", "cpu"}, 2, "--device has no effect without policy dqn: got --policy gang"},
-		{[]string{"compare", "--policy", "srf", "--device", "cpu"}, 2, "--device has no effect without policy dqn: got --policy fcfs,srf"},
-		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", "nope"}, 2, "the folder nope does not exist"},
+		{[]string{"explain", "--job", "job-1", "--device", "cpu"}, 2,
+			"--device has no effect without policy dqn: got --policy gang"},
+		{[]string{"compare", "--policy", "srf", "--device", "cpu"}, 2,
+			"--device has no effect without policy dqn: got --policy fcfs,srf"},
+		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", "nope"}, 2,
+			"the folder nope does not exist"},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", trace}, 2, "want a folder"},
 		{[]string{"simulate", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1, `to type "volta", which has no GPU left; add GPUs with --change +COUNTtype@SECONDS, or choose another policy`},
-		{[]string{"explain", "--job", "job-1", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1, `to type "volta", which has no GPU left; add GPUs`},
-		{[]string{"compare", "--policy", "srf", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "cannot leave out policy fcfs, because all ratios refer to this policy"},
-		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 9 GPUs of type volta, but the cluster has 8 at this time"},
+		{[]string{"explain", "--job", "job-1", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1,
+			`to type "volta", which has no GPU left; add GPUs`},
+		{[]string{"compare", "--policy", "srf", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4",
+			"--change", "-4turing@5", "--change", "+1volta@9"}, 1,
+			"cannot leave out policy fcfs, because all ratios refer to this policy"},
+		{[]string{"simulate", "--change", "-9volta@3"}, 2,
+			"got 9 GPUs of type volta, but the cluster has 8 at this time"},
 		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 GPU of type volta, but earlier changes removed 0"},
 		{[]string{"simulate", "--burst", "0"}, 2, "--burst and --surge: got 0 and 1, want numbers from 1 to 1e6"},
-		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace + ", which is no folder"},
-		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace + " twice, want each file once"},
-		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "got a change at 2 s after a change at 3 s, want changes in chronological order"},
-		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 1, "0 of 16 GPUs are available; the first job, "},
-		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
+		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace +
+			", which is no folder"},
+		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace +
+			" twice, want each file once"},
+		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2,
+			"got a change at 2 s after a change at 3 s, want changes in chronological order"},
+		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 1,
+			"0 of 16 GPUs are available; the first job, "},
+		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change",
+			"-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
 		// All faults of both files.
-		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "not a JSON object of GPU types"},
+		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3,
+			"not a JSON object of GPU types"},
 		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
-		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t0\t0\t1\n"), "v100=4"), 3, "steps: got \"0\", want an integer from 1 to 4503599627370495"},
+		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t0\t0\t1\n"), "v100=4"), 3,
+			"steps: got \"0\", want an integer from 1 to 4503599627370495"},
 		{gavel(speeds, trace, "v100"), 2, "want TYPE=COUNT"},
-		{gavel(speeds, trace, "v100=4,k80=2,v100=8"), 2, "--gpus: got type v100 with 4 GPUs per machine twice, want it once with the sum of the GPUs"},
+		{gavel(speeds, trace, "v100=4,k80=2,v100=8"), 2,
+			"--gpus: got type v100 with 4 GPUs per machine twice, want it once with the sum of the GPUs"},
 		{gavel(speeds, trace, "h100=4"), 2, "unknown type of GPU: got \"h100\", want one of v100, k80"},
 		{gavel(speeds, file(strings.TrimSuffix(goodTrace, "\n")), "v100=4"), 3, "want a complete file"},
-		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
-		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "-5.0", 1)), "v100=4"), 3, "a finite number of seconds, at least 0"},
-		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3, `the nearest is "LM (batch size 5)"`},
-		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of the 1 jobs"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3,
+			"jobs in the order of arrival"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "-5.0", 1)), "v100=4"), 3,
+			"a finite number of seconds, at least 0"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3,
+			`the nearest is "LM (batch size 5)"`},
+		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3,
+			"the cluster can hold none of the 1 jobs"},
 		{append(gavel(speeds, trace, "v100=4"), "--jobs", "5"), 2, "got --jobs with --trace"},
 		{[]string{"simulate", "--default", "jobs.cpus=4"}, 2, "--default needs --input"},
 		{[]string{"advise"}, 2, "want exactly one of --slurm and --kubernetes"},
@@ -116,7 +139,8 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 func TestScheduleSimulatesATrace(t *testing.T) {
 	speeds, trace := gavelFiles(t, goodTrace)
 	picture := filepath.Join(t.TempDir(), "jobs.svg")
-	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus", "v100=2", "--json", "--gantt", picture})
+	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus",
+		"v100=2", "--json", "--gantt", picture})
 	var r struct {
 		Completion float64 `json:"completion_s"`
 		HyperScore float64 `json:"hyperscore"`
@@ -131,10 +155,12 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 	}
 	// 1000 steps at 10 steps/s; then 5000 steps at 18 steps/s on both GPUs; the third job waits behind the second.
 	second := 100 + 5000.0/18
-	if len(r.Jobs) != 3 || r.Jobs[0].Finish != 100 || r.Jobs[1].Start != 100 || r.Jobs[1].Finish != second || r.Jobs[2].Finish != second+10 {
+	if len(r.Jobs) != 3 || r.Jobs[0].Finish != 100 || r.Jobs[1].Start != 100 || r.Jobs[1].Finish != second ||
+		r.Jobs[2].Finish != second+10 {
 		t.Errorf("got %+v", r.Jobs)
 	}
-	if want := (100 + second - 10 + second + 10 - 20) / 3; r.Completion != want || r.HyperScore < 109.9 || r.HyperScore > 110 {
+	if want := (100 + second - 10 + second + 10 - 20) / 3; r.Completion != want || r.HyperScore < 109.9 ||
+		r.HyperScore > 110 {
 		t.Errorf("got completion %v s and HyperScore %v, want %v s and 109.955", r.Completion, r.HyperScore, want)
 	}
 	if text, err := os.ReadFile(picture); err != nil || !strings.Contains(string(text), "v100-0/1") {
@@ -144,8 +170,10 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 
 func TestScheduleCountsInWords(t *testing.T) {
 	speeds, trace := gavelFiles(t, strings.SplitAfter(goodTrace, "\n")[0])
-	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus", "v100=1"})
-	if want := "fcfs: 1 job on 1 GPU in 100.0 s, 1 decision, 2 events\n"; o.code != 0 || !strings.HasPrefix(o.stdout, want) {
+	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus",
+		"v100=1"})
+	if want := "fcfs: 1 job on 1 GPU in 100.0 s, 1 decision, 2 events\n"; o.code != 0 ||
+		!strings.HasPrefix(o.stdout, want) {
 		t.Errorf("got exit code %d and %q%s, want %q", o.code, o.stdout, o.stderr, want)
 	}
 }
@@ -192,8 +220,10 @@ const twoJobs = "name,kind,arrival,work,gpus\nfirst,LM,0,1800,2\nsecond,LM,10 s,
 
 func TestScheduleReadsTables(t *testing.T) {
 	cluster, jobs := inputFiles(t, twoJobs)
-	given := []string{"--default", "jobs.cpus=1", "--default", "jobs.memory=1 GiB", "--default", "jobs.network=0", "--default", "jobs.priority=0.5"}
-	all := append([]string{"schedule", "simulate", "--policy", "fcfs", "--input", cluster, "--input", jobs, "--json"}, given...)
+	given := []string{"--default", "jobs.cpus=1", "--default", "jobs.memory=1 GiB", "--default", "jobs.network=0",
+		"--default", "jobs.priority=0.5"}
+	all := append([]string{"schedule", "simulate", "--policy", "fcfs", "--input", cluster, "--input", jobs, "--json"},
+		given...)
 	o := execute(all)
 	var r struct {
 		Jobs []struct {
@@ -208,7 +238,8 @@ func TestScheduleReadsTables(t *testing.T) {
 	if len(r.Jobs) != 2 || r.Jobs[0].Name != "first" || r.Jobs[0].Finish != 100 || r.Jobs[1].Finish != 110 {
 		t.Errorf("got %+v", r.Jobs)
 	}
-	if o := execute(append([]string{"schedule", "compare", "--policy", "srf", "--input", cluster, "--input", "jobs=" + jobs}, given...)); o.code != 0 || !strings.Contains(o.stdout, "\n1 list of jobs\n") {
+	if o := execute(append([]string{"schedule", "compare", "--policy", "srf", "--input", cluster, "--input",
+		"jobs=" + jobs}, given...)); o.code != 0 || !strings.Contains(o.stdout, "\n1 list of jobs\n") {
 		t.Errorf("compare: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	with := func(jobs string, more ...string) []string {
@@ -224,11 +255,13 @@ func TestScheduleReadsTables(t *testing.T) {
 		{with(strings.TrimSuffix(twoJobs, "\n")), 3, "jobs.csv:3: last line: got no line end"},
 		{with(strings.Replace(twoJobs, "10 s", "-1", 1)), 3, "jobs.csv:3: job \"second\": arrival"},
 		{with(strings.Replace(twoJobs, "LM", "LN", 1)), 3, `the nearest is "LM"`},
-		{with(strings.Replace(twoJobs, "700,2", "700,9", 1), given...), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
+		{with(strings.Replace(twoJobs, "700,2", "700,9", 1), given...), 3,
+			"jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
 		{with(twoJobs, append(given, "--default", "kinds.save=1")...), 2, "no row lacks this figure"},
 		{with(twoJobs, append(given, "--default", "jobs.cpus=2")...), 2, "got jobs.cpus twice"},
 		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
-		{with(strings.Replace(twoJobs, "second", "first", 1)), 3, "jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
+		{with(strings.Replace(twoJobs, "second", "first", 1)), 3,
+			"jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
 		// One message has all faults: a figure that is missing, and a job that does not fit.
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "--default jobs.cpus=NUMBER"},
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
@@ -245,7 +278,8 @@ func TestScheduleReadsTables(t *testing.T) {
 	} {
 		o := execute(append([]string{"schedule", "simulate"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) || o.stdout != "" {
-			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code, c.want)
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code,
+				c.want)
 		}
 	}
 }
@@ -253,7 +287,8 @@ func TestScheduleReadsTables(t *testing.T) {
 func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 	cluster, jobs := inputFiles(t, twoJobs)
 	ranges := filepath.Join(t.TempDir(), "ranges.json")
-	o := execute([]string{"schedule", "ingest", cluster, jobs, "--default", "jobs.cpus=4", "--ranges", "extremes", "--save-ranges", ranges, "--json"})
+	o := execute([]string{"schedule", "ingest", cluster, jobs, "--default", "jobs.cpus=4", "--ranges", "extremes",
+		"--save-ranges", ranges, "--json"})
 	type fact struct{ Value, Normalised *float64 }
 	var d struct {
 		GPUs, Jobs []struct {
@@ -279,22 +314,26 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &d); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	if len(d.GPUs) != 4 || d.GPUs[2].Name != "t4/0" || d.GPUs[2].Of != "T4" || len(d.Speeds) != 4 || d.Speeds[3].Speed != 7 || len(d.Jobs) != 2 {
+	if len(d.GPUs) != 4 || d.GPUs[2].Name != "t4/0" || d.GPUs[2].Of != "T4" || len(d.Speeds) != 4 ||
+		d.Speeds[3].Speed != 7 || len(d.Jobs) != 2 {
 		t.Fatalf("got %s", o.stdout)
 	}
 	work, cpus, memory := d.Jobs[0].Facts["job.work"], d.Jobs[1].Facts["job.cpus"], d.Jobs[1].Facts["job.memory"]
-	if work.Value == nil || *work.Value != 1800 || *work.Normalised != 1 || cpus.Value == nil || *cpus.Value != 4 || memory.Value != nil || memory.Normalised != nil {
+	if work.Value == nil || *work.Value != 1800 || *work.Normalised != 1 || cpus.Value == nil || *cpus.Value != 4 ||
+		memory.Value != nil || memory.Normalised != nil {
 		t.Errorf("got work %+v, CPUs %+v, memory %+v", work, cpus, memory)
 	}
 	learnt := false
 	for _, r := range d.Ranges {
 		learnt = learnt || r.Fact == "job.work" && r.Origin == "minimum and maximum" && r.Low == 700 && r.High == 1800
 	}
-	if !learnt || len(d.Given) != 1 || d.Given[0].Column != "cpus" || d.Given[0].Rows != 2 || !strings.Contains(d.Simulation, "jobs.memory: missing in 2 of 2 rows") {
+	if !learnt || len(d.Given) != 1 || d.Given[0].Column != "cpus" || d.Given[0].Rows != 2 ||
+		!strings.Contains(d.Simulation, "jobs.memory: missing in 2 of 2 rows") {
 		t.Errorf("got ranges %+v, given %+v, simulation %q", d.Ranges, d.Given, d.Simulation)
 	}
 	text := execute([]string{"schedule", "ingest", cluster, "jobs=" + jobs, "--ranges", ranges, "--rows", "1"})
-	for _, want := range []string{"GPUs: 4 | kinds: 1 | jobs: 2", "v100/0  V100  -", "16 GiB (0.32)", "1800 (1.00)", "1 more rows; --rows 0 prints all",
+	for _, want := range []string{"GPUs: 4 | kinds: 1 | jobs: 2", "v100/0  V100  -", "16 GiB (0.32)", "1800 (1.00)",
+		"1 more rows; --rows 0 prints all",
 		"jobs.cpus: missing in 2 of 2 rows", "simulation: not possible: the simulator needs figures that are missing"} {
 		if text.code != 0 || !strings.Contains(text.stdout, want) {
 			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
@@ -302,7 +341,8 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 	}
 	speeds, trace := gavelFiles(t, goodTrace)
 	gavel := execute([]string{"schedule", "ingest", "--speeds", speeds, "--trace", trace})
-	for _, want := range []string{"types of GPUs: 2 | machines: 0 | GPUs: 0 | kinds: 1 | jobs: 3", "line 2  LM (batch size 5)  10 s", "gpu_types.memory: missing in 2 of 2 rows"} {
+	for _, want := range []string{"types of GPUs: 2 | machines: 0 | GPUs: 0 | kinds: 1 | jobs: 3",
+		"line 2  LM (batch size 5)  10 s", "gpu_types.memory: missing in 2 of 2 rows"} {
 		if gavel.code != 0 || !strings.Contains(gavel.stdout, want) {
 			t.Errorf("got exit code %d, %q, %q, want %q", gavel.code, gavel.stdout, gavel.stderr, want)
 		}
@@ -312,23 +352,30 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		"measured": {"tflops": 2, "memory": {"copy_gbytes_per_second": 100}}}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"schedule", "ingest", "--profile", profile}); o.code != 0 || !strings.Contains(o.stdout, "a/0  Xeon") || !strings.Contains(o.stdout, "100 GB/s (0.00)") || !strings.Contains(o.stdout, "machines.cpus: missing") {
+	if o := execute([]string{"schedule", "ingest", "--profile", profile}); o.code != 0 ||
+		!strings.Contains(o.stdout, "a/0  Xeon") || !strings.Contains(o.stdout, "100 GB/s (0.00)") ||
+		!strings.Contains(o.stdout, "machines.cpus: missing") {
 		t.Errorf("--profile: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	times := filepath.Join(profile, "job_1_norm.csv")
-	if err := os.WriteFile(times, []byte(",worker,gpu,time,batch_time_norm\n0,0,25,1,100\n1,1,25,1,200\n2,0,25,2,100\n3,1,25,2,220\n"), 0o644); err != nil {
+	const measured = ",worker,gpu,time,batch_time_norm\n0,0,25,1,100\n1,1,25,1,200\n2,0,25,2,100\n3,1,25,2,220\n"
+	if err := os.WriteFile(times, []byte(measured), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	// Medians 100 and 210; iterations 200/150 and 220/160.
-	for _, want := range []string{"workers                                                          2", "median of the fastest             2.100", "mean of its workers, mean       1.354"} {
-		if o := execute([]string{"schedule", "ingest", "--alibaba", times}); o.code != 0 || !strings.Contains(o.stdout, want) {
+	for _, want := range []string{"workers                                                          2",
+		"median of the fastest             2.100", "mean of its workers, mean       1.354"} {
+		if o := execute([]string{"schedule", "ingest", "--alibaba", times}); o.code != 0 ||
+			!strings.Contains(o.stdout, want) {
 			t.Errorf("--alibaba: got exit code %d, %q, %q, want %q", o.code, o.stdout, o.stderr, want)
 		}
 	}
-	if o := execute([]string{"schedule", "ingest", "--alibaba", times, "--json"}); o.code != 0 || !strings.Contains(o.stdout, `{"iterations":[{"file":`) {
+	if o := execute([]string{"schedule", "ingest", "--alibaba", times, "--json"}); o.code != 0 ||
+		!strings.Contains(o.stdout, `{"iterations":[{"file":`) {
 		t.Errorf("--alibaba --json: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"schedule", "ingest", "--live"}); o.code == 6 && !strings.Contains(o.stderr, "got no GPU") || o.code != 6 && (o.code != 0 || !strings.Contains(o.stdout, "gpu.memory")) {
+	if o := execute([]string{"schedule", "ingest", "--live"}); o.code == 6 && !strings.Contains(o.stderr,
+		"got no GPU") || o.code != 6 && (o.code != 0 || !strings.Contains(o.stdout, "gpu.memory")) {
 		t.Errorf("--live: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	for _, c := range []struct {
@@ -353,13 +400,15 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		{[]string{"--alibaba", jobs, "--alibaba", "missing.csv"}, 3, "missing.csv"},
 		{[]string{"--alibaba", jobs, "--rows", "3"}, 2, "got --rows with --alibaba"},
 		{[]string{"--alibaba", jobs, "--json", "--live"}, 2, "got --live with --alibaba"},
-		{[]string{"--alibaba", "missing.csv", "--alibaba", "missing.csv"}, 2, "got missing.csv twice, want each file once"},
+		{[]string{"--alibaba", "missing.csv", "--alibaba", "missing.csv"}, 2,
+			"got missing.csv twice, want each file once"},
 		{[]string{cluster, "--alibaba", jobs}, 2, "got 2 inputs"},
 		{[]string{"--speeds", trace, "--trace", trace + "x"}, 3, "not a JSON object of GPU types"},
 	} {
 		o := execute(append([]string{"schedule", "ingest"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) || o.stdout != "" {
-			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code, c.want)
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code,
+				c.want)
 		}
 	}
 }
@@ -393,30 +442,37 @@ func TestScheduleExplainsAJob(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &e); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	if e.Seed != nil || e.Start != 10 || e.Before != 0 || len(e.Free) != 2 || e.Free[0].Free != 0 || e.Free[1].Free != 2 || len(e.Stays) != 1 {
+	if e.Seed != nil || e.Start != 10 || e.Before != 0 || len(e.Free) != 2 || e.Free[0].Free != 0 ||
+		e.Free[1].Free != 2 || len(e.Stays) != 1 {
 		t.Fatalf("got %s", o.stdout)
 	}
 	stay := e.Stays[0]
-	if strings.Join(stay.GPUs, ",") != "t4/0,t4/1" || stay.To != 110 || stay.Ended != "finished" || !strings.Contains(stay.Reason, "first type with enough free GPUs") || len(stay.Alternatives) != 2 {
+	if strings.Join(stay.GPUs, ",") != "t4/0,t4/1" || stay.To != 110 || stay.Ended != "finished" ||
+		!strings.Contains(stay.Reason, "first type with enough free GPUs") || len(stay.Alternatives) != 2 {
 		t.Fatalf("got %+v", stay)
 	}
 	chosen, other := stay.Alternatives[0], stay.Alternatives[1]
-	if !chosen.Chosen || chosen.Types != "2 T4" || *chosen.Speed != 7 || *chosen.Finish != 110 || other.Types != "2 V100" || other.Not != "0 free" || other.Speed != nil {
+	if !chosen.Chosen || chosen.Types != "2 T4" || *chosen.Speed != 7 || *chosen.Finish != 110 ||
+		other.Types != "2 V100" || other.Not != "0 free" || other.Speed != nil {
 		t.Errorf("got %+v and %+v", chosen, other)
 	}
 	text := execute(append(args, "fcfs", "--job", "third"))
-	for _, want := range []string{"third: LM | GPUs: 1 |", "started after 80.0 s", "started because: the job is the first of 1 jobs", "finished after 90.0 s"} {
+	for _, want := range []string{"third: LM | GPUs: 1 |", "started after 80.0 s",
+		"started because: the job is the first of 1 jobs", "finished after 90.0 s"} {
 		if text.code != 0 || !strings.Contains(text.stdout, want) {
 			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
 		}
 	}
 	// A job that is stopped has several stays, each with its reasons.
 	moved := execute([]string{"schedule", "explain", "--job", "job-30", "--policy", "maxmin"})
-	if starts, stops := strings.Count(moved.stdout, "started because: "), strings.Count(moved.stdout, "stopped because: "); starts < 2 || stops != starts-1 || strings.Contains(moved.stdout, "%") {
+	if starts, stops := strings.Count(moved.stdout, "started because: "), strings.Count(moved.stdout,
+		"stopped because: "); starts < 2 || stops != starts-1 || strings.Contains(moved.stdout, "%") {
 		t.Errorf("got %q, want several stays, and texts without format verbs", moved.stdout)
 	}
 	for _, policy := range scheduler.Names() {
-		if o := execute([]string{"schedule", "explain", "--job", "job-9", "--jobs", "20", "--policy", policy}); o.code != 0 || !strings.Contains(o.stdout, "chosen") || strings.Contains(o.stdout, `because: ""`) {
+		if o := execute([]string{"schedule", "explain", "--job", "job-9", "--jobs", "20", "--policy",
+			policy}); o.code != 0 || !strings.Contains(o.stdout, "chosen") ||
+			strings.Contains(o.stdout, `because: ""`) {
 			t.Errorf("%s: got exit code %d, %q, %q", policy, o.code, o.stdout, o.stderr)
 		}
 	}
@@ -429,7 +485,8 @@ func TestScheduleExplainsAJob(t *testing.T) {
 		{[]string{"--job", "a", "--policy", "best"}, "unknown job"},
 		{[]string{"--job", "job-1", "--policy", "best"}, "unknown policy"},
 	} {
-		if o := execute(append([]string{"schedule", "explain"}, c.args...)); o.code != 2 || !strings.Contains(o.stderr, c.want) {
+		if o := execute(append([]string{"schedule", "explain"}, c.args...)); o.code != 2 ||
+			!strings.Contains(o.stderr, c.want) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.want)
 		}
 	}
@@ -437,13 +494,15 @@ func TestScheduleExplainsAJob(t *testing.T) {
 
 func TestScheduleComparesPolicies(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs.csv")
-	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--csv", runs, "--change", "-4turing@600"})
+	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json",
+		"--csv", runs, "--change", "-4turing@600"})
 	var s compare.Study
 	if err := json.Unmarshal([]byte(o.stdout), &s); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
 	// Without Turing GPUs, jobs of policy static wait forever.
-	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: seed 1: policy static can start no waiting job") {
+	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 ||
+		!strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: seed 1: policy static can start no waiting job") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
 	}
 	text, err := os.ReadFile(runs)
@@ -452,11 +511,14 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	}
 	// The network fits any cluster, and types of GPUs that it has not seen.
 	small, trace := gavelFiles(t, goodTrace)
-	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1", "--device", "reference"})
-	if six.code != 0 || strings.Contains(six.stderr, "policy dqn is left out") || !strings.Contains(six.stdout, "dqn ") {
+	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1",
+		"--device", "reference"})
+	if six.code != 0 || strings.Contains(six.stderr, "policy dqn is left out") ||
+		!strings.Contains(six.stdout, "dqn ") {
 		t.Errorf("a cluster of six machines: got exit code %d, %q, %q", six.code, six.stdout, six.stderr)
 	}
-	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--change", "-4turing@600"})
+	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json",
+		"--change", "-4turing@600"})
 	if again.stdout != o.stdout {
 		t.Error("two comparisons with equal flags differ")
 	}
@@ -470,13 +532,15 @@ func TestScheduleComparesPolicies(t *testing.T) {
 
 // The last GPUs may leave after all jobs have ended.
 func TestScheduleChangesAfterTheLastJob(t *testing.T) {
-	o := execute([]string{"schedule", "simulate", "--policy", "srf", "--jobs", "5", "--change", "-8volta@1e9", "--change", "-4radeon@1e9", "--change", "-4turing@1e9"})
+	o := execute([]string{"schedule", "simulate", "--policy", "srf", "--jobs", "5", "--change", "-8volta@1e9",
+		"--change", "-4radeon@1e9", "--change", "-4turing@1e9"})
 	if o.code != 0 {
 		t.Errorf("got exit code %d, %q", o.code, o.stderr)
 	}
 }
 
-// The second list fails at once, the first one after many jobs: the error names the first one at any speed of the workers.
+// The second list fails at once, the first one after many jobs: the error names the first one at any speed of the
+// workers.
 func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	const late = "LM (batch size 5)\tpython3 main.py\t--steps\t1\t1000\t2000000.0\t1\n"
 	var many strings.Builder
@@ -485,14 +549,16 @@ func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	}
 	speeds, first := gavelFiles(t, many.String()+late)
 	_, second := gavelFiles(t, late)
-	o := execute([]string{"schedule", "compare", "--policy", "fcfs", "--speeds", speeds, "--gpus", "v100=4", "--trace", first, "--trace", second, "--change", "-4v100@1e6"})
-	if want := "--trace " + first + ": policy fcfs can start no waiting job"; o.code != 1 || !strings.Contains(o.stderr, want) || strings.Contains(o.stderr, second) {
+	o := execute([]string{"schedule", "compare", "--policy", "fcfs", "--speeds", speeds, "--gpus", "v100=4", "--trace",
+		first, "--trace", second, "--change", "-4v100@1e6"})
+	if want := "--trace " + first + ": policy fcfs can start no waiting job"; o.code != 1 ||
+		!strings.Contains(o.stderr, want) || strings.Contains(o.stderr, second) {
 		t.Errorf("got exit code %d and %q, want 1 and %q", o.code, o.stderr, want)
 	}
 }
 
-// A fake Slurm has one node with three free GPUs and four pending jobs: one waits for resources, one is held by its owner, one by
-// an administrator, and one does not opt in.
+// A fake Slurm has one node with three free GPUs and four pending jobs: one waits for resources, one is held by its
+// owner, one by an administrator, and one does not opt in.
 func TestScheduleAdvisesSlurm(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -509,7 +575,9 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	o := execute([]string{"schedule", "advise", "--slurm"})
-	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "holds the job: JobHeldAdmin", "job 10 (c) can start on n1 with 1 v100", "job 11 (d) waits: the job does not opt in", "nothing changed"} {
+	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast",
+		"holds the job: JobHeldAdmin", "job 10 (c) can start on n1 with 1 v100",
+		"job 11 (d) waits: the job does not opt in", "nothing changed"} {
 		if o.code != 0 || !strings.Contains(o.stdout, want) || strings.Contains(o.stdout, "\x1b") {
 			t.Errorf("got exit code %d and %q %q, want %q and no control characters", o.code, o.stdout, o.stderr, want)
 		}
@@ -517,10 +585,12 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err == nil {
 		t.Errorf("without --apply: got calls %q", calls)
 	}
-	if o := execute([]string{"schedule", "advise", "--slurm", "--apply"}); o.code != 0 || !strings.Contains(o.stdout, "is now restricted to n1") {
+	if o := execute([]string{"schedule", "advise", "--slurm", "--apply"}); o.code != 0 ||
+		!strings.Contains(o.stdout, "is now restricted to n1") {
 		t.Errorf("--apply: got exit code %d and %q", o.code, o.stdout)
 	}
-	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != "update JobId=10 ReqNodeList=n1\nrelease 10\nupdate JobId=7 ReqNodeList=n1\n" {
+	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil ||
+		string(calls) != "update JobId=10 ReqNodeList=n1\nrelease 10\nupdate JobId=7 ReqNodeList=n1\n" {
 		t.Errorf("--apply: got calls %q, %v", calls, err)
 	}
 	speeds := `echo '{"jobs":[{"job_id":9,"name":"c","comment":"hetero-train: kind=LM; steps=100","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}}]}'`
@@ -528,13 +598,17 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, _ := inputFiles(t, twoJobs)
-	if o := execute([]string{"schedule", "advise", "--slurm", "--speeds", table}); o.code != 0 || !strings.Contains(o.stdout, "job 9 (c) can start on n1 with 2 v100: it finishes first") || !strings.Contains(o.stdout, "18 steps/s") {
+	if o := execute([]string{"schedule", "advise", "--slurm", "--speeds", table}); o.code != 0 ||
+		!strings.Contains(o.stdout, "job 9 (c) can start on n1 with 2 v100: it finishes first") ||
+		!strings.Contains(o.stdout, "18 steps/s") {
 		t.Errorf("--speeds: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "squeue"),
+		[]byte("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"schedule", "advise", "--slurm"}); o.code != 5 || !strings.Contains(o.stderr, "Unable to contact slurm controller") {
+	if o := execute([]string{"schedule", "advise", "--slurm"}); o.code != 5 ||
+		!strings.Contains(o.stderr, "Unable to contact slurm controller") {
 		t.Errorf("no controller: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -570,10 +644,12 @@ func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 		}
 		return o.stdout
 	}
-	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0", "--device", "reference"), "\n\n")
+	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0",
+		"--device", "reference"), "\n\n")
 	_, after, _ := strings.Cut(run("schedule ingest cluster.toml jobs.csv"), "\njob  ")
 	jobs, _, _ := strings.Cut(after, "\n\n")
-	for name, change := range map[string][]string{"cluster.toml": {`gpu_type = "V100"`, `gpu_type = "V101"`}, "jobs.csv": {"GiB,0.9", "GiB,7", "3 min", "30 s"}} {
+	for name, change := range map[string][]string{"cluster.toml": {`gpu_type = "V100"`, `gpu_type = "V101"`},
+		"jobs.csv": {"GiB,0.9", "GiB,7", "3 min", "30 s"}} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -586,7 +662,8 @@ func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 		}
 	}
 	faulty := execute([]string{"schedule", "ingest", "cluster.toml", "jobs.csv"})
-	faults := strings.ReplaceAll(strings.TrimSpace(strings.TrimPrefix(faulty.stderr, "hetero-train: error: schedule ingest: ")), "\n  ", "\n")
+	faults := strings.ReplaceAll(
+		strings.TrimSpace(strings.TrimPrefix(faulty.stderr, "hetero-train: error: schedule ingest: ")), "\n  ", "\n")
 	if faulty.code != 3 || strings.Count(faults, "\n") != 2 {
 		t.Errorf("faulty files: got exit code %d and %q, want 3 faults", faulty.code, faulty.stderr)
 	}

@@ -22,16 +22,19 @@ func TestScheduleTrains(t *testing.T) {
 		episodes, want string
 	}{{"1", "episode "}, {"1", "has "}, {"20", "resuming from "}} {
 		o := execute([]string{"schedule", "train", "--output", dir, "--episodes", c.episodes})
-		if o.code != 0 || !strings.Contains(o.stderr, c.want) || strings.Contains(o.stderr, "the network is not trained") != (c.want == "episode ") {
+		if o.code != 0 || !strings.Contains(o.stderr, c.want) ||
+			strings.Contains(o.stderr, "the network is not trained") != (c.want == "episode ") {
 			t.Fatalf("%s episodes: got exit code %d and %q, want %q", c.episodes, o.code, o.stderr, c.want)
 		}
 	}
-	o := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", dir, "--device", "reference", "--jobs", "10"})
+	o := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", dir, "--device", "reference",
+		"--jobs", "10"})
 	if o.code != 0 || !strings.Contains(o.stdout, "dqn: 10 jobs") {
 		t.Errorf("got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	step, _ := checkpoint.NewestStep(dir)
-	single := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", filepath.Join(dir, checkpoint.StepName(step)), "--device", "reference", "--jobs", "10"})
+	single := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network",
+		filepath.Join(dir, checkpoint.StepName(step)), "--device", "reference", "--jobs", "10"})
 	if single.code != 0 || single.stdout != o.stdout {
 		t.Errorf("the folder of one checkpoint: got exit code %d, %q, %q", single.code, single.stdout, single.stderr)
 	}
@@ -40,7 +43,8 @@ func TestScheduleTrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	newest, ok := checkpoint.NewestStep(cut)
-	if err := os.Truncate(filepath.Join(cut, checkpoint.StepName(newest), "model.safetensors"), 1000); !ok || err != nil {
+	if err := os.Truncate(filepath.Join(cut, checkpoint.StepName(newest), "model.safetensors"), 1000); !ok ||
+		err != nil {
 		t.Fatal(ok, err)
 	}
 	o = execute([]string{"schedule", "compare", "--policy", "dqn", "--network", cut, "--seeds", "2", "--jobs", "10"})
@@ -50,12 +54,14 @@ func TestScheduleTrains(t *testing.T) {
 	speeds, trace := gavelFiles(t, goodTrace)
 	files := []string{"--speeds", speeds, "--trace", trace, "--gpus", "v100=4,k80=2"}
 	other := filepath.Join(t.TempDir(), "other")
-	if o := execute(append([]string{"schedule", "train", "--output", other, "--episodes", "20", "--random", "0.5"}, files...)); o.code != 0 || !strings.Contains(o.stderr, "saved ") {
+	if o := execute(append([]string{"schedule", "train", "--output", other, "--episodes", "20", "--random", "0.5"},
+		files...)); o.code != 0 || !strings.Contains(o.stderr, "saved ") {
 		t.Errorf("a training with files: got exit code %d, %q", o.code, o.stderr)
 	}
 	folder := filepath.Join(t.TempDir(), "scores")
 	scores := func(dimensions string) outcome {
-		return execute(append([]string{"schedule", "train", "--output", folder, "--episodes", "20", "--similarity", dimensions}, files...))
+		return execute(append([]string{"schedule", "train", "--output", folder, "--episodes", "20", "--similarity",
+			dimensions}, files...))
 	}
 	if o := scores("64"); o.code != 0 {
 		t.Errorf("a training with scores: got exit code %d and %q", o.code, o.stderr)
@@ -63,10 +69,13 @@ func TestScheduleTrains(t *testing.T) {
 	if o := scores("0"); o.code != 2 || !strings.Contains(o.stderr, "another --random or --similarity") {
 		t.Errorf("a training that resumes without scores: got exit code %d and %q", o.code, o.stderr)
 	}
-	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds, "--trace", trace, "--gpus"}
+	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds,
+		"--trace", trace, "--gpus"}
 	for range 2 { // when it starts, and when it resumes
-		if o := execute(append(large, "v100=120", "--episodes", "1")); o.code != 0 || !strings.Contains(o.stderr, "the replay memory keeps ") {
-			t.Errorf("a training on 30 machines: got exit code %d and %q, want a warning about the replay memory", o.code, o.stderr)
+		if o := execute(append(large, "v100=120", "--episodes", "1")); o.code != 0 ||
+			!strings.Contains(o.stderr, "the replay memory keeps ") {
+			t.Errorf("a training on 30 machines: got exit code %d and %q, want a warning about the replay memory",
+				o.code, o.stderr)
 		}
 	}
 	if o := execute(append(large, "v100=12000")); o.code != 2 || !strings.Contains(o.stderr, "too many machines") {
@@ -76,10 +85,15 @@ func TestScheduleTrains(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"train", "--seed", "9", "--output", dir}, 2}, {[]string{"train", "--output", other}, 2}, {[]string{"train", "--random", "0.1", "--output", dir}, 2},
-		{[]string{"train", "--random", "2"}, 2}, {append([]string{"train", "--random", "1", "--output", other}, files...), 2}, {[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
+		{[]string{"train", "--seed", "9", "--output", dir}, 2}, {[]string{"train", "--output", other}, 2},
+		{[]string{"train", "--random", "0.1", "--output", dir}, 2},
+		{[]string{"train", "--random", "2"}, 2},
+		{append([]string{"train", "--random", "1", "--output", other}, files...), 2},
+		{[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
 		{[]string{"train", "--output", filepath.Join(dir, "train.lock")}, 2},
-		{[]string{"train", "--similarity", "-1"}, 2}, {[]string{"train", "--similarity", "99999999"}, 2}, {[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2}, {[]string{"train", "--device", "tpu"}, 2},
+		{[]string{"train", "--similarity", "-1"}, 2}, {[]string{"train", "--similarity", "99999999"}, 2},
+		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2},
+		{[]string{"train", "--device", "tpu"}, 2},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},
 	} {
 		if o := execute(append([]string{"schedule"}, c.args...)); o.code != c.code {
@@ -88,8 +102,8 @@ func TestScheduleTrains(t *testing.T) {
 	}
 }
 
-// A signal stops a training of the scheduling network. The same command resumes it, and the network then has the bits of an
-// uninterrupted training.
+// A signal stops a training of the scheduling network. The same command resumes it, and the network then has the bits
+// of an uninterrupted training.
 func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir, whole := filepath.Join(t.TempDir(), "stopped"), filepath.Join(t.TempDir(), "whole")
@@ -107,7 +121,8 @@ func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	if err := sendTo(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if o := <-ended; o.code != exit.Interrupted || !strings.Contains(o.stderr, "saved ") || !strings.Contains(o.stderr, "to resume, run the same command again") {
+	if o := <-ended; o.code != exit.Interrupted || !strings.Contains(o.stderr, "saved ") ||
+		!strings.Contains(o.stderr, "to resume, run the same command again") {
 		t.Fatalf("got exit code %d and %q, want %d and a saved checkpoint", o.code, o.stderr, exit.Interrupted)
 	}
 	done := func(dir string) (episodes int64, network string) {
@@ -132,6 +147,7 @@ func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	}
 	_, got := done(dir)
 	if _, want := done(whole); got != want || got == before {
-		t.Errorf("the resumed network equals the uninterrupted one: %v, and the one before: %v; want true and false", got == want, got == before)
+		t.Errorf("the resumed network equals the uninterrupted one: %v, and the one before: %v; want true and false",
+			got == want, got == before)
 	}
 }

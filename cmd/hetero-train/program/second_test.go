@@ -80,7 +80,8 @@ func (s *sweep) steps(name string, want int64, rate string) {
 	if got := resultOf(s.t, dir); got.Steps != want {
 		s.t.Errorf("%s: got %d steps, want %d", name, got.Steps, want)
 	}
-	if text := string(clitest.ReadFile(s.t, filepath.Join(dir, "configs", "resolved.toml"))); !strings.Contains(text, "\nlr = "+rate+"\n") {
+	if text := string(clitest.ReadFile(s.t, filepath.Join(dir, "configs", "resolved.toml"))); !strings.Contains(text,
+		"\nlr = "+rate+"\n") {
 		s.t.Errorf("%s: its settings lack lr = %s", name, rate)
 	}
 	c, _, err := checkpoint.Latest(filepath.Join(dir, "checkpoints"))
@@ -100,12 +101,14 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	s.run(exit.Done, "done: 20 steps", "--lr", "0.1")
 	s.run(exit.Done, "train.steps = 20 ended the run", "--lr", "0.1")
 	e := s.run(exit.Done, "done: 20 steps", "--lr", "0.01")
-	if n := strings.Count(e.stderr, "was renamed"); n != 1 || !strings.Contains(e.stderr, "optimizer.lr was 0.1, now 0.01") || !strings.Contains(e.stderr, name+"-1") {
+	if n := strings.Count(e.stderr, "was renamed"); n != 1 ||
+		!strings.Contains(e.stderr, "optimizer.lr was 0.1, now 0.01") || !strings.Contains(e.stderr, name+"-1") {
 		t.Errorf("want one line that names the change and the new name of the old run:\n%s", e.stderr)
 	}
 	s.steps(name+"-1", 20, "0.1")
 	s.steps(name, 20, "0.01")
-	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "the run has already trained 20 steps") {
+	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr,
+		"the run has already trained 20 steps") {
 		t.Errorf("a shorter run: want the reason\n%s", e.stderr)
 	}
 	s.steps(name+"-2", 20, "0.01")
@@ -123,8 +126,10 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine")
 	s.run(exit.Done, "done: 20 steps")
 	before := snapshot(t, s.output)
-	e := s.run(exit.Usage, "optimizer.lr was 0.05, now 0.2", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30")
-	for _, want := range []string{"augment.mixup was 0.0, now 0.5", "--resume none", "--allow augment.mixup --allow optimizer.lr"} {
+	e := s.run(exit.Usage, "optimizer.lr was 0.05, now 0.2", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set",
+		"train.steps=30")
+	for _, want := range []string{"augment.mixup was 0.0, now 0.5", "--resume none",
+		"--allow augment.mixup --allow optimizer.lr"} {
 		if !strings.Contains(e.stderr, want) {
 			t.Errorf("want %q in\n%s", want, e.stderr)
 		}
@@ -137,10 +142,14 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 		t.Errorf("a refused run changed files:\n%s\nbefore:\n%s", after, before)
 	}
 	path := filepath.Join(s.output, "mine")
-	s.run(exit.Usage, "augment.mixup was", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr")
-	s.run(exit.Done, "done: 30 steps", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr", "--allow", "augment.mixup")
-	s.run(exit.Done, "done: 40 steps", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=40", "--set", "device.threads=1", "--set", "balance.policy=dynamic")
-	s.run(exit.Usage, "optimizer.name", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=50", "--set", "optimizer.name=adamw", "--set", "optimizer.weight_decay=0.0005", "--allow", "optimizer.name")
+	s.run(exit.Usage, "augment.mixup was", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set",
+		"train.steps=30", "--allow", "optimizer.lr")
+	s.run(exit.Done, "done: 30 steps", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set",
+		"train.steps=30", "--allow", "optimizer.lr", "--allow", "augment.mixup")
+	s.run(exit.Done, "done: 40 steps", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=40", "--set",
+		"device.threads=1", "--set", "balance.policy=dynamic")
+	s.run(exit.Usage, "optimizer.name", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=50", "--set",
+		"optimizer.name=adamw", "--set", "optimizer.weight_decay=0.0005", "--allow", "optimizer.name")
 	s.run(exit.Done, "done: 20 steps", "--resume", "none", "--lr", "0.3")
 	s.steps("mine-1", 40, "0.2")
 	s.steps("mine", 20, "0.3")
@@ -164,7 +173,8 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	larger := []string{"--set", "data.batch_size=16", "--epochs", "4"}
 	s.run(exit.Done, "done: 30 steps", append(larger, "--allow", "data.batch_size")...)
 	s.run(exit.Done, "is finished: 30 steps", larger...)
-	s.run(exit.Usage, "has already trained 30 steps, and the new setting is train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
+	s.run(exit.Usage, "has already trained 30 steps, and the new setting is train.epochs = 3", "--set",
+		"data.batch_size=16", "--epochs", "3")
 }
 
 // snapshot returns the files of a folder with their sizes and times. It omits locks, which contain their last holder.
@@ -193,7 +203,9 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 	s.run(exit.Done, "done: 20 steps")
 	dir := filepath.Join(s.output, "mine")
 	before := snapshot(t, dir)
-	for says, set := range map[string][]string{"tensor": {"model.channels=[4]"}, "optimizer.name": {"optimizer.name=adamw", "optimizer.lr=0.05", "optimizer.weight_decay=0.0005"}, "optimizer.momentum": {"optimizer.momentum=0"}} {
+	for says, set := range map[string][]string{"tensor": {"model.channels=[4]"},
+		"optimizer.name":     {"optimizer.name=adamw", "optimizer.lr=0.05", "optimizer.weight_decay=0.0005"},
+		"optimizer.momentum": {"optimizer.momentum=0"}} {
 		for _, resume := range []string{"auto", dir} {
 			args := []string{"--set", "train.steps=30", "--resume", resume}
 			for _, one := range set {
@@ -223,7 +235,8 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 				img.Pix[k] = color.Gray{Y: uint8(k*i) + uint8(class)*90 + shade}.Y
 			}
 			var b bytes.Buffer
-			if err := errors.Join(png.Encode(&b, img), os.WriteFile(filepath.Join(folder, fmt.Sprintf("%03d.png", i)), b.Bytes(), 0o644)); err != nil {
+			if err := errors.Join(png.Encode(&b, img), os.WriteFile(filepath.Join(folder, fmt.Sprintf("%03d.png", i)),
+				b.Bytes(), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -235,12 +248,16 @@ func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2", "--resume", "none")
 	const warning = "never changes the shares"
-	e := s.run(exit.Done, "policy dynamic "+warning+": 8 steps remain, and its first decision takes effect after 10 steps", "--load-balance-policy", "dynamic", "--set", "train.steps=8")
+	e := s.run(exit.Done, "policy dynamic "+warning+
+		": 8 steps remain, and its first decision takes effect after 10 steps", "--load-balance-policy", "dynamic",
+		"--set", "train.steps=8")
 	if n := strings.Count(e.stderr, warning); n != 1 {
 		t.Errorf("got %d warnings, want 1:\n%s", n, e.stderr)
 	}
-	for _, args := range [][]string{{"--load-balance-policy", "hybrid"}, {"--load-balance-policy", "proportional"}, {"--load-balance-policy", "dynamic", "--set", "balance.interval=7"}, {}} {
-		if e := s.run(exit.Done, "done: 8 steps", append(args, "--set", "train.steps=8")...); strings.Contains(e.stderr, warning) {
+	for _, args := range [][]string{{"--load-balance-policy", "hybrid"}, {"--load-balance-policy", "proportional"},
+		{"--load-balance-policy", "dynamic", "--set", "balance.interval=7"}, {}} {
+		if e := s.run(exit.Done, "done: 8 steps", append(args, "--set", "train.steps=8")...); strings.Contains(e.stderr,
+			warning) {
 			t.Errorf("%q: got the warning\n%s", args, e.stderr)
 		}
 	}
@@ -251,7 +268,8 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
 	writePictures(t, here, 40, 0)
-	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0")
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set",
+		"data.num_samples=0")
 	s.run(exit.Done, "done: 20 steps", "--set", "data.path="+here)
 	if err := os.Rename(here, there); err != nil {
 		t.Fatal(err)
@@ -270,16 +288,20 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "here")
 	writePictures(t, here, 40, 0)
-	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_fraction=0", "--set", "train.steps=0", "--epochs", "2")
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set",
+		"data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_fraction=0", "--set", "train.steps=0",
+		"--epochs", "2")
 	s.run(exit.Done, "done: 20 steps")
 	for class := range 2 {
 		for i := range 20 {
-			if err := os.Remove(filepath.Join(here, fmt.Sprint("class", class), fmt.Sprintf("%03d.png", i))); err != nil {
+			if err := os.Remove(filepath.Join(here, fmt.Sprint("class", class), fmt.Sprintf("%03d.png", i))); err !=
+				nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	s.run(exit.Done, "train.epochs = 2 (10 steps with the present data; 20 when the run was trained) ended the run", "--allow", "data.path")
+	s.run(exit.Done, "train.epochs = 2 (10 steps with the present data; 20 when the run was trained) ended the run",
+		"--allow", "data.path")
 }
 
 // A change of the evaluation part is a change of data.val_path, which --allow permits.
@@ -288,13 +310,15 @@ func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 	here, held := filepath.Join(dir, "here"), filepath.Join(dir, "held")
 	writePictures(t, here, 40, 0)
 	writePictures(t, held, 10, 100)
-	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_path="+held)
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set",
+		"data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_path="+held)
 	s.run(exit.Done, "done: 20 steps")
 	writePictures(t, held, 10, 101)
 	more := []string{"--set", "train.steps=30"}
 	const says = `the content of "class0/000.png" differs (20 of 20 compared evaluation samples differ)`
 	for _, args := range [][]string{more, append(more, "--allow", "data.path")} {
-		if e := s.run(exit.Usage, says, args...); !strings.Contains(e.stderr, "data.val_path was content ") || !strings.Contains(e.stderr, "--allow data.val_path") || strings.Contains(e.stderr, "data.path was") {
+		if e := s.run(exit.Usage, says, args...); !strings.Contains(e.stderr, "data.val_path was content ") ||
+			!strings.Contains(e.stderr, "--allow data.val_path") || strings.Contains(e.stderr, "data.path was") {
 			t.Errorf("%q: got\n%s\nwant a change of data.val_path only", args, e.stderr)
 		}
 	}
@@ -302,7 +326,8 @@ func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 	writePictures(t, held, 11, 101)
 	s.run(exit.Usage, "20 evaluation samples, now 22 evaluation samples", "--set", "train.steps=40")
 	writePictures(t, here, 40, 1)
-	if e := s.run(exit.Usage, " compared training samples differ)", "--set", "train.steps=40"); !strings.Contains(e.stderr, "data.path was") || !strings.Contains(e.stderr, "data.val_path was") {
+	if e := s.run(exit.Usage, " compared training samples differ)", "--set", "train.steps=40"); !strings.Contains(
+		e.stderr, "data.path was") || !strings.Contains(e.stderr, "data.val_path was") {
 		t.Errorf("got\n%s\nwant a change of both keys", e.stderr)
 	}
 }
@@ -310,21 +335,25 @@ func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 // A run that was trained on fallback images must not resume with CIFAR-10.
 func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	cache, archive := t.TempDir(), t.TempDir()
-	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
+	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+		"data_batch_5.bin", "test_batch.bin"} {
 		if err := os.WriteFile(filepath.Join(archive, name), make([]byte, 20*3073), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(archive, "batches.meta.txt"), []byte("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(archive, "batches.meta.txt"), []byte("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := newSweep(t, "--dataset", "cifar10", "--set", "data.fallback=synthetic_image", "--set", "data.download=never", "--set", "data.cache_dir="+cache, "--set", "data.crop_padding=1")
+	s := newSweep(t, "--dataset", "cifar10", "--set", "data.fallback=synthetic_image", "--set", "data.download=never",
+		"--set", "data.cache_dir="+cache, "--set", "data.crop_padding=1")
 	s.run(exit.Done, "done: 20 steps")
 	s.run(exit.Done, "is finished")
 	s.run(exit.Done, `data.dataset was \"synthetic_image\", now \"cifar10\"`, "--set", "data.path="+archive)
 	s.steps("distributed_training-1", 20, "0.05")
 	s.run(exit.Done, "done: 20 steps", "--experiment-name", "mine")
-	s.run(exit.Usage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
+	s.run(exit.Usage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set",
+		"data.path="+archive, "--set", "train.steps=30")
 }
 
 // The program must compare the content of the file of initial weights.
@@ -335,7 +364,9 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	weights := filepath.Join(t.TempDir(), "start.safetensors")
 	from := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(weights, clitest.ReadFile(t, filepath.Join(s.output, name, "checkpoints", "step-00000020", "model.safetensors")), 0o644); err != nil {
+		if err := os.WriteFile(weights,
+			clitest.ReadFile(t, filepath.Join(s.output, name, "checkpoints", "step-00000020", "model.safetensors")),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -366,12 +397,14 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	s.run(exit.Done, "done: 20 steps", "--lr", "0.2", "--log-level", "debug")
 	s.steps("distributed_training-1", 20, "0.05")
 	s.steps("distributed_training", 20, "0.2")
-	if now := string(clitest.ReadFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
+	if now := string(
+		clitest.ReadFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
 		t.Errorf("rank 1 wrote into the log of the old run:\n%s", now)
 	}
 	s.run(exit.Done, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
 	e := s.run(exit.Usage, "data.batch_size was 8, now 16 (--batch-size counts the samples of each of the 2 ranks; --set data.batch_size=8 keeps the global batch size)",
-		"--lr", "0.2", "--batch-size", "8", "--resume", filepath.Join(s.output, "distributed_training"), "--set", "train.steps=40")
+		"--lr", "0.2", "--batch-size", "8", "--resume", filepath.Join(s.output, "distributed_training"), "--set",
+		"train.steps=40")
 	if strings.Contains(e.stderr, "done:") {
 		t.Error("a step was trained")
 	}
@@ -386,7 +419,8 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	for _, named := range [][]string{nil, {"--set", "experiment.name=mine", "--set", "experiment.log_dir=" + logs}} {
 		s.run(exit.Done, "done: 20 steps", named...)
 		before := snapshot(t, s.output)
-		args := append([]string{"balance", "compare", "-c", s.p.config, "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "--set", "experiment.output_dir=" + s.output, "--set", "parallel.ranks=2"}, named...)
+		args := append([]string{"balance", "compare", "-c", s.p.config, "--rounds", "3", "--block", "3", "--policies",
+			"none,dynamic", "--set", "experiment.output_dir=" + s.output, "--set", "parallel.ranks=2"}, named...)
 		for range 2 {
 			finish(t, exec.Command(s.p.path, args...), 0).check(t, exit.Done, "")
 		}
@@ -397,7 +431,8 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"balance_compare", "balance_compare-1", "mine-balance_compare", "mine-balance_compare-1"} {
+	for _, name := range []string{"balance_compare", "balance_compare-1", "mine-balance_compare",
+		"mine-balance_compare-1"} {
 		if !parts.Exists(filepath.Join(s.output, name, "results", "result.json")) {
 			t.Errorf("no comparison in %s", name)
 		}
@@ -466,7 +501,8 @@ func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 		renamed++
 		name, _, _ = strings.Cut(name, "\n")
 		s.steps(name, 300, rates[i])
-		s.run(exit.Done, "train.steps = 300 ended the run", "--lr", rates[i], "--set", "train.steps=300", "--set", "experiment.name="+name)
+		s.run(exit.Done, "train.steps = 300 ended the run", "--lr", rates[i], "--set", "train.steps=300", "--set",
+			"experiment.name="+name)
 	}
 	folders, err := filepath.Glob(filepath.Join(s.output, "distributed_training*"))
 	if err != nil || len(folders) != 1+len(rates) || renamed == 0 || renamed == len(rates) {
@@ -511,7 +547,8 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	defer os.RemoveAll(dir)
 	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
 	s.output = filepath.Join(dir, "experiments")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, s.p.path), 0o755), os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, s.p.path), 0o755),
+		os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	s.p = program{path: built, config: file}

@@ -24,7 +24,8 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 			t.Errorf("%s: a secret is in %q", what, output[max(at-60, 0):min(at+60, len(output))])
 		}
 	}
-	environ := append(os.Environ(), "HETERO_TOKEN="+canary+"-token-0123456789abcdef", "AWS_SECRET_ACCESS_KEY="+canary+"-aws", "MLFLOW_TRACKING_PASSWORD="+canary+"-mlflow",
+	environ := append(os.Environ(), "HETERO_TOKEN="+canary+"-token-0123456789abcdef", "AWS_SECRET_ACCESS_KEY="+canary+
+		"-aws", "MLFLOW_TRACKING_PASSWORD="+canary+"-mlflow",
 		"WANDB_API_KEY="+canary+"-wandb", "HTTPS_PROXY=http://user:"+canary+"-proxy@127.0.0.1:9")
 	file := filepath.Join(dir, "faulty.toml")
 	for name, c := range map[string]struct {
@@ -32,14 +33,16 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		set  []string // settings
 		code int
 	}{
-		"a run":                 {set: []string{"train.steps=30"}, code: exit.Done},
-		"a password in a URL":   {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exit.Usage},
-		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""}, code: exit.Usage},
-		"an unknown key":        {set: []string{"parallel.token=" + canary}, code: exit.Usage},
-		"an unknown key, file":  {text: "[parallel]\ntoken = \"" + canary + "\"\n", code: exit.Usage},
-		"a URL in the file":     {text: "[data]\ndataset = \"images\"\npath = \"s3://key:" + canary + "@bucket/train\"\n", code: exit.Usage},
-		"broken TOML":           {text: "[parallel]\ntoken = " + canary + "\n", code: exit.Usage},
-		"broken text":           {text: "[parallel]\ntoken = \"" + canary + "\n", code: exit.Usage},
+		"a run":               {set: []string{"train.steps=30"}, code: exit.Done},
+		"a password in a URL": {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exit.Usage},
+		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""},
+			code: exit.Usage},
+		"an unknown key":       {set: []string{"parallel.token=" + canary}, code: exit.Usage},
+		"an unknown key, file": {text: "[parallel]\ntoken = \"" + canary + "\"\n", code: exit.Usage},
+		"a URL in the file": {text: "[data]\ndataset = \"images\"\npath = \"s3://key:" + canary +
+			"@bucket/train\"\n", code: exit.Usage},
+		"broken TOML": {text: "[parallel]\ntoken = " + canary + "\n", code: exit.Usage},
+		"broken text": {text: "[parallel]\ntoken = \"" + canary + "\n", code: exit.Usage},
 	} {
 		cmd := p.command(dir, c.set...)
 		if c.text != "" {

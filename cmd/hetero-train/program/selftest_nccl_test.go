@@ -30,15 +30,21 @@ func TestSelftestOfNCCL(t *testing.T) {
 		code        int
 		says        []string
 	}{
-		{"all but what takes seconds", "", nil, exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, shared by the ranks", "nccl       values     ok", "nccl       order      ok",
+		{"all but what takes seconds", "", nil, exit.Done, []string{"nccl       on NCCL 2.28.9 (",
+			"ranks are processes; GPUs: 1, shared by the ranks", "nccl       values     ok", "nccl       order      ok",
 			"nccl       faults     ok", ", 0 failed"}},
-		{"a version that puts two ranks on one GPU", "version=23003", []string{"--run", "/values/broadcast"}, exit.Done, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
-		{"a bit that is wrong", "wrong:1@2", []string{"--run", "/values/(broadcast|all_reduce of every)"}, exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
+		{"a version that puts two ranks on one GPU", "version=23003", []string{"--run", "/values/broadcast"}, exit.Done,
+			[]string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
+		{"a bit that is wrong", "wrong:1@2", []string{"--run", "/values/(broadcast|all_reduce of every)"},
+			exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
 		// The check tries longer time-outs, up to two minutes. The first one ends within the limit.
-		{"an operation that hangs", "hang:1@1", []string{"--run", "/faults/an operation that a rank", "--limit", "8s"}, exit.Communication, []string{"nccl       faults     FAILED",
-			"with a time-out of 1.2s: the operation that all ranks enter: ", "the check did not end within 8s"}},
-		{"one rank whose NCCL refuses", "refuse:1", []string{"--run", "/values/broadcast"}, exit.Communication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
-		{"one that is too old", "version=21703", nil, exit.Communication, []string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
+		{"an operation that hangs", "hang:1@1", []string{"--run", "/faults/an operation that a rank", "--limit", "8s"},
+			exit.Communication, []string{"nccl       faults     FAILED",
+				"with a time-out of 1.2s: the operation that all ranks enter: ", "the check did not end within 8s"}},
+		{"one rank whose NCCL refuses", "refuse:1", []string{"--run", "/values/broadcast"}, exit.Communication,
+			[]string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
+		{"one that is too old", "version=21703", nil, exit.Communication,
+			[]string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,17 +72,20 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 	}{
 		{"no GPU", 0, "", "nccl       missing: there is no GPU to use: cuda: "},
 		{"no library", 1, "", "nccl       missing: nccl is unavailable: no libhetero_nccl.so"},
-		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       missing: check the settings of NCCL: NCCL_NET_PLUGIN: this setting makes NCCL load code"},
+		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x",
+			"nccl       missing: check the settings of NCCL: NCCL_NET_PLUGIN: this setting makes NCCL load code"},
 	} {
 		for _, required := range []string{"", "nccl"} {
 			want := exit.Done
 			if required != "" {
 				want = exit.Communication
 			}
-			cmd := onGPU(t, c.gpus, exec.Command(p.path, "selftest", "--device", "local,nccl", "--run", "/order/events"), c.env, "HETERO_REQUIRE="+required)
+			cmd := onGPU(t, c.gpus, exec.Command(p.path, "selftest", "--device", "local,nccl", "--run",
+				"/order/events"), c.env, "HETERO_REQUIRE="+required)
 			out, err := cmd.CombinedOutput()
 			if code := exitOf(t, err); code != want || !strings.Contains(string(out), c.says) {
-				t.Errorf("%s, HETERO_REQUIRE=%s: got exit code %d, want %d and %q; it said\n%s", c.name, required, code, want, c.says, out)
+				t.Errorf("%s, HETERO_REQUIRE=%s: got exit code %d, want %d and %q; it said\n%s", c.name, required, code,
+					want, c.says, out)
 			}
 		}
 	}
@@ -87,7 +96,8 @@ func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.Report
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Device || len(got.Late) != 2 ||
-		!strings.Contains(o.stderr, "time limit of 1ms reached") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
+		!strings.Contains(o.stderr, "time limit of 1ms reached") ||
+		!strings.Contains(o.stderr, "selftest: failed: reference, local") {
 		t.Errorf("got exit code %d, %v, %v late and\n%s", o.code, err, got.Late, o.stderr)
 	}
 }

@@ -88,15 +88,21 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 		{"terminate", []string{forever}, syscall.SIGTERM, exit.Terminated, "saved"},
 		{"lost terminal", []string{forever}, syscall.SIGHUP, exit.Terminated, "saved"},
 		{"unknown key", []string{"train.stepz=1"}, 0, exit.Usage, "train.steps"},
-		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exit.Diverged, "not finite"},
-		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exit.Data, "images.tar"},
-		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exit.Usage, "data.image_size"},
-		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exit.Device, "samples fit; lower data.batch_size"},
+		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2",
+			"train.nan_rollbacks=1"}, 0, exit.Diverged, "not finite"},
+		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exit.Data,
+			"images.tar"},
+		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exit.Usage,
+			"data.image_size"},
+		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024",
+			"data.num_samples=4096"}, 0, exit.Device, "samples fit; lower data.batch_size"},
 		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exit.Done, ""},
-		{"more threads than this process has CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exit.Done, "device.threads"},
+		{"more threads than this process has CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exit.Done,
+			"device.threads"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want, c.says)
+			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want,
+				c.says)
 		})
 	}
 }
@@ -181,7 +187,9 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exit.Usage {
 		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exit.Usage)
 	}
-	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exit.Done || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended the run") {
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exit.Done ||
+		!strings.Contains(got.stdout, "is finished") ||
+		!strings.Contains(got.stdout, "train.steps = 20 ended the run") {
 		t.Errorf("a finished run: got %+v", got)
 	}
 	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")
@@ -196,14 +204,16 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 	t.Run("two ranks", func(t *testing.T) { endBeginning(t, buildRanks(t), "2") })
 }
 
-// endBeginning ends a run with SIGTERM, if possible before its first step. Exit code 75 then needs a message that no step is
-// lost, because nothing is saved.
+// endBeginning ends a run with SIGTERM, if possible before its first step. Exit code 75 then needs a message that no
+// step is lost, because nothing is saved.
 func endBeginning(t *testing.T, p program, ranks string) {
 	t.Helper()
-	// The program catches signals immediately after its first line. On a machine with much other load it may need longer
-	// than the first pauses; the signal then kills it.
-	for _, pause := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
-		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
+	// The program catches signals immediately after its first line. On a machine with much other load it may need
+	// longer than the first pauses; the signal then kills it.
+	for _, pause := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second,
+		10 * time.Second} {
+		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "data.num_samples=2000000", "data.image_size=64",
+			"data.batch_size=4096", "train.steps=100000")
 		messages, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -221,14 +231,16 @@ func endBeginning(t *testing.T, p program, ranks string) {
 		rest, _ := io.ReadAll(said)
 		late.Stop()
 		err = cmd.Wait()
-		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM && pause < 10*time.Second {
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() &&
+			status.Signal() == syscall.SIGTERM && pause < 10*time.Second {
 			t.Logf("after %v: killed before the program caught the signal", pause)
 			continue
 		}
 		if code := exitOf(t, err); code != exit.Terminated {
 			t.Errorf("got exit code %d, want %d\n%s", code, exit.Terminated, rest)
 		}
-		if said := string(rest); !strings.Contains(said, "stopped by SIGTERM before its first step: no step is lost") && !strings.Contains(said, "saved; the run continues from step") {
+		if said := string(rest); !strings.Contains(said, "stopped by SIGTERM before its first step: no step is lost") &&
+			!strings.Contains(said, "saved; the run continues from step") {
 			t.Errorf("got\n%s\nwant a message that the run is saved, or that it loses no step", rest)
 		}
 		return
@@ -274,8 +286,8 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	e.check(t, exit.Interrupted, "saved")
 }
 
-// A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run. The
-// same command again must change no record.
+// A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run.
+// The same command again must change no record.
 func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
 	before := ""
@@ -283,16 +295,24 @@ func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 		patience int
 		steps    int64
 		says     string
-	}{{1, 20, "finished early"}, {1, 20, "train.early_stop_patience = 1 ended the run: a larger value continues this run"}, {3, 40, "finished early"}} {
+	}{
+		{1, 20, "finished early"},
+		{1, 20, "train.early_stop_patience = 1 ended the run: a larger value continues this run"},
+		{3, 40, "finished early"}} {
 		var out, messages bytes.Buffer
 		args := []string{"-c", config}
-		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300", "train.eval_interval=1", "train.early_stop_min_delta=1", fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
+		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300",
+			"train.eval_interval=1", "train.early_stop_min_delta=1",
+			fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
 			args = append(args, "--set", s)
 		}
-		code := runLine(context.Background(), args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
+		code := runLine(context.Background(), args,
+			session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
-		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || r.State != experiment.Finished || !strings.Contains(out.String(), c.says) {
-			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
+		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || r.State != experiment.Finished ||
+			!strings.Contains(out.String(), c.says) {
+			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r,
+				c.steps, out.String(), messages.String())
 		}
 		now := snapshot(t, filepath.Join(dir, "run"))
 		if repeated := c.says != "finished early"; repeated != (now == before) {
@@ -313,12 +333,15 @@ func TestARunWhoseFolderWasMovedSaysSo(t *testing.T) {
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 	})
-	e.check(t, exit.Terminated, "saved, but the folder of the run was moved: move it back to "+at+", and the run continues from step")
+	e.check(t, exit.Terminated, "saved, but the folder of the run was moved: move it back to "+at+
+		", and the run continues from step")
 	if err := os.Rename(away, at); err != nil {
 		t.Fatal(err)
 	}
 	again := p.command(dir, "train.steps=1000000", "train.log_interval=1")
-	if e := finish(t, again, syscall.SIGTERM); e.code != exit.Terminated || strings.Contains(e.stdout+e.stderr, "step 1/") {
-		t.Errorf("got exit code %d and\n%s%s\nwant %d, and a run that continues", e.code, e.stdout, e.stderr, exit.Terminated)
+	if e := finish(t, again, syscall.SIGTERM); e.code != exit.Terminated ||
+		strings.Contains(e.stdout+e.stderr, "step 1/") {
+		t.Errorf("got exit code %d and\n%s%s\nwant %d, and a run that continues", e.code, e.stdout, e.stderr,
+			exit.Terminated)
 	}
 }

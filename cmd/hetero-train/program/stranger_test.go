@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// Each user of the machine can connect to the port of rank 0. Without the token that the supervisor makes, a stranger must
-// learn nothing and change nothing.
+// Each user of the machine can connect to the port of rank 0. Without the token that the supervisor makes, a stranger
+// must learn nothing and change nothing.
 func TestOtherUsersCannotJoin(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -34,7 +34,8 @@ func TestOtherUsersCannotJoin(t *testing.T) {
 	if at == nil {
 		t.Fatalf("no address of rank 0 in\n%s", w.text.String())
 	}
-	_, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: 1, WorldSize: 2, LocalRank: -1, Address: at[1], Timeout: time.Minute})
+	_, err := rendezvous.Join(context.Background(),
+		rendezvous.Options{Rank: 1, WorldSize: 2, LocalRank: -1, Address: at[1], Timeout: time.Minute})
 	if !errors.Is(err, rendezvous.ErrToken) {
 		t.Errorf("got %v, want ErrToken", err)
 	}

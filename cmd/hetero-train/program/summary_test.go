@@ -29,7 +29,8 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	}{
 		{"done", filepath.Join(dir, "done", "logs"), "finished", []string{"train.steps=30"}, exit.Done, false},
 		{"elsewhere", moved, "finished", []string{"train.steps=30", "experiment.log_dir=" + moved}, exit.Done, false},
-		{"stopped", filepath.Join(dir, "stopped", "logs"), "stopped", []string{"train.steps=1000000", "train.log_interval=1"}, exit.Interrupted, true},
+		{"stopped", filepath.Join(dir, "stopped", "logs"), "stopped",
+			[]string{"train.steps=1000000", "train.log_interval=1"}, exit.Interrupted, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := p.command(dir, append(c.set, "experiment.name="+c.name)...)
@@ -40,7 +41,8 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 			})
 			got.check(t, c.code, "")
 			s := readSummary(t, c.logs)
-			if s.Status != c.status || s.Ranks != 1 || s.RecordedSteps != s.Steps || !(s.Throughput > 0) || !strings.Contains(got.stdout, "final training loss") {
+			if s.Status != c.status || s.Ranks != 1 || s.RecordedSteps != s.Steps || !(s.Throughput > 0) ||
+				!strings.Contains(got.stdout, "final training loss") {
 				t.Errorf("got %+v and\n%s", s, got.stdout)
 			}
 			table := string(clitest.ReadFile(t, filepath.Join(dir, c.name, "results", "results.md")))
@@ -51,10 +53,12 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out, errs bytes.Buffer
-			if code := runLine(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Done {
+			if code := runLine(context.Background(), []string{"analyze", filepath.Join(dir, c.name)},
+				session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Done {
 				t.Fatalf("analyze: got exit code %d\n%s", code, errs.String())
 			}
-			if again := readSummary(t, c.logs); again.Throughput != s.Throughput || again.Status != c.status || !strings.Contains(out.String(), c.name) {
+			if again := readSummary(t, c.logs); again.Throughput != s.Throughput || again.Status != c.status ||
+				!strings.Contains(out.String(), c.name) {
 				t.Errorf("analyze: got %+v, want %+v\n%s", again, s, out.String())
 			}
 		})
@@ -67,7 +71,8 @@ func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := png.Decode(bytes.NewReader(clitest.ReadFile(t, filepath.Join(logs, observe.LatencyFile)))); err != nil {
+	if _, err := png.Decode(bytes.NewReader(clitest.ReadFile(t, filepath.Join(logs, observe.LatencyFile)))); err !=
+		nil {
 		t.Errorf("%s: %v", observe.LatencyFile, err)
 	}
 	return s
@@ -83,7 +88,8 @@ func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
 		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir has no effect if runs are given as arguments"},
 	} {
 		var out, errs bytes.Buffer
-		if code := runLine(context.Background(), c.args, session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {
+		if code := runLine(context.Background(), c.args, session.Environment{Stdout: &out, Stderr: &errs}); code !=
+			exit.Usage || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("%v: got exit code %d and %q, want %q", c.args, code, errs.String(), c.says)
 		}
 	}

@@ -64,7 +64,8 @@ func TestALostRankCostsNoStep(t *testing.T) {
 				needtest.Missing(t, "gloo", gloo.Available())
 			}
 			dir := t.TempDir()
-			set := append(slices.Clone(c.set), "parallel.ranks=2", "balance.policy=none", "train.log_interval=1", "train.eval_interval=0", "checkpoint.interval_steps=0")
+			set := append(slices.Clone(c.set), "parallel.ranks=2", "balance.policy=none", "train.log_interval=1",
+				"train.eval_interval=0", "checkpoint.interval_steps=0")
 			command := func(folder string, steps int64) *exec.Cmd {
 				return p.command(filepath.Join(dir, folder), append(set, fmt.Sprintf("train.steps=%d", steps))...)
 			}
@@ -79,7 +80,8 @@ func TestALostRankCostsNoStep(t *testing.T) {
 				}
 			})
 			step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
-			lost.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+			lost.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path,
+				p.config))
 			var saved outcomeOfRun
 			if saved.read(t, filepath.Join(dir, "lost", "run")); !ok || saved.Steps != step || step < 20 {
 				t.Fatalf("got %d steps and a checkpoint of step %d, want the same step, at least 20", saved.Steps, step)
@@ -89,7 +91,8 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			finish(t, command("whole", end), 0).check(t, exit.Done, "")
 			for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
 				at := filepath.Join("run", "checkpoints", checkpoint.StepName(end), name)
-				if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, "whole", at)), clitest.ReadFile(t, filepath.Join(dir, "lost", at))) {
+				if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, "whole", at)),
+					clitest.ReadFile(t, filepath.Join(dir, "lost", at))) {
 					t.Errorf("%s differs from that of a run that lost no rank", name)
 				}
 			}
@@ -101,7 +104,8 @@ func TestALostRankCostsNoStep(t *testing.T) {
 func TestARankThatWakesInTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
-	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=120")
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0",
+		"parallel.timeout_seconds=120")
 	var before, after int64
 	out := finishAfterStep(t, cmd, func() {
 		pids := startedBy(t, cmd.Process.Pid)
@@ -136,7 +140,8 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 					return
 				}
 			}
-			t.Fatalf("the machine has too much other load: none of %d pauses reached all processes within a second", most)
+			t.Fatalf("the machine has too much other load: none of %d pauses reached all processes within a second",
+				most)
 		})
 	}
 }
@@ -147,7 +152,8 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=6", set)
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0",
+		"parallel.timeout_seconds=6", set)
 	var before, after int64
 	var apart time.Duration
 	paused := finishAfterStep(t, cmd, func() {
@@ -201,7 +207,8 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 	p := buildRanks(t)
 	for victim := range 2 {
 		dir, port := t.TempDir(), porttest.Free(t)
-		set := []string{"train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=50", "train.eval_interval=0"}
+		set := []string{"train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=50",
+			"train.eval_interval=0"}
 		ranks := []*exec.Cmd{asRank(p.command(dir, set...), 0, 2, port), asRank(p.command(dir, set...), 1, 2, port)}
 		var messages bytes.Buffer
 		ranks[1].Stderr = &messages
@@ -220,7 +227,8 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 		other := ended{exitOf(t, ranks[1].Wait()), "", messages.String()}
 		survivor := []ended{other, lead}[victim]
 		step, _ := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
-		survivor.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+		survivor.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path,
+			p.config))
 		survivor.check(t, exit.Communication, "(under the same launcher)")
 	}
 }

@@ -26,12 +26,14 @@ func runsAs(cmd *exec.Cmd, user uint32) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 }
 
-// diesWithTest puts a command into its own process group, and makes the kernel kill it when the thread that starts it ends.
+// diesWithTest puts a command into its own process group, and makes the kernel kill it when the thread that starts it
+// ends.
 func diesWithTest(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// hasOwnMounts gives a command a mount namespace of its own. For another user than root, it also needs a user namespace.
+// hasOwnMounts gives a command a mount namespace of its own. For another user than root, it also needs a user
+// namespace.
 func hasOwnMounts(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
@@ -91,5 +93,6 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 
 // resize sets the size of a terminal.
 func resize(master *os.File, rows, columns int) error {
-	return unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
+	return unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
 }

@@ -29,7 +29,8 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	}
 	run := func(set ...string) {
 		t.Helper()
-		finish(t, p.command(dir, append([]string{"profile.tensorboard_interval=4"}, set...)...), 0).check(t, exit.Done, "")
+		finish(t, p.command(dir, append([]string{"profile.tensorboard_interval=4"}, set...)...), 0).check(t, exit.Done,
+			"")
 	}
 	run("train.steps=20")
 	points(6) // 1, 4, 8, 12, 16, 20

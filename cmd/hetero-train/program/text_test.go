@@ -25,32 +25,41 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	dir := t.TempDir()
 	in, out := writeText(t, dir, "a.txt", strings.Repeat("Some text to train on.\n", 100)), filepath.Join(dir, "shards")
 	tokenize := []string{"data", "tokenize", in, "-o", out, "--val-fraction", "0.25", "--shard-tokens", "200"}
-	if o := execute(tokenize); o.code != 0 || !strings.Contains(o.stdout, "702 tokens of 2 documents, tokenizer gpt2 with 50257 tokens") {
+	if o := execute(tokenize); o.code != 0 ||
+		!strings.Contains(o.stdout, "702 tokens of 2 documents, tokenizer gpt2 with 50257 tokens") {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute(append(tokenize, "--json")); o.code != 0 || !strings.Contains(o.stdout, `"complete_before":true`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "inspect", out}); o.code != 0 || !strings.Contains(o.stdout, "begins \"Some text to train on.") || !strings.Contains(o.stdout, "702 tokens in 4 shards") ||
+	if o := execute([]string{"data", "inspect", out}); o.code != 0 ||
+		!strings.Contains(o.stdout, "begins \"Some text to train on.") ||
+		!strings.Contains(o.stdout, "702 tokens in 4 shards") ||
 		!strings.Contains(o.stdout, "end-of-text token 50256, 1 document\n") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	var shards []data.TokenShard
-	if o := execute([]string{"data", "inspect", out, "--json"}); json.Unmarshal([]byte(o.stdout), &shards) != nil || len(shards) != 4 || shards[3].Part != "val" || shards[0].Tokens != 200 || shards[0].Tokenizer != "gpt2" {
+	if o := execute([]string{"data", "inspect", out, "--json"}); json.Unmarshal([]byte(o.stdout), &shards) != nil ||
+		len(shards) != 4 || shards[3].Part != "val" || shards[0].Tokens != 200 || shards[0].Tokenizer != "gpt2" {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "verify", out}); o.code != 0 || !strings.Contains(o.stdout, "702 tokens in 4 shards") || !strings.Contains(o.stdout, "0 bad") || !strings.Contains(o.stdout, ", 1 document\n") {
+	if o := execute([]string{"data", "verify", out}); o.code != 0 ||
+		!strings.Contains(o.stdout, "702 tokens in 4 shards") || !strings.Contains(o.stdout, "0 bad") ||
+		!strings.Contains(o.stdout, ", 1 document\n") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	damage(t, filepath.Join(out, "train-000001.bin"))
 	var v data.VerifiedTokens
-	if o := execute([]string{"data", "verify", out, "--json"}); o.code != exit.Data || json.Unmarshal([]byte(o.stdout), &v) != nil || v.Bad != 1 || !strings.Contains(v.Shards[1].Error, "SHA-256") {
+	if o := execute([]string{"data", "verify", out, "--json"}); o.code != exit.Data ||
+		json.Unmarshal([]byte(o.stdout), &v) != nil || v.Bad != 1 || !strings.Contains(v.Shards[1].Error, "SHA-256") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute(append(tokenize, "--separator", "--")); o.code != exit.Usage || !strings.Contains(o.stderr, `separator was null, now "--"`) {
+	if o := execute(append(tokenize, "--separator", "--")); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, `separator was null, now "--"`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute(append(tokenize, "--field", "text")); o.code != exit.Usage || !strings.Contains(o.stderr, `field: got "text", but no input has JSON lines`) {
+	if o := execute(append(tokenize, "--field", "text")); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, `field: got "text", but no input has JSON lines`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }
@@ -81,7 +90,8 @@ func TestInspectAndVerifyUseTheKeysOfTokenFiles(t *testing.T) {
 		} {
 			args := append([]string{"data", command, file}, c.args...)
 			if o := execute(args); o.code != c.code || !strings.Contains(o.stdout+o.stderr, c.says) {
-				t.Errorf("%q: got exit code %d and\n%s%swant %d and %q", args, o.code, o.stdout, o.stderr, c.code, c.says)
+				t.Errorf("%q: got exit code %d and\n%s%swant %d and %q", args, o.code, o.stdout, o.stderr, c.code,
+					c.says)
 			}
 		}
 	}
@@ -129,10 +139,12 @@ func TestTokenizeNamesFaults(t *testing.T) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, o.code, c.code, c.want, o.stderr)
 		}
 	}
-	if o := execute([]string{"data", "tokenize", good}); o.code != exit.Usage || !strings.Contains(o.stderr, "want -o DIR") {
+	if o := execute([]string{"data", "tokenize", good}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "want -o DIR") {
 		t.Errorf("exit %d: %s", o.code, o.stderr)
 	}
-	if o := execute([]string{"data", "tokenize", good, "-o", filepath.Join(good, "out")}); o.code != exit.Usage || !strings.Contains(o.stderr, "not a directory") {
+	if o := execute([]string{"data", "tokenize", good, "-o", filepath.Join(good, "out")}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "not a directory") {
 		t.Errorf("exit %d: %s", o.code, o.stderr)
 	}
 }

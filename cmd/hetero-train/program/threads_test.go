@@ -29,7 +29,9 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	const somebody = 64321
 	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
 	runs = filepath.Join(dir, "runs")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755), os.WriteFile(file, []byte(smallRun), 0o644), os.Mkdir(runs, 0o755), os.Chown(runs, somebody, somebody)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755),
+		os.WriteFile(file, []byte(smallRun), 0o644), os.Mkdir(runs, 0o755),
+		os.Chown(runs, somebody, somebody)); err != nil {
 		t.Fatal(err)
 	}
 	run := program{path: built, config: file}.command(runs, "train.steps=20", "parallel.ranks=2")
@@ -79,7 +81,8 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 		needtest.Missing(t, "cgroups", "no control group with a limit of processes can be made")
 	}
 	run := p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2")
-	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path},
+		run.Args[1:]...)...)
 	e := finish(t, cmd, 0)
 	e.check(t, exit.Usage, "the limit of processes is too low: a run of 2 ranks on this machine needs at least ")
 	e.check(t, exit.Usage, "pids.max of the control group "+group+" allows 18 threads, of which ")

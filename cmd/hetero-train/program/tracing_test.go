@@ -61,7 +61,8 @@ func readTimeline(t *testing.T, path string) (events []traceEvent) {
 		})
 		for i, e := range list[1:] {
 			if before := list[i]; ns(t, e.Ts) < ns(t, before.Ts)+ns(t, before.Dur) {
-				t.Errorf("%q begins at %v us, in %q of %v us from %v us on", e.Name, e.Ts, before.Name, before.Dur, before.Ts)
+				t.Errorf("%q begins at %v us, in %q of %v us from %v us on", e.Name, e.Ts, before.Name, before.Dur,
+					before.Ts)
 			}
 		}
 	}
@@ -74,10 +75,12 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "plain", "run"))
 	const missed = "profile.trace_step = 5 has no effect: the run trained this step before"
-	if e := finish(t, p.command(filepath.Join(dir, "plain"), append(slices.Clone(set), "profile.trace_step=5")...), 0); e.code != exit.Done || !strings.Contains(e.stdout, missed) {
+	if e := finish(t, p.command(filepath.Join(dir, "plain"), append(slices.Clone(set), "profile.trace_step=5")...),
+		0); e.code != exit.Done || !strings.Contains(e.stdout, missed) {
 		t.Errorf("a finished run: got exit code %d and\n%s", e.code, e.stdout)
 	}
-	finish(t, p.command(filepath.Join(dir, "plain"), append(slices.Clone(set), "profile.trace_step=5", "train.steps=22")...), 0).check(t, exit.Done, missed)
+	finish(t, p.command(filepath.Join(dir, "plain"),
+		append(slices.Clone(set), "profile.trace_step=5", "train.steps=22")...), 0).check(t, exit.Done, missed)
 	for _, c := range []struct {
 		name  string
 		first string
@@ -88,7 +91,9 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			output := filepath.Join(dir, c.first)
-			finish(t, p.command(output, append(slices.Clone(set), "profile.trace_step="+c.first, "profile.trace_steps=3")...), 0).check(t, exit.Done, "")
+			finish(t,
+				p.command(output, append(slices.Clone(set), "profile.trace_step="+c.first, "profile.trace_steps=3")...),
+				0).check(t, exit.Done, "")
 			if got := resultOf(t, filepath.Join(output, "run")); got.Loss != want.Loss {
 				t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
 			}
@@ -115,7 +120,8 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 				if !slices.Equal(steps, c.steps) {
 					t.Errorf("rank %d: got steps %q, want %q", rank, steps, c.steps)
 				}
-				for _, what := range []string{"forward conv2d", "backward conv2d_diff_weights", "optimizer adamw", "bucket 0"} {
+				for _, what := range []string{"forward conv2d", "backward conv2d_diff_weights", "optimizer adamw",
+					"bucket 0"} {
 					if found[what] == 0 || found[what]%len(c.steps) != 0 {
 						t.Errorf("rank %d: got %d spans of %q in %d steps", rank, found[what], what, len(c.steps))
 					}

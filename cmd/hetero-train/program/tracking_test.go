@@ -46,7 +46,8 @@ func increasing(t *testing.T, what string, steps []int, count, last int) {
 		}
 	}
 	if len(steps) != count || len(steps) > 0 && steps[len(steps)-1] != last {
-		t.Errorf("%s: got %d points up to %v, want %d up to %d", what, len(steps), steps[max(0, len(steps)-1):], count, last)
+		t.Errorf("%s: got %d points up to %v, want %d up to %d", what, len(steps), steps[max(0, len(steps)-1):], count,
+			last)
 	}
 }
 
@@ -70,12 +71,15 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 		increasing(t, "train/loss", pointsOf(t, runs, "train/loss"), 11, 40) // 1, 4, 8, …, 40
 		increasing(t, "eval/loss", pointsOf(t, runs, "eval/loss"), 1, 40)
 	}
-	for _, name := range []string{"configs/resolved.toml", "results/result.json", "results/results.md", "logs/summary.json"} {
-		if files, err := filepath.Glob(filepath.Join(runs, "*", "*", "artifacts", name)); err != nil || len(files) != 1 {
+	for _, name := range []string{"configs/resolved.toml", "results/result.json", "results/results.md",
+		"logs/summary.json"} {
+		if files, err := filepath.Glob(filepath.Join(runs, "*", "*", "artifacts", name)); err != nil ||
+			len(files) != 1 {
 			t.Errorf("%s: got %q, %v, want one file", name, files, err)
 		}
 	}
-	if files, err := filepath.Glob(filepath.Join(runs, "*", "*", "params", "optimizer.name")); err != nil || len(files) != 1 || string(clitest.ReadFile(t, files[0])) != "adamw" {
+	if files, err := filepath.Glob(filepath.Join(runs, "*", "*", "params", "optimizer.name")); err != nil ||
+		len(files) != 1 || string(clitest.ReadFile(t, files[0])) != "adamw" {
 		t.Errorf("optimizer.name: got %q, %v, want adamw", files, err)
 	}
 	sync(exit.Usage, "has no points for MLflow", filepath.Join(dir, "gone"))
@@ -87,7 +91,8 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 func TestAKilledRunHasEachPointOnce(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	runs := filepath.Join(dir, "mlruns")
-	set := []string{"tracking.mlflow=" + runs, "tracking.interval=1", "train.log_interval=1", "checkpoint.interval_steps=7"}
+	set := []string{"tracking.mlflow=" + runs, "tracking.interval=1", "train.log_interval=1",
+		"checkpoint.interval_steps=7"}
 	newest := func() int64 {
 		step, _ := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
 		return step
@@ -132,7 +137,8 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 	if err != nil || len(meta) != 1 {
 		t.Fatalf("got runs of MLflow %q, %v, want one", meta, err)
 	}
-	o := execute([]string{"analyze", "--compare", "--json", run, filepath.Dir(meta[0]), "--output-dir", filepath.Join(dir, "out")})
+	o := execute([]string{"analyze", "--compare", "--json", run, filepath.Dir(meta[0]), "--output-dir",
+		filepath.Join(dir, "out")})
 	type point struct {
 		Step    int64
 		Seconds float64
@@ -159,7 +165,8 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 	var result struct {
 		Rate float64 `json:"samples_per_second"`
 	}
-	if err := errors.Join(json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "logs", "summary.json")), &summary), json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "results", "result.json")), &result)); err != nil {
+	if err := errors.Join(json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "logs", "summary.json")), &summary),
+		json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "results", "result.json")), &result)); err != nil {
 		t.Fatal(err)
 	}
 	near := func(what string, got, want float64) {
@@ -180,14 +187,15 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 		for _, c := range r.Curves {
 			for at, p := range c.Points {
 				if at > 0 && !(p.Seconds > c.Points[at-1].Seconds) {
-					t.Errorf("run %d, curve %s: step %d ends %g s after the start, the point before %g s", i, c.Key, p.Step, p.Seconds, c.Points[at-1].Seconds)
+					t.Errorf("run %d, curve %s: step %d ends %g s after the start, the point before %g s", i, c.Key,
+						p.Step, p.Seconds, c.Points[at-1].Seconds)
 				}
 			}
 			near(fmt.Sprintf("end of curve %s of run %d", c.Key, i), c.Points[len(c.Points)-1].Seconds, own.Training)
 		}
 	}
-	// The evaluations have equal steps in both sources, between the points of training steps. MLflow has not each step, so
-	// the time of an evaluation is known up to the points of training steps around it.
+	// The evaluations have equal steps in both sources, between the points of training steps. MLflow has not each step,
+	// so the time of an evaluation is known up to the points of training steps around it.
 	evaluations := func(f figures) []point {
 		for _, c := range f.Curves {
 			if c.Key == "eval_loss" {
@@ -214,8 +222,10 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 				}
 			}
 		}
-		if a[i].Step != b[i].Step || math.Abs(a[i].Seconds-b[i].Seconds) > 0.01*own.Training+until-after || until-after > 0.2*own.Training {
-			t.Errorf("evaluation %d: got %+v from the records and %+v from MLflow, between %g and %g s", i, a[i], b[i], after, until)
+		if a[i].Step != b[i].Step || math.Abs(a[i].Seconds-b[i].Seconds) > 0.01*own.Training+until-after ||
+			until-after > 0.2*own.Training {
+			t.Errorf("evaluation %d: got %+v from the records and %+v from MLflow, between %g and %g s", i, a[i], b[i],
+				after, until)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 		alone := execute(append([]string{"-c", "../../../configs/resnet50.toml"}, more...))
 		trained := execute(append([]string{"train", "-c", "../../../configs/resnet50.toml"}, more...))
 		if alone.code != exit.Done || trained.code != exit.Done || !reflect.DeepEqual(alone.cfg, trained.cfg) {
-			t.Errorf("%v: got exit codes %d and %d, difference %v", more, alone.code, trained.code, config.Diff(alone.cfg, trained.cfg))
+			t.Errorf("%v: got exit codes %d and %d, difference %v", more, alone.code, trained.code,
+				config.Diff(alone.cfg, trained.cfg))
 		}
 		if alone.opts.File != "../../../configs/resnet50.toml" {
 			t.Errorf("file: got %q", alone.opts.File)
@@ -81,7 +82,8 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 
 		{nil, "balance.policy", `"none"`},
 		{[]string{"--enable-load-balancing"}, "balance.policy", `"dynamic"`},
-		{[]string{"--enable-load-balancing", "--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
+		{[]string{"--enable-load-balancing", "--load-balance-policy", "proportional"}, "balance.policy",
+			`"proportional"`},
 		{[]string{"--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
 		{[]string{"--enable-load-balancing=false"}, "balance.policy", `"none"`},
 		{[]string{"--set", "balance.policy=hybrid"}, "balance.policy", `"hybrid"`},
@@ -92,7 +94,8 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 		{[]string{"-c", proportional, "--enable-load-balancing"}, "balance.policy", `"proportional"`},
 		{[]string{"-c", proportional, "--enable-load-balancing=false"}, "balance.policy", `"none"`},
 		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
-		{[]string{"-c", file, "--load-balance-policy", "proportional", "--enable-load-balancing"}, "balance.policy", `"proportional"`},
+		{[]string{"-c", file, "--load-balance-policy", "proportional", "--enable-load-balancing"}, "balance.policy",
+			`"proportional"`},
 		{[]string{"--enable-load-balancing", "--set", "balance.policy=hybrid"}, "balance.policy", `"hybrid"`},
 		{[]string{"--enable-profiling", "--set", "profile.enabled=false"}, "profile.enabled", "false"},
 		{[]string{"--set", "profile.enabled=false", "--enable-profiling"}, "profile.enabled", "true"},
@@ -124,19 +127,27 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 		{[]string{"--load-balance-policy", "dynamic"}, ""},
 		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
 		{[]string{"--enable-load-balancing", "--set", "balance.policy=hybrid"}, ""},
-		{[]string{"--enable-load-balancing", "-c", none}, "--enable-load-balancing has no effect: balance.policy is set (" + none + ":2)"},
-		{[]string{"--enable-load-balancing", "--set", "balance.fixed_shares=[128]"}, "--enable-load-balancing has no effect: balance.fixed_shares is set"},
+		{[]string{"--enable-load-balancing", "-c", none},
+			"--enable-load-balancing has no effect: balance.policy is set (" + none + ":2)"},
+		{[]string{"--enable-load-balancing", "--set", "balance.fixed_shares=[128]"},
+			"--enable-load-balancing has no effect: balance.fixed_shares is set"},
 		{[]string{"--load-balance-policy", "dynamic", "--set", "balance.policy=hybrid"},
 			`the command line sets balance.policy several times: "hybrid" (--set balance.policy), the last one, overrides "dynamic" (--load-balance-policy)`},
-		{[]string{"--enable-load-balancing=false", "--load-balance-policy", "dynamic"}, `"dynamic" (--load-balance-policy), the last one, overrides "none" (--enable-load-balancing=false)`},
-		{[]string{"--lr", "0.1", "--set", "optimizer.lr=0.2"}, "0.2 (--set optimizer.lr), the last one, overrides 0.1 (--lr)"},
-		{[]string{"--set", "optimizer.lr=0.2", "--lr", "0.1", "--lr", "0.3"}, "0.3 (--lr), the last one, overrides 0.2 (--set optimizer.lr) and 0.1 (--lr)"},
+		{[]string{"--enable-load-balancing=false", "--load-balance-policy", "dynamic"},
+			`"dynamic" (--load-balance-policy), the last one, overrides "none" (--enable-load-balancing=false)`},
+		{[]string{"--lr", "0.1", "--set", "optimizer.lr=0.2"},
+			"0.2 (--set optimizer.lr), the last one, overrides 0.1 (--lr)"},
+		{[]string{"--set", "optimizer.lr=0.2", "--lr", "0.1", "--lr", "0.3"},
+			"0.3 (--lr), the last one, overrides 0.2 (--set optimizer.lr) and 0.1 (--lr)"},
 		{[]string{"--lr", "0.1", "--set", "optimizer.lr=1e-1"}, ""},
-		{[]string{"--batch-size", "32", "--set", "data.batch_size=64"}, "64 (--set data.batch_size), the last one, overrides 32 (--batch-size)"},
-		{[]string{"--enable-profiling", "--set", "profile.enabled=false"}, "false (--set profile.enabled), the last one, overrides true (--enable-profiling)"},
+		{[]string{"--batch-size", "32", "--set", "data.batch_size=64"},
+			"64 (--set data.batch_size), the last one, overrides 32 (--batch-size)"},
+		{[]string{"--enable-profiling", "--set", "profile.enabled=false"},
+			"false (--set profile.enabled), the last one, overrides true (--enable-profiling)"},
 	} {
 		o := execute(append([]string{"train"}, c.args...))
-		if warned := strings.Contains(o.stderr, " WRN "); o.code != exit.Done || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
+		if warned := strings.Contains(o.stderr, " WRN "); o.code != exit.Done || warned != (c.says != "") ||
+			!strings.Contains(o.stderr, c.says) {
 			t.Errorf("%v: got exit code %d and %s, want %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -144,7 +155,8 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 
 func TestABatchSizeForEachRankIsRefusedUnderItsFlag(t *testing.T) {
 	// The error must name the flag and the key.
-	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr, "--batch-size: data.batch_size: too small (got 0") {
+	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr,
+		"--batch-size: data.batch_size: too small (got 0") {
 		t.Errorf("got %s", o.stderr)
 	}
 }
@@ -157,26 +169,33 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 			t.Errorf("WORLD_SIZE=%q: got exit code %d and %s, want %d", size, o.code, o.stderr, wantCode)
 		}
 	}
-	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
-	if p := o.opts.Assignment; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
+		"MASTER_ADDR=node-a", "MASTER_PORT=29600")
+	if p := o.opts.Assignment; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 ||
+		p.Master() != "node-a:29600" {
 		t.Errorf("got exit code %d and %+v", o.code, p)
 	}
 	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
 	if p := o.opts.Assignment; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
 		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
 	}
-	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
+	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2",
+		"--master-addr", "node-a"}
 	if p := execute(supervised).opts.Assignment; !p.Launch || p.WorldSize != 4 {
 		t.Errorf("two machines: got %+v, want two of four ranks to start", p)
 	}
-	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", session.SupervisedVariable + "=1"}
-	if p := execute(supervised, rank...).opts.Assignment; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
+	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a",
+		"MASTER_PORT=29500", session.SupervisedVariable + "=1"}
+	if p := execute(supervised, rank...).opts.Assignment; p.Launch || p.Rank != 1 || p.WorldSize != 4 ||
+		p.LocalWorldSize != 2 {
 		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts no other rank", p)
 	}
-	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil && o.opts.Assignment.Launch {
+	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil &&
+		o.opts.Assignment.Launch {
 		t.Errorf("a rank would start ranks: %+v", o.opts.Assignment)
 	}
-	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
+	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]",
+		"--nproc-per-node", "3"})
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "one value for each rank") {
 		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
 	}
@@ -194,7 +213,8 @@ func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stderr), &line); err != nil {
 		t.Fatalf("%v in %s", err, o.stderr)
 	}
-	if line.Msg != "configuration" || line.Model != "simple_cnn" || line.Global != 32 || line.PerRank != 32 || line.Ranks != 1 {
+	if line.Msg != "configuration" || line.Model != "simple_cnn" || line.Global != 32 || line.PerRank != 32 ||
+		line.Ranks != 1 {
 		t.Errorf("got %s", o.stderr)
 	}
 	if o.stdout != "" {
@@ -223,7 +243,8 @@ func TestEveryDataSetCanBeNamed(t *testing.T) {
 		case "text":
 			args = append(args, "--model", "gpt2", "--set", "data.path=/data/tokens")
 		case "labelled_text":
-			args = append(args, "--model", "bert_base", "--set", "data.path=/data/reviews.tsv", "--set", "data.vocab_file=/data/vocab.txt")
+			args = append(args, "--model", "bert_base", "--set", "data.path=/data/reviews.tsv", "--set",
+				"data.vocab_file=/data/vocab.txt")
 		case "synthetic_text":
 			args = append(args, "--model", "gpt2")
 		}
@@ -249,7 +270,8 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	log, err := logs.New(&b, logs.NewScreen(&b), logs.Options{Level: "info", Format: logs.FormatJSON, Hide: logs.SecretsIn([]string{"HETERO_TOKEN=" + secret})})
+	log, err := logs.New(&b, logs.NewScreen(&b),
+		logs.Options{Level: "info", Format: logs.FormatJSON, Hide: logs.SecretsIn([]string{"HETERO_TOKEN=" + secret})})
 	if err != nil {
 		t.Fatal(err)
 	}

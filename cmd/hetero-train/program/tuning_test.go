@@ -25,8 +25,11 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	p.config = clitest.WriteConfig(t, smallText)
 	run := func(name, says string, set ...string) ended {
 		t.Helper()
-		cmd := p.command(filepath.Join(dir, name), append([]string{"experiment.name=run", "device.kind=cpu", "parallel.ranks=2", "train.precision=f32", "train.steps=6", "train.log_interval=1",
-			"data.batch_size=12", "balance.policy=none", "profile.enabled=true", "profile.at_start=off", "checkpoint.interval_steps=3", "schedule.name=constant"}, set...)...)
+		cmd := p.command(filepath.Join(dir, name),
+			append([]string{"experiment.name=run", "device.kind=cpu", "parallel.ranks=2", "train.precision=f32",
+				"train.steps=6", "train.log_interval=1",
+				"data.batch_size=12", "balance.policy=none", "profile.enabled=true", "profile.at_start=off",
+				"checkpoint.interval_steps=3", "schedule.name=constant"}, set...)...)
 		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		out := finish(t, cmd, 0)
 		out.check(t, exit.Done, says)
@@ -36,7 +39,8 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	want := lossesOf(t, filepath.Join(dir, "one"), 2)
 	auto := []string{"train.grad_accumulation=0", "parallel.bucket_cap_mb=0"}
 	first := run("auto", "train.grad_accumulation = 0 selects ", auto...)
-	for _, says := range []string{"timed=\"1: ", ", 2: ", "parallel.bucket_cap_mb = 0 selects buckets", "timed=\"buckets of fitted sizes: "} {
+	for _, says := range []string{"timed=\"1: ", ", 2: ", "parallel.bucket_cap_mb = 0 selects buckets",
+		"timed=\"buckets of fitted sizes: "} {
 		if !strings.Contains(first.stderr, says) {
 			t.Errorf("%q is not in\n%s", says, first.stderr)
 		}
@@ -47,7 +51,8 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 			t.Errorf("%s: got %d losses, want %d", name, len(got), len(want))
 		}
 		for i, loss := range got {
-			if math.Abs(loss-want[i]) > 1e-5*want[i] { // f32 sums in another order: 24 bits, some thousand terms, 6 steps
+			if math.Abs(loss-want[i]) > 1e-5*want[i] {
+				// f32 sums in another order: 24 bits, some thousand terms, 6 steps
 				t.Errorf("%s: step %d: got loss %.8f, want %.8f", name, i+1, loss, want[i])
 			}
 		}
@@ -85,7 +90,10 @@ func TestABatchThatDoesNotFitIsDivided(t *testing.T) {
 	p, cache := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallText)
 	run := func(set ...string) *exec.Cmd {
-		cmd := p.command(t.TempDir(), append([]string{"device.kind=null", "train.steps=2", "train.eval_interval=0", "train.recompute=off", "model.layers=12", "model.heads=4", "model.embedding_size=256", "data.batch_size=192", "data.num_samples=384", "data.sequence_length=512"}, set...)...)
+		cmd := p.command(t.TempDir(),
+			append([]string{"device.kind=null", "train.steps=2", "train.eval_interval=0", "train.recompute=off",
+				"model.layers=12", "model.heads=4", "model.embedding_size=256", "data.batch_size=192",
+				"data.num_samples=384", "data.sequence_length=512"}, set...)...)
 		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		return cmd
 	}

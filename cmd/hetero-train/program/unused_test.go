@@ -9,7 +9,8 @@ import (
 
 func TestSettingsWithoutEffectAreWarnedOfOnce(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	e := finish(t, p.command(dir, "train.steps=2", "parallel.ranks=2", "optimizer.name=adamw", "optimizer.momentum=0.5", "balance.policy=none", "balance.max_slowdown_percent=5", "nccl.debug=INFO"), 0)
+	e := finish(t, p.command(dir, "train.steps=2", "parallel.ranks=2", "optimizer.name=adamw", "optimizer.momentum=0.5",
+		"balance.policy=none", "balance.max_slowdown_percent=5", "nccl.debug=INFO"), 0)
 	e.check(t, exit.Done, "")
 	for _, want := range []string{
 		`optimizer.momentum = 0.5 (--set optimizer.momentum) has no effect: it needs optimizer.name = "sgd" (got "adamw")`,

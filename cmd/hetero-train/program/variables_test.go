@@ -47,7 +47,8 @@ func documented(page, name string) bool {
 	return regexp.MustCompile(`\b` + name + `\b`).MatchString(page)
 }
 
-// The sources of names are the list of this program's variables, and the names of other programs' variables in the code.
+// The sources of names are the list of this program's variables, and the names of other programs' variables in the
+// code.
 func TestAllVariablesAreOnAPage(t *testing.T) {
 	page := pages(t)
 	names := map[string]bool{}
@@ -58,7 +59,8 @@ func TestAllVariablesAreOnAPage(t *testing.T) {
 	read := regexp.MustCompile(`"(` + others + `)"`)
 	for _, room := range []string{"cmd", "engine", "profiler", "cuda", "nccl"} {
 		err := filepath.WalkDir(filepath.Join("../../..", room), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/shim/") || !regexp.MustCompile(`\.(go|cc|cu|h)$`).MatchString(path) {
+			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/shim/") ||
+				!regexp.MustCompile(`\.(go|cc|cu|h)$`).MatchString(path) {
 				return err
 			}
 			text, err := os.ReadFile(path)

@@ -22,7 +22,8 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 			Available    bool
 		}
 	}
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done || got.Version != version.Build().Version || got.Go == "" {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done ||
+		got.Version != version.Build().Version || got.Go == "" {
 		t.Fatalf("got exit code %d, %v: %+v", o.code, err, got)
 	}
 	there := map[string]bool{}
@@ -70,7 +71,8 @@ func TestDevicesNeedNoLibrary(t *testing.T) {
 			t.Errorf("got %+v, want the reference device, which auto never takes", d)
 		}
 	}
-	if text := execute([]string{"devices"}).stdout; !strings.Contains(text, "reference:0") || !strings.Contains(text, "cpu: ") {
+	if text := execute([]string{"devices"}).stdout; !strings.Contains(text, "reference:0") ||
+		!strings.Contains(text, "cpu: ") {
 		t.Errorf("got %q, want every device or why there is none", text)
 	}
 }

@@ -44,7 +44,8 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 		{"inspect, folder", []string{"checkpoint", "inspect", copied}, `\x1b[2J`},
 		{"inspect, damaged", []string{"checkpoint", "inspect", damaged}, ""},
 		{"verify", []string{"checkpoint", "verify", evil}, ""},
-		{"import", []string{"checkpoint", "import", weights, "-o", filepath.Join(t.TempDir(), "out"), "--model", "simple_cnn"}, ""},
+		{"import", []string{"checkpoint", "import", weights, "-o", filepath.Join(t.TempDir(), "out"), "--model",
+			"simple_cnn"}, ""},
 		{"predict", []string{"predict", trained, pictures}, `evil\x1b[2J`},
 		{"predict, JSON", []string{"predict", trained, pictures, "--json"}, `evil\u001b[2J`},
 		{"predict, classes", []string{"predict", trained, pictures, "--class-names", names}, `"evil\x1b[2J`},
@@ -56,7 +57,8 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 		{"unknown key", []string{"config", "show", "--set", hostile + "=1"}, ""},
 		{"unknown command", []string{hostile}, ""},
 		{"no such file", []string{"config", "show", "-c", filepath.Join(evil, hostile)}, ""},
-		{"training on images", []string{"-c", clitest.WriteConfig(t, smallRun), "--set", "experiment.output_dir=" + t.TempDir(), "--set", "data.dataset=images", "--set", "data.path=" + pictures}, ""},
+		{"training on images", []string{"-c", clitest.WriteConfig(t, smallRun), "--set", "experiment.output_dir=" +
+			t.TempDir(), "--set", "data.dataset=images", "--set", "data.path=" + pictures}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, messages bytes.Buffer
@@ -87,7 +89,8 @@ func picturesNamed(t *testing.T, name string) string {
 			if err := os.MkdirAll(folder, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for file, text := range map[string][]byte{name + "1.png": encoded.Bytes(), name + "2.png": encoded.Bytes()[:40]} {
+			for file, text := range map[string][]byte{name + "1.png": encoded.Bytes(),
+				name + "2.png": encoded.Bytes()[:40]} {
 				if err := os.WriteFile(filepath.Join(folder, file), text, 0o644); err != nil {
 					t.Fatal(err)
 				}

@@ -51,7 +51,8 @@ func TestProfileWatch(t *testing.T) {
 		}
 		found := false
 		for _, l := range v.Links {
-			found = found || l.Name == "lo" && l.Of == "machine" && l.Kind == "loopback" && l.Basis == "counter" && l.Sent != nil && *l.Sent >= 0 && l.Received != nil
+			found = found || l.Name == "lo" && l.Of == "machine" && l.Kind == "loopback" && l.Basis == "counter" &&
+				l.Sent != nil && *l.Sent >= 0 && l.Received != nil
 		}
 		if !found {
 			t.Errorf("got %s, want the traffic of lo", lines.Bytes())
@@ -67,8 +68,10 @@ func TestProfileWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a watch ends only after a signal
 	defer cancel()
-	for want, args := range map[string][]string{"remove --quick": {"--quick"}, "remove --nproc-per-node": {"--nproc-per-node", "2"}, "--set train.steps cannot be used": {"--set", "train.steps=1"}} {
-		text, err := exec.CommandContext(ctx, p.path, append([]string{"profile", "--watch"}, args...)...).CombinedOutput()
+	for want, args := range map[string][]string{"remove --quick": {"--quick"}, "remove --nproc-per-node": {
+		"--nproc-per-node", "2"}, "--set train.steps cannot be used": {"--set", "train.steps=1"}} {
+		text, err := exec.CommandContext(ctx, p.path, append([]string{"profile", "--watch"}, args...)...).
+			CombinedOutput()
 		if got := exitOf(t, err); got != exit.Usage || !strings.Contains(string(text), want) {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", args, got, text, exit.Usage, want)
 		}

@@ -8,7 +8,8 @@ from .errors import SettingsError
 
 
 def prepare(accelerator: Any, balancer: Balancer, model: Any, optimizer: Any, *others: Any) -> Tuple[Any, ...]:
-    """Returns the prepared model and optimizer, and others such as a scheduler. Data loaders are refused: see loader."""
+    """Returns the prepared model and optimizer, and others such as a scheduler. Data loaders are refused: see
+    loader."""
     if any(isinstance(o, DataLoader) for o in others):
         raise SettingsError("accelerate would divide each batch again: pass training data to hetero_train.accelerate.loader(), and prepare data for evaluation apart")
     if accelerator.gradient_accumulation_steps != 1:
@@ -21,9 +22,11 @@ def prepare(accelerator: Any, balancer: Balancer, model: Any, optimizer: Any, *o
 class loader:
     """Iterates over the training batches of this rank, on its device. arguments are those of DataLoader."""
 
-    def __init__(self, accelerator: Any, balancer: Balancer, dataset: Any, shuffle: bool = True, seed: int = 0, drop_last: bool = False, **arguments: Any) -> None:
+    def __init__(self, accelerator: Any, balancer: Balancer, dataset: Any, shuffle: bool = True, seed: int = 0,
+                 drop_last: bool = False, **arguments: Any) -> None:
         self._device = accelerator.device
-        self._loader = DataLoader(dataset, batch_sampler=balancer.sampler(dataset, shuffle, seed, drop_last), **arguments)
+        self._loader = DataLoader(dataset, batch_sampler=balancer.sampler(dataset, shuffle, seed, drop_last),
+                                  **arguments)
 
     def __len__(self) -> int:
         return len(self._loader)

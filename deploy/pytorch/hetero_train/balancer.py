@@ -39,7 +39,8 @@ class Balancer(Opening, Ending):
     """
 
     def __init__(self, global_batch: int, *, accumulation: int = 1, policy: str = "hybrid", interval: int = 10,
-                 fixed_shares: Optional[Sequence[int]] = None, max_share: Optional[int] = None, name: Optional[str] = None,
+                 fixed_shares: Optional[Sequence[int]] = None, max_share: Optional[int] = None,
+                 name: Optional[str] = None,
                  output_dir: Optional[str] = None, steps: Optional[int] = None, bench_worthless: bool = False,
                  device: Any = None, timeout: Optional[float] = None, log_level: str = "info",
                  settings: Optional[Dict[str, Any]] = None) -> None:
@@ -55,14 +56,19 @@ class Balancer(Opening, Ending):
                 raise errors.SettingsError(f"global_batch: a micro-batch has {global_batch // accumulation} samples, want at least one for each of the {self.world_size} ranks: "
                                            "raise global_batch, or lower accumulation or the number of ranks")
             keys: Dict[str, Any] = dict(settings or {})
-            keys.update({"data.batch_size": global_batch, "train.grad_accumulation": accumulation, "balance.policy": policy, "balance.interval": interval})
-            for key, value in (("balance.fixed_shares", fixed_shares), ("experiment.name", name), ("experiment.output_dir", output_dir), ("balance.bench_worthless", bench_worthless or None)):
+            keys.update({"data.batch_size": global_batch, "train.grad_accumulation": accumulation,
+                         "balance.policy": policy, "balance.interval": interval})
+            for key, value in (("balance.fixed_shares", fixed_shares), ("experiment.name", name),
+                               ("experiment.output_dir", output_dir),
+                               ("balance.bench_worthless", bench_worthless or None)):
                 if value is not None:
                     keys[key] = value
             self._bridge = program.Bridge(self._ranks.timeout, log_level)
             from . import __version__
-            self._bridge.send("hello", protocol=program.PROTOCOL, package=__version__, rank=self.rank, world_size=self.world_size,
-                              local_rank=int(os.environ.get("LOCAL_RANK", -1)), local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)),
+            self._bridge.send("hello", protocol=program.PROTOCOL, package=__version__, rank=self.rank,
+                              world_size=self.world_size,
+                              local_rank=int(os.environ.get("LOCAL_RANK", -1)),
+                              local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)),
                               settings=program.settings_text(keys))
             self.program_version = self._bridge.expect("welcome")["program"]
         except Exception as e:  # the other ranks must know, too
@@ -117,7 +123,8 @@ class Balancer(Opening, Ending):
 
     # Preparation.
 
-    def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0, drop_last: bool = False) -> samplers.BalancedBatchSampler:
+    def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0,
+                drop_last: bool = False) -> samplers.BalancedBatchSampler:
         """Returns the batch sampler of the training data, for DataLoader(dataset, batch_sampler=...)."""
         self._sampler = samplers.BalancedBatchSampler(self, dataset, shuffle, seed, drop_last)
         if self._resume is not None:
@@ -141,7 +148,8 @@ class Balancer(Opening, Ending):
     # Steps.
 
     def step(self) -> "Balancer":
-        """Returns the context of one micro-batch: forward, scale, backward and, after the last micro-batch, the update."""
+        """Returns the context of one micro-batch: forward, scale, backward and, after the last micro-batch, the
+        update."""
         return self
 
     def __enter__(self) -> "Balancer":
@@ -178,7 +186,8 @@ class Balancer(Opening, Ending):
 
     @property
     def own_samples(self) -> int:
-        """Samples of this rank in the current micro-batch; 0 for an excluded rank, whose batch has one sample of weight 0."""
+        """Samples of this rank in the current micro-batch; 0 for an excluded rank, whose batch has one sample of weight
+        0."""
         if self._current is None:
             raise errors.BatchError("balancer.own_samples is known within balancer.step() only")
         return self._current.own
@@ -200,7 +209,8 @@ class Balancer(Opening, Ending):
         if times.scaled is not None:
             raise errors.BatchError("balancer.scale() was called twice in one step: scale the sum of the losses")
         if loss.numel() != 1:
-            raise errors.BatchError(f"balancer.scale() got a loss of shape {tuple(loss.shape)}, want the mean over the samples of this rank")
+            raise errors.BatchError(
+                    f"balancer.scale() got a loss of shape {tuple(loss.shape)}, want the mean over the samples of this rank")
         if count is None:
             own, of = float(micro.own), float(micro.step_size)
         else:
@@ -210,7 +220,8 @@ class Balancer(Opening, Ending):
                                         "(balancer.total sums a number over the ranks)")
             of = self._ranks.sum("the number of targets", own) if total is None else float(total)
             if not of > 0 or own < 0 or own > of:
-                raise errors.BatchError(f"balancer.scale() got {own:g} of {of:g} targets, want from 0 to the total, which must be above 0")
+                raise errors.BatchError(
+                    f"balancer.scale() got {own:g} of {of:g} targets, want from 0 to the total, which must be above 0")
         times.loss, times.count = loss.detach().reshape(()), own
         times.scaled = self._clock.mark()
         if own == 0:
@@ -237,7 +248,8 @@ class Balancer(Opening, Ending):
 
     def _finish(self, micro: samplers.Micro, times: MicroTimes) -> None:
         if times.scaled is None:
-            raise errors.BatchError("the step has no balancer.scale(loss): without it the gradient of unequal shares is wrong")
+            raise errors.BatchError(
+                "the step has no balancer.scale(loss): without it the gradient of unequal shares is wrong")
         if micro.last and self._hook is not None and times.buckets == 0 and self.world_size > 1:
             raise errors.BatchError("no gradients were summed in the last micro-batch of the step: call backward() of the scaled loss within balancer.step(), "
                                     "and use no_sync() only while balancer.updates is False")
@@ -253,8 +265,10 @@ class Balancer(Opening, Ending):
             if micro.full:
                 self._last_shares = micro.shares
             rate = self._optimizer.param_groups[0]["lr"] if self._optimizer is not None else None
-            self._window.step_done(self._step_seconds, {"epoch": micro.epoch, "epoch_step": micro.epoch_step, "epoch_steps": micro.epoch_steps,
-                                                        "settling": bool(changed or not micro.full or self._step == 1), "learning_rate": rate and float(rate), "time": time.time()})
+            self._window.step_done(self._step_seconds, {"epoch": micro.epoch, "epoch_step": micro.epoch_step,
+                                                        "epoch_steps": micro.epoch_steps,
+                                                        "settling": bool(changed or not micro.full or self._step == 1),
+                                                        "learning_rate": rate and float(rate), "time": time.time()})
             self._step_seconds = 0.0
             if self._step <= EVERY or self._step % self._period == 0:
                 start = time.perf_counter()
@@ -268,11 +282,14 @@ class Balancer(Opening, Ending):
         room = WINDOW + EVERY
         own = torch.full((HEAD + SENSORS + room * len(COLUMNS),), float("nan"), dtype=torch.float64)
         issued = self._sampler.issued if self._sampler else 0
-        own[:HEAD] = torch.tensor([self._step, len(rows), issued, self._consumed, len(self._telemetry), *self._position], dtype=torch.float64)
+        own[:HEAD] = torch.tensor([self._step, len(rows), issued, self._consumed, len(self._telemetry),
+                                   *self._position], dtype=torch.float64)
         if self._telemetry:
-            own[HEAD:HEAD + len(self._telemetry)] = torch.tensor([float("nan") if v is None else v for v in self._telemetry], dtype=torch.float64)
+            own[HEAD:HEAD + len(self._telemetry)] = torch.tensor(
+                [float("nan") if v is None else v for v in self._telemetry], dtype=torch.float64)
         if rows:
-            own[HEAD + SENSORS:HEAD + SENSORS + len(rows) * len(COLUMNS)] = torch.tensor(rows, dtype=torch.float64).reshape(-1)
+            own[HEAD + SENSORS:HEAD + SENSORS + len(rows) * len(COLUMNS)] = torch.tensor(
+                rows, dtype=torch.float64).reshape(-1)
         words = [w.tolist() for w in self._ranks.rows(f"the reports of step {self._step}", own)]
         for rank, w in enumerate(words):
             if [w[0], w[1], w[3], w[5], w[6]] != [self._step, len(rows), self._consumed, *self._position]:
@@ -306,11 +323,13 @@ class Balancer(Opening, Ending):
         return Pause(self)
 
     def evaluated(self, loss: float, samples: int = 0, seconds: float = 0.0) -> None:
-        """Adds the result of an evaluation to the records: the mean loss and the number of samples. Only rank 0's counts."""
+        """Adds the result of an evaluation to the records: the mean loss and the number of samples. Only rank 0's
+        counts."""
         self._ask("evaluation", loss=program.numbers([float(loss)])[0], samples=int(samples), seconds=float(seconds))
 
     def saved(self, seconds: float = 0.0) -> None:
-        """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the disk."""
+        """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the
+        disk."""
         self._ask("saved", seconds=float(seconds))
 
     def _ask(self, kind: str, **values: Any) -> None:
@@ -344,7 +363,8 @@ class Balancer(Opening, Ending):
     def _apply_resume(self) -> None:
         s, data = self._resume, self._sampler
         assert s is not None and data is not None
-        for key, got in (("seed", data.seed), ("length", data.length), ("shuffle", int(data.shuffle)), ("drop_last", int(data.drop_last))):
+        for key, got in (("seed", data.seed), ("length", data.length), ("shuffle", int(data.shuffle)),
+                         ("drop_last", int(data.drop_last))):
             if key in s and s[key] != got:
                 raise errors.SamplerError(f"{key} of the sampler: the checkpoint has {s[key]}, the sampler {got}: a resumed run needs the same")
         data.epoch, data.skip = int(s["epoch"]), int(s["lists"])

@@ -26,7 +26,8 @@ def refuse(model: torch.nn.Module) -> None:
     if name == "FullyShardedDataParallel" or "torch.FullyShardedDataParallel" in parts:
         raise BatchError("FullyShardedDataParallel (version 1) is not supported: use fully_shard (FSDP2) or DistributedDataParallel (docs/pytorch.md)")
     if name in ("DeepSpeedEngine", "PipelineEngine"):
-        raise BatchError("DeepSpeed divides each loss by its own micro-batch sizes, so unequal shares would give a wrong gradient: "
+        raise BatchError(
+            "DeepSpeed divides each loss by its own micro-batch sizes, so unequal shares would give a wrong gradient: "
                          "use DistributedDataParallel, or fully_shard (FSDP2) for sharded states (docs/pytorch.md)")
 
 
@@ -54,7 +55,8 @@ def has_sync_norm(model: torch.nn.Module) -> bool:
 def has_batch_norm(model: torch.nn.Module) -> bool:
     """Reports whether the model, in training mode, normalises over the samples of this rank only."""
     kinds = torch.nn.modules.batchnorm._BatchNorm
-    return any(isinstance(m, kinds) and not isinstance(m, torch.nn.SyncBatchNorm) and m.training for m in model.modules())
+    return any(isinstance(m, kinds) and not isinstance(m, torch.nn.SyncBatchNorm) and m.training
+               for m in model.modules())
 
 
 def cpu_name() -> str:
@@ -72,7 +74,8 @@ def cpu_name() -> str:
 
 def describe_device(device: torch.device) -> Dict[str, Any]:
     """Returns the description of a device; memory in bytes."""
-    d: Dict[str, Any] = {"kind": device.type, "name": "", "index": 0, "uuid": "", "bus_id": "", "threads": 0, "memory_bytes": 0, "free_bytes": 0}
+    d: Dict[str, Any] = {"kind": device.type, "name": "", "index": 0, "uuid": "", "bus_id": "", "threads": 0,
+                         "memory_bytes": 0, "free_bytes": 0}
     if device.type != "cuda":
         import os
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0

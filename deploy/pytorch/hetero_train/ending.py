@@ -22,7 +22,8 @@ class Ending:
     _exchange: Any  # of Balancer
 
     def close(self) -> None:
-        """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the records."""
+        """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the
+        records."""
         if self._closed:
             return
         if self._opened and (self._window.steps or self._lag):
@@ -68,7 +69,9 @@ class Ending:
             return
         missing = len(self._window.steps)
         if missing and self.rank == 0:
-            print(f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends", file=sys.stderr)
+            print(
+                f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends",
+                file=sys.stderr)
         self._finish_run(error="", stopped=False)
 
 

@@ -36,7 +36,8 @@ class Opening:
     _closed: bool
     _abort: Any  # of Ending
 
-    def profile(self, step: Callable[[int], Any], budget: float = 10.0, shares: Optional[Sequence[int]] = None) -> List[Tuple[int, float]]:
+    def profile(self, step: Callable[[int], Any], budget: float = 10.0, shares: Optional[Sequence[int]] = None) -> List[
+            Tuple[int, float]]:
         """Measures the step time of this rank at several shares before the first step, and keeps the curve in the cache.
 
         step(n) computes forward and backward of n samples without communication, for example with model.no_sync().
@@ -98,7 +99,8 @@ class Opening:
         self._end = time.perf_counter()
 
     def _order_of_samples(self) -> Optional[Dict[str, int]]:
-        return None if self._sampler is None else dict(samplers.epoch_state(self._sampler, self._position), step=self._step)
+        return None if self._sampler is None else dict(samplers.epoch_state(self._sampler, self._position),
+                                                       step=self._step)
 
     def _start(self) -> None:
         if self._model is None:
@@ -122,10 +124,15 @@ class Opening:
         data = self._sampler
         bridge = self._bridge
         assert bridge is not None
-        bridge.send("start", model=describe.describe_model(model), dataset={"name": describe.plain_name(type(data._dataset).__name__ if data else "none", "Dataset"), "samples": data.length if data else 0},
-                    device=describe.describe_device(self.device), dtype=names.get(dtype, "float32"), torch=torch.__version__.split("+")[0],
-                    optimizer=describe.plain_name(type(self._optimizer).__name__, "optimizer") if self._optimizer is not None else "", workers=0,
-                    max_share=self._max_share or 0, sync_norm=describe.has_sync_norm(model), step=self._step, steps=self._total or 0,
+        bridge.send("start", model=describe.describe_model(model),
+                    dataset={"name": describe.plain_name(type(data._dataset).__name__ if data else "none", "Dataset"),
+                             "samples": data.length if data else 0},
+                    device=describe.describe_device(self.device), dtype=names.get(dtype, "float32"),
+                    torch=torch.__version__.split("+")[0],
+                    optimizer=describe.plain_name(type(self._optimizer).__name__, "optimizer")
+                    if self._optimizer is not None else "", workers=0,
+                    max_share=self._max_share or 0, sync_norm=describe.has_sync_norm(model), step=self._step,
+                    steps=self._total or 0,
                     epoch_steps=data.epoch_steps if data else 0, curve=self._curve, **speed)
         while True:
             m = bridge.receive()

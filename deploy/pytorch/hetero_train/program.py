@@ -21,7 +21,8 @@ def find_program() -> str:
     if named:
         if os.access(named, os.X_OK) and not os.path.isdir(named):
             return named
-        raise ProgramNotFoundError(f"HETERO_TRAIN names {named!r}, which is not a program: set it to the path of hetero-train")
+        raise ProgramNotFoundError(
+            f"HETERO_TRAIN names {named!r}, which is not a program: set it to the path of hetero-train")
     found = shutil.which("hetero-train")
     if found:
         return found
@@ -29,7 +30,8 @@ def find_program() -> str:
         path = os.path.join(folder or "", "hetero-train")
         if os.access(path, os.X_OK):
             return path
-    raise ProgramNotFoundError("the program hetero-train is not in PATH: install its wheel with pip, add its folder to PATH, "
+    raise ProgramNotFoundError(
+        "the program hetero-train is not in PATH: install its wheel with pip, add its folder to PATH, "
                                "or set HETERO_TRAIN to its path (docs/install.md)")
 
 
@@ -49,7 +51,8 @@ class Bridge:
             self._process = subprocess.Popen([path, "bridge", "--log-level", log_level], stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         except OSError as e:
-            raise ProgramNotFoundError(f"{path} cannot be started ({e}): install hetero-train for this machine, or set HETERO_TRAIN") from e
+            raise ProgramNotFoundError(
+                f"{path} cannot be started ({e}): install hetero-train for this machine, or set HETERO_TRAIN") from e
         self._select = selectors.DefaultSelector()
         self._select.register(self._process.stdout, selectors.EVENT_READ)
         self._owner = os.getpid()
@@ -82,7 +85,8 @@ class Bridge:
         except ValueError:
             message = None
         if not isinstance(message, dict) or "type" not in message:
-            raise BridgeError(f"hetero-train answered {line[:80]!r}, which is no message: HETERO_TRAIN or PATH names another program")
+            raise BridgeError(
+                f"hetero-train answered {line[:80]!r}, which is no message: HETERO_TRAIN or PATH names another program")
         if message["type"] == "error":
             self.ended = True
             kind = SettingsError if message.get("code") == 2 else BridgeError
@@ -111,7 +115,8 @@ class Bridge:
             code = self._process.wait(5)
         except subprocess.TimeoutExpired:
             code = None
-        return BridgeError(said or f"hetero-train has ended with exit code {code}: its messages on standard error name the cause; "
+        return BridgeError(
+            said or f"hetero-train has ended with exit code {code}: its messages on standard error name the cause; "
                                    "the program and the package must be of one release")
 
     def close(self, timeout: float = 30.0) -> None:

@@ -87,6 +87,7 @@ class Ranks:
         """Returns an exception with advice if e is a failed communication, else None."""
         text = str(e)
         if isinstance(e, getattr(dist, "DistError", ())) or isinstance(e, RuntimeError) and any(
-                sign in text for sign in ("Connection closed by peer", "Connection reset by peer", "Timed out", "timed out", "Broken pipe", "Watchdog caught", "NCCL error")):
+                sign in text for sign in ("Connection closed by peer", "Connection reset by peer", "Timed out",
+                                          "timed out", "Broken pipe", "Watchdog caught", "NCCL error")):
             return self._lost("the sum of gradients", e)  # type: ignore[arg-type]
         return None

@@ -78,7 +78,8 @@ class BalancedBatchSampler(Sampler):
         try:
             self.length = len(dataset)
         except TypeError:
-            raise SamplerError("the data set has no length: the balancer needs a map-style data set, whose samples have indices") from None
+            raise SamplerError(
+                "the data set has no length: the balancer needs a map-style data set, whose samples have indices") from None
         if self.length == 0 or drop_last and self.length < balancer.global_batch:
             raise SamplerError(f"the data set has {self.length} samples, want at least {'global_batch = %d' % balancer.global_batch if drop_last else '1'}")
         self._balancer, self._dataset = balancer, dataset
@@ -86,7 +87,8 @@ class BalancedBatchSampler(Sampler):
         self.epoch = 0  # of the next iteration
         self.skip = 0  # lists of the next epoch that a resumed run has already done
         self.issued = 0  # number of the next list, over the whole run
-        self._began: Optional[Tuple[int, int, int]] = None  # epoch, lists to skip, lists used before; of the last iteration
+        # epoch, lists to skip, lists used before; of the last iteration
+        self._began: Optional[Tuple[int, int, int]] = None
         self._order: Tuple[Optional[int], List[int]] = (None, [])
 
     @property
@@ -120,7 +122,8 @@ class BalancedBatchSampler(Sampler):
     def __iter__(self) -> Iterator[List[int]]:
         b = self._balancer
         if b._sampler is not self:
-            raise SamplerError("this sampler was replaced by a later call of balancer.sampler(): use one sampler for training")
+            raise SamplerError(
+                "this sampler was replaced by a later call of balancer.sampler(): use one sampler for training")
         if os.getpid() != b._owner:
             raise SamplerError("the sampler runs in a data worker: pass it as batch_sampler of a map-style data set")
         if len(self._dataset) != self.length:
@@ -152,7 +155,8 @@ class BalancedBatchSampler(Sampler):
             shares = divide(size, b._schedule.at(base + i - micro))
             first = start + sum(shares[:b.rank])
             own = shares[b.rank]
-            b._queue.append(Micro(base + i, own, size, step_size, micro == 0, start + size == step * b.global_batch + step_size,
+            b._queue.append(Micro(base + i, own, size, step_size, micro == 0, start + size == step * b.global_batch +
+                                  step_size,
                                   step_size == b.global_batch, tuple(shares), epoch, step + 1, self.epoch_steps))
             self.issued = base + i + 1
             yield order[first:first + own] if own else [order[start]]
@@ -170,5 +174,6 @@ def epoch_state(sampler: Optional[BalancedBatchSampler], position: Tuple[int, in
     """Returns the position of a run in its epochs, and the settings on which the order depends."""
     state = {"epoch": position[0], "lists": position[1]}
     if sampler is not None:
-        state.update(seed=sampler.seed, length=sampler.length, shuffle=int(sampler.shuffle), drop_last=int(sampler.drop_last))
+        state.update(seed=sampler.seed, length=sampler.length, shuffle=int(sampler.shuffle),
+                     drop_last=int(sampler.drop_last))
     return state

@@ -7,7 +7,8 @@ import torch.distributed as dist
 
 from .errors import BatchError
 
-COLUMNS = ("seconds", "samples", "count", "loss", "data", "forward", "backward", "exposed", "hidden", "optimizer", "other", "bytes", "buckets")
+COLUMNS = ("seconds", "samples", "count", "loss", "data", "forward", "backward", "exposed", "hidden", "optimizer",
+           "other", "bytes", "buckets")
 """The values of a report of a step: times in s, bytes in bytes, see docs/pytorch.md."""
 
 
@@ -33,7 +34,8 @@ class Clock:
 class MicroTimes:
     """The marks of one micro-batch."""
 
-    __slots__ = ("begin", "scaled", "ready", "summed", "first", "end", "data", "own", "count", "loss", "bytes", "buckets", "extra")
+    __slots__ = ("begin", "scaled", "ready", "summed", "first", "end", "data", "own", "count", "loss", "bytes",
+                 "buckets", "extra")
 
     def __init__(self, begin: Any, data: float, own: int) -> None:
         self.begin, self.data, self.own = begin, data, own

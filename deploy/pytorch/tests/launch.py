@@ -27,11 +27,13 @@ def run(work, ranks=2, timeout=60.0, env=None):
                 continue
             code = 1
             try:
-                os.environ.update(env or {}, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+                os.environ.update(env or {}, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks),
+                                  LOCAL_WORLD_SIZE=str(ranks),
                                   XDG_CACHE_HOME=os.path.join(folder, "cache"))
                 torch.set_num_threads(1)
                 try:
-                    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout))
+                    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank,
+                                            world_size=ranks, timeout=timedelta(seconds=timeout))
                     result = work(rank, folder)
                     if dist.is_initialized():
                         dist.destroy_process_group()

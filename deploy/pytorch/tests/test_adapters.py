@@ -34,7 +34,8 @@ class Texts(torch.utils.data.Dataset):
 def tiny():
     import transformers
     torch.manual_seed(0)
-    c = transformers.GPT2Config(vocab_size=31, n_positions=8, n_embd=8, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    c = transformers.GPT2Config(vocab_size=31, n_positions=8, n_embd=8, n_layer=1, n_head=2, resid_pdrop=0,
+                                embd_pdrop=0, attn_pdrop=0)
     return transformers.GPT2LMHeadModel(c)
 
 
@@ -66,7 +67,8 @@ class Adapters(unittest.TestCase):
         def lora():
             import peft
             torch.manual_seed(1)
-            return peft.get_peft_model(tiny(), peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, lora_dropout=0))
+            return peft.get_peft_model(tiny(), peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True,
+                                                               lora_dropout=0))
 
         def work(rank, folder):
             model = lora()

@@ -69,17 +69,20 @@ class Errors(unittest.TestCase):
 
     def test_settings(self):
         self.fails(script(normal, policy="best"), hetero_train.SettingsError, "balance.policy")
-        self.fails(script(normal, settings={"optimizer.lr": 1}), hetero_train.SettingsError, "optimizer.lr has no effect")
+        self.fails(script(normal, settings={"optimizer.lr": 1}), hetero_train.SettingsError,
+                   "optimizer.lr has no effect")
 
     def test_global_batch_smaller_than_the_ranks(self):
         self.fails(script(normal, global_batch=1), hetero_train.SettingsError, "at least one for each of the 2 ranks")
         self.fails(script(normal, global_batch=9, accumulation=2), hetero_train.SettingsError, "not a multiple")
 
     def test_step_without_scale(self):
-        self.fails(script(lambda rank, step, b, model, x: model(x).square().mean().backward()), hetero_train.BatchError, "has no balancer.scale")
+        self.fails(script(lambda rank, step, b, model, x: model(x).square().mean().backward()), hetero_train.BatchError,
+                   "has no balancer.scale")
 
     def test_step_without_backward(self):
-        self.fails(script(lambda rank, step, b, model, x: b.scale(model(x).square().mean())), hetero_train.BatchError, "no gradients were summed")
+        self.fails(script(lambda rank, step, b, model, x: b.scale(model(x).square().mean())), hetero_train.BatchError,
+                   "no gradients were summed")
 
     def test_exception_in_the_step(self):
         def change(rank, step, b, model, x):
@@ -93,7 +96,8 @@ class Errors(unittest.TestCase):
             finally:
                 if rank == 0:
                     with open(os.path.join(folder, "run", "results", "result.json")) as f:
-                        print("RESULT", json.load(f)["state"], file=open(os.path.join("/tmp", f"state{os.getppid()}"), "w"))
+                        print("RESULT", json.load(f)["state"],
+                              file=open(os.path.join("/tmp", f"state{os.getppid()}"), "w"))
         self.addCleanup(lambda: os.path.exists(f"/tmp/state{os.getpid()}") and os.remove(f"/tmp/state{os.getpid()}"))
         self.fails(work, ValueError, "a bad sample")
         with open(f"/tmp/state{os.getpid()}") as f:

@@ -16,7 +16,8 @@ TOLERANCE = 1e-6  # of the norm: f32 has 6e-8, and the order of sums differs
 
 def image_net():
     torch.manual_seed(1)
-    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 5))
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(),
+                              torch.nn.Linear(8 * 36, 5))
     return net.eval()  # BatchNorm in eval mode
 
 
@@ -49,7 +50,8 @@ def loss_of(net, x, y):
 
 
 def optimizer_of(name, net):
-    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9) if name == "sgd" else torch.optim.AdamW(net.parameters(), lr=1e-3)
+    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9) if name == "sgd" else torch.optim.AdamW(
+        net.parameters(), lr=1e-3)
 
 
 def single(words, name, accumulation, order):
@@ -69,7 +71,8 @@ def ranks_work(words, name, accumulation, shares):
     def work(rank, folder):
         net = DistributedDataParallel(Words() if words else image_net())
         d = data(words)
-        b = hetero_train.Balancer(global_batch=12 * accumulation, accumulation=accumulation, fixed_shares=[accumulation * n for n in shares], output_dir=folder, log_level="error",
+        b = hetero_train.Balancer(global_batch=12 * accumulation, accumulation=accumulation,
+                                  fixed_shares=[accumulation * n for n in shares], output_dir=folder, log_level="error",
                                   bench_worthless=0 in shares)
         optimizer = optimizer_of(name, net)
         b.attach(net, optimizer)

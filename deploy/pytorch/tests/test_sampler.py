@@ -21,18 +21,21 @@ class Numbers(Dataset):
         return torch.tensor([float(i)]), i
 
 
-def train(n, epochs, workers, shares=None, state=None, stop=None, persistent=False, drop_last=False, prefetch=2, slow=True):
+def train(n, epochs, workers, shares=None, state=None, stop=None, persistent=False, drop_last=False, prefetch=2,
+          slow=True):
     """Returns a function that trains and returns the samples and shares of each step of this rank."""
     def work(rank, folder):
         import time
         model = DistributedDataParallel(torch.nn.Linear(1, 1))
-        b = hetero_train.Balancer(global_batch=24, fixed_shares=shares, output_dir=folder, log_level="error", interval=2)
+        b = hetero_train.Balancer(global_batch=24, fixed_shares=shares, output_dir=folder, log_level="error",
+                                  interval=2)
         if state is not None:
             b.load_state_dict(state)
         b.attach(model)
         d = Numbers(n)
         own = workers if isinstance(workers, int) else workers[rank]
-        loader = DataLoader(d, batch_sampler=b.sampler(d, seed=7, drop_last=drop_last), num_workers=own, persistent_workers=persistent and own > 0,
+        loader = DataLoader(d, batch_sampler=b.sampler(d, seed=7, drop_last=drop_last), num_workers=own,
+                            persistent_workers=persistent and own > 0,
                             prefetch_factor=prefetch if own else None)
         seen, used = [], []
         for epoch in range(epochs):

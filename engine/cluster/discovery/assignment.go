@@ -25,9 +25,10 @@ type Value struct {
 type Options struct {
 	Rank, WorldSize           Value
 	LocalRank, LocalWorldSize Value
-	NodeRank, Nodes           Value // this machine's number and the number of machines; each machine starts its own ranks
-	RanksPerNode              Value
-	MasterAddr, MasterPort    Value
+	// this machine's number and the number of machines; each machine starts its own ranks
+	NodeRank, Nodes        Value
+	RanksPerNode           Value
+	MasterAddr, MasterPort Value
 
 	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
@@ -90,7 +91,8 @@ func (p Assignment) String() string {
 	var text strings.Builder
 	switch {
 	case p.Launch && p.Nodes > 1:
-		fmt.Fprintf(&text, "node %d of %d, starts ranks %d to %d of %d", p.Node, p.Nodes, p.Rank, p.Rank+p.LocalWorldSize-1, p.WorldSize)
+		fmt.Fprintf(&text, "node %d of %d, starts ranks %d to %d of %d", p.Node, p.Nodes, p.Rank,
+			p.Rank+p.LocalWorldSize-1, p.WorldSize)
 	case p.Launch:
 		fmt.Fprintf(&text, "starts %d ranks", p.LocalWorldSize)
 	default:

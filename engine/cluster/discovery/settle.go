@@ -35,7 +35,8 @@ func (c *claim) asNode(perNode int) {
 	c.names.node = c.names.rank
 	if c.source == "Kubernetes" { // WORLD_SIZE counts ranks
 		if c.worldSize%perNode != 0 {
-			c.in.fault("WORLD_SIZE", fmt.Sprintf("got %d", c.worldSize), "a multiple of the %d ranks of each pod", perNode)
+			c.in.fault("WORLD_SIZE", fmt.Sprintf("got %d", c.worldSize), "a multiple of the %d ranks of each pod",
+				perNode)
 		}
 		c.nodes = c.worldSize / perNode
 	}
@@ -50,10 +51,12 @@ func (c *claim) settleNode(assigned *Assignment, perNode int) {
 	}
 	assigned.Uncounted = c.nodes > 1
 	if c.nodes > 0 && c.node >= c.nodes {
-		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes, c.source)
+		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes,
+			c.source)
 	}
 	if c.nodes > maxRanks/c.perNode {
-		c.in.fault("total number of ranks", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d", maxRanks)
+		c.in.fault("total number of ranks", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d",
+			maxRanks)
 		return
 	}
 	assigned.Node, assigned.Nodes = c.node, c.nodes
@@ -67,23 +70,28 @@ func (c *claim) settleNode(assigned *Assignment, perNode int) {
 func (c *claim) settleRank(assigned *Assignment, perNode int) {
 	in := c.in
 	if c.worldSize > 0 && c.rank >= c.worldSize {
-		in.fault(c.names.rank, fmt.Sprintf("got %d", c.rank), "less than the number of ranks, %d (%s)", c.worldSize, c.source)
+		in.fault(c.names.rank, fmt.Sprintf("got %d", c.rank), "less than the number of ranks, %d (%s)", c.worldSize,
+			c.source)
 	}
 	if c.worldSize > 0 && c.localWorldSize > c.worldSize {
-		in.fault(c.names.localWorldSize, fmt.Sprintf("got %d", c.localWorldSize), "at most the number of ranks, %d (%s)", c.worldSize, c.source)
+		in.fault(c.names.localWorldSize, fmt.Sprintf("got %d", c.localWorldSize),
+			"at most the number of ranks, %d (%s)", c.worldSize, c.source)
 	}
 	locals, of := c.localWorldSize, "ranks on this machine"
 	if locals < 0 {
 		locals, of = c.worldSize, "ranks"
 	}
 	if locals > 0 && c.localRank >= locals {
-		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of, locals, c.source)
+		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of,
+			locals, c.source)
 	}
 	if perNode > 1 && perNode != c.localWorldSize {
-		assigned.Warnings = append(assigned.Warnings, fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
-			in.options.RanksPerNode.From, perNode, c.source))
+		assigned.Warnings = append(assigned.Warnings,
+			fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
+				in.options.RanksPerNode.From, perNode, c.source))
 	}
-	assigned.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // MPI and Slurm collect the output of all ranks
+	// MPI and Slurm collect the output of all ranks
+	assigned.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm"
 	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
 		c.localRank = 0
 	}
@@ -112,7 +120,8 @@ func (c *claim) checkWorldSize(assigned Assignment) {
 // findMaster determines the address of rank 0.
 func (c *claim) findMaster(assigned *Assignment) {
 	in := c.in
-	local := assigned.Nodes == 1 || assigned.WorldSize == 1 || assigned.WorldSize > 0 && assigned.LocalWorldSize == assigned.WorldSize
+	local := assigned.Nodes == 1 || assigned.WorldSize == 1 || assigned.WorldSize > 0 &&
+		assigned.LocalWorldSize == assigned.WorldSize
 	// A node that starts all ranks itself needs no address from the environment. A stale address must not make the node
 	// listen on a network.
 	alone := c.source == "one process"

@@ -36,7 +36,8 @@ func fromSlurm(in *input) (claim, string) {
 	if reason := notInStep(in); reason != "" {
 		return c, reason
 	}
-	c.readRank(in, in.variable("SLURM_PROCID"), in.variable("SLURM_STEP_NUM_TASKS"), in.variable("SLURM_LOCALID"), Value{})
+	c.readRank(in, in.variable("SLURM_PROCID"), in.variable("SLURM_STEP_NUM_TASKS"), in.variable("SLURM_LOCALID"),
+		Value{})
 	c.addrWant = ""
 
 	list := in.firstOf("SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST")

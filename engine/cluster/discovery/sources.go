@@ -33,7 +33,8 @@ type claim struct {
 type claimNames struct{ rank, localRank, localWorldSize, node string }
 
 func unknown() claim {
-	return claim{rank: -1, worldSize: -1, localRank: -1, localWorldSize: -1, node: -1, nodes: -1, perNode: -1, addrWant: "the host of rank 0"}
+	return claim{rank: -1, worldSize: -1, localRank: -1, localWorldSize: -1, node: -1, nodes: -1, perNode: -1,
+		addrWant: "the host of rank 0"}
 }
 
 // readRank reads the rank of this process; local and localSize are optional.
@@ -107,7 +108,8 @@ func fromEnvironment(in *input) (claim, string) {
 	if !rank.given() && !local.given() {
 		return c, "RANK is not set"
 	}
-	if n, err := wholeNumber(in.env["PET_NPROC_PER_NODE"]); err == nil && n > 1 && !local.given() && rank.Text == in.env["PET_NODE_RANK"] {
+	if n, err := wholeNumber(in.env["PET_NPROC_PER_NODE"]); err == nil && n > 1 && !local.given() &&
+		rank.Text == in.env["PET_NODE_RANK"] {
 		return c, fmt.Sprintf("RANK is the number of the pod (PET_NPROC_PER_NODE is %d, LOCAL_RANK is not set)", n)
 	}
 	c.readRank(in, rank, in.variable("WORLD_SIZE"), local, in.variable("LOCAL_WORLD_SIZE"))
@@ -141,7 +143,8 @@ func fromPET(in *input) (claim, string) {
 // mpiFamilies are the names of the variables for rank, size, local rank and local size in MPI launchers.
 var mpiFamilies = [][4][]string{
 	{{"PMI_RANK"}, {"PMI_SIZE"}, {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"}, {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"}},
-	{{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+	{{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"},
+		{"OMPI_COMM_WORLD_LOCAL_SIZE"}},
 	{{"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_SIZE"}, {"MV2_COMM_WORLD_LOCAL_RANK"}, {"MV2_COMM_WORLD_LOCAL_SIZE"}},
 }
 
@@ -177,7 +180,8 @@ func fromSageMaker(in *input) (claim, string) {
 	}
 	c.byNode, c.addrWant = true, ""
 	var hosts []string
-	if err := json.Unmarshal([]byte(list.Text), &hosts); err != nil || len(hosts) == 0 || len(hosts) > maxHosts || !allValid(hosts) {
+	if err := json.Unmarshal([]byte(list.Text), &hosts); err != nil || len(hosts) == 0 || len(hosts) > maxHosts ||
+		!allValid(hosts) {
 		in.fault("SM_HOSTS", got(list.Text), `a list of host names as JSON, such as ["algo-1","algo-2"]`)
 		return c, ""
 	}
@@ -211,7 +215,8 @@ func fromKubernetes(in *input) (claim, string) {
 	if !size.given() {
 		size = in.variable("WORLD_SIZE")
 	}
-	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not set this variable: set it to the completions of the Job)")
+	c.worldSize = in.number(size, 1, maxRanks,
+		wantWorldSize+" (Kubernetes does not set this variable: set it to the completions of the Job)")
 	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
 	return c, ""
 }

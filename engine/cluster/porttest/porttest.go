@@ -1,5 +1,5 @@
-// Package porttest gives TCP ports of 127.0.0.1 to tests. A port that a listener of port 0 had and closed is not safe: the
-// system can give it to another test at once. Only tests import the package.
+// Package porttest gives TCP ports of 127.0.0.1 to tests. A port that a listener of port 0 had and closed is not safe:
+// the system can give it to another test at once. Only tests import the package.
 package porttest
 
 import (
@@ -25,8 +25,8 @@ func Free(t *testing.T) int {
 	return 0
 }
 
-// Refusing returns an address, HOST:PORT, that refuses connections until the test ends. A socket holds the port and does
-// not listen.
+// Refusing returns an address, HOST:PORT, that refuses connections until the test ends. A socket holds the port and
+// does not listen.
 func Refusing(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

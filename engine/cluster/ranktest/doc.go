@@ -1,5 +1,5 @@
-// Package ranktest starts processes of a test binary as ranks that meet at an address of this machine. Only tests import
-// it.
+// Package ranktest starts processes of a test binary as ranks that meet at an address of this machine. Only tests
+// import it.
 //
 //	func TestMain(m *testing.M) { ranktest.Main(m, variable, role.run) } // run calls Join, and prints lines
 //

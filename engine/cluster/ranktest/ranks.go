@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// patience is how long a test waits for a line. It is longer than the limits of the ranks, so that they report a failure
-// first.
+// patience is how long a test waits for a line. It is longer than the limits of the ranks, so that they report a
+// failure first.
 const patience = 2 * time.Minute
 
 // lastWords is how long a failed test waits for further output of the ranks, because ranks detect a failure one after
@@ -151,8 +151,8 @@ func (r *Ranks) Signal(rank int, s os.Signal) {
 	}
 }
 
-// Expect waits for the next line of a rank, which must begin with want, and returns the line. If the rank prints another
-// line or none, the test fails with the output of all ranks.
+// Expect waits for the next line of a rank, which must begin with want, and returns the line. If the rank prints
+// another line or none, the test fails with the output of all ranks.
 func (r *Ranks) Expect(rank int, want string) string {
 	r.t.Helper()
 	got := "nothing more"
@@ -177,7 +177,8 @@ func (r *Ranks) said() string {
 	var all strings.Builder
 	for number, p := range r.list {
 		p.mu.Lock()
-		fmt.Fprintf(&all, "rank %d:\n\t%s\n", number, strings.ReplaceAll(strings.TrimSpace(p.said.String()), "\n", "\n\t"))
+		fmt.Fprintf(&all, "rank %d:\n\t%s\n", number, strings.ReplaceAll(strings.TrimSpace(p.said.String()), "\n",
+			"\n\t"))
 		p.mu.Unlock()
 	}
 	return all.String()

@@ -51,7 +51,8 @@ func store(t *testing.T, address string) {
 func TestRanksMeetAtTheFirstFreeAddress(t *testing.T) {
 	at := ports(t, 3)
 	store(t, at[0])
-	other := Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[1], Alternatives: at[2:], Generation: 7, Token: "the token of another", Timeout: time.Minute}
+	other := Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[1], Alternatives: at[2:], Generation: 7,
+		Token: "the token of another", Timeout: time.Minute}
 	log := &recorder{}
 	other.Log = log.logger()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +64,8 @@ func TestRanksMeetAtTheFirstFreeAddress(t *testing.T) {
 	awaitListener(t, at[1])
 	var ranks []Options
 	for rank := range 2 {
-		ranks = append(ranks, Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:], Generation: 8, Timeout: time.Minute})
+		ranks = append(ranks, Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:],
+			Generation: 8, Timeout: time.Minute})
 	}
 	results := joinAll(ranks)
 	defer closeJoined(results)
@@ -94,7 +96,8 @@ func awaitListener(t *testing.T, address string) {
 func TestAnotherStartIsPassedBy(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		at := ports(t, 2)
-		first := Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[0], Generation: 7, Timeout: time.Minute, Facts: []Fact{{"version", "1"}}}
+		first := Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[0], Generation: 7, Timeout: time.Minute,
+			Facts: []Fact{{"version", "1"}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		waits := make(chan error, 1)
 		go func() {
@@ -111,7 +114,8 @@ func TestAnotherStartIsPassedBy(t *testing.T) {
 		}
 		var ranks []Options
 		for rank := range 2 {
-			ranks = append(ranks, Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:], Generation: 8, Timeout: time.Minute})
+			ranks = append(ranks, Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:],
+				Generation: 8, Timeout: time.Minute})
 		}
 		results := joinAll(ranks)
 		for rank, result := range results {
@@ -131,7 +135,8 @@ func TestNoAddressIsFree(t *testing.T) {
 	at := ports(t, 2)
 	store(t, at[0])
 	store(t, at[1])
-	_, err := Join(t.Context(), Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:], Timeout: time.Minute})
+	_, err := Join(t.Context(), Options{Rank: 0, WorldSize: 2, LocalRank: -1, Address: at[0], Alternatives: at[1:],
+		Timeout: time.Minute})
 	var listen *ListenError
 	if !errors.As(err, &listen) || !strings.Contains(err.Error(), at[0]+", "+at[1]) {
 		t.Errorf("got %v, want both addresses", err)

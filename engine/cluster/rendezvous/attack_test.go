@@ -62,7 +62,8 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	address, token := listener.Addr().String(), newToken()
 	said := &recorder{}
 	options := func(rank int) Options {
-		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience, Log: said.logger()}
+		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience,
+			Log: said.logger()}
 	}
 	goroutines := runtime.NumGoroutine()
 	rankZero := options(0)
@@ -82,7 +83,9 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range 20 {
-		for rank, err := range together(groups, func(g *Group) error { return g.Barrier(context.Background(), "step") }) {
+		for rank, err := range together(groups, func(g *Group) error {
+			return g.Barrier(context.Background(), "step")
+		}) {
 			if err != nil {
 				t.Fatalf("rank %d: %v", rank, err)
 			}
@@ -102,7 +105,8 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	attackers.Wait()
 	closeAll(groups)
 	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address, one line per second
-		t.Errorf("%d log messages in %d s, want about one a second:\n%s", said.count(), seconds, strings.Join(said.messages, ""))
+		t.Errorf("%d log messages in %d s, want about one a second:\n%s", said.count(), seconds,
+			strings.Join(said.messages, ""))
 	}
 	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

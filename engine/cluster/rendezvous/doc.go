@@ -45,9 +45,9 @@
 // Every later frame contains a truncated HMAC. The HMAC uses a key of this connection and also covers the frame's
 // number. Contents are not encrypted. No message contains a file name or a command.
 //
-// Strangers cannot stop a start, and use few resources. The server never waits for a connection. A handshake may take at
-// most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at once. Above this limit
-// the server drops the oldest connection of the address with the most connections (package crowd), but
+// Strangers cannot stop a start, and use few resources. The server never waits for a connection. A handshake may take
+// at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at once. Above this
+// limit the server drops the oldest connection of the address with the most connections (package crowd), but
 // no connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated
 // only as bytes arrive. The port stays open while the group exists, and the server tells late ranks why they cannot
 // join.

@@ -119,7 +119,8 @@ func (s *server) set(r *request, key string, value []byte) {
 	}
 	size := len(key) + len(value)
 	if s.storeBytes+size > maxStore {
-		s.refuse(r, fmt.Errorf("set key %q: the store is full: got %d bytes including this key, want at most %d", key, s.storeBytes+size, maxStore))
+		s.refuse(r, fmt.Errorf("set key %q: the store is full: got %d bytes including this key, want at most %d", key,
+			s.storeBytes+size, maxStore))
 		return
 	}
 	s.storeBytes += size
@@ -149,7 +150,8 @@ func (s *server) gather(r *request, name string, value []byte) {
 		s.refuse(r, fmt.Errorf("exchange %q: this rank has already sent a value", name))
 		return
 	case g.bytes+len(value) > maxGathered:
-		s.refuse(r, fmt.Errorf("exchange %q: the values of all ranks together have more than %d bytes", name, maxGathered))
+		s.refuse(r, fmt.Errorf("exchange %q: the values of all ranks together have more than %d bytes", name,
+			maxGathered))
 		return
 	}
 	g.values[rank], g.requests[rank] = value, r
@@ -174,7 +176,8 @@ func (s *server) cancel(r *request) {
 			if s.gets[key] = slices.Delete(waiting, i, i+1); len(s.gets[key]) == 0 {
 				delete(s.gets, key)
 			}
-			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which no rank has set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
+			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which no rank has set%s", key, s.departed()),
+				WorldSize: len(s.peers), Waited: time.Since(since)})
 			return
 		}
 	}
@@ -186,7 +189,9 @@ func (s *server) cancel(r *request) {
 	}
 	for name, g := range s.gathers {
 		if own := g.requests[rank]; own != nil && own.id == r.id {
-			s.refuse(r, missingOf(fmt.Sprintf("exchange %q", name), g.requests, func(r *request) bool { return r != nil }, time.Since(own.since)))
+			s.refuse(r, missingOf(fmt.Sprintf("exchange %q", name), g.requests, func(r *request) bool {
+				return r != nil
+			}, time.Since(own.since)))
 			g.bytes -= len(g.values[rank])
 			g.values[rank], g.requests[rank] = nil, nil
 			if g.present--; g.present == 0 {

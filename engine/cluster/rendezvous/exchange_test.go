@@ -61,7 +61,8 @@ func TestKeysAreSetOnce(t *testing.T) {
 		}
 		for _, test := range tests {
 			err := groups[test.rank].Set(ctx, test.key, []byte(test.value))
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 			}
 			if test.want != "" {
@@ -84,7 +85,8 @@ func TestFullStoreIsAnError(t *testing.T) {
 		for ; err == nil; n++ {
 			err = groups[0].Set(context.Background(), fmt.Sprint(n), value)
 		}
-		if n*MaxValue < maxStore || n*MaxValue > maxStore+2*MaxValue || !strings.Contains(err.Error(), "want at most 67108864") {
+		if n*MaxValue < maxStore || n*MaxValue > maxStore+2*MaxValue ||
+			!strings.Contains(err.Error(), "want at most 67108864") {
 			t.Errorf("after %d values: %v", n, err)
 		}
 	})
@@ -147,7 +149,8 @@ func TestLateRanksAreNamed(t *testing.T) {
 			`exchange "save": waited 3s for 4 ranks, missing: ranks 0, 1, 3 (context deadline exceeded)`,
 		}
 		for i, err := range together([]*Group{groups[0], groups[2]}, func(g *Group) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second+time.Duration(g.Rank())*time.Second/2)
+			ctx, cancel := context.WithTimeout(context.Background(),
+				2*time.Second+time.Duration(g.Rank())*time.Second/2)
 			defer cancel()
 			return g.Barrier(ctx, "save")
 		}) {
@@ -156,7 +159,9 @@ func TestLateRanksAreNamed(t *testing.T) {
 			}
 		}
 		// A rank that gave up may try again.
-		for rank, err := range together(groups, func(g *Group) error { return g.Barrier(context.Background(), "save") }) {
+		for rank, err := range together(groups, func(g *Group) error {
+			return g.Barrier(context.Background(), "save")
+		}) {
 			if err != nil {
 				t.Errorf("rank %d, again: %v", rank, err)
 			}
@@ -164,7 +169,8 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank has set: waited 1s without success (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set: waited 1s without success (context deadline exceeded)`; err ==
+			nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		if err := groups[2].Close(); err != nil {
@@ -173,7 +179,8 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err = groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank has set (left the group: rank 2): waited 1s without success (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set (left the group: rank 2): waited 1s without success (context deadline exceeded)`; err ==
+			nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
@@ -186,7 +193,8 @@ func TestRankIsInAnExchangeOnce(t *testing.T) {
 		first := make(chan error)
 		go func() { first <- groups[1].Barrier(context.Background(), "b") }()
 		synctest.Wait()
-		if err := groups[1].Barrier(context.Background(), "b"); err == nil || !strings.Contains(err.Error(), "this rank has already sent a value") {
+		if err := groups[1].Barrier(context.Background(), "b"); err == nil ||
+			!strings.Contains(err.Error(), "this rank has already sent a value") {
 			t.Errorf("got %v, want a refusal", err)
 		}
 		if err := groups[0].Barrier(context.Background(), "b"); err != nil {
@@ -207,7 +215,8 @@ func TestAgreeShowsTheDifferenceToAll(t *testing.T) {
 		want string
 	}{
 		{"all agree", -1, "", ""},
-		{"rank 2 differs", 2, strings.Replace(plan, "3x3\nconv", "3x3\nrelu", 1), `plan (line 2) is "relu 3x3", but rank 0 has "conv 3x3"`},
+		{"rank 2 differs", 2, strings.Replace(plan, "3x3\nconv", "3x3\nrelu", 1),
+			`plan (line 2) is "relu 3x3", but rank 0 has "conv 3x3"`},
 		{"rank 0 differs", 0, "short", `rank 1 (`},
 	}
 	for _, test := range tests {

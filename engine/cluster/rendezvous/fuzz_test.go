@@ -26,7 +26,8 @@ func FuzzReadBody(f *testing.F) {
 
 // A parsed registration must be written with the same bytes.
 func FuzzRegistration(f *testing.F) {
-	r := registration{member: Member{Rank: 1, LocalRank: -1, PID: 7, Host: "h", Name: "n", Endpoint: "e"}, worldSize: 2, generation: 3, facts: []Fact{{"config", "x"}}}
+	r := registration{member: Member{Rank: 1, LocalRank: -1, PID: 7, Host: "h", Name: "n", Endpoint: "e"}, worldSize: 2,
+		generation: 3, facts: []Fact{{"config", "x"}}}
 	f.Add(r.encode())
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{255}, 64))
@@ -40,7 +41,8 @@ func FuzzRegistration(f *testing.F) {
 
 // An error from the wire must be printable.
 func FuzzWireError(f *testing.F) {
-	for _, err := range []error{io.EOF, &DisagreeError{Differences: []Difference{{"a", "b", "c"}}}, &DuplicateError{}, &MissingError{Missing: []int{1}, Count: 3}, &LostError{Rank: 1}} {
+	for _, err := range []error{io.EOF, &DisagreeError{Differences: []Difference{{"a", "b", "c"}}}, &DuplicateError{},
+		&MissingError{Missing: []int{1}, Count: 3}, &LostError{Rank: 1}} {
 		var e encoder
 		encodeError(&e, err)
 		f.Add(e.b)

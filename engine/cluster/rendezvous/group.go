@@ -133,7 +133,9 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 		return nil
 	}
 	if len(e.b) > MaxValue {
-		return fmt.Errorf("compare %s: rank %d and rank 0 differ; the values have %d bytes, too many to show the difference", name, odd, len(e.b))
+		return fmt.Errorf(
+			"compare %s: rank %d and rank 0 differ; the values have %d bytes, too many to show the difference", name,
+			odd, len(e.b))
 	}
 	var mine []byte // set only on the two ranks that are compared
 	if g.Rank() == 0 || g.Rank() == odd {
@@ -189,7 +191,8 @@ func (g *Group) Close() error {
 // call sends a request and waits for its reply.
 func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][]byte, error) {
 	if len(key) == 0 || len(key) > maxKey || len(value) > MaxValue {
-		return nil, fmt.Errorf("got a key of %d bytes and a value of %d bytes, want 1 to %d and at most %d bytes", len(key), len(value), maxKey, MaxValue)
+		return nil, fmt.Errorf("got a key of %d bytes and a value of %d bytes, want 1 to %d and at most %d bytes",
+			len(key), len(value), maxKey, MaxValue)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func TestListensWhereOthersReachRank0(t *testing.T) {
 			}
 			defer listener.Close()
 			ip := listener.Addr().(*net.TCPAddr).IP
-			if test.want == "any" && !ip.IsUnspecified() || test.want != "any" && ip.String() != test.want && !(test.address == "localhost:0" && ip.IsLoopback()) {
+			if test.want == "any" && !ip.IsUnspecified() || test.want != "any" && ip.String() != test.want &&
+				!(test.address == "localhost:0" && ip.IsLoopback()) {
 				t.Errorf("listens on %v, want %s", ip, test.want)
 			}
 			if beyond := beyondLoopback(listener.Addr().String()); beyond != (test.want == "any") {
@@ -62,7 +63,8 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 			test.options.WorldSize, test.options.Timeout = 2, 50*time.Millisecond
 			_, err := Join(context.Background(), test.options)
 			var listening *ListenError
-			if refused := errors.As(err, &listening) && strings.Contains(err.Error(), "set a token"); refused != test.refused {
+			if refused := errors.As(err, &listening) &&
+				strings.Contains(err.Error(), "set a token"); refused != test.refused {
 				t.Errorf("got %v, refused should be %v", err, test.refused)
 			}
 		})
@@ -78,7 +80,8 @@ func TestPortInUse(t *testing.T) {
 	began := time.Now()
 	_, err = Join(context.Background(), Options{WorldSize: 2, Address: other.Addr().String()})
 	want := fmt.Sprintf("rank 0 cannot listen on %s: listen tcp %[1]s: bind: address already in use; "+
-		"set another port on all ranks (MASTER_PORT or parallel.master_port), or end the program that uses this one", other.Addr())
+		"set another port on all ranks (MASTER_PORT or parallel.master_port), or end the program that uses this one",
+		other.Addr())
 	var listening *ListenError
 	if !errors.As(err, &listening) || !errors.Is(err, syscall.EADDRINUSE) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -90,10 +93,13 @@ func TestPortInUse(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	address := porttest.Refusing(t)
-	dial := func(_ context.Context, address string) (net.Conn, error) { return net.Dial("tcp", address) } // even if the time-out is over
-	_, err := Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: address, Timeout: 200 * time.Millisecond, Dial: dial})
+	// even if the time-out is over
+	dial := func(_ context.Context, address string) (net.Conn, error) { return net.Dial("tcp", address) }
+	_, err := Join(context.Background(),
+		Options{Rank: 1, WorldSize: 2, Address: address, Timeout: 200 * time.Millisecond, Dial: dial})
 	var unreachable *UnreachableError
-	if !errors.As(err, &unreachable) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), address) {
+	if !errors.As(err, &unreachable) || !errors.Is(err, syscall.ECONNREFUSED) ||
+		!strings.Contains(err.Error(), address) {
 		t.Errorf("got %v, want that the connection was refused", err)
 	}
 }

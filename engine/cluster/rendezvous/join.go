@@ -94,27 +94,33 @@ func (o *Options) complete() error {
 	}
 	var faults []error
 	if o.WorldSize < 1 || o.Rank < 0 || o.Rank >= o.WorldSize {
-		faults = append(faults, fmt.Errorf("got rank %d and world size %d, want a rank of at least 0, below the world size", o.Rank, o.WorldSize))
+		faults = append(faults,
+			fmt.Errorf("got rank %d and world size %d, want a rank of at least 0, below the world size", o.Rank,
+				o.WorldSize))
 	}
 	if o.Timeout < 0 || o.HeartbeatTimeout < 0 {
-		faults = append(faults, fmt.Errorf("got time-outs of %v and %v, want positive time-outs", o.Timeout, o.HeartbeatTimeout))
+		faults = append(faults, fmt.Errorf("got time-outs of %v and %v, want positive time-outs", o.Timeout,
+			o.HeartbeatTimeout))
 	}
 	if len(o.Host) > maxText || len(o.Endpoint) > maxText || len(o.Facts) > maxFacts {
-		faults = append(faults, fmt.Errorf("got a host of %d bytes, an endpoint of %d bytes and %d facts, want at most %d bytes, %d bytes and %d facts",
-			len(o.Host), len(o.Endpoint), len(o.Facts), maxText, maxText, maxFacts))
+		faults = append(faults,
+			fmt.Errorf("got a host of %d bytes, an endpoint of %d bytes and %d facts, want at most %d bytes, %d bytes and %d facts",
+				len(o.Host), len(o.Endpoint), len(o.Facts), maxText, maxText, maxFacts))
 	}
 	if err := o.Token.Check(); err != nil {
 		faults = append(faults, err)
 	}
 	if n := len(o.registration().encode()); n >= maxFrame {
-		faults = append(faults, fmt.Errorf("the message of this rank has %d bytes, want less than %d: shorten the facts", n, maxFrame))
+		faults = append(faults,
+			fmt.Errorf("the message of this rank has %d bytes, want less than %d: shorten the facts", n, maxFrame))
 	}
 	return errors.Join(faults...)
 }
 
 func (o *Options) registration() *registration {
 	return &registration{worldSize: o.WorldSize, generation: o.Generation, facts: o.Facts, member: Member{
-		Rank: o.Rank, LocalRank: max(o.LocalRank, -1), PID: os.Getpid(), Host: o.Host, Name: hostName(), Endpoint: o.Endpoint,
+		Rank: o.Rank, LocalRank: max(o.LocalRank, -1), PID: os.Getpid(), Host: o.Host, Name: hostName(),
+		Endpoint: o.Endpoint,
 	}}
 }
 
@@ -127,7 +133,8 @@ func host(ctx context.Context, options Options) (*Group, error) {
 			return nil, err
 		}
 	}
-	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
+	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 &&
+		beyondLoopback(at) {
 		_ = listener.Close()
 		return nil, &ListenError{at, errors.New("other machines can reach this address: set a token (HETERO_TOKEN or parallel.token_file), or allow ranks without one (parallel.insecure = true)")}
 	}
@@ -172,8 +179,8 @@ func (s *server) linger(ctx context.Context) {
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }
 
-// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just before,
-// that failure is the reason.
+// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just
+// before, that failure is the reason.
 func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))
 	err := error(missing)
@@ -237,7 +244,8 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	case final:
 		s.failure = err
 		return true
-	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) || isTimeout(err) && loopbackIsDown(net.Interfaces)):
+	case !beyondLoopback(options.Address) && (errors.Is(err, syscall.ENETUNREACH) ||
+		errors.Is(err, syscall.EADDRNOTAVAIL) || isTimeout(err) && loopbackIsDown(net.Interfaces)):
 		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: %w", err, ErrLoopbackDown)}
 		return true
 	case errors.Is(err, ErrToken):
@@ -249,7 +257,8 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 			return true
 		}
 		s.last, s.failure = s.failure, nil
-	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing): // the error of an attempt that ran out of time is not informative
+	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing):
+		// the error of an attempt that ran out of time is not informative
 		s.last = err
 	}
 	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
@@ -265,13 +274,17 @@ func isTimeout(err error) bool {
 // loopbackIsDown reports whether no loopback interface of this machine is up.
 func loopbackIsDown(interfaces func() ([]net.Interface, error)) bool {
 	all, err := interfaces()
-	return err == nil && !slices.ContainsFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 && i.Flags&net.FlagUp != 0 })
+	return err == nil && !slices.ContainsFunc(all, func(i net.Interface) bool {
+		return i.Flags&net.FlagLoopback != 0 && i.Flags&net.FlagUp != 0
+	})
 }
 
 // ofAnotherStart reports whether err is a reply from rank 0 of another start of the run.
 func ofAnotherStart(err error) bool {
 	var disagree *DisagreeError
-	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool { return d.Name == generationName })
+	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool {
+		return d.Name == generationName
+	})
 }
 
 // tooLate returns the error of a rank that exceeded the time limit: the missing ranks, or why rank 0 could not be
@@ -314,7 +327,8 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // interrupts reads and writes when ctx ends
+	// interrupts reads and writes when ctx ends
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	link, err := greet(conn, options.Token)
 	if err == nil {
 		err = link.write(kindRegister, payload)
@@ -369,7 +383,8 @@ func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if missing == nil && g.absent != nil {
-		missing = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize, Waited: time.Since(g.started)}
+		missing = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize,
+			Waited: time.Since(g.started)}
 	}
 	if missing == nil {
 		return errors.New("rank 0 accepted the connection but did not answer")

@@ -37,7 +37,8 @@ func TestRanksMeet(t *testing.T) {
 						t.Errorf("got rank %d of %d, want %d of %d", got, result.group.Size(), ranks[i].Rank, size)
 					}
 					for rank, m := range result.group.Members() {
-						want := Member{Rank: rank, LocalRank: rank / 2, PID: m.PID, Host: fmt.Sprintf("host %d", rank%2), Name: m.Name, Endpoint: fmt.Sprintf("endpoint %d", rank)}
+						want := Member{Rank: rank, LocalRank: rank / 2, PID: m.PID, Host: fmt.Sprintf("host %d",
+							rank%2), Name: m.Name, Endpoint: fmt.Sprintf("endpoint %d", rank)}
 						if m != want || m.PID <= 0 {
 							t.Errorf("got member %+v, want %+v", m, want)
 						}
@@ -49,7 +50,8 @@ func TestRanksMeet(t *testing.T) {
 }
 
 func TestUnknownLocalRanksTakeFreeNumbers(t *testing.T) {
-	members := []Member{{LocalRank: -1, Host: "a"}, {LocalRank: 0, Host: "a"}, {LocalRank: -1, Host: "b"}, {LocalRank: -1, Host: "a"}, {LocalRank: 1, Host: "b"}}
+	members := []Member{{LocalRank: -1, Host: "a"}, {LocalRank: 0, Host: "a"}, {LocalRank: -1, Host: "b"},
+		{LocalRank: -1, Host: "a"}, {LocalRank: 1, Host: "b"}}
 	fillLocalRanks(members)
 	var got []int
 	for _, m := range members {
@@ -68,17 +70,22 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 		change func(o *Options) // changes the options of rank 2
 		want   string           // error of every rank
 	}{
-		{"another world size", func(o *Options) { o.WorldSize = 5 }, "rank 2 (" + who + ") does not agree with rank 0: world size is 5, but rank 0 has 3"},
-		{"another version", func(o *Options) { o.Facts[0].Value = "1.1" }, "rank 2 (" + who + `) does not agree with rank 0: version is "1.1", but rank 0 has "1.0"`},
+		{"another world size", func(o *Options) { o.WorldSize = 5 },
+			"rank 2 (" + who + ") does not agree with rank 0: world size is 5, but rank 0 has 3"},
+		{"another version", func(o *Options) { o.Facts[0].Value = "1.1" },
+			"rank 2 (" + who + `) does not agree with rank 0: version is "1.1", but rank 0 has "1.0"`},
 		{"another configuration", func(o *Options) { o.Facts[1].Value = strings.Replace(config, "0.1", "0.2", 1) },
-			"rank 2 (" + who + `) does not agree with rank 0: config (line 2) is "lr = 0.2", but rank 0 has "lr = 0.1"`},
+			"rank 2 (" + who +
+				`) does not agree with rank 0: config (line 2) is "lr = 0.2", but rank 0 has "lr = 0.1"`},
 		{"a longer configuration", func(o *Options) { o.Facts[1].Value += "new = 1" },
 			"rank 2 (" + who + `) does not agree with rank 0: config (line 4) is "new = 1", but rank 0 has ""`},
 		{"a fact more and a fact less", func(o *Options) { o.Facts[0].Name = "build" },
 			"rank 2 (" + who + `) does not agree with rank 0: build is "1.0", but rank 0 has none; version is none, but rank 0 has "1.0"`},
 		{"several things", func(o *Options) { o.WorldSize, o.Facts[0].Value = 4, "2" },
-			"rank 2 (" + who + `) does not agree with rank 0: world size is 4, but rank 0 has 3; version is "2", but rank 0 has "1.0"`},
-		{"the rank of another", func(o *Options) { o.Rank = 1 }, "two processes claim to be rank 1: " + who + " and " + who},
+			"rank 2 (" + who +
+				`) does not agree with rank 0: world size is 4, but rank 0 has 3; version is "2", but rank 0 has "1.0"`},
+		{"the rank of another", func(o *Options) { o.Rank = 1 }, "two processes claim to be rank 1: " + who + " and " +
+			who},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -164,7 +171,8 @@ func TestAnotherGenerationDisturbsNobody(t *testing.T) {
 		}()
 		stale := n.options(1, 2)
 		stale.Generation = 3
-		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
+		if _, err := Join(context.Background(), stale); err == nil ||
+			!strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
 			t.Errorf("before: got %v, want a refusal", err)
 		}
 		present := n.options(1, 2)
@@ -175,13 +183,17 @@ func TestAnotherGenerationDisturbsNobody(t *testing.T) {
 		}
 		groups := []*Group{(<-first).group, g}
 		defer closeAll(groups)
-		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
+		if _, err := Join(context.Background(), stale); err == nil ||
+			!strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
 			t.Errorf("after: got %v, want a refusal", err)
 		}
-		if _, err := Join(context.Background(), present); err == nil || !strings.Contains(err.Error(), "the group of 2 ranks is complete: rank 1 is ") {
+		if _, err := Join(context.Background(), present); err == nil ||
+			!strings.Contains(err.Error(), "the group of 2 ranks is complete: rank 1 is ") {
 			t.Errorf("late: got %v, want that the group is complete", err)
 		}
-		for rank, err := range together(groups, func(g *Group) error { return g.Barrier(context.Background(), "still there") }) {
+		for rank, err := range together(groups, func(g *Group) error {
+			return g.Barrier(context.Background(), "still there")
+		}) {
 			if err != nil {
 				t.Errorf("rank %d suffered: %v", rank, err)
 			}
@@ -230,7 +242,8 @@ func TestRank0IsNeverMissingAtItsOwnMeeting(t *testing.T) {
 	if got, want := s.missing("start").Error(), "for 3 ranks, missing: rank 1"; !strings.HasSuffix(got, want) {
 		t.Errorf("rank 2 is registered: got %q, want it to end with %q", got, want)
 	}
-	_, err = Join(t.Context(), Options{Rank: 0, WorldSize: 2, Address: address, Listener: listener, Timeout: time.Nanosecond})
+	_, err = Join(t.Context(), Options{Rank: 0, WorldSize: 2, Address: address, Listener: listener,
+		Timeout: time.Nanosecond})
 	var missing *MissingError
 	if !errors.As(err, &missing) || !slices.Equal(missing.Missing, []int{1}) || missing.WorldSize != 2 {
 		t.Errorf("a time-out that is over at once: got %v, want that rank 1 of 2 is missing", err)
@@ -243,8 +256,13 @@ func TestRank0IsNotThere(t *testing.T) {
 		dial func(ctx context.Context, address string) (net.Conn, error)
 		want string
 	}{
-		{"no server listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no connection within 20s: connection refused"},
-		{"no server answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no connection within 20s: context deadline exceeded"},
+		{"no server listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody },
+			"connect to rank 0 at rank0:1: no connection within 20s: connection refused"},
+		{"no server answers", func(ctx context.Context, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil,
+				ctx.Err()
+		}, "connect to rank 0 at rank0:1: no connection within 20s: context deadline exceeded"},
 		{"another program answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -279,7 +297,8 @@ func TestRank0IsNotThere(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				_, err := Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: "rank0:1", Timeout: 20 * time.Second, Dial: test.dial})
+				_, err := Join(context.Background(),
+					Options{Rank: 1, WorldSize: 2, Address: "rank0:1", Timeout: 20 * time.Second, Dial: test.dial})
 				var unreachable *UnreachableError
 				if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got  %v\nwant %s", err, test.want)
@@ -307,7 +326,8 @@ func TestCancelledJoinTellsTheOthers(t *testing.T) {
 		if _, err := Join(ctx, n.options(0, 3)); !errors.Is(err, stopped) {
 			t.Errorf("got %v, want %v", err, stopped)
 		}
-		if err := <-other; err == nil || !strings.Contains(err.Error(), "rank 0 is lost: it stopped waiting: stopped by the user") {
+		if err := <-other; err == nil ||
+			!strings.Contains(err.Error(), "rank 0 is lost: it stopped waiting: stopped by the user") {
 			t.Errorf("the other rank got %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -402,7 +422,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			n := newNetwork()
 			test.options.Listener = n
-			if _, err := Join(context.Background(), test.options); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := Join(context.Background(), test.options); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if _, err := n.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -435,12 +456,14 @@ func TestALoopbackInterfaceThatIsDown(t *testing.T) {
 	if !isTimeout(timeout) || isTimeout(syscall.ECONNREFUSED) {
 		t.Error("a time-out is not detected, or a refusal is one")
 	}
-	up, down := net.Interface{Name: "lo", Flags: net.FlagLoopback | net.FlagUp}, net.Interface{Name: "lo", Flags: net.FlagLoopback}
+	up, down := net.Interface{Name: "lo", Flags: net.FlagLoopback | net.FlagUp},
+		net.Interface{Name: "lo", Flags: net.FlagLoopback}
 	for _, c := range []struct {
 		all  []net.Interface
 		err  error
 		want bool
-	}{{[]net.Interface{up}, nil, false}, {[]net.Interface{down, {Name: "eth0", Flags: net.FlagUp}}, nil, true}, {nil, syscall.EACCES, false}} {
+	}{{[]net.Interface{up}, nil, false}, {[]net.Interface{down, {Name: "eth0", Flags: net.FlagUp}}, nil, true},
+		{nil, syscall.EACCES, false}} {
 		if got := loopbackIsDown(func() ([]net.Interface, error) { return c.all, c.err }); got != c.want {
 			t.Errorf("%v, %v: got %t, want %t", c.all, c.err, got, c.want)
 		}

@@ -97,7 +97,8 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	if !hmac.Equal(proof[:], hmacOf(token, purposeServer, client[:], server)) {
 		return nil, ErrToken
 	}
-	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server), hmacOf(token, purposeFromRank, client[:], server)), nil
+	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server),
+		hmacOf(token, purposeFromRank, client[:], server)), nil
 }
 
 // welcome performs the server's half of the handshake. It calls proved when the other side has proved that it has the
@@ -126,7 +127,8 @@ func welcome(conn net.Conn, token Token, proved func()) (*link, error) {
 	if _, err := conn.Write(answer); err != nil {
 		return nil, err
 	}
-	return newLink(conn, r, hmacOf(token, purposeFromRank, client, server[:]), hmacOf(token, purposeFromServer, client, server[:])), nil
+	return newLink(conn, r, hmacOf(token, purposeFromRank, client, server[:]),
+		hmacOf(token, purposeFromServer, client, server[:])), nil
 }
 
 // readGreeting reads magic and nonce.

@@ -145,7 +145,8 @@ func TestFramesThatWereTouchedAreRefused(t *testing.T) {
 		{"cut in the tag", func(f [][]byte) []byte { return f[0][:len(f[0])-3] }, io.ErrUnexpectedEOF},
 		{"length 0", func([][]byte) []byte { return make([]byte, 40) }, errShort},
 		{"length 2^32-1", func([][]byte) []byte { return bytes.Repeat([]byte{255}, 40) }, errTooLong},
-		{"one byte too long", func([][]byte) []byte { return binary.BigEndian.AppendUint32(nil, maxFrame+1) }, errTooLong},
+		{"one byte too long", func([][]byte) []byte { return binary.BigEndian.AppendUint32(nil, maxFrame+1) },
+			errTooLong},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -186,7 +187,8 @@ func TestLongFramesTakeMemoryOnlyAsBytesArrive(t *testing.T) {
 	head := binary.BigEndian.AppendUint32(nil, maxFrame)
 	bytesPerRun := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
-			if _, err := readBody(io.MultiReader(bytes.NewReader(head), bytes.NewReader(make([]byte, 100)))); !errors.Is(err, io.ErrUnexpectedEOF) {
+			if _, err := readBody(io.MultiReader(bytes.NewReader(head),
+				bytes.NewReader(make([]byte, 100)))); !errors.Is(err, io.ErrUnexpectedEOF) {
 				b.Fatalf("got %v, want an unexpected end", err)
 			}
 		}

@@ -44,11 +44,18 @@ func TestLossOfARankReachesEveryRank(t *testing.T) {
 		within time.Duration
 		lose   func(g *Group, conn *frost)
 	}{
-		{"a connection that closes", 2, "its connection was closed (the process ended or was killed)", 100 * time.Millisecond,
+		{"a connection that closes", 2, "its connection was closed (the process ended or was killed)",
+			100 * time.Millisecond,
 			func(_ *Group, conn *frost) { conn.Close() }},
-		{"a process that is stopped", 1, "no message for ", 6 * time.Second, func(_ *Group, conn *frost) { conn.frozen.Store(true) }},
-		{"a rank that aborts", 3, "the loss is not a number", 100 * time.Millisecond, func(g *Group, _ *frost) { g.Abort(errors.New("the loss is not a number")) }},
-		{"rank 0 aborts", 0, "disk full", 100 * time.Millisecond, func(g *Group, _ *frost) { g.Abort(errors.New("disk full")) }},
+		{"a process that is stopped", 1, "no message for ", 6 * time.Second, func(_ *Group, conn *frost) {
+			conn.frozen.Store(true)
+		}},
+		{"a rank that aborts", 3, "the loss is not a number", 100 * time.Millisecond, func(g *Group, _ *frost) {
+			g.Abort(errors.New("the loss is not a number"))
+		}},
+		{"rank 0 aborts", 0, "disk full", 100 * time.Millisecond, func(g *Group, _ *frost) {
+			g.Abort(errors.New("disk full"))
+		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

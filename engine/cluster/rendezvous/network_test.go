@@ -56,7 +56,8 @@ func (n *network) dial(ctx context.Context, _ string) (net.Conn, error) {
 
 // options of one rank of a group on this network.
 func (n *network) options(rank, size int) Options {
-	o := Options{Rank: rank, WorldSize: size, LocalRank: -1, Address: "rank0:1", Host: "host", Dial: n.dial, Timeout: time.Minute}
+	o := Options{Rank: rank, WorldSize: size, LocalRank: -1, Address: "rank0:1", Host: "host", Dial: n.dial,
+		Timeout: time.Minute}
 	if rank == 0 {
 		o.Listener = n
 	}

@@ -32,8 +32,9 @@ const testHeartbeat = 3 * time.Second
 
 // run joins the group and prints the result.
 func (r role) run() {
-	group, err := ranktest.Join(context.Background(), rendezvous.Options{Rank: r.Rank, WorldSize: worldSize, Address: r.Meeting,
-		HeartbeatTimeout: testHeartbeat, Timeout: time.Minute})
+	group, err := ranktest.Join(context.Background(),
+		rendezvous.Options{Rank: r.Rank, WorldSize: worldSize, Address: r.Meeting,
+			HeartbeatTimeout: testHeartbeat, Timeout: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -59,7 +60,9 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			ranks := ranktest.Start(t, rankVariable, worldSize, func(rank int, meeting string) any { return role{rank, meeting} })
+			ranks := ranktest.Start(t, rankVariable, worldSize, func(rank int, meeting string) any {
+				return role{rank, meeting}
+			})
 			for rank := range worldSize {
 				ranks.Expect(rank, fmt.Sprint("joined as local rank ", rank))
 			}
@@ -69,7 +72,8 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 				if rank == test.rank {
 					continue
 				}
-				if line := ranks.Expect(rank, fmt.Sprintf("rank %d is lost: ", test.rank)); !strings.Contains(line, test.cause) {
+				if line := ranks.Expect(rank, fmt.Sprintf("rank %d is lost: ", test.rank)); !strings.Contains(line,
+					test.cause) {
 					t.Errorf("rank %d said %q, want %q", rank, line, test.cause)
 				}
 			}

@@ -55,7 +55,8 @@ func newServer(options Options, listener net.Listener) *server {
 		options: options, log: options.Log, listener: listener, started: time.Now(), stop: make(chan struct{}),
 		allTold: make(chan struct{}),
 		door:    newDoor(options.WorldSize, options.Log),
-		peers:   make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{}, gathers: map[string]*gathering{},
+		peers:   make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{},
+		gathers: map[string]*gathering{},
 	}
 }
 
@@ -110,9 +111,11 @@ func (s *server) serve(conn net.Conn, guest *crowd.Guest) {
 		if ofAnotherStart(err) { // such a rank keeps trying and connects again
 			level = slog.LevelDebug
 		}
-		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
+		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(),
+			"reason", err)
 		p.sendBroken(err)
-		_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // a refused rank closes the connection; fails only if it has
+		// a refused rank closes the connection; fails only if it has
+		_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	}
 	for {
 		k, payload, err := p.link.read()
@@ -184,11 +187,13 @@ func (s *server) admit(p *peer, reg registration) error {
 	case s.closing:
 		return errors.New("rank 0 leaves the group")
 	case s.formed:
-		return fmt.Errorf("the group of %d ranks is complete: rank %d is %s", s.options.WorldSize, rank, s.peers[rank].member.who())
+		return fmt.Errorf("the group of %d ranks is complete: rank %d is %s", s.options.WorldSize, rank,
+			s.peers[rank].member.who())
 	}
 	s.peers[rank] = p
 	s.present++
-	s.log.Debug("rank registered", "rank", rank, "who", reg.member.who(), "present", s.present, "of", s.options.WorldSize)
+	s.log.Debug("rank registered", "rank", rank, "who", reg.member.who(), "present", s.present, "of",
+		s.options.WorldSize)
 	if s.present == s.options.WorldSize {
 		s.form()
 	}
@@ -213,14 +218,16 @@ func compare(reg, own registration) []Difference {
 	}
 	found = append(found, facts...)
 	if len(found) == 0 && (reg.member.Rank < 0 || reg.member.Rank >= own.worldSize) {
-		found = append(found, Difference{"rank", fmt.Sprint(reg.member.Rank), fmt.Sprintf("ranks 0 to %d", own.worldSize-1)})
+		found = append(found,
+			Difference{"rank", fmt.Sprint(reg.member.Rank), fmt.Sprintf("ranks 0 to %d", own.worldSize-1)})
 	}
 	return found
 }
 
 // explained states what the two sides of a difference in the fact meetingName are.
 func explained(d Difference) Difference {
-	const late, counting = "that of a rank", "that of nodes that count their ranks (a node joined late, or another start uses this address)"
+	const late, counting = "that of a rank",
+		"that of nodes that count their ranks (a node joined late, or another start uses this address)"
 	if d.Rank0 == "none" {
 		return Difference{d.Name, counting, late}
 	}

@@ -81,9 +81,11 @@ func TestNodesNumberTheirRanks(t *testing.T) {
 				}
 				for node, err := range together(nodes, func(g *Group) error {
 					node := g.Rank()
-					first, total, err := CountRanks(context.Background(), n.options(node, len(test.counts)), test.counts[node])
+					first, total, err := CountRanks(context.Background(), n.options(node, len(test.counts)),
+						test.counts[node])
 					if err == nil && (first != test.firsts[node] || total != test.total) {
-						err = fmt.Errorf("got first %d of %d, want %d of %d", first, total, test.firsts[node], test.total)
+						err = fmt.Errorf("got first %d of %d, want %d of %d", first, total, test.firsts[node],
+							test.total)
 					}
 					if _, dialed := n.dial(context.Background(), ""); err == nil && !errors.Is(dialed, errNobody) {
 						err = errors.New("the meeting place is still open")

@@ -22,7 +22,9 @@ func (t Token) LogValue() slog.Value { return slog.StringValue("[token]") }
 // Check returns an error for a token that is too short. An empty token is valid.
 func (t Token) Check() error {
 	if t != "" && len(t) < minTokenBytes {
-		return fmt.Errorf("the token has %d characters, want at least %d; `head -c 32 /dev/urandom | base64` makes a good one", len(t), minTokenBytes)
+		return fmt.Errorf(
+			"the token has %d characters, want at least %d; `head -c 32 /dev/urandom | base64` makes a good one",
+			len(t), minTokenBytes)
 	}
 	return nil
 }

@@ -59,7 +59,8 @@ const sayEvery = 10 * time.Second // interval of rank 0's messages about missing
 
 func (s *server) sayWhoIsMissing() {
 	if missing := s.missing("waiting for the ranks"); missing.Count > 0 {
-		s.log.Info("waiting", "for", RankList(missing.Missing, missing.Count), "of", missing.WorldSize, "since", round(missing.Waited))
+		s.log.Info("waiting", "for", RankList(missing.Missing, missing.Count), "of", missing.WorldSize, "since",
+			round(missing.Waited))
 	}
 }
 

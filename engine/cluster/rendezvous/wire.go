@@ -161,7 +161,8 @@ func (m *Member) encode(e *encoder) {
 }
 
 func decodeMember(d *decoder) Member {
-	return Member{Rank: d.int(), LocalRank: d.int(), PID: d.int(), Host: d.text(maxText), Name: d.text(maxText), Endpoint: d.text(maxText)}
+	return Member{Rank: d.int(), LocalRank: d.int(), PID: d.int(), Host: d.text(maxText), Name: d.text(maxText),
+		Endpoint: d.text(maxText)}
 }
 
 func encodeFacts(e *encoder, facts []Fact) {

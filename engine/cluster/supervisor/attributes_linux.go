@@ -26,16 +26,17 @@ const (
 	exempt            = -1000 // OOM_SCORE_ADJ_MIN: the kernel never kills the process
 )
 
-// preferVictim makes the kernel prefer a rank to the supervisor if memory runs out. While the kernel frees the memory of
-// a killed rank, it can kill a second process. Only the supervisor can report the cause to the user. Processes that the
-// rank has already started keep their value. If the kernel kills whole control groups (memory.oom.group), the value has
-// no effect.
+// preferVictim makes the kernel prefer a rank to the supervisor if memory runs out. While the kernel frees the memory
+// of a killed rank, it can kill a second process. Only the supervisor can report the cause to the user. Processes that
+// the rank has already started keep their value. If the kernel kills whole control groups (memory.oom.group), the value
+// has no effect.
 func preferVictim(pid int) error {
 	own, err := adjustment(os.Getpid())
 	if err != nil || own == exempt { // the ranks inherit the exemption
 		return err
 	}
-	return os.WriteFile(fmt.Sprintf(adjustmentFile, pid), []byte(strconv.Itoa(min(own+rankAdjustment, highestAdjustment))), 0)
+	return os.WriteFile(fmt.Sprintf(adjustmentFile, pid),
+		[]byte(strconv.Itoa(min(own+rankAdjustment, highestAdjustment))), 0)
 }
 
 const adjustmentFile = "/proc/%d/oom_score_adj"

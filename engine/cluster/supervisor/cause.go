@@ -50,11 +50,13 @@ func readCause(file *os.File) string {
 
 // known reports whether another rank has failed with the same exit code and cause.
 func (w *watch) known(failure *RankError) bool {
-	return slices.ContainsFunc(w.failures, func(e *RankError) bool { return e.Code == failure.Code && e.Cause == failure.Cause })
+	return slices.ContainsFunc(w.failures, func(e *RankError) bool {
+		return e.Code == failure.Code && e.Cause == failure.Cause
+	})
 }
 
-// tellOthers logs each cause that differs from that of the result, once. A rank that lost another one may only repeat the
-// cause of the result.
+// tellOthers logs each cause that differs from that of the result, once. A rank that lost another one may only repeat
+// the cause of the result.
 func (w *watch) tellOthers(result error) {
 	told := map[string]bool{"": true}
 	var failed RankError
@@ -63,7 +65,8 @@ func (w *watch) tellOthers(result error) {
 		told[failed.Cause] = true
 	}
 	for _, e := range w.failures {
-		repeats := failed.Cause != "" && slices.Contains(w.options.Secondary, e.Code) && strings.HasSuffix(e.Cause, failed.Cause)
+		repeats := failed.Cause != "" && slices.Contains(w.options.Secondary, e.Code) &&
+			strings.HasSuffix(e.Cause, failed.Cause)
 		if !told[e.Cause] && !repeats {
 			told[e.Cause] = true
 			w.options.Log.Error("rank failed", "rank", e.Rank, "reason", e)
@@ -74,5 +77,6 @@ func (w *watch) tellOthers(result error) {
 // isCommon reports whether all ranks, at least two, failed with the code and cause of e.
 func (w *watch) isCommon(e *RankError) bool {
 	other := func(f *RankError) bool { return f.Code != e.Code || f.Cause != e.Cause }
-	return e.Cause != "" && len(w.failures) > 1 && len(w.failures) == len(w.processes) && !slices.ContainsFunc(w.failures, other)
+	return e.Cause != "" && len(w.failures) > 1 && len(w.failures) == len(w.processes) &&
+		!slices.ContainsFunc(w.failures, other)
 }

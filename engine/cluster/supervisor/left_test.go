@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// SIGKILL does not end a process that sleeps in the kernel, for example in a write to a file system that does not answer.
-// The supervisor must not wait for it without end, and must not report that the run is saved.
+// SIGKILL does not end a process that sleeps in the kernel, for example in a write to a file system that does not
+// answer. The supervisor must not wait for it without end, and must not report that the run is saved.
 func TestARankThatSurvivesSIGKILLIsLeftBehind(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan   string
@@ -21,8 +21,10 @@ func TestARankThatSurvivesSIGKILLIsLeftBehind(t *testing.T) {
 		stop   syscall.Signal
 		says   string
 	}{
-		"after another rank was lost": {"stubborn,wait;pause 100ms,exit 5", nil, 0, "did not exit within 300ms after SIGKILL"},
-		"after a signal":              {"stubborn,wait;save 75", syscall.SIGTERM, syscall.SIGTERM, "did not exit within 300ms after SIGKILL"},
+		"after another rank was lost": {"stubborn,wait;pause 100ms,exit 5", nil, 0,
+			"did not exit within 300ms after SIGKILL"},
+		"after a signal": {"stubborn,wait;save 75", syscall.SIGTERM, syscall.SIGTERM,
+			"did not exit within 300ms after SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +46,8 @@ func TestARankThatSurvivesSIGKILLIsLeftBehind(t *testing.T) {
 			select {
 			case err := <-done:
 				var failed *RankError
-				if !errors.As(err, &failed) || failed.Rank != 0 || !failed.Hung || failed.Stop != test.stop || !strings.Contains(err.Error(), test.says) {
+				if !errors.As(err, &failed) || failed.Rank != 0 || !failed.Hung || failed.Stop != test.stop ||
+					!strings.Contains(err.Error(), test.says) {
 					t.Errorf("got %v (%+v), want that rank 0 hangs and %q", err, failed, test.says)
 				}
 			case <-time.After(patience):

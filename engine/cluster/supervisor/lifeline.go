@@ -37,7 +37,8 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 		}
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || number < firstExtraFile {
-			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d", LifelineVariable, text, firstExtraFile)
+			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d",
+				LifelineVariable, text, firstExtraFile)
 		}
 		closeOnExec(number) // a child process would keep the pipe open
 		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
@@ -73,9 +74,9 @@ func (l *Lifeline) HoldToSave() {
 // starter is the process that started this one, the supervisor of a rank.
 var starter = os.Getppid()
 
-// EndWithSupervisor sends SIGTERM to this process when its supervisor ends, because only Linux does so. The rank may outlive
-// its supervisor by limit, or by half an hour after HoldToSave. Then EndWithSupervisor kills the process and its group. It
-// returns at once; only a rank that a supervisor started may call it.
+// EndWithSupervisor sends SIGTERM to this process when its supervisor ends, because only Linux does so. The rank may
+// outlive its supervisor by limit, or by half an hour after HoldToSave. Then EndWithSupervisor kills the process and
+// its group. It returns at once; only a rank that a supervisor started may call it.
 func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
 	go func() {
 		for os.Getppid() == starter {

@@ -24,7 +24,8 @@ func Listener(environment []string) (net.Listener, error) {
 		}
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || number < firstExtraFile {
-			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d", ListenerVariable, text, firstExtraFile)
+			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d",
+				ListenerVariable, text, firstExtraFile)
 		}
 		file := os.NewFile(uintptr(number), "listener")
 		defer file.Close()

@@ -48,7 +48,8 @@ func readMemoryKills(root string) memoryKills {
 }
 
 // groupFolder finds where a control group is mounted. A line of mountinfo is
-// NUMBER PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS] - TYPE SOURCE OPTIONS; version 1 names its controllers in the last field.
+// NUMBER PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS] - TYPE SOURCE OPTIONS; version 1 names its controllers in the
+// last field.
 func groupFolder(mounts, kind, group string) (string, bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
@@ -85,9 +86,11 @@ func counter(file, name string) int64 {
 func (before memoryKills) reason(after memoryKills) string {
 	switch {
 	case before.group >= 0 && after.group > before.group:
-		return fmt.Sprintf("out of memory (the control group's counter oom_kill rose from %d to %d)", before.group, after.group)
+		return fmt.Sprintf("out of memory (the control group's counter oom_kill rose from %d to %d)", before.group,
+			after.group)
 	case before.system >= 0 && after.system > before.system:
-		return fmt.Sprintf("perhaps out of memory (the machine's counter oom_kill rose from %d to %d)", before.system, after.system)
+		return fmt.Sprintf("perhaps out of memory (the machine's counter oom_kill rose from %d to %d)", before.system,
+			after.system)
 	}
 	return ""
 }

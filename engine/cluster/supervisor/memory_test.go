@@ -25,7 +25,8 @@ func TestReadsTheCountsOfKilledProcesses(t *testing.T) {
 	}{
 		{"nothing to read", nil, memoryKills{-1, -1}},
 		{"version 2", map[string]string{
-			"proc/self/cgroup": "0::/user/run\n", "proc/self/mountinfo": mountsV2, "proc/vmstat": "pgfault 5\noom_kill 7\n",
+			"proc/self/cgroup": "0::/user/run\n", "proc/self/mountinfo": mountsV2,
+			"proc/vmstat":                          "pgfault 5\noom_kill 7\n",
 			"sys/fs/cgroup/user/run/memory.events": "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n",
 		}, memoryKills{2, 7}},
 		{"version 1 in a container", map[string]string{
@@ -36,14 +37,16 @@ func TestReadsTheCountsOfKilledProcesses(t *testing.T) {
 			"proc/self/cgroup": "4:memory:/docker/ab\n0::/\n", "proc/self/mountinfo": mountsV1 + mountsV2,
 			"sys/fs/cgroup/memory/memory.oom_control": "oom_kill 1\n",
 		}, memoryKills{1, -1}},
-		{"garbage", map[string]string{"proc/self/cgroup": "x\n::\n4:memory", "proc/self/mountinfo": "\n - \n1 2 3", "proc/vmstat": "oom_kill many\n"}, memoryKills{-1, -1}},
+		{"garbage", map[string]string{"proc/self/cgroup": "x\n::\n4:memory", "proc/self/mountinfo": "\n - \n1 2 3",
+			"proc/vmstat": "oom_kill many\n"}, memoryKills{-1, -1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			root := t.TempDir()
 			for name, text := range test.files {
 				path := filepath.Join(root, name)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+					os.WriteFile(path, []byte(text), 0o644)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -60,8 +63,10 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 		want          string
 	}{
 		{memoryKills{1, 5}, memoryKills{2, 6}, "out of memory (the control group's counter oom_kill rose from 1 to 2)"},
-		{memoryKills{1, 5}, memoryKills{1, 6}, "perhaps out of memory (the machine's counter oom_kill rose from 5 to 6)"},
-		{memoryKills{-1, 5}, memoryKills{-1, 7}, "perhaps out of memory (the machine's counter oom_kill rose from 5 to 7)"},
+		{memoryKills{1, 5}, memoryKills{1, 6},
+			"perhaps out of memory (the machine's counter oom_kill rose from 5 to 6)"},
+		{memoryKills{-1, 5}, memoryKills{-1, 7},
+			"perhaps out of memory (the machine's counter oom_kill rose from 5 to 7)"},
 		{memoryKills{1, 5}, memoryKills{1, 5}, ""},
 		{memoryKills{-1, -1}, memoryKills{-1, -1}, ""},
 	}
@@ -76,7 +81,9 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 func memoryGroup(t *testing.T, limit int) (procs string) {
 	t.Helper()
 	name := fmt.Sprintf("hetero-train-test-%d", os.Getpid())
-	for _, kind := range []struct{ folder, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+	for _, kind := range []struct {
+		folder, limit string
+	}{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
 		folder := filepath.Join(kind.folder, name)
 		if os.Mkdir(folder, 0o755) != nil {
 			continue

@@ -81,19 +81,25 @@ func (o *Options) complete() error {
 		faults = append(faults, errors.New("no command to start"))
 	}
 	if o.Ranks < 1 || o.FirstRank < 0 || o.FirstRank+o.Ranks > o.WorldSize {
-		faults = append(faults, fmt.Errorf("got %d ranks from rank %d on, want at least 1 rank, all below the world size %d", o.Ranks, o.FirstRank, o.WorldSize))
+		faults = append(faults,
+			fmt.Errorf("got %d ranks from rank %d on, want at least 1 rank, all below the world size %d", o.Ranks,
+				o.FirstRank, o.WorldSize))
 	}
 	if o.MasterPort < 0 || o.MasterPort > 65535 {
 		faults = append(faults, fmt.Errorf("got port %d of rank 0, want 0 to 65535", o.MasterPort))
 	}
 	if o.MasterPort == 0 && o.Ranks < o.WorldSize {
-		faults = append(faults, fmt.Errorf("got no port for rank 0, want one, because %d of %d ranks are on other machines", o.WorldSize-o.Ranks, o.WorldSize))
+		faults = append(faults,
+			fmt.Errorf("got no port for rank 0, want one, because %d of %d ranks are on other machines",
+				o.WorldSize-o.Ranks, o.WorldSize))
 	}
 	if o.MasterPort == 0 && o.MasterAddr != "" && o.MasterAddr != loopback {
 		faults = append(faults, fmt.Errorf("got no port for rank 0 at %s, want one", o.MasterAddr))
 	}
 	if o.Threads < 0 || o.Grace < 0 || o.KillAfter < 0 || o.LeaveAfter < 0 {
-		faults = append(faults, fmt.Errorf("got %d threads, grace period %v, kill period %v and leave period %v, want values of at least 0", o.Threads, o.Grace, o.KillAfter, o.LeaveAfter))
+		faults = append(faults,
+			fmt.Errorf("got %d threads, grace period %v, kill period %v and leave period %v, want values of at least 0",
+				o.Threads, o.Grace, o.KillAfter, o.LeaveAfter))
 	}
 	if o.MasterAddr == "" {
 		o.MasterAddr = loopback

@@ -67,8 +67,8 @@ func killSupervisor(t *testing.T, plan string, environment ...string) {
 	noneLeft(t, pids)
 }
 
-// After the end of its supervisor, a rank gets SIGTERM and has time to save, also if the kernel sends none. While it saves,
-// its limit does not count.
+// After the end of its supervisor, a rank gets SIGTERM and has time to save, also if the kernel sends none. While it
+// saves, its limit does not count.
 func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
 	for _, plan := range []string{
 		"orphan 1m,save 75 mark saved;wait",
@@ -87,7 +87,8 @@ func TestRanksHaveAHigherOOMAdjustment(t *testing.T) {
 	own := adjustmentOf(t, os.Getpid())
 	want := min(own+rankAdjustment, highestAdjustment)
 	if own == exempt || want == own {
-		needtest.Missing(t, "system", fmt.Sprintf("this process has oom_score_adj %d, so ranks cannot have a higher one", own))
+		needtest.Missing(t, "system",
+			fmt.Sprintf("this process has oom_score_adj %d, so ranks cannot have a higher one", own))
 	}
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), superviseVariable+"=wait;wait")
@@ -104,7 +105,8 @@ func TestRanksHaveAHigherOOMAdjustment(t *testing.T) {
 		// A rank can write before the supervisor has changed its value.
 		for deadline := time.Now().Add(patience); adjustmentOf(t, pid) != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Errorf("process %d: got oom_score_adj %d, want %d; the supervisor has %d", pid, adjustmentOf(t, pid), want, own)
+				t.Errorf("process %d: got oom_score_adj %d, want %d; the supervisor has %d", pid, adjustmentOf(t, pid),
+					want, own)
 				break
 			}
 		}

@@ -93,7 +93,8 @@ func (f rankFiles) environment() (env []string) {
 
 func (o *Options) environment(local, port int) []string {
 	env := slices.DeleteFunc(slices.Clone(o.Env), func(entry string) bool {
-		return strings.HasPrefix(entry, ListenerVariable+"=") || strings.HasPrefix(entry, LifelineVariable+"=") || strings.HasPrefix(entry, CauseVariable+"=")
+		return strings.HasPrefix(entry, ListenerVariable+"=") || strings.HasPrefix(entry, LifelineVariable+"=") ||
+			strings.HasPrefix(entry, CauseVariable+"=")
 	})
 	set := func(name string, value int) { env = append(env, name+"="+strconv.Itoa(value)) }
 	set("RANK", o.FirstRank+local)
@@ -102,7 +103,8 @@ func (o *Options) environment(local, port int) []string {
 	set("LOCAL_WORLD_SIZE", o.Ranks)
 	env = append(env, "MASTER_ADDR="+o.MasterAddr)
 	set("MASTER_PORT", port)
-	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // MASTER_PORT has no store of torchrun, even if torchrun started this process
+	// MASTER_PORT has no store of torchrun, even if torchrun started this process
+	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False")
 	if o.Threads > 0 {
 		set("OMP_NUM_THREADS", Part(o.Threads, o.Ranks, local))
 	}
@@ -150,7 +152,8 @@ func (p *process) failure() *RankError {
 	if !ok || status.Exited() && status.ExitStatus() == 0 {
 		return nil
 	}
-	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: p.command.ProcessState.ExitCode(), Cause: p.said, Tail: p.end.String()}
+	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: p.command.ProcessState.ExitCode(), Cause: p.said,
+		Tail: p.end.String()}
 	if status.Signaled() {
 		e.Signal, e.Core = status.Signal(), status.CoreDump()
 	}

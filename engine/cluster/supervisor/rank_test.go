@@ -56,7 +56,8 @@ const superviseVariable = "SUPERVISOR_TEST_SUPERVISE"
 func supervise() {
 	plan := os.Getenv(superviseVariable)
 	err := Run(context.Background(), Options{
-		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan), Ranks: strings.Count(plan, ";") + 1,
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan),
+		Ranks:  strings.Count(plan, ";") + 1,
 		Stdout: os.Stdout, Stderr: os.Stderr, Output: func(int) io.Writer { return os.Stdout }, Grace: time.Second,
 	})
 	fmt.Println(err)
@@ -186,7 +187,8 @@ func do(step []string) {
 // mark marks an event. The rename makes name and text visible at once.
 func mark(folder, name, text string) {
 	path := filepath.Join(folder, name)
-	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600), os.Rename(path+".new", path)); err != nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600), os.Rename(path+".new", path)); err !=
+		nil {
 		panic(err)
 	}
 }
@@ -212,7 +214,8 @@ func planned(t *testing.T, plan string) (Options, *buffer, *journal) {
 	out, log := &buffer{}, &journal{marks: t.TempDir()}
 	ranks := strings.Count(plan, ";") + 1
 	return Options{
-		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan, marksVariable+"="+log.marks), Ranks: ranks,
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan, marksVariable+"="+log.marks),
+		Ranks:  ranks,
 		Stdout: out, Stderr: &bytes.Buffer{}, Output: func(int) io.Writer { return out },
 		Grace: patience, KillAfter: short, Orderly: []int{75, 130}, Secondary: []int{5}, Log: log.logger(),
 	}, out, log

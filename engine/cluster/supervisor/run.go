@@ -14,8 +14,8 @@ import (
 
 // Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
 // rank that ended the run, or an error if a rank could not be started. When ctx ends, Run sends SIGTERM to the ranks
-// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. SIGKILL does not end a process that sleeps in
-// the kernel, for example until a file system answers; Run then returns a *RankError after LeaveAfter. On Windows,
+// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. SIGKILL does not end a process that sleeps
+// in the kernel, for example until a file system answers; Run then returns a *RankError after LeaveAfter. On Windows,
 // Run returns errors.ErrUnsupported.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
@@ -24,7 +24,8 @@ func Run(ctx context.Context, options Options) error {
 	if err := supported(); err != nil {
 		return err
 	}
-	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks), beats: make(chan struct{}, 1)}
+	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks),
+		beats: make(chan struct{}, 1)}
 	if err := w.startAll(); err != nil {
 		return err
 	}
@@ -189,7 +190,8 @@ func (w *watch) exited(p *process) {
 		return
 	case p.told:
 		return
-	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // a signal may arrive while the program is loaded
+	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal):
+		// a signal may arrive while the program is loaded
 		w.orderly = firstOf(w.orderly, failure)
 		o.Log.Debug("rank stopped as requested", "rank", p.rank, "code", failure.Code)
 		return
@@ -243,7 +245,8 @@ func (w *watch) forward(signal os.Signal) {
 	case w.stop == 0:
 		w.stop, w.stopped = number, time.Now()
 	case time.Since(w.stopped) <= oneStop: // the same signal
-	case !w.again && (w.step == stepKill || w.step == stepGiveUp): // a rank that is saving may continue; further signals prolong nothing
+	case !w.again && (w.step == stepKill || w.step == stepGiveUp):
+		// a rank that is saving may continue; further signals prolong nothing
 		w.again = true
 		w.plan(w.step, min(w.after, w.options.KillAfter))
 	}
@@ -298,12 +301,14 @@ func (w *watch) take(now step) {
 		case stepTerminate:
 			p.signal(syscall.SIGTERM)
 		case stepKill:
-			w.options.Log.Warn("rank did not exit: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
+			w.options.Log.Warn("rank did not exit: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state",
+				p.doing)
 			p.killed = true
 			p.kill()
 		case stepGiveUp:
 			p.doing, p.immortal, w.gaveUp = p.state(), true, true
-			w.options.Log.Error("rank did not exit after SIGKILL: leaving it behind", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
+			w.options.Log.Error("rank did not exit after SIGKILL: leaving it behind", "rank", p.rank, "pid",
+				p.command.Process.Pid, "state", p.doing)
 		}
 	}
 	switch {
@@ -347,10 +352,13 @@ func (w *watch) hung(p *process) *RankError {
 	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Stop: w.stop, Tail: p.end.String(),
 		Reason: fmt.Sprintf("%s, and did not exit within %v after the stop", p.doing, w.options.Grace)}
 	if w.secondary != nil {
-		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not exit within %v after rank %d had lost the connection to another rank", p.doing, w.options.Grace, w.secondary.Rank)
+		e.Code, e.Reason = w.secondary.Code,
+			fmt.Sprintf("%s, and did not exit within %v after rank %d had lost the connection to another rank", p.doing,
+				w.options.Grace, w.secondary.Rank)
 	}
 	if p.immortal {
-		e.Reason = fmt.Sprintf("%s, and did not exit within %v after SIGKILL; the kernel ends the process when the call that blocks it returns, and until then the process holds its memory and the lock of the run", p.doing, w.after)
+		e.Reason = fmt.Sprintf("%s, and did not exit within %v after SIGKILL; the kernel ends the process when the call that blocks it returns, and until then the process holds its memory and the lock of the run",
+			p.doing, w.after)
 	}
 	return e
 }

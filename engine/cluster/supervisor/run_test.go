@@ -28,20 +28,32 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 		code  int
 	}{
 		{"all is well", patience, "exit 0;await ended-0,exit 0", "", 0},
-		{"an exit code", short, "wait;say broken,say pipe,exit 3;wait", "rank 1 (process PID) ended with exit code 3; it last wrote:\n\tbroken\n\tpipe", 3},
-		{"a cause", short, "wait;say broken,report full,exit 3;wait", "rank 1 (process PID) ended with exit code 3: full", 3},
+		{"an exit code", short, "wait;say broken,say pipe,exit 3;wait",
+			"rank 1 (process PID) ended with exit code 3; it last wrote:\n\tbroken\n\tpipe", 3},
+		{"a cause", short, "wait;say broken,report full,exit 3;wait",
+			"rank 1 (process PID) ended with exit code 3: full", 3},
 		{"a cause that all ranks have", patience, "report full,exit 3;report full,exit 3", "full", 3},
-		{"causes that differ", patience, "report full,exit 3;await ended-0,report empty,exit 3", "rank 0 (process PID) ended with exit code 3: full", 3},
+		{"causes that differ", patience, "report full,exit 3;await ended-0,report empty,exit 3",
+			"rank 0 (process PID) ended with exit code 3: full", 3},
 		{"a signal", short, "wait;signal SEGV", "rank 1 (process PID) was killed by SIGSEGV", -1},
-		{"a kill, and what follows from it", patience, "await ended-1,exit 5;await ended-2,exit 5;signal KILL", "rank 2 (process PID) was killed by SIGKILL", -1},
-		{"what follows is seen first", patience, "exit 5;await ended-0,await ended-2,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
-		{"no rank knows more", patience, "exit 5;await ended-0,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
-		{"a stopped rank", short, "stopped 1,exit 5;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank 0", 5},
-		{"a rank that hangs and one that is slow", short, "await deaf,exit 5;wait;stubborn,mark deaf,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 had lost the connection to another rank", 5},
-		{"stopped as told, and saved", patience, "exit 75;await ended-0,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
-		{"frozen at the end", short, "stopped 1,exit 0;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after the stop", -1},
-		{"killed by SIGTERM while it was being loaded", patience, "await ended-1,exit 5;signal TERM", "rank 1 (process PID) was killed by SIGTERM", -1},
-		{"stopped as told, others lost it", patience, "await ended-1,exit 5;exit 75", "rank 1 (process PID) ended with exit code 75", 75},
+		{"a kill, and what follows from it", patience, "await ended-1,exit 5;await ended-2,exit 5;signal KILL",
+			"rank 2 (process PID) was killed by SIGKILL", -1},
+		{"what follows is seen first", patience, "exit 5;await ended-0,await ended-2,exit 6;exit 5",
+			"rank 1 (process PID) ended with exit code 6", 6},
+		{"no rank knows more", patience, "exit 5;await ended-0,exit 5", "rank 0 (process PID) ended with exit code 5",
+			5},
+		{"a stopped rank", short, "stopped 1,exit 5;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank 0",
+			5},
+		{"a rank that hangs and one that is slow", short, "await deaf,exit 5;wait;stubborn,mark deaf,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 had lost the connection to another rank",
+			5},
+		{"stopped as told, and saved", patience, "exit 75;await ended-0,exit 75",
+			"rank 0 (process PID) ended with exit code 75", 75},
+		{"frozen at the end", short, "stopped 1,exit 0;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after the stop",
+			-1},
+		{"killed by SIGTERM while it was being loaded", patience, "await ended-1,exit 5;signal TERM",
+			"rank 1 (process PID) was killed by SIGTERM", -1},
+		{"stopped as told, others lost it", patience, "await ended-1,exit 5;exit 75",
+			"rank 1 (process PID) ended with exit code 75", 75},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,7 +111,8 @@ func TestOthersGetGraceThenEnd(t *testing.T) {
 			}
 			// A machine with other load may be late, but not early.
 			if took < test.least || test.grace == patience && took > patience {
-				t.Errorf("ended %v after the failure, want at least %v, and less than the grace period %v if the others end on their own", took, test.least, test.grace)
+				t.Errorf("ended %v after the failure, want at least %v, and less than the grace period %v if the others end on their own",
+					took, test.least, test.grace)
 			}
 			if got := strings.Count(log.String(), killing); got != test.kills {
 				t.Errorf("%d ranks were killed, want %d:\n%s", got, test.kills, log)
@@ -121,8 +134,10 @@ func TestSignalsArePassedOn(t *testing.T) {
 		{"SIGINT", "save 130;save 130", []os.Signal{syscall.SIGINT}, "got interrupt", 130},
 		{"SIGHUP", "save 75;save 75", []os.Signal{syscall.SIGHUP}, "got hangup", 75},
 		// Heartbeats arrive every half second.
-		{"a rank that saves for longer than the time of grace", "save 75 saving 4s;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
-		{"a second SIGINT ends who does not", "stubborn,wait;stubborn,wait", []os.Signal{syscall.SIGINT, syscall.SIGINT}, "waits", 0},
+		{"a rank that saves for longer than the time of grace", "save 75 saving 4s;save 75",
+			[]os.Signal{syscall.SIGTERM}, "got terminated", 75},
+		{"a second SIGINT ends who does not", "stubborn,wait;stubborn,wait",
+			[]os.Signal{syscall.SIGINT, syscall.SIGINT}, "waits", 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -241,8 +256,11 @@ func TestContextEndsTheRanks(t *testing.T) {
 }
 
 func TestRanksKnowWhoTheyAre(t *testing.T) {
-	options, out, _ := planned(t, strings.Join(slices.Repeat([]string{"print RANK,print WORLD_SIZE,print LOCAL_RANK,print LOCAL_WORLD_SIZE,print MASTER_ADDR," +
-		"print MASTER_PORT,print OMP_NUM_THREADS,print OWN,print " + ListenerVariable}, 7), ";"))
+	options, out, _ := planned(t,
+		strings.Join(
+			slices.Repeat(
+				[]string{"print RANK,print WORLD_SIZE,print LOCAL_RANK,print LOCAL_WORLD_SIZE,print MASTER_ADDR," +
+					"print MASTER_PORT,print OMP_NUM_THREADS,print OWN,print " + ListenerVariable}, 7), ";"))
 	options.Ranks, options.FirstRank, options.WorldSize, options.Threads = 3, 4, 7, 8
 	options.MasterAddr, options.MasterPort = "node-a", 1234
 	options.Env = append(options.Env, "RANK=77", ListenerVariable+"=9")
@@ -255,9 +273,12 @@ func TestRanksKnowWhoTheyAre(t *testing.T) {
 	var want []string
 	for local, threads := range []int{3, 3, 2} {
 		rank := local + 4
-		want = append(want, fmt.Sprintf("%d RANK=%d", rank, rank), fmt.Sprintf("%d WORLD_SIZE=7", rank), fmt.Sprintf("%d LOCAL_RANK=%d", rank, local),
-			fmt.Sprintf("%d LOCAL_WORLD_SIZE=3", rank), fmt.Sprintf("%d MASTER_ADDR=node-a", rank), fmt.Sprintf("%d MASTER_PORT=1234", rank),
-			fmt.Sprintf("%d OMP_NUM_THREADS=%d", rank, threads), fmt.Sprintf("%d OWN=%d", rank, rank*rank), fmt.Sprintf("%d %s=", rank, ListenerVariable))
+		want = append(want, fmt.Sprintf("%d RANK=%d", rank, rank), fmt.Sprintf("%d WORLD_SIZE=7", rank),
+			fmt.Sprintf("%d LOCAL_RANK=%d", rank, local),
+			fmt.Sprintf("%d LOCAL_WORLD_SIZE=3", rank), fmt.Sprintf("%d MASTER_ADDR=node-a", rank),
+			fmt.Sprintf("%d MASTER_PORT=1234", rank),
+			fmt.Sprintf("%d OMP_NUM_THREADS=%d", rank, threads), fmt.Sprintf("%d OWN=%d", rank, rank*rank),
+			fmt.Sprintf("%d %s=", rank, ListenerVariable))
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -313,7 +334,8 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func TestACommandThatCannotStart(t *testing.T) {
 	options, _, _ := planned(t, "wait;wait")
 	options.Command = []string{"/no/such/program"}
-	if err := Run(context.Background(), options); err == nil || !strings.Contains(err.Error(), "start rank 0: fork/exec /no/such/program: no such file") {
+	if err := Run(context.Background(), options); err == nil ||
+		!strings.Contains(err.Error(), "start rank 0: fork/exec /no/such/program: no such file") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -325,10 +347,14 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		want    []string
 	}{
 		{"nothing", Options{}, []string{"no command", "got 0 ranks"}},
-		{"ranks beyond the world", Options{Command: []string{"x"}, Ranks: 2, FirstRank: 3, WorldSize: 4, MasterPort: 1}, []string{"got 2 ranks from rank 3 on"}},
-		{"several machines without a port", Options{Command: []string{"x"}, Ranks: 2, WorldSize: 4}, []string{"got no port for rank 0, want one"}},
-		{"an address without a port", Options{Command: []string{"x"}, Ranks: 1, MasterAddr: "node-a"}, []string{"got no port for rank 0 at node-a"}},
-		{"negative numbers", Options{Command: []string{"x"}, Ranks: 1, Threads: -1, MasterPort: -1}, []string{"got -1 threads", "got port -1"}},
+		{"ranks beyond the world", Options{Command: []string{"x"}, Ranks: 2, FirstRank: 3, WorldSize: 4, MasterPort: 1},
+			[]string{"got 2 ranks from rank 3 on"}},
+		{"several machines without a port", Options{Command: []string{"x"}, Ranks: 2, WorldSize: 4},
+			[]string{"got no port for rank 0, want one"}},
+		{"an address without a port", Options{Command: []string{"x"}, Ranks: 1, MasterAddr: "node-a"},
+			[]string{"got no port for rank 0 at node-a"}},
+		{"negative numbers", Options{Command: []string{"x"}, Ranks: 1, Threads: -1, MasterPort: -1},
+			[]string{"got -1 threads", "got port -1"}},
 	}
 	for _, test := range tests {
 		err := Run(context.Background(), test.options)
@@ -358,15 +384,18 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 {
 		t.Errorf("got %v, want the cause of rank 0", err)
 	}
-	if text := log.String(); strings.Count(text, "empty") != 1 || strings.Contains(text, "full") || strings.Count(text, "rank=0") != 1 || strings.Contains(text, "rank=3") {
+	if text := log.String(); strings.Count(text, "empty") != 1 || strings.Contains(text, "full") ||
+		strings.Count(text, "rank=0") != 1 || strings.Contains(text, "rank=3") {
 		t.Errorf("got log\n%s\nwant cause \"empty\" once, and not that of the result", text)
 	}
 }
 
 // Ranks that lost another one repeat its cause, as in "rank 0 is lost: full". One text is enough.
 func TestARepeatedCauseIsNotLogged(t *testing.T) {
-	options, _, log := planned(t, "report full,exit 3;await ended-0,report rank-0-is-lost:full,exit 5;await ended-1,report rank-1-is-gone,exit 5")
-	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 || strings.Contains(err.Error(), "lost") {
+	options, _, log := planned(t,
+		"report full,exit 3;await ended-0,report rank-0-is-lost:full,exit 5;await ended-1,report rank-1-is-gone,exit 5")
+	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 ||
+		strings.Contains(err.Error(), "lost") {
 		t.Errorf("got %v, want the cause of rank 0", err)
 	}
 	errorsOnly := ""

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// supported returns an error: a rank inherits its socket and its pipes by number, which Windows does not offer, and stops
-// after a signal.
+// supported returns an error: a rank inherits its socket and its pipes by number, which Windows does not offer, and
+// stops after a signal.
 func supported() error {
 	return fmt.Errorf("start ranks on Windows: %w: use Linux, or Linux in WSL 2", errors.ErrUnsupported)
 }

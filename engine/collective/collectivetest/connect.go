@@ -11,7 +11,8 @@ import (
 )
 
 // Connected returns communicators of ranks that are all in this process. It calls connect for every rank concurrently.
-func Connected[C collective.Communicator](t conformance.TB, size int, connect func(ctx context.Context, rank int) (C, error)) []C {
+func Connected[C collective.Communicator](t conformance.TB, size int,
+	connect func(ctx context.Context, rank int) (C, error)) []C {
 	t.Helper()
 	comms := make([]C, size)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -37,7 +37,8 @@ func checkTimeout(t conformance.T, s suite) {
 
 // withLimits calls f with a time-out of quick. If other load of the machine caused an additional time-out (f returns
 // its description), withLimits tries two time-outs that are 10 and 100 times as long. The last one must be enough.
-func (s suite) withLimits(t conformance.T, quick time.Duration, f func(t conformance.T, s suite, limit time.Duration) (late string)) {
+func (s suite) withLimits(t conformance.T, quick time.Duration,
+	f func(t conformance.T, s suite, limit time.Duration) (late string)) {
 	for _, times := range []time.Duration{1, 10, 100} {
 		limit := s.limit(quick) * times
 		late := f(t, s, limit)
@@ -86,9 +87,11 @@ func timesOut(t conformance.T, s suite, limit time.Duration) (disturbed string) 
 			t.Errorf("rank %d: took %v with a limit of %v", rank, took, limit)
 		}
 		switch {
-		case late.Limit != limit || !strings.Contains(late.Op, `"one does not"`) || late.Number != 2 || !slices.Contains(late.Missing, 1):
+		case late.Limit != limit || !strings.Contains(late.Op, `"one does not"`) || late.Number != 2 ||
+			!slices.Contains(late.Missing, 1):
 			t.Errorf("rank %d: got %+v, want rank 1 missing in operation 2", rank, late)
-		case !slices.Equal(late.Missing, []int{1}): // ranks 0 and 2 did not enter within one time-out, or the list is wrong
+		case !slices.Equal(late.Missing, []int{1}):
+			// ranks 0 and 2 did not enter within one time-out, or the list is wrong
 			others[rank] = fmt.Sprintf("rank %d: got %+v, want only rank 1 missing in operation 2", rank, late)
 		}
 		if !done[rank].Done() {
@@ -223,7 +226,8 @@ func checkAbort(t conformance.T, s suite) {
 		for _, rank := range []int{0, 2} {
 			err := r.failure(rank, promptly)
 			var peer *collective.PeerError
-			if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), errWhim.Error()) || errors.Is(err, collective.ErrDied) {
+			if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), errWhim.Error()) ||
+				errors.Is(err, collective.ErrDied) {
 				t.Errorf("rank %d: got %v, want that rank 1 aborted of %q", rank, err, errWhim)
 			}
 		}
@@ -259,7 +263,8 @@ func checkFailedProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	op := r.sum(0, "of a program").(collective.AllReduce)
 	op.After = &brokenEvent{}
-	r.enqueue(1, r.sum(1, "of a program")) // enqueued before rank 0 fails: after the failure, Enqueue may return an error
+	// enqueued before rank 0 fails: after the failure, Enqueue may return an error
+	r.enqueue(1, r.sum(1, "of a program"))
 	r.enqueue(0, op)
 	if err := r.sync(0); !errors.Is(err, errWhim) {
 		t.Errorf("rank 0: got %v, want %v", err, errWhim)
@@ -285,11 +290,13 @@ func checkMismatch(t conformance.T, s suite) {
 			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.I32}
 		}},
 		{"another reduction", func(r *rig) collective.Op {
-			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32, Reduce: collective.Max}
+			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32,
+				Reduce: collective.Max}
 		}},
 		{"another kind", func(*rig) collective.Op { return collective.Barrier{} }},
 		{"other counts", func(r *rig) collective.Op {
-			return collective.ReduceScatter{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32, Counts: []int64{3, 1, 1}}
+			return collective.ReduceScatter{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32,
+				Counts: []int64{3, 1, 1}}
 		}},
 	} {
 		t.Run(c.name, func(t conformance.T) {

@@ -27,7 +27,8 @@ func checkFreeAfterAbort(t conformance.T, s suite) {
 	}{
 		{"all-gather", func(r *rig, rank int) collective.Op {
 			n := int64(largeBytes / 4 / size)
-			return collective.AllGather{Buffer: r.memory(rank, make([]byte, largeBytes)), DType: tensor.F32, Counts: []int64{n, n, n}}
+			return collective.AllGather{Buffer: r.memory(rank, make([]byte, largeBytes)), DType: tensor.F32,
+				Counts: []int64{n, n, n}}
 		}},
 		{"all-reduce", func(r *rig, rank int) collective.Op {
 			return collective.AllReduce{Buffer: r.memory(rank, make([]byte, largeBytes)), DType: tensor.F32}
@@ -75,6 +76,7 @@ func (r *rig) stayFree(rank int, op collective.Op) {
 		}
 	}
 	if changed > 0 {
-		r.t.Errorf("rank %d: of %d MiB, %d were written to after Sync had returned %v", rank, len(host)>>20, changed, err)
+		r.t.Errorf("rank %d: of %d MiB, %d were written to after Sync had returned %v", rank, len(host)>>20, changed,
+			err)
 	}
 }

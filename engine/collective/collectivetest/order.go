@@ -110,7 +110,8 @@ func checkProgram(t conformance.T, s suite) {
 			return device.Step{Launch: &device.Launch{Kernel: k, In: []device.Region{in}, Out: []device.Region{out}}}
 		}
 		ready, reduced := r.event(rank), r.event(rank)
-		p, err := dev.NewProgram([]device.Step{launch(x, gradient), {Record: ready}, {Wait: reduced}, launch(gradient, result)})
+		p, err := dev.NewProgram([]device.Step{launch(x, gradient), {Record: ready}, {Wait: reduced},
+			launch(gradient, result)})
 		if err != nil {
 			t.Error(err)
 			return
@@ -304,7 +305,8 @@ func checkProgress(t conformance.T, s suite) {
 				break
 			}
 		}
-		want := []collective.Progress{{Rank: 0, Entered: 2, Finished: 1, Last: "second"}, {Rank: 1, Entered: 1, Finished: 1, Last: "first"}}
+		want := []collective.Progress{{Rank: 0, Entered: 2, Finished: 1, Last: "second"},
+			{Rank: 1, Entered: 1, Finished: 1, Last: "first"}}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
@@ -326,7 +328,8 @@ func checkAllocations(t conformance.T, s suite) {
 		counts := []int64{150_000, 50_000}
 		ops[rank] = []collective.Op{
 			collective.AllReduce{Name: "large", Buffer: m, DType: tensor.F32, After: &after[rank]},
-			collective.AllReduce{Name: "small", Buffer: device.Region{Buffer: m.Buffer, Bytes: 400}, DType: tensor.BF16},
+			collective.AllReduce{Name: "small", Buffer: device.Region{Buffer: m.Buffer, Bytes: 400},
+				DType: tensor.BF16},
 			collective.AllGather{Name: "parts", Buffer: m, DType: tensor.F32, Counts: counts},
 			collective.ReduceScatter{Name: "parts", Buffer: m, DType: tensor.F32, Counts: counts},
 			collective.Broadcast{Name: "bytes", Buffer: m},

@@ -46,7 +46,8 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 			summands[rank] = number(dt, in[rank][at:])
 		}
 		if got, one := number(dt, out[0][at:]), number(dt, want[at:]); !possible(dt, summands, got, one) {
-			r.t.Fatalf("%v sum of %d bytes: byte %d: %v: got %v, in the order of ranks it is %v", dt, len(want), at, summands, got, one)
+			r.t.Fatalf("%v sum of %d bytes: byte %d: %v: got %v, in the order of ranks it is %v", dt, len(want), at,
+				summands, got, one)
 		}
 	}
 	for rank, got := range out {

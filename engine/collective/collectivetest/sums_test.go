@@ -35,7 +35,8 @@ func TestSumsOfAnyOrder(t *testing.T) {
 		{"or none", tensor.F32, []float64{largest, largest, -largest}, largest, inf, true},
 	} {
 		if got := possible(c.dt, c.summands, c.got, c.want); got != c.possible {
-			t.Errorf("%s: %v: sum %v instead of %v: got %v, want %v", c.name, c.summands, c.got, c.want, got, c.possible)
+			t.Errorf("%s: %v: sum %v instead of %v: got %v, want %v", c.name, c.summands, c.got, c.want, got,
+				c.possible)
 		}
 	}
 }

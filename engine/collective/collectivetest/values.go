@@ -74,7 +74,8 @@ func oracle(dt tensor.DType, f collective.Reduce, ranks [][]byte) []byte {
 	return out
 }
 
-func fold[T float32 | float64 | int32 | int64 | uint8](f collective.Reduce, ranks [][]byte, at int, load func([]byte) T, store func(T)) {
+func fold[T float32 | float64 | int32 | int64 | uint8](f collective.Reduce, ranks [][]byte, at int, load func([]byte) T,
+	store func(T)) {
 	acc := load(ranks[0][at:])
 	for _, b := range ranks[1:] {
 		v := load(b[at:])
@@ -198,7 +199,8 @@ func checkAllReduce(t conformance.T, s suite) {
 
 // checkSpecials covers infinities, NaN, denormal numbers, zeros of both signs, and sums that overflow.
 func checkSpecials(t conformance.T, s suite) {
-	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, -math.MaxFloat32,
+	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32,
+		-math.MaxFloat32,
 		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 1e-40, 0x1p-126, 1.00390625, 1.01171875, 256}
 	forSizes(t, s, func(_ conformance.T, r *rig) {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F64} {
@@ -294,7 +296,8 @@ func checkBroadcast(t conformance.T, s suite) {
 // partitions returns counts for size ranks: equal, unequal, with zeros, all zero.
 func partitions(size int) [][]int64 {
 	rng := rand.New(rand.NewPCG(uint64(size), 5))
-	equal, growing, zeros, one, wild := make([]int64, size), make([]int64, size), make([]int64, size), make([]int64, size), make([]int64, size)
+	equal, growing, zeros, one, wild := make([]int64, size), make([]int64, size), make([]int64, size),
+		make([]int64, size), make([]int64, size)
 	for rank := range size {
 		equal[rank] = 64
 		growing[rank] = int64(rank) * 13

@@ -33,7 +33,8 @@ func (s slow) Set(ctx context.Context, key string, value []byte) error {
 func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board, ranks [2]Config) {
 	b = collectivetest.NewBoard()
 	for rank, host := range []string{"127.0.0.1", "127.0.0.2"} {
-		ranks[rank] = Config{Rank: rank, Size: 2, Control: control(collectivetest.Seat{Board: b, Rank: rank}), RankOf: collectivetest.LostRank, Host: host}
+		ranks[rank] = Config{Rank: rank, Size: 2, Control: control(collectivetest.Seat{Board: b, Rank: rank}),
+			RankOf: collectivetest.LostRank, Host: host}
 	}
 	return b, ranks
 }
@@ -87,7 +88,8 @@ func TestConnectingEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer silent.Close()
-				word, err := json.Marshal(endpoint{Address: silent.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)})
+				word, err := json.Marshal(endpoint{Address: silent.Addr().String(), Hello: make([]byte, keyBytes),
+					Answer: make([]byte, keyBytes)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,7 +102,8 @@ func TestConnectingEnds(t *testing.T) {
 			ranks[c.rank].Control = watched{ranks[c.rank].Control, began, c.listens}
 			go func() {
 				<-began
-				time.Sleep(20 * time.Millisecond) // probably in its wait now; the errors before and in the wait are equal
+				// probably in its wait now; the errors before and in the wait are equal
+				time.Sleep(20 * time.Millisecond)
 				if lost {
 					b.Lose(other, errGone)
 				} else {
@@ -111,7 +114,8 @@ func TestConnectingEnds(t *testing.T) {
 			cancel(nil)
 			var peer *collective.PeerError
 			says := fmt.Sprintf("rank %d of 2: connect: %s", c.rank, c.phase)
-			if !errors.Is(err, errGone) || !strings.Contains(err.Error(), says) || lost != (errors.As(err, &peer) && peer.Rank == other) {
+			if !errors.Is(err, errGone) || !strings.Contains(err.Error(), says) ||
+				lost != (errors.As(err, &peer) && peer.Rank == other) {
 				t.Errorf("%s, rank %d lost: %v: got %v", c.name, other, lost, err)
 			}
 		}
@@ -121,7 +125,8 @@ func TestConnectingEnds(t *testing.T) {
 // The error must name the rank, the port and other connections to this port, and must be a communication error.
 func TestTheOtherRankIsMissing(t *testing.T) {
 	need(t)
-	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} { // longer if the machine has much other load
+	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
+		// longer if the machine has much other load
 		_, ranks := configs(seat)
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		said, dialled := make(chan endpoint, 1), make(chan error, 1)
@@ -135,11 +140,13 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 		}()
 		_, err := Connect(ctx, ranks[0])
 		cancel()
-		if dialErr := <-dialled; limit < 30*time.Second && (dialErr != nil || strings.Contains(err.Error(), "rejected 0 connections")) {
+		if dialErr := <-dialled; limit < 30*time.Second &&
+			(dialErr != nil || strings.Contains(err.Error(), "rejected 0 connections")) {
 			continue // rank 0 stopped waiting before the connection arrived
 		}
 		var peer *collective.PeerError
-		if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "port 127.0.0.1:") || !strings.Contains(err.Error(), "rejected 1 connections") {
+		if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "port 127.0.0.1:") ||
+			!strings.Contains(err.Error(), "rejected 1 connections") {
 			t.Errorf("got %v, want a PeerError that names rank 1, the port and one rejected connection", err)
 		}
 		return
@@ -161,15 +168,21 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 		"closed":            {more, func(c net.Conn, _ endpoint) { c.Close() }},
 		"held":              {fewer, func(net.Conn, endpoint) {}},
 		"more than allowed": {more, func(net.Conn, endpoint) {}}, // the rank connects when the first of them are closed
-		"garbage":           {more, func(c net.Conn, _ endpoint) { _, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100))) }},
-		"another key":       {more, func(c net.Conn, _ endpoint) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
-		"no such rank":      {more, func(c net.Conn, p endpoint) { _, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0)) }},
+		"garbage": {more, func(c net.Conn, _ endpoint) {
+			_, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100)))
+		}},
+		"another key": {more, func(c net.Conn, _ endpoint) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
+		"no such rank": {more, func(c net.Conn, p endpoint) {
+			_, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0))
+		}},
 		"a reset within the handshake": {fewer, func(c net.Conn, p endpoint) {
 			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}},
-		"the key alone": {fewer, func(c net.Conn, p endpoint) { _, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0)) }},
+		"the key alone": {fewer, func(c net.Conn, p endpoint) {
+			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ranks := configs(seat)

@@ -23,8 +23,8 @@ import (
 
 const damageVariable = "HETERO_GLOO_DAMAGE_TEST_ROLE"
 
-// Gloo throws in a thread of its own if a message has an invalid header, and no code can catch the exception. The process
-// must end with the exit code of a lost connection, and a reason.
+// Gloo throws in a thread of its own if a message has an invalid header, and no code can catch the exception. The
+// process must end with the exit code of a lost connection, and a reason.
 func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 	need(t)
 	if os.Getenv(damageVariable) != "" {
@@ -34,7 +34,9 @@ func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 	cmd.Env = append(os.Environ(), damageVariable+"=1")
 	out, err := cmd.CombinedOutput()
 	var failed *exec.ExitError
-	if !errors.As(err, &failed) || failed.ExitCode() != 5 || !strings.Contains(string(out), "a message of another rank is damaged") || strings.Contains(string(out), "goroutine ") {
+	if !errors.As(err, &failed) || failed.ExitCode() != 5 ||
+		!strings.Contains(string(out), "a message of another rank is damaged") ||
+		strings.Contains(string(out), "goroutine ") {
 		t.Errorf("got %v and %.2000s, want exit code 5 and the reason", err, out)
 	}
 }
@@ -43,7 +45,9 @@ func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 func sumWithDamage(t *testing.T) error {
 	_, ranks := configs(seat)
 	ranks[0].Control = behindProxy{ranks[0].Control, t}
-	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) { return Connect(ctx, ranks[rank]) })
+	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		return Connect(ctx, ranks[rank])
+	})
 	done := make(chan error, 2)
 	for _, c := range comms {
 		memory, err := reference.New().Alloc(64 << 10)
@@ -52,7 +56,8 @@ func sumWithDamage(t *testing.T) error {
 		}
 		clear(memory.Host())
 		go func() {
-			done <- errors.Join(c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory), DType: tensor.F32}), c.Sync(t.Context()))
+			done <- errors.Join(c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory),
+				DType: tensor.F32}), c.Sync(t.Context()))
 		}()
 	}
 	return errors.Join(<-done, <-done, errors.New("the ranks noticed no damage"))
@@ -97,8 +102,8 @@ func damage(listener net.Listener, to string) {
 	if _, err := io.CopyN(far, near, keyBytes+4+1); err != nil { // Hello, the rank, and the byte that commits
 		return
 	}
-	// Two notices of 48 bytes precede the first message with data. All have a header of 48 bytes: number of bytes, code,
-	// slot, offset, length and offset in the destination, of 8 bytes each.
+	// Two notices of 48 bytes precede the first message with data. All have a header of 48 bytes: number of bytes,
+	// code, slot, offset, length and offset in the destination, of 8 bytes each.
 	if _, err := io.CopyN(far, near, 2*48); err != nil {
 		return
 	}

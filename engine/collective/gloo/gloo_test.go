@@ -33,7 +33,8 @@ func connected(t conformance.TB, size int, limit time.Duration) ([]*Communicator
 	t.Helper()
 	b := collectivetest.NewBoard()
 	return collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*Communicator, error) {
-		return Connect(ctx, Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: b, Rank: rank}, RankOf: collectivetest.LostRank, Name: "test",
+		return Connect(ctx, Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: b, Rank: rank},
+			RankOf: collectivetest.LostRank, Name: "test",
 			Host: "127.0.0.1", Timeout: limit})
 	}), b
 }

@@ -51,8 +51,8 @@ typedef struct hetero_gloo_api {
   int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
-   * entry per rank; after TIMEOUT it is 1 for the ranks that have not entered the operation. Returns a status; after any
-   * but OK only disconnect and close may be called. On return nothing accesses the buffer. */
+   * entry per rank; after TIMEOUT it is 1 for the ranks that have not entered the operation. Returns a status; after
+   * any but OK only disconnect and close may be called. On return nothing accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);

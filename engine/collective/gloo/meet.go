@@ -37,8 +37,8 @@ const (
 	spareGuests = 64
 )
 
-// endpoint is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange endpoints
-// through Control.
+// endpoint is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange
+// endpoints through Control.
 type endpoint struct {
 	Address string
 	Hello   []byte // the first message of a rank that connects
@@ -74,8 +74,10 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size), guests: crowd.New(c.Size + spareGuests),
-		own: endpoint{Address: listener.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)}}
+	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size),
+		guests: crowd.New(c.Size + spareGuests),
+		own: endpoint{Address: listener.Addr().String(), Hello: make([]byte, keyBytes),
+			Answer: make([]byte, keyBytes)}}
 	rand.Read(m.own.Hello)
 	rand.Read(m.own.Answer)
 	for range c.Size {
@@ -150,7 +152,8 @@ func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, err error)
 		return 0, err
 	}
 	rank = int(binary.LittleEndian.Uint32(hello[keyBytes:]))
-	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank || rank >= m.config.Size {
+	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank ||
+		rank >= m.config.Size {
 		return 0, errors.New("not a rank of this run")
 	}
 	guest.Prove() // only a rank knows Hello
@@ -220,7 +223,9 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Lock()
 			refused := m.refused
 			m.mu.Unlock()
-			err := fmt.Errorf("it has not connected to port %s here; this port rejected %d connections from outside this run", m.own.Address, refused)
+			err := fmt.Errorf(
+				"it has not connected to port %s here; this port rejected %d connections from outside this run",
+				m.own.Address, refused)
 			if fault := m.fault.Err(); fault != nil {
 				err = fmt.Errorf("%w; %w", err, fault)
 			}

@@ -13,7 +13,8 @@ static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, h
 static int32_t gloo_adopt(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, int32_t socket, char *error) {
 	return a->adopt(c, rank, socket, error);
 }
-static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts,
+static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer,
+	const int64_t *counts,
                         uint8_t *missing) {
 	return a->run(c, call, buffer, counts, missing);
 }
@@ -42,7 +43,8 @@ type library struct{ api *C.hetero_gloo_api }
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; the build needs Gloo: %s", ErrUnavailable, err, nativelib.Remedy("sudo apt-get install libgloo-dev && make", "docs/install.md"))
+		return nil, fmt.Errorf("%w: %w; the build needs Gloo: %s", ErrUnavailable, err,
+			nativelib.Remedy("sudo apt-get install libgloo-dev && make", "docs/install.md"))
 	}
 	return &library{(*C.hetero_gloo_api)(table)}, nil
 }
@@ -115,12 +117,14 @@ func (c *connection) run(op collective.Op, number uint64, limit time.Duration, h
 	}
 	clear(c.missing)
 	r := result{status: status(C.gloo_run(c.api, c.ptr, c.call, unsafe.Pointer(unsafe.SliceData(host)),
-		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts))), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(c.missing)))))}
+		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts))),
+		(*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(c.missing)))))}
 	switch r.status {
 	case completed:
 		return r
 	case mismatched:
-		r.got, r.want = native.Signature(unsafe.Pointer(&c.call.theirs)).String(), native.Signature(unsafe.Pointer(&c.call.op)).String()
+		r.got, r.want = native.Signature(unsafe.Pointer(&c.call.theirs)).String(),
+			native.Signature(unsafe.Pointer(&c.call.op)).String()
 	case timedOut:
 		for rank, m := range c.missing {
 			if m != 0 {

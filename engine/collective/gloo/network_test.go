@@ -150,7 +150,8 @@ func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func()
 		var done sync.WaitGroup
 		for rank, c := range comms {
 			done.Go(func() {
-				if errs[rank] = c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory[rank]), DType: tensor.F32}); errs[rank] == nil {
+				if errs[rank] = c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory[rank]),
+					DType: tensor.F32}); errs[rank] == nil {
 					errs[rank] = c.Sync(t.Context())
 				}
 			})
@@ -217,7 +218,8 @@ func TestANetworkThatBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, comms, sum := overWire(t, time.Second)
-			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) { // the machine has much other load
+			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) {
+				// the machine has much other load
 				t.Log(err)
 				closeAll(t, comms)
 				w, comms, sum = overWire(t, 20*time.Second)

@@ -58,7 +58,8 @@ func TestMain(m *testing.M) {
 // SIGUSR1.
 func (r role) run() error {
 	if r.Alone {
-		comm, err := gloo.Connect(context.Background(), gloo.Config{Size: 1, Control: collectivetest.Seat{Board: collectivetest.NewBoard()}, Host: "127.0.0.1"})
+		comm, err := gloo.Connect(context.Background(),
+			gloo.Config{Size: 1, Control: collectivetest.Seat{Board: collectivetest.NewBoard()}, Host: "127.0.0.1"})
 		if err == nil {
 			err = comm.Close()
 		}
@@ -73,7 +74,8 @@ func (r role) run() error {
 		return err
 	}
 	defer group.Close()
-	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1", Timeout: r.Timeout, RankOf: ranktest.LostRank})
+	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1",
+		Timeout: r.Timeout, RankOf: ranktest.LostRank})
 	if err != nil {
 		group.Abort(err) // the other ranks wait for this rank
 		return err
@@ -84,7 +86,8 @@ func (r role) run() error {
 	}
 	clear(memory.Host())
 	for say := true; ; {
-		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory), DType: tensor.F32}); err != nil {
+		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory),
+			DType: tensor.F32}); err != nil {
 			return err
 		}
 		if err := comm.Sync(context.Background()); err != nil {

@@ -39,7 +39,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	var host []byte
 	if buffer.Bytes > 0 {
 		if host = buffer.Host(); host == nil {
-			return 0, fmt.Errorf("gloo: rank %d: %s: got a buffer without host memory", t.config.Rank, collective.Describe(op))
+			return 0, fmt.Errorf("gloo: rank %d: %s: got a buffer without host memory", t.config.Rank,
+				collective.Describe(op))
 		}
 	}
 	r := t.conn.run(op, number, t.config.Timeout, host)
@@ -58,7 +59,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	switch r.status {
 	case timedOut:
-		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Missing: r.missing}
+		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout,
+			Missing: r.missing}
 		if len(r.missing) == 0 {
 			err.Behind = []int{r.rank}
 		}
@@ -98,7 +100,8 @@ func (t *transport) lost(r result) error {
 		return t.config.broken()
 	case <-ctx.Done():
 	}
-	return &collective.PeerError{Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, r.text)}
+	return &collective.PeerError{
+		Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, r.text)}
 }
 
 func (t *transport) leftKey(rank int) string { return t.config.key("left/" + strconv.Itoa(rank)) }
@@ -120,7 +123,8 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.conn.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { // not errors.As: an error inside an abort's cause belongs to another group
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 {
+		// not errors.As: an error inside an abort's cause belongs to another group
 		return
 	}
 	t.config.Control.Abort(err)

@@ -24,7 +24,8 @@ func (s *start) WaitHost(limit time.Duration) error {
 		if err := f.after.WaitHost(limit); errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		} else if err != nil {
-			c.fail(fmt.Errorf("collective: rank %d: %s: its input event: %w", c.opts.Rank, collective.Describe(f.op), err))
+			c.fail(fmt.Errorf("collective: rank %d: %s: its input event: %w", c.opts.Rank, collective.Describe(f.op),
+				err))
 			return noticeOf(c.Err(), c.opts.Rank)
 		}
 	}

@@ -117,7 +117,8 @@ func (c *Communicator) told(n notice) error {
 	case "closed":
 		cause = collective.ErrClosed
 	case "late":
-		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing, Behind: n.behind}
+		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing,
+			Behind: n.behind}
 		if c.Position().Entered >= n.number {
 			return late // the operation timed out here too
 		}
@@ -152,7 +153,8 @@ func noticeOf(err error, own int) notice {
 	switch {
 	case errors.Is(err, collective.ErrAborted): // ignore its cause, which belongs to another group
 	case isLate:
-		n.kind, n.text, n.number, n.limit, n.missing, n.behind = "late", late.Op, late.Number, late.Limit, late.Missing, late.Behind
+		n.kind, n.text, n.number, n.limit, n.missing, n.behind = "late", late.Op, late.Number, late.Limit, late.Missing,
+			late.Behind
 	case errors.Is(err, collective.ErrDied):
 		n.kind = "died"
 	case errors.Is(err, collective.ErrClosed):
@@ -196,7 +198,8 @@ func Origin(text string) (rank int, cause string, ok bool) {
 	case "closed":
 		cause = collective.ErrClosed.Error()
 	case "late":
-		late := collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing, Behind: n.behind}
+		late := collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing,
+			Behind: n.behind}
 		cause = late.Error()
 	default:
 		cause = n.text

@@ -94,7 +94,8 @@ type inner struct {
 
 // New combines inner communicators and takes ownership of them: Close closes them.
 func New(opts Options) (*Communicator, error) {
-	c := &Communicator{opts: opts, stop: make(chan struct{}), kept: map[key]*inFlight{}, at: collective.Progress{Rank: opts.Rank}}
+	c := &Communicator{opts: opts, stop: make(chan struct{}), kept: map[key]*inFlight{},
+		at: collective.Progress{Rank: opts.Rank}}
 	c.turn.L = &c.mu
 	if err := c.settle(); err != nil {
 		return nil, fmt.Errorf("hosts: rank %d of %d: %w", opts.Rank, opts.Size, err)
@@ -112,10 +113,12 @@ func New(opts Options) (*Communicator, error) {
 	} {
 		switch {
 		case i.wanted != (i.comm != nil):
-			return nil, fmt.Errorf("hosts: rank %d of %d: option %s: communicator is set: got %v, want %v", opts.Rank, opts.Size, i.name, i.comm != nil, i.wanted)
+			return nil, fmt.Errorf("hosts: rank %d of %d: option %s: communicator is set: got %v, want %v", opts.Rank,
+				opts.Size, i.name, i.comm != nil, i.wanted)
 		case i.comm == nil:
 		case i.comm.Rank() != i.rank || i.comm.Size() != len(i.ranks):
-			return nil, fmt.Errorf("hosts: rank %d of %d: %s: got rank %d of %d, want %d of %d", opts.Rank, opts.Size, i.name,
+			return nil, fmt.Errorf("hosts: rank %d of %d: %s: got rank %d of %d, want %d of %d", opts.Rank, opts.Size,
+				i.name,
 				i.comm.Rank(), i.comm.Size(), i.rank, len(i.ranks))
 		default:
 			c.inner = append(c.inner, inner{i.comm, i.ranks})
@@ -141,7 +144,8 @@ func (c *Communicator) settle() error {
 		c.leaders = append(c.leaders, ranks[0])
 		for _, rank := range ranks {
 			if rank < 0 || rank >= o.Size || seen[rank] {
-				return fmt.Errorf("hosts %v: host %d: got rank %d, want every rank below %d once", o.Hosts, host, rank, o.Size)
+				return fmt.Errorf("hosts %v: host %d: got rank %d, want every rank below %d once", o.Hosts, host, rank,
+					o.Size)
 			}
 			seen[rank] = true
 			c.ordered = c.ordered && rank == next
@@ -199,7 +203,8 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 // takes returns an error for operations that this division into hosts does not support.
 func (c *Communicator) takes(op collective.Op) error {
 	if op.Parts() != nil && !c.ordered {
-		return fmt.Errorf("%s: option Hosts: got %v, want ascending hosts without gaps", collective.Describe(op), c.opts.Hosts)
+		return fmt.Errorf("%s: option Hosts: got %v, want ascending hosts without gaps", collective.Describe(op),
+			c.opts.Hosts)
 	}
 	return nil
 }
@@ -213,7 +218,8 @@ func (c *Communicator) begin(op collective.Op) (*inFlight, error) {
 	case c.err != nil:
 		return nil, c.err
 	case c.closing:
-		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.opts.Rank, collective.Describe(op), collective.ErrClosed)
+		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.opts.Rank, collective.Describe(op),
+			collective.ErrClosed)
 	}
 	f := c.inFlightOf(op)
 	c.count++
@@ -310,7 +316,8 @@ func (c *Communicator) Close() error {
 	c.mu.Unlock()
 	var faults []error
 	if left > 0 && !failed {
-		faults = append(faults, fmt.Errorf("collective: rank %d: %w with %d unfinished operations", c.opts.Rank, collective.ErrClosed, left))
+		faults = append(faults, fmt.Errorf("collective: rank %d: %w with %d unfinished operations", c.opts.Rank,
+			collective.ErrClosed, left))
 		c.fail(faults[0])
 	}
 	c.mu.Lock()

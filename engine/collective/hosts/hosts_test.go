@@ -223,7 +223,8 @@ func TestStagesOverlap(t *testing.T) {
 	enqueue := func(rank int) {
 		for i := range 3 {
 			buffers[rank] = append(buffers[rank], memory(t, float32(rank), float32(i)))
-			if err := g.comms[rank].Enqueue(collective.AllReduce{Name: fmt.Sprint(i), Buffer: buffers[rank][i], DType: tensor.F32}); err != nil {
+			if err := g.comms[rank].Enqueue(collective.AllReduce{Name: fmt.Sprint(i), Buffer: buffers[rank][i],
+				DType: tensor.F32}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -231,7 +232,8 @@ func TestStagesOverlap(t *testing.T) {
 	enqueue(0)
 	enqueue(1)
 	within, between := g.inner[0][0], g.inner[0][2]
-	for start := time.Now(); within.Position().Finished < 3 && time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
+	for start := time.Now(); within.Position().Finished < 3 &&
+		time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
 	}
 	if got := within.Position().Finished; got != 3 {
 		t.Errorf("within the host: got %d operations finished, want 3", got)
@@ -290,9 +292,11 @@ func TestEveryDeathIsNamed(t *testing.T) {
 					return
 				}
 				if busy {
-					c.Enqueue(collective.AllReduce{Name: "one dies", Buffer: memory(t, 1), DType: tensor.F32}) //nolint:errcheck // may be too late
+					reduce := collective.AllReduce{Name: "one dies", Buffer: memory(t, 1), DType: tensor.F32}
+					c.Enqueue(reduce) //nolint:errcheck // may be too late
 				}
-				for start := time.Now(); c.Err() == nil && time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
+				for start := time.Now(); c.Err() == nil &&
+					time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
 				}
 				var peer *collective.PeerError
 				if err := c.Err(); !errors.As(err, &peer) || peer.Rank != dead || !errors.Is(err, collective.ErrDied) {
@@ -307,7 +311,8 @@ func TestEveryDeathIsNamed(t *testing.T) {
 // The error must name the missing rank, not the first rank of its host, which waits for it.
 func TestLateRankIsNamed(t *testing.T) {
 	for _, late := range []int{2, 3, 5} {
-		for _, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second} { // longer if other load delayed a rank, too
+		for _, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+			// longer if other load delayed a rank, too
 			g := newGroup(t, [][]int{{0}, {1, 2}, {3, 4, 5}}, limit)
 			var others atomic.Bool
 			g.each(func(rank int, c *Communicator) {
@@ -352,7 +357,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		ops[rank] = []collective.Op{
 			collective.AllReduce{Name: "sum", Buffer: m, DType: tensor.F32, Reduce: collective.Max},
 			collective.AllGather{Name: "parts", Buffer: m, DType: tensor.F32, Counts: []int64{1, 2, 3}},
-			collective.ReduceScatter{Name: "parts", Buffer: m, DType: tensor.F32, Reduce: collective.Min, Counts: []int64{1, 2, 3}},
+			collective.ReduceScatter{Name: "parts", Buffer: m, DType: tensor.F32, Reduce: collective.Min,
+				Counts: []int64{1, 2, 3}},
 			collective.Broadcast{Name: "bytes", Buffer: m, Root: 2},
 			collective.Barrier{Name: "end", Done: &done[rank]},
 		}
@@ -431,7 +437,8 @@ func TestWrongDivisionsAreRefused(t *testing.T) {
 		"another rank between":  {Size: 2, Hosts: [][]int{{0}, {1}}, Between: two[1]},
 		"nothing within":        {Size: 2, Hosts: [][]int{{0, 1}}, Between: one[0]},
 		"one within, no spread": {Size: 2, Hosts: [][]int{{0, 1}}, Between: one[0], Within: two[0]},
-		"between on a follower": {Rank: 1, Size: 2, Hosts: [][]int{{0, 1}}, Between: one[0], Within: two[1], Spread: two[1]},
+		"between on a follower": {Rank: 1, Size: 2, Hosts: [][]int{{0, 1}}, Between: one[0], Within: two[1],
+			Spread: two[1]},
 	} {
 		if _, err := New(opts); err == nil {
 			t.Errorf("%s: no error", name)
@@ -453,7 +460,8 @@ func TestNoticeSurvivesAsText(t *testing.T) {
 	for _, n := range []notice{
 		{rank: 5, kind: "died"},
 		{rank: 0, kind: "failed", text: "disk full:\nno space"},
-		{rank: 2, kind: "late", number: 17, limit: 1500 * time.Millisecond, missing: []int{3, 12}, behind: []int{1}, text: `all_reduce "bucket 3"`},
+		{rank: 2, kind: "late", number: 17, limit: 1500 * time.Millisecond, missing: []int{3, 12}, behind: []int{1},
+			text: `all_reduce "bucket 3"`},
 	} {
 		got, ok := parseNotice(fmt.Sprintf("rank 1: collective: rank 1: %v: %v", collective.ErrAborted, n))
 		if !ok || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", n) {

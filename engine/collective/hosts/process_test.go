@@ -63,10 +63,11 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 		return nil, err
 	}
 	if place == 0 {
-		opts.Between, err = gloo.Connect(ctx, gloo.Config{Rank: host, Size: len(r.Hosts), Control: group, Host: "127.0.0.1", RankOf: func(err error) int {
-			host, _ := hosts.HostOf(r.Hosts, ranktest.LostRank(err))
-			return host
-		}})
+		opts.Between, err = gloo.Connect(ctx,
+			gloo.Config{Rank: host, Size: len(r.Hosts), Control: group, Host: "127.0.0.1", RankOf: func(err error) int {
+				host, _ := hosts.HostOf(r.Hosts, ranktest.LostRank(err))
+				return host
+			}})
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +98,8 @@ func (r role) run() error {
 		return err
 	}
 	for round := 0; ; round++ {
-		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory), DType: tensor.F32}); err != nil {
+		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory),
+			DType: tensor.F32}); err != nil {
 			return err
 		}
 		if err := comm.Sync(context.Background()); err != nil {
@@ -113,7 +115,8 @@ func (r role) run() error {
 func (r role) compute(ctx context.Context, comm collective.Communicator, memory device.Buffer) error {
 	host := memory.Host()
 	binary.LittleEndian.PutUint32(host, math.Float32bits(1/(3+float32(r.Rank))))
-	if err := comm.Enqueue(collective.AllReduce{Buffer: device.Region{Buffer: memory, Bytes: 4}, DType: tensor.F32}); err != nil {
+	if err := comm.Enqueue(collective.AllReduce{Buffer: device.Region{Buffer: memory, Bytes: 4},
+		DType: tensor.F32}); err != nil {
 		return err
 	}
 	if err := comm.Sync(ctx); err != nil {
@@ -126,7 +129,8 @@ func (r role) compute(ctx context.Context, comm collective.Communicator, memory 
 	for _, i := range own[r.Rank] {
 		host[i] = byte('a' + i)
 	}
-	if err := comm.Enqueue(collective.AllGather{Buffer: device.Region{Buffer: memory, Bytes: 6}, DType: tensor.U8, Counts: counts}); err != nil {
+	if err := comm.Enqueue(collective.AllGather{Buffer: device.Region{Buffer: memory, Bytes: 6}, DType: tensor.U8,
+		Counts: counts}); err != nil {
 		return err
 	}
 	if err := comm.Sync(ctx); err != nil {
@@ -159,7 +163,8 @@ func TestProcesses(t *testing.T) {
 				return r
 			})
 			for rank := range size {
-				ranks.Expect(rank, fmt.Sprintf("%08x abcdef", math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6))))
+				ranks.Expect(rank, fmt.Sprintf("%08x abcdef",
+					math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6))))
 				ranks.Expect(rank, "round")
 			}
 			ranks.Signal(victim, syscall.SIGKILL)

@@ -48,7 +48,8 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	if b, rooted := op.(collective.Broadcast); rooted {
 		k.root = b.Root
 	}
-	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // values of other types may not be comparable
+	// values of other types may not be comparable
+	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done)
 	if kept {
 		for f := c.kept[k]; f != nil; f = f.next {
 			if !f.busy && slices.Equal(f.parts, op.Parts()) {
@@ -136,7 +137,8 @@ func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 		there, counts, hosts := c.partsOf(op.Buffer, op.DType, parts)
 		gather := func(buffer device.Region, counts []int64) func(after, done device.Event) collective.Op {
 			return func(after, done device.Event) collective.Op {
-				return collective.AllGather{Name: name, Buffer: buffer, DType: op.DType, Counts: counts, After: after, Done: done}
+				return collective.AllGather{Name: name, Buffer: buffer, DType: op.DType, Counts: counts, After: after,
+					Done: done}
 			}
 		}
 		return stages{gather(there, counts), gather(op.Buffer, hosts), broadcast(op.Buffer, 0)}
@@ -157,7 +159,8 @@ func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 
 // partsOf divides a buffer that contains one part per rank. It returns the region of this host's parts, the counts of
 // these parts, and the counts of all hosts.
-func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []int64) (there device.Region, own, hosts []int64) {
+func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []int64) (there device.Region, own,
+	hosts []int64) {
 	there = device.Region{Buffer: buffer.Buffer, Offset: buffer.Offset}
 	for host, ranks := range c.opts.Hosts {
 		var n int64

@@ -26,7 +26,8 @@ func (g *group) compute() error {
 	case hosts == 0:
 		return nil // modelled memory has no content; the operation only takes time
 	case hosts < len(g.members):
-		return fmt.Errorf("%s: the buffers of %d of %d ranks have no host memory, want all or none", collective.Describe(op), len(g.members)-hosts, len(g.members))
+		return fmt.Errorf("%s: the buffers of %d of %d ranks have no host memory, want all or none",
+			collective.Describe(op), len(g.members)-hosts, len(g.members))
 	}
 	switch op := op.(type) {
 	case collective.AllReduce:

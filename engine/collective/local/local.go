@@ -214,7 +214,8 @@ func (g *group) timeOut(m *member, number uint64) {
 		g.mu.Unlock()
 		return // perform has sent, or is about to send, this rank's wake token
 	}
-	err := &collective.TimeoutError{Op: collective.Describe(m.op), Number: number, Limit: g.opts.Timeout, Ranks: g.progress()}
+	err := &collective.TimeoutError{Op: collective.Describe(m.op), Number: number, Limit: g.opts.Timeout,
+		Ranks: g.progress()}
 	for _, other := range g.members {
 		if other.entered < number {
 			err.Missing = append(err.Missing, other.rank)

@@ -47,8 +47,10 @@ func newRank(t *testing.T, bytesPerSecond float64, bucketBytes int64) *rank {
 		must(err)
 		r.reduced[i], err = dev.NewEvent()
 		must(err)
-		r.ops[i] = collective.AllReduce{Buffer: region(bucketBytes), DType: tensor.F32, After: r.ready[i], Done: r.reduced[i]}
-		launch := &device.Launch{Kernel: k, In: []device.Region{region(spec.Size())}, Out: []device.Region{region(spec.Size())}}
+		r.ops[i] = collective.AllReduce{Buffer: region(bucketBytes), DType: tensor.F32, After: r.ready[i],
+			Done: r.reduced[i]}
+		launch := &device.Launch{Kernel: k, In: []device.Region{region(spec.Size())},
+			Out: []device.Region{region(spec.Size())}}
 		steps = append(steps, device.Step{Launch: launch}, device.Step{Record: r.ready[i]})
 	}
 	steps = append(steps, device.Step{Wait: r.reduced[0]}, device.Step{Wait: r.reduced[1]})

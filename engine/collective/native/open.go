@@ -8,7 +8,8 @@ package native
 #include <stdint.h>
 #include <stdlib.h>
 
-// Opens the library and asks it for its table; on failure returns NULL and sets *why to a text that is valid until the next dl call.
+// Opens the library and asks it for its table; on failure returns NULL and sets *why to a text that is valid until the
+// next dl call.
 static const void *open_table(const char *path, const char *symbol, uint32_t version, const char **why) {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {

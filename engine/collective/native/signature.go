@@ -15,7 +15,8 @@ import (
 
 // PutSignature writes a signature without Parts to the hetero_signature at p.
 func PutSignature(p unsafe.Pointer, s signature.Signature) {
-	*(*C.hetero_signature)(p) = C.hetero_signature{number: C.uint64_t(s.Number), kind: C.int32_t(s.Kind), dtype: C.int32_t(s.DType),
+	*(*C.hetero_signature)(p) = C.hetero_signature{number: C.uint64_t(s.Number), kind: C.int32_t(s.Kind),
+		dtype:  C.int32_t(s.DType),
 		reduce: C.int32_t(s.Reduce), root: C.int32_t(s.Root), elements: C.int64_t(s.Elements)}
 }
 

@@ -59,7 +59,8 @@ type Options struct {
 
 // New starts a communicator, which the caller must end with Close.
 func New(t Transport, opts Options) *Queue {
-	q := &Queue{at: collective.Progress{Rank: opts.Rank}, rank: opts.Rank, size: opts.Size, transport: t, ended: make(chan struct{}), queued: make([]collective.Op, 64)}
+	q := &Queue{at: collective.Progress{Rank: opts.Rank}, rank: opts.Rank, size: opts.Size, transport: t,
+		ended: make(chan struct{}), queued: make([]collective.Op, 64)}
 	q.work.L = &q.mu
 	go func() {
 		defer close(q.ended)
@@ -278,7 +279,8 @@ func (q *Queue) Close() error {
 	q.mu.Unlock()
 	var unfinished error
 	if left > 0 && !failed {
-		unfinished = fmt.Errorf("collective: rank %d: %w with %d unfinished operations", q.rank, collective.ErrClosed, left)
+		unfinished = fmt.Errorf("collective: rank %d: %w with %d unfinished operations", q.rank, collective.ErrClosed,
+			left)
 		q.Fail(unfinished)
 	}
 	q.mu.Lock()

@@ -201,7 +201,8 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	case subtle.ConstantTimeCompare(got.Token[:], want.Token[:]) != 1:
 		a.refusal = &refusal{"it has another token", false}
 	case got.Size != want.Size:
-		a.refusal = &refusal{fmt.Sprintf("rank %d has world size %d, rank 0 has %d", got.Rank, got.Size, want.Size), true}
+		a.refusal = &refusal{fmt.Sprintf("rank %d has world size %d, rank 0 has %d", got.Rank, got.Size, want.Size),
+			true}
 	case got.Rank == 0 || got.Rank >= want.Size:
 		a.refusal = &refusal{fmt.Sprintf("a second process claims to be rank %d of %d", got.Rank, got.Size), true}
 	}

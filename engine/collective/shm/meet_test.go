@@ -69,7 +69,8 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			need(t)
 			group := make(chan []error)
 			go func() { group <- meet(t, 20*time.Second, ours(0), ours(1)) }()
-			if err := meet(t, 20*time.Second, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) { // while they wait for rank 2
+			if err := meet(t, 20*time.Second, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) {
+				// while they wait for rank 2
 				t.Errorf("the odd one: got %v, want %q", err, c.says)
 			}
 			last := meet(t, 20*time.Second, ours(2))
@@ -84,12 +85,15 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	address := NewAddress()
 	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
 	var errs []error
-	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} { // longer if the machine has much other load
+	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
+		// longer if the machine has much other load
 		errs = meet(t, limit, ours(0), ours(2))
 		if errs[1] == nil {
 			t.Error("rank 2: no error")
 		}
-		if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "missing: rank 1, 2, 3") { // else rank 2 has come
+		if !errors.Is(errs[0], context.DeadlineExceeded) ||
+			!strings.Contains(errs[0].Error(), "missing: rank 1, 2, 3") {
+			// else rank 2 has come
 			break
 		}
 	}
@@ -168,7 +172,8 @@ func TestRankZeroThatDiesWhileOthersWait(t *testing.T) {
 func TestWrongConfigurations(t *testing.T) {
 	need(t)
 	for _, c := range []Config{
-		{Size: 0}, {Rank: 2, Size: 2, Address: "x"}, {Rank: -1, Size: 2, Address: "x"}, {Size: 2}, {Size: 1, StageBytes: 63},
+		{Size: 0}, {Rank: 2, Size: 2, Address: "x"}, {Rank: -1, Size: 2, Address: "x"}, {Size: 2},
+		{Size: 1, StageBytes: 63},
 		{Size: 2, Address: strings.Repeat("x", 101)},
 	} {
 		if comm, err := Connect(t.Context(), c); err == nil {
@@ -204,7 +209,8 @@ func TestALackOfFileDescriptorsIsNamed(t *testing.T) {
 		}
 		return nil, syscall.EMFILE
 	})
-	if !errors.Is(err, syscall.EMFILE) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "missing: rank 1") {
+	if !errors.Is(err, syscall.EMFILE) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "missing: rank 1") {
 		t.Errorf("got %v, want the missing rank and the lack of file descriptors", err)
 	}
 }

@@ -9,11 +9,13 @@ package shm
 static int32_t shm_create(const hetero_shm_api *a, int32_t size, int64_t stage, int32_t *fd, char *error) {
 	return a->create(size, stage, fd, error);
 }
-static int32_t shm_attach(const hetero_shm_api *a, int32_t fd, int32_t rank, int32_t size, hetero_shm_group **g, char *error) {
+static int32_t shm_attach(const hetero_shm_api *a, int32_t fd, int32_t rank, int32_t size,
+	hetero_shm_group **g, char *error) {
 	return a->attach(fd, rank, size, g, error);
 }
 static void shm_detach(const hetero_shm_api *a, hetero_shm_group *g) { a->detach(g); }
-static int32_t shm_run(const hetero_shm_api *a, hetero_shm_group *g, hetero_shm_call *call, void *buffer, const int64_t *counts) {
+static int32_t shm_run(const hetero_shm_api *a, hetero_shm_group *g, hetero_shm_call *call, void *buffer,
+	const int64_t *counts) {
 	return a->run(g, call, buffer, counts);
 }
 static void shm_stop(const hetero_shm_api *a, hetero_shm_group *g) { a->stop(g); }
@@ -81,7 +83,8 @@ type group struct {
 func (l *library) attach(memory *os.File, rank, size int) (*group, error) {
 	g := &group{api: l.api}
 	var t text
-	if errno := C.shm_attach(l.api, C.int32_t(memory.Fd()), C.int32_t(rank), C.int32_t(size), &g.ptr, &t[0]); errno != 0 {
+	if errno := C.shm_attach(l.api, C.int32_t(memory.Fd()), C.int32_t(rank), C.int32_t(size), &g.ptr, &t[0]); errno !=
+		0 {
 		return nil, t.err(errno)
 	}
 	g.call = (*C.hetero_shm_call)(C.calloc(1, C.sizeof_hetero_shm_call))
@@ -127,7 +130,8 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 		r.rank = int(c.rank)
 	}
 	if r.status == mismatched {
-		r.got, r.want = native.Signature(unsafe.Pointer(&c.theirs)).String(), native.Signature(unsafe.Pointer(&c.op)).String()
+		r.got, r.want = native.Signature(unsafe.Pointer(&c.theirs)).String(),
+			native.Signature(unsafe.Pointer(&c.op)).String()
 	}
 	return r
 }
@@ -163,7 +167,8 @@ func (g *group) progress(size int) (list []collective.Progress, steps []int) {
 	for rank := range size {
 		var p C.hetero_shm_progress
 		C.shm_progress(g.api, g.ptr, C.int32_t(rank), &p)
-		list = append(list, collective.Progress{Rank: rank, Entered: uint64(p.entered), Finished: uint64(p.finished), Last: C.GoString(&p.name[0])})
+		list = append(list, collective.Progress{Rank: rank, Entered: uint64(p.entered), Finished: uint64(p.finished),
+			Last: C.GoString(&p.name[0])})
 		steps = append(steps, int(p.steps))
 	}
 	return list, steps

@@ -101,8 +101,10 @@ func (r role) run() (hash string, err error) {
 			fill(rng, f32.Host(), bf16.Host())
 		}
 		for _, op := range []collective.Op{
-			collective.AllReduce{Name: fmt.Sprintf("f32 of round %d", round), Buffer: device.Whole(f32), DType: tensor.F32},
-			collective.AllReduce{Name: fmt.Sprintf("bf16 of round %d", round), Buffer: device.Whole(bf16), DType: tensor.BF16},
+			collective.AllReduce{Name: fmt.Sprintf("f32 of round %d", round), Buffer: device.Whole(f32),
+				DType: tensor.F32},
+			collective.AllReduce{Name: fmt.Sprintf("bf16 of round %d", round), Buffer: device.Whole(bf16),
+				DType: tensor.BF16},
 		} {
 			if err := comm.Enqueue(op); err != nil {
 				return "", err
@@ -307,7 +309,8 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 // Ranks, and groups of ranks, use different instruction sets.
 func TestUnlikeCPUsGiveTheSameBits(t *testing.T) {
 	hashes := map[string]string{}
-	for _, sets := range [][]string{{"generic", "avx2", "avx512"}, {"avx512", "avx512", "avx512"}, {"avx2", "generic", "generic"}} {
+	for _, sets := range [][]string{{"generic", "avx2", "avx512"}, {"avx512", "avx512", "avx512"},
+		{"avx2", "generic", "generic"}} {
 		name := strings.Join(sets, " ")
 		r := role{Config: Config{Size: len(sets), Address: NewAddress()}, Rounds: 3, Elements: 200_003}
 		var children []*child

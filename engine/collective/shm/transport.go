@@ -44,7 +44,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	var host []byte
 	if buffer.Bytes > 0 {
 		if host = buffer.Host(); host == nil {
-			return 0, fmt.Errorf("shm: rank %d: %s: got a buffer without host memory", t.config.Rank, collective.Describe(op))
+			return 0, fmt.Errorf("shm: rank %d: %s: got a buffer without host memory", t.config.Rank,
+				collective.Describe(op))
 		}
 	}
 	result := t.group.run(op, number, t.config.Timeout, host)
@@ -103,7 +104,8 @@ func (t *transport) errorOf(rank int) error {
 		t.current.Unlock()
 		if op != nil {
 			late := t.lateness(op, number)
-			if culprits := append(late.Missing, late.Behind...); len(culprits) > 0 && !slices.Contains(culprits, t.config.Rank) {
+			if culprits := append(late.Missing, late.Behind...); len(culprits) > 0 &&
+				!slices.Contains(culprits, t.config.Rank) {
 				return late
 			}
 		}
@@ -174,7 +176,8 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.group.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent { // not errors.As: an error inside an abort's cause belongs to another group
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent {
+		// not errors.As: an error inside an abort's cause belongs to another group
 		return
 	}
 	state := stateGaveUp

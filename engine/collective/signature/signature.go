@@ -63,7 +63,8 @@ func (s Signature) String() string {
 	case AllGather:
 		return fmt.Sprintf("all_gather %v of %d elements, counts #%08x", s.DType, s.Elements, uint32(s.Parts))
 	case ReduceScatter:
-		return fmt.Sprintf("reduce_scatter %v %v of %d elements, counts #%08x", s.DType, s.Reduce, s.Elements, uint32(s.Parts))
+		return fmt.Sprintf("reduce_scatter %v %v of %d elements, counts #%08x", s.DType, s.Reduce, s.Elements,
+			uint32(s.Parts))
 	case Barrier:
 		return "barrier"
 	}

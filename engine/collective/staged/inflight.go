@@ -47,7 +47,8 @@ func (c *Communicator) begin(op collective.Op) (*inFlight, error) {
 	}
 	f, err := c.inFlightOf(op)
 	if err != nil {
-		return nil, fmt.Errorf("collective: rank %d: %s: page-locked memory: %w", c.Rank(), collective.Describe(op), err)
+		return nil, fmt.Errorf("collective: rank %d: %s: page-locked memory: %w", c.Rank(), collective.Describe(op),
+			err)
 	}
 	c.count++
 	f.number, f.busy = c.count, true
@@ -80,7 +81,8 @@ func (c *Communicator) inFlightOf(op collective.Op) (*inFlight, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &inFlight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned, arrived: queue.NewLink(), returned: queue.NewLink()}
+	f := &inFlight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned, arrived: queue.NewLink(),
+		returned: queue.NewLink()}
 	tags := op.Tags()
 	f.out = stage{Op: op, inFlight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: f.arrived}}
 	f.back = stage{Op: op, inFlight: f, tags: collective.Tags{Name: tags.Name, After: f.returned, Done: tags.Done}}
@@ -94,7 +96,8 @@ func (f *inFlight) serves(op collective.Op) bool {
 	a, at, ar := f.op.Memory()
 	b, bt, br := op.Memory()
 	x, y := f.op.Tags(), op.Tags()
-	if a.Offset != b.Offset || a.Bytes != b.Bytes || at != bt || ar != br || x.Name != y.Name || !slices.Equal(f.parts, op.Parts()) || f.op.Kind() != op.Kind() {
+	if a.Offset != b.Offset || a.Bytes != b.Bytes || at != bt || ar != br || x.Name != y.Name ||
+		!slices.Equal(f.parts, op.Parts()) || f.op.Kind() != op.Kind() {
 		return false
 	}
 	if was, rooted := f.op.(collective.Broadcast); rooted && was.Root != op.(collective.Broadcast).Root {
@@ -149,7 +152,8 @@ func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region
 		from += n * dt.Size()
 	}
 	to := from + counts[rank]*dt.Size()
-	return []device.Region{{Offset: from, Bytes: to - from}}, []device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
+	return []device.Region{{Offset: from, Bytes: to - from}},
+		[]device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
 }
 
 // stage is an entry of a copier's queue: an operation with the events before and after its copy.
@@ -223,7 +227,8 @@ func (f *inFlight) carry(stream device.Stream, pieces []device.Region, out bool)
 func (c *Communicator) awaitTurn(f *inFlight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.err == nil && slices.ContainsFunc(c.under, func(o *inFlight) bool { return o.number < f.number && overlap(o.op, f.op) }) {
+	for c.err == nil &&
+		slices.ContainsFunc(c.under, func(o *inFlight) bool { return o.number < f.number && overlap(o.op, f.op) }) {
 		c.turn.Wait()
 	}
 	return c.err
@@ -232,7 +237,8 @@ func (c *Communicator) awaitTurn(f *inFlight) error {
 func overlap(a, b collective.Op) bool {
 	x, _, _ := a.Memory()
 	y, _, _ := b.Memory()
-	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes && y.Offset < x.Offset+x.Bytes
+	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes &&
+		y.Offset < x.Offset+x.Bytes
 }
 
 // end records the end of an operation. Its memory may then be reused.

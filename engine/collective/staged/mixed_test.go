@@ -48,7 +48,8 @@ const mixedRanks = 3
 func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
 	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))
-	for name, open := range map[string]func(*testing.T) []collective.Communicator{"local": overLocal, "shm": overSharedMemory, "gloo": overGloo} {
+	for name, open := range map[string]func(*testing.T) []collective.Communicator{
+		"local": overLocal, "shm": overSharedMemory, "gloo": overGloo} {
 		t.Run(name, func(t *testing.T) {
 			got := mixedRun(t, devs, open(t))
 			for r := range got {
@@ -72,7 +73,8 @@ func overLocal(t *testing.T) (list []collective.Communicator) {
 }
 
 // joined connects all ranks at once.
-func joined[C collective.Communicator](t *testing.T, connect func(ctx context.Context, r int) (C, error)) []collective.Communicator {
+func joined[C collective.Communicator](t *testing.T,
+	connect func(ctx context.Context, r int) (C, error)) []collective.Communicator {
 	return collectivetest.GroupOf(collectivetest.Connected(t, mixedRanks, connect), nil).Comms
 }
 
@@ -92,7 +94,8 @@ func overGloo(t *testing.T) []collective.Communicator {
 	}
 	board := collectivetest.NewBoard()
 	return joined(t, func(ctx context.Context, r int) (*gloo.Communicator, error) {
-		return gloo.Connect(ctx, gloo.Config{Rank: r, Size: mixedRanks, Control: collectivetest.Seat{Board: board, Rank: r}, RankOf: collectivetest.LostRank,
+		return gloo.Connect(ctx, gloo.Config{Rank: r, Size: mixedRanks,
+			Control: collectivetest.Seat{Board: board, Rank: r}, RankOf: collectivetest.LostRank,
 			Name: "mixed", Host: "127.0.0.1", Timeout: time.Minute})
 	})
 }
@@ -164,11 +167,16 @@ func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 		}
 	}
 	ops := []collective.Op{
-		collective.AllReduce{Name: "bucket 0", Buffer: part(0, 20_000), DType: tensor.F32, After: events[0][0], Done: events[0][1]},
-		collective.AllReduce{Name: "bucket 1", Buffer: part(20_000, 24_000), DType: tensor.BF16, After: events[1][0], Done: events[1][1]},
-		collective.AllGather{Name: "parts", Buffer: part(0, 9_000), DType: tensor.F32, Counts: []int64{1_000, 0, 8_000}, After: events[2][0], Done: events[2][1]},
-		collective.Broadcast{Name: "root", Buffer: part(24_000, 30_000), Root: 2, After: events[3][0], Done: events[3][1]},
-		collective.AllReduce{Name: "largest", Buffer: part(9_000, 12_000), DType: tensor.F32, Reduce: collective.Max, After: events[4][0], Done: events[4][1]},
+		collective.AllReduce{Name: "bucket 0", Buffer: part(0, 20_000), DType: tensor.F32, After: events[0][0],
+			Done: events[0][1]},
+		collective.AllReduce{Name: "bucket 1", Buffer: part(20_000, 24_000), DType: tensor.BF16, After: events[1][0],
+			Done: events[1][1]},
+		collective.AllGather{Name: "parts", Buffer: part(0, 9_000), DType: tensor.F32, Counts: []int64{1_000, 0, 8_000},
+			After: events[2][0], Done: events[2][1]},
+		collective.Broadcast{Name: "root", Buffer: part(24_000, 30_000), Root: 2, After: events[3][0],
+			Done: events[3][1]},
+		collective.AllReduce{Name: "largest", Buffer: part(9_000, 12_000), DType: tensor.F32, Reduce: collective.Max,
+			After: events[4][0], Done: events[4][1]},
 	}
 	for range 3 {
 		for i, op := range ops {
@@ -187,7 +195,8 @@ func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 			}
 		}
 	}
-	if err := errors.Join(r.comm.Sync(ctx), r.stream.Copy(device.Whole(host), device.Whole(memory)), r.stream.Sync()); err != nil {
+	if err := errors.Join(r.comm.Sync(ctx), r.stream.Copy(device.Whole(host), device.Whole(memory)),
+		r.stream.Sync()); err != nil {
 		return nil, err
 	}
 	return bytes.Clone(host.Host()), nil

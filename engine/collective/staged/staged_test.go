@@ -17,7 +17,8 @@ import (
 )
 
 // group gives goroutine ranks devices. Every second device hides its memory, from rank 0 on.
-func group(t conformance.TB, size int, limit time.Duration, stream func(device.Stream) device.Stream) collectivetest.Group {
+func group(t conformance.TB, size int, limit time.Duration,
+	stream func(device.Stream) device.Stream) collectivetest.Group {
 	t.Helper()
 	inner, err := local.New(size, local.Options{Timeout: limit})
 	if err != nil {
@@ -99,7 +100,8 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 		if done[rank], err = reference.New().NewEvent(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(m), DType: tensor.F32, Done: done[rank]}); err != nil {
+		if err := c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(m), DType: tensor.F32,
+			Done: done[rank]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +116,8 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 		}
 	}
 	var peer *collective.PeerError
-	if !errors.Is(errs[0], errBus) || !errors.As(errs[1], &peer) || peer.Rank != 0 || !strings.Contains(errs[1].Error(), errBus.Error()) {
+	if !errors.Is(errs[0], errBus) || !errors.As(errs[1], &peer) || peer.Rank != 0 ||
+		!strings.Contains(errs[1].Error(), errBus.Error()) {
 		t.Errorf("got %v and %v, want that rank 0 %v", errs[0], errs[1], errBus)
 	}
 }
@@ -135,7 +138,8 @@ func TestPageLockedMemoryIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := device.Region{Buffer: m, Bytes: 512}
-	ops := []collective.Op{collective.AllReduce{Buffer: half, DType: tensor.F32}, collective.Broadcast{Buffer: half}, collective.AllReduce{Buffer: device.Whole(m), DType: tensor.F32}}
+	ops := []collective.Op{collective.AllReduce{Buffer: half, DType: tensor.F32}, collective.Broadcast{Buffer: half},
+		collective.AllReduce{Buffer: device.Whole(m), DType: tensor.F32}}
 	for range 5 {
 		for _, op := range ops {
 			if err := errors.Join(c.Enqueue(op), c.Sync(t.Context())); err != nil {

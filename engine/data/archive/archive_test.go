@@ -75,8 +75,10 @@ func index(contents []byte, limits Limits) ([]Member, error) {
 
 func TestIndexFindsTheContentsOfEachMember(t *testing.T) {
 	long := strings.Repeat("long/", 60) + "name.jpg" // a name that needs an extended header
-	contents := makeTar(t, folder("a/"), file("a/empty", ""), file("./a/one", "1"), file(long, strings.Repeat("x", 1000)),
-		item{tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "c"}}, ""},
+	contents := makeTar(t, folder("a/"), file("a/empty", ""), file("./a/one", "1"),
+		file(long, strings.Repeat("x", 1000)),
+		item{tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{
+			"comment": "c"}}, ""},
 		file("ü/z", "last"))
 	all, err := index(contents, Limits{})
 	if err != nil {
@@ -133,12 +135,17 @@ func TestAttacksAreRefused(t *testing.T) {
 		{"block device", rawHeader("a", '4', "0\x00", ""), Limits{}, "neither a file nor a folder"},
 		{"pipe", rawHeader("a", '6', "0\x00", ""), Limits{}, "neither a file nor a folder"},
 		{"contiguous file", rawHeader("a", '7', "0\x00", ""), Limits{}, "neither a file nor a folder"},
-		{"member above its limit", rawHeader("a.jpg", '0', "00000000021\x00", ""), Limits{MemberBytes: 16}, "17 bytes, want at most 16"},
-		{"huge member", rawHeader("a.jpg", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", ""), Limits{}, "bytes, want at most 67108864"},
+		{"member above its limit", rawHeader("a.jpg", '0', "00000000021\x00", ""), Limits{MemberBytes: 16},
+			"17 bytes, want at most 16"},
+		{"huge member", rawHeader("a.jpg", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", ""), Limits{},
+			"bytes, want at most 67108864"},
 		{"too many entries", append(regular("a"), regular("b")...), Limits{Members: 1}, "more than 1 entries"},
-		{"huge member by extended header", append(pax("size", "99999999999"), regular("a.jpg")...), Limits{}, "99999999999 bytes, want at most"},
-		{"parent by extended header", append(pax("path", "../../x"), regular("a.jpg")...), Limits{}, "leads out of the archive's folder"},
-		{"long name", makeTar(t, file(strings.Repeat("n/", 3000)+"n", "")), Limits{}, "name of 6001 bytes, want at most 4096"},
+		{"huge member by extended header", append(pax("size", "99999999999"), regular("a.jpg")...), Limits{},
+			"99999999999 bytes, want at most"},
+		{"parent by extended header", append(pax("path", "../../x"), regular("a.jpg")...), Limits{},
+			"leads out of the archive's folder"},
+		{"long name", makeTar(t, file(strings.Repeat("n/", 3000)+"n", "")), Limits{},
+			"name of 6001 bytes, want at most 4096"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := index(append(c.contents, make([]byte, 1024)...), c.limits)
@@ -153,10 +160,12 @@ func TestDamagedArchivesAreErrors(t *testing.T) {
 	good := makeTar(t, file("a.jpg", strings.Repeat("x", 2000)), file("b.jpg", "b"))
 	wrongSum := bytes.Clone(good)
 	wrongSum[0]++
-	negative := append(rawHeader("a", '0', "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", ""), make([]byte, 1024)...)
+	negative := append(rawHeader("a", '0', "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", ""),
+		make([]byte, 1024)...)
 	for name, contents := range map[string][]byte{
-		"empty file": nil, "no tar": bytes.Repeat([]byte("text "), 300), "cut in the contents": good[:700], "cut in a header": good[:100],
-		"wrong checksum": wrongSum, "negative size": negative, "zeros": make([]byte, 1024),
+		"empty file": nil, "no tar": bytes.Repeat([]byte("text "), 300), "cut in the contents": good[:700],
+		"cut in a header": good[:100],
+		"wrong checksum":  wrongSum, "negative size": negative, "zeros": make([]byte, 1024),
 		"cut in the last contents": good[:len(good)-1024-512],
 	} {
 		all, err := index(contents, Limits{})
@@ -222,7 +231,8 @@ func TestPlainExpandsOnceAndAgainWhenTheSourceChanges(t *testing.T) {
 	if got, err := os.ReadFile(first); err != nil || !bytes.Equal(got, plain) {
 		t.Fatalf("contents differ, %v", err)
 	}
-	if base := filepath.Base(first); !strings.HasPrefix(base, "set-") || !strings.HasSuffix(base, ".tar") || calls == 0 {
+	if base := filepath.Base(first); !strings.HasPrefix(base, "set-") || !strings.HasSuffix(base, ".tar") ||
+		calls == 0 {
 		t.Errorf("name %s, %d reports of progress", base, calls)
 	}
 	calls = 0
@@ -255,14 +265,19 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 		{"has become shorter", t.Context(), cut[:len(cut)-6], Limits{}, "unexpected EOF"},
 		{"bomb by ratio", t.Context(), compress(t, zeros), Limits{ExpandFree: 1 << 20}, "more than 200 times its size"},
 		{"bomb by size", t.Context(), compress(t, zeros), Limits{TotalBytes: 7 << 20}, "more than 7340032 bytes"},
-		{"member above its limit", t.Context(), compress(t, zeros), Limits{MemberBytes: 1 << 20}, "want at most 1048576"},
-		{"link inside", t.Context(), compress(t, append(rawHeader("a", '2', "0\x00", "/etc/passwd"), make([]byte, 1024)...)), Limits{}, "is a link"},
+		{"member above its limit", t.Context(), compress(t, zeros), Limits{MemberBytes: 1 << 20},
+			"want at most 1048576"},
+		{
+			"link inside", t.Context(),
+			compress(t, append(rawHeader("a", '2', "0\x00", "/etc/passwd"), make([]byte, 1024)...)), Limits{},
+			"is a link"},
 		{"cancelled", cancelled, compress(t, good), Limits{}, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, cache := t.TempDir(), t.TempDir()
 			source := write(t, filepath.Join(dir, "set.tgz"), c.contents)
-			if path, err := Plain(c.ctx, source, cache, c.limits, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			if path, err := Plain(c.ctx, source, cache, c.limits, nil); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %s, %v, want %q", path, err, c.want)
 			}
 			entries, err := os.ReadDir(cache)
@@ -292,7 +307,8 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 		{"the lock is a folder", func(_, target string) error {
 			return errors.Join(os.Remove(target+".lock"), os.Mkdir(target+".lock", 0o755))
 		}, syscall.EISDIR},
-		{"the temporary file is a folder", func(_, target string) error { return os.Mkdir(target+".part", 0o755) }, syscall.EEXIST},
+		{"the temporary file is a folder", func(_, target string) error { return os.Mkdir(target+".part", 0o755) },
+			syscall.EEXIST},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache := filepath.Join(t.TempDir(), "cache")
@@ -322,7 +338,9 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "set")
 	write(t, target+".part", nil)
 	var fault *CacheError
-	err = expand(t.Context(), packed, 100, full, target, Limits{}.withDefaults(), nil, func(err error) error { return &CacheError{"cache", err} })
+	err = expand(t.Context(), packed, 100, full, target, Limits{}.withDefaults(), nil, func(err error) error {
+		return &CacheError{"cache", err}
+	})
 	if !errors.As(err, &fault) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a full disk: got %v", err)
 	}
@@ -330,7 +348,8 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 		t.Error("a full disk: the file without its end stays")
 	}
 	damaged := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), []byte{0x1F, 0x8B, 8})
-	if _, err := Plain(t.Context(), damaged, t.TempDir(), Limits{}, nil); err == nil || errors.As(err, new(*CacheError)) {
+	if _, err := Plain(t.Context(), damaged, t.TempDir(), Limits{}, nil); err == nil ||
+		errors.As(err, new(*CacheError)) {
 		t.Errorf("a damaged source: got %v, want an error that is not the cache's", err)
 	}
 }
@@ -378,7 +397,8 @@ func TestCompressedLooksAtTheContents(t *testing.T) {
 	for name, c := range map[string]struct {
 		contents []byte
 		want     bool
-	}{"gzip": {compress(t, nil), true}, "tar": {makeTar(t, file("a", "")), false}, "empty": {nil, false}, "one byte": {[]byte{0x1F}, false}} {
+	}{"gzip": {compress(t, nil), true}, "tar": {makeTar(t, file("a", "")), false}, "empty": {nil, false},
+		"one byte": {[]byte{0x1F}, false}} {
 		if got, err := Compressed(bytes.NewReader(c.contents)); err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -395,7 +415,8 @@ func FuzzIndex(f *testing.F) {
 			if m.Size < 0 || m.Offset < 512 || m.Offset+m.Size > int64(len(contents)) {
 				t.Fatalf("member %+v lies outside of %d bytes", m, len(contents))
 			}
-			if m.Name == "" || strings.HasPrefix(m.Name, "/") || m.Name == ".." || strings.HasPrefix(m.Name, "../") || strings.Contains(m.Name, "/../") {
+			if m.Name == "" || strings.HasPrefix(m.Name, "/") || m.Name == ".." || strings.HasPrefix(m.Name, "../") ||
+				strings.Contains(m.Name, "/../") {
 				t.Fatalf("name %q leaves the archive", m.Name)
 			}
 			return nil

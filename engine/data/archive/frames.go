@@ -30,7 +30,8 @@ type frames struct {
 }
 
 func newFrames(r io.ReaderAt, size int64) (*frames, error) {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,8 @@ func (f *frames) Read(p []byte) (int, error) {
 // note records the output out of a frame. The first output of a frame adds the frame to a chunk, so a chunk contains
 // no empty frames.
 func (f *frames) note(out []byte) {
-	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes || f.start-f.chunks[n-1].In >= storedBytes) {
+	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes ||
+		f.start-f.chunks[n-1].In >= storedBytes) {
 		f.chunks = append(f.chunks, Chunk{Out: f.out, In: f.start})
 	}
 	last := &f.chunks[len(f.chunks)-1]
@@ -80,7 +82,9 @@ func (f *frames) note(out []byte) {
 // for each sample.
 func (f *frames) checkSize() error {
 	if stored, most := f.next-f.start, 2*f.given+storedBytes; stored > most {
-		return fmt.Errorf("zstd frame at byte %d: got %d compressed bytes that contain %d bytes of data, want at most %d: %w", f.start, stored, f.given, most, ErrRefused)
+		return fmt.Errorf(
+			"zstd frame at byte %d: got %d compressed bytes that contain %d bytes of data, want at most %d: %w",
+			f.start, stored, f.given, most, ErrRefused)
 	}
 	return nil
 }

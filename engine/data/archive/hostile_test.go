@@ -67,7 +67,8 @@ func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	if each := got / uint64(times); each > 1024 && !raceEnabled {
 		t.Errorf("took %d bytes for each entry, want at most 1,024", each)
 	}
-	if err := Index(source, source.size(), Limits{Members: int(times) - 1}, func(Member) error { return nil }); err == nil {
+	if err := Index(source, source.size(), Limits{Members: int(times) - 1}, func(Member) error { return nil }); err ==
+		nil {
 		t.Error("one entry too many: no error")
 	}
 }
@@ -103,9 +104,14 @@ func TestExtendedHeadersAreBounded(t *testing.T) {
 		{"a GNU name of 8 MiB", append(header('L', long), file...), true},
 		{"a GNU link name of 8 MiB", append(header('K', long), file...), true},
 		{"a header of 8 GiB that is not there", append(rawHeader("x", 'x', "77777777777\x00", ""), file...), true},
-		{"many headers before one file", append(bytes.Repeat(header('x', record("comment", strings.Repeat("c", 900_000))), 20), file...), false},
-		{"many settings for all files", append(bytes.Repeat(header('g', record("comment", strings.Repeat("c", 900_000))), 20), file...), false},
-		{"GNU sparse 1.0", append(header('x', record("GNU.sparse.major", "1")+record("GNU.sparse.minor", "0")+record("GNU.sparse.name", "a")+record("GNU.sparse.realsize", "999999999999")), file...), true},
+		{"many headers before one file",
+			append(bytes.Repeat(header('x', record("comment", strings.Repeat("c", 900_000))), 20), file...), false},
+		{"many settings for all files",
+			append(bytes.Repeat(header('g', record("comment", strings.Repeat("c", 900_000))), 20), file...), false},
+		{
+			"GNU sparse 1.0",
+			append(header('x', record("GNU.sparse.major", "1")+record("GNU.sparse.minor", "0")+
+				record("GNU.sparse.name", "a")+record("GNU.sparse.realsize", "999999999999")), file...), true},
 		{"GNU sparse, old", rawHeader("a", tar.TypeGNUSparse, "00000000000\x00", ""), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

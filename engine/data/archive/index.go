@@ -11,10 +11,11 @@ import (
 
 // Limits restricts the resources that reading an archive may need. A field with value 0 has its default.
 type Limits struct {
-	MemberBytes  int64 // largest size of one file in bytes; default 64 MiB
-	Members      int   // largest number of entries of all kinds; default 32 Mi
-	TotalBytes   int64 // largest size of a decompressed archive in bytes; default 4 TiB
-	ExpandFactor int64 // largest ratio of decompressed to compressed bytes, after the first ExpandFree bytes; default 200
+	MemberBytes int64 // largest size of one file in bytes; default 64 MiB
+	Members     int   // largest number of entries of all kinds; default 32 Mi
+	TotalBytes  int64 // largest size of a decompressed archive in bytes; default 4 TiB
+	// largest ratio of decompressed to compressed bytes, after the first ExpandFree bytes; default 200
+	ExpandFactor int64
 	ExpandFree   int64 // number of decompressed bytes that are exempt from ExpandFactor; default 64 MiB
 }
 
@@ -69,7 +70,8 @@ func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.
 			return err
 		}
 		if m.Size > size-at {
-			return fmt.Errorf("archive member %q: has %d bytes at offset %d, but the archive ends at byte %d: %w", m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
+			return fmt.Errorf("archive member %q: has %d bytes at offset %d, but the archive ends at byte %d: %w",
+				m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
 		}
 		m.Offset = at
 		return visit(m, contents)

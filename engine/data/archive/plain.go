@@ -47,7 +47,8 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // The file appears only when it is complete (temporary file, fsync, rename). Concurrent processes that need the same
 // file wait for the first process. Plain checks members like Index. It calls progress, if not nil, a few times per
 // second with the number of compressed bytes read and their total. Errors of cacheDir are *CacheError.
-func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
+func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string,
+	error) {
 	f, info, err := regular.Open(source)
 	if err != nil {
 		return "", err
@@ -57,7 +58,8 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 	if err != nil {
 		return "", err
 	}
-	key := sha256.Sum256([]byte(absolute + "\x00" + strconv.FormatInt(info.Size(), 10) + "\x00" + strconv.FormatInt(info.ModTime().UnixNano(), 10)))
+	key := sha256.Sum256([]byte(absolute + "\x00" + strconv.FormatInt(info.Size(), 10) + "\x00" +
+		strconv.FormatInt(info.ModTime().UnixNano(), 10)))
 	name := plainName(source) + "-" + hex.EncodeToString(key[:8]) + ".tar"
 	target := filepath.Join(cacheDir, name)
 	inCache := func(err error) error {
@@ -103,9 +105,10 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses packed, which has size bytes, to out, the empty file target.part, and renames this file to target.
-// inCache wraps errors of writing the file. expand closes out.
-func expand(ctx context.Context, packed *os.File, size int64, out *os.File, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
+// expand decompresses packed, which has size bytes, to out, the empty file target.part, and renames this file to
+// target. inCache wraps errors of writing the file. expand closes out.
+func expand(ctx context.Context, packed *os.File, size int64, out *os.File, target string, limits Limits,
+	progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	defer func() {
 		out.Close() // after Sync, no data can be lost
@@ -204,7 +207,8 @@ type counterAt struct {
 
 // newCounterAt returns a counter for r, which has size bytes. It supports sequential reads and reads at offsets.
 func newCounterAt(ctx context.Context, r io.ReaderAt, size int64, progress func(done, total int64)) *counterAt {
-	return &counterAt{at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}
+	return &counterAt{
+		at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}
 }
 
 func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {
@@ -231,7 +235,8 @@ func (b *bound) Read(p []byte) (int, error) {
 		return n, fmt.Errorf("archive expands to more than %d bytes: %w", b.limits.TotalBytes, ErrRefused)
 	}
 	if b.n > b.limits.ExpandFree && b.n/b.limits.ExpandFactor > b.in.n {
-		return n, fmt.Errorf("archive expands to more than %d times its size (%d bytes from %d): %w", b.limits.ExpandFactor, b.n, b.in.n, ErrRefused)
+		return n, fmt.Errorf("archive expands to more than %d times its size (%d bytes from %d): %w",
+			b.limits.ExpandFactor, b.n, b.in.n, ErrRefused)
 	}
 	return n, err
 }

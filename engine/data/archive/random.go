@@ -51,7 +51,8 @@ func NewRandom(limit int64) *Random {
 // it was scanned.
 func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
 	if offset < 0 || offset > l.Size-int64(len(p)) {
-		return fmt.Errorf("read bytes %d to %d of an archive of %d bytes: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
+		return fmt.Errorf("read bytes %d to %d of an archive of %d bytes: %w", offset, offset+int64(len(p)), l.Size,
+			io.ErrUnexpectedEOF)
 	}
 	if l.Compression == None {
 		n, err := r.ReadAt(p, offset)
@@ -143,7 +144,8 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil && crc32.Checksum(out, castagnoli) != l.Chunks[k].Sum {
-		err = fmt.Errorf("bytes %d to %d have changed since the archive was indexed", l.Chunks[k].Out, l.Chunks[k].Out+size)
+		err = fmt.Errorf("bytes %d to %d have changed since the archive was indexed", l.Chunks[k].Out,
+			l.Chunks[k].Out+size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decompress the archive from byte %d on: %w", l.Chunks[k].Out, err)
@@ -154,7 +156,8 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 // decodeFrames returns the decoder of all archives. Concurrent use is possible, because DecodeAll keeps no state
 // between calls.
 var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
+	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk),
+		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
 })
 
 // maxChunk is the maximum size of a chunk that is decompressed as a whole, in bytes.

@@ -44,12 +44,14 @@ func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	plain := photos(t, 20)
 	const few = 10_000                                    // without the gap, in the same chunk as the data after it
 	skip := []byte{0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0x40} // 1 GiB
-	h := holes{gap: 1 << 30, parts: [][]byte{append(zstds(t, plain[:few], few), skip...), append(zstds(t, plain[few:], 100_000), skip...), zstds(t, nil, 1)}}
+	h := holes{gap: 1 << 30, parts: [][]byte{append(zstds(t, plain[:few], few), skip...),
+		append(zstds(t, plain[few:], 100_000), skip...), zstds(t, nil, 1)}}
 	var l Layout
 	var err error
 	got := make([]byte, len(plain))
 	if n := allocated(func() {
-		if l, err = Scan(t.Context(), h, h.size(), Limits{}, nil, func(Member, io.Reader) error { return nil }); err == nil {
+		if l, err = Scan(t.Context(), h, h.size(), Limits{}, nil, func(Member, io.Reader) error { return nil }); err ==
+			nil {
 			err = NewRandom(0).ReadAt(0, h, &l, got, 0)
 		}
 	}); err != nil || n > 200<<20 || !bytes.Equal(got, plain) || l.Check() != nil {
@@ -134,7 +136,8 @@ func TestChunksWaitForRoom(t *testing.T) {
 			sum += e.size
 		}
 		// The last chunk may be small enough to fit together with another chunk.
-		if file.most.Load() > 2 || random.held != sum || random.held > random.limit || random.inFlight != 0 || fail && sum != 0 {
+		if file.most.Load() > 2 || random.held != sum || random.held > random.limit || random.inFlight != 0 ||
+			fail && sum != 0 {
 			t.Errorf("failing %v: %d chunks at a time, %d bytes held of %d", fail, file.most.Load(), random.held, sum)
 		}
 	}

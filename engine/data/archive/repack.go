@@ -19,7 +19,8 @@ var ErrWrite = errors.New("write")
 // Repack writes the tar in r to w as zstd frames of 1 MiB, which permit random access. r may be compressed and has
 // size bytes. Repack returns the size of the plain tar in bytes. It returns an error if the input is not a tar or if
 // Scan would refuse it.
-func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64, error) {
+func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64,
+	error) {
 	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the reader of the output limits members
 	in := newCounterAt(ctx, r, size, progress)
 	plain, free, err := decompress(in, size)

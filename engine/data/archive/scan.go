@@ -82,7 +82,8 @@ func (l *Layout) chunkSize(k int) int64 {
 // In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file
 // completely and checks its checksums. Scan refuses compressed archives that exceed the limits. A gzip stream does
 // not permit random access, so Scan returns an error; Plain can expand the file.
-func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64), visit func(m Member, contents io.Reader) error) (Layout, error) {
+func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64),
+	visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
 	compression, err := Detect(r)
 	if err != nil {
@@ -92,7 +93,9 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	in := newCounterAt(ctx, r, size, progress)
 	switch compression {
 	case Gzip:
-		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames, because a gzip stream can be read only from its start")
+		return Layout{},
+			errors.New(
+				"got a gzip stream, want a tar or zstd frames, because a gzip stream can be read only from its start")
 	case Zstd:
 		z, err := newFrames(in, size)
 		if err != nil {
@@ -114,7 +117,8 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 // Stream calls visit for each regular file and folder of the archive r, in the order of the archive. r may be
 // compressed and has size bytes. In a plain tar, Stream reads only the headers and the contents that visit reads. It
 // stops at the first error of visit.
-func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) error {
+func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits,
+	visit func(m Member, contents io.Reader) error) error {
 	limits = limits.withDefaults()
 	in := newCounterAt(ctx, r, size, nil)
 	c, err := Detect(r)
@@ -134,7 +138,8 @@ func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit
 }
 
 // scanStream processes a decompressed stream. It reads the stream to its end, where the decoder compares checksums.
-func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64, err error) {
+func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64,
+	err error) {
 	b := &bound{r: z, in: &in.counter, limits: limits}
 	err = walk(b, limits, func(m Member, contents io.Reader) error {
 		m.Offset = b.n // archive/tar has read exactly the bytes before the contents

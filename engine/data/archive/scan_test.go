@@ -27,7 +27,8 @@ func photos(t testing.TB, members int) []byte {
 		for k := range b {
 			b[k] = byte(rng.Uint32())
 		}
-		items = append(items, file(fmt.Sprintf("%04d.jpg", i), string(b)), file(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%10)))
+		items = append(items, file(fmt.Sprintf("%04d.jpg", i), string(b)),
+			file(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%10)))
 	}
 	return makeTar(t, items...)
 }
@@ -77,15 +78,16 @@ func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 
 func scan(t testing.TB, b []byte, limits Limits) (Layout, []Member, error) {
 	var all []Member
-	l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), limits, nil, func(m Member, contents io.Reader) error {
-		if strings.HasSuffix(m.Name, ".cls") {
-			if _, err := io.ReadAll(contents); err != nil {
-				return err
+	l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), limits, nil,
+		func(m Member, contents io.Reader) error {
+			if strings.HasSuffix(m.Name, ".cls") {
+				if _, err := io.ReadAll(contents); err != nil {
+					return err
+				}
 			}
-		}
-		all = append(all, m)
-		return nil
-	})
+			all = append(all, m)
+			return nil
+		})
 	return l, all, err
 }
 
@@ -125,7 +127,8 @@ func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 				t.Errorf("%s: holds %d bytes, want at most %d", name, random.held, limit)
 			}
 		}
-		if err := NewRandom(0).ReadAt(0, bytes.NewReader(b), &l, make([]byte, 10), l.Size-9); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := NewRandom(0).ReadAt(0, bytes.NewReader(b), &l, make([]byte, 10), l.Size-9); !errors.Is(err,
+			io.ErrUnexpectedEOF) {
 			t.Errorf("%s: behind the end: got %v", name, err)
 		}
 	}
@@ -171,12 +174,14 @@ func TestBombsEndAtTheLimits(t *testing.T) {
 			if _, err := passed(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
 				t.Errorf("%s, %s of %d bytes: got %v, want it refused", name, kind, len(b), err)
 			}
-			if _, err := passed(t, b, Limits{TotalBytes: 5 << 20}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "5242880") {
+			if _, err := passed(t, b, Limits{TotalBytes: 5 << 20}); !errors.Is(err, ErrRefused) ||
+				!strings.Contains(err.Error(), "5242880") {
 				t.Errorf("%s, %s: total limit: got %v, want it refused", name, kind, err)
 			}
 		}
 	}
-	if _, err := passed(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))), Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
+	if _, err := passed(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))),
+		Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
 		t.Errorf("large member: got %v, want it refused", err)
 	}
 	link := append(rawHeader("a.jpg", '2', "00000000000\x00", "/etc/passwd"), make([]byte, 1024)...)
@@ -187,7 +192,8 @@ func TestBombsEndAtTheLimits(t *testing.T) {
 
 func TestTruncatedArchivesAreDamaged(t *testing.T) {
 	plain := photos(t, 8)
-	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": gzipped(t, plain), "zstd": zstds(t, plain, 50_000)} {
+	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": gzipped(t, plain),
+		"zstd": zstds(t, plain, 50_000)} {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
 			members, err := passed(t, b[:n], Limits{})
@@ -243,7 +249,8 @@ func TestPlainExpandsZstd(t *testing.T) {
 
 func TestRepackedIsTheSame(t *testing.T) {
 	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding at the end of a tape is also kept
-	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
+	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain),
+		"zstd": zstds(t, plain, len(plain))} {
 		var out bytes.Buffer
 		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), &out, nil); err != nil {
 			t.Fatal(err)
@@ -253,11 +260,13 @@ func TestRepackedIsTheSame(t *testing.T) {
 			t.Errorf("%s: chunks of %d bytes, %v, want at most %d", name, l.Largest(), err, repackBytes)
 		}
 		got := make([]byte, len(plain))
-		if err := NewRandom(0).ReadAt(0, bytes.NewReader(out.Bytes()), &l, got, 0); err != nil || !bytes.Equal(got, plain) {
+		if err := NewRandom(0).ReadAt(0, bytes.NewReader(out.Bytes()), &l, got, 0); err != nil ||
+			!bytes.Equal(got, plain) {
 			t.Errorf("%s: other bytes, or %v", name, err)
 		}
 		if name != "plain" {
-			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard, nil); err == nil {
+			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard, nil); err ==
+				nil {
 				t.Errorf("%s: cut to half: no error", name)
 			}
 		}
@@ -270,12 +279,14 @@ func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestRepackTellsReadingFromWriting(t *testing.T) {
 	plain := photos(t, 60)
-	if _, err := Repack(t.Context(), bytes.NewReader(plain), int64(len(plain)), fullDisk{}, nil); !errors.Is(err, ErrWrite) || !errors.Is(err, syscall.ENOSPC) {
+	if _, err := Repack(t.Context(), bytes.NewReader(plain), int64(len(plain)), fullDisk{}, nil); !errors.Is(err,
+		ErrWrite) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a full disk: got %v", err)
 	}
 	text := bytes.Repeat([]byte("text"), 1000)
 	for name, b := range map[string][]byte{"plain": text, "gzip": gzipped(t, text), "cut": plain[:len(plain)/2]} {
-		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), io.Discard, nil); err == nil || errors.Is(err, ErrWrite) {
+		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), io.Discard, nil); err == nil ||
+			errors.Is(err, ErrWrite) {
 			t.Errorf("%s: got %v, want that it is no tar", name, err)
 		}
 	}
@@ -285,7 +296,8 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
-	plain := makeTar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"), file("b/2.jpg", strings.Repeat("picture", 100)))
+	plain := makeTar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"),
+		file("b/2.jpg", strings.Repeat("picture", 100)))
 	seeds := [][]byte{plain, zstds(t, plain, 600)}
 	rng := rand.New(rand.NewPCG(1, 1))
 	read := 0
@@ -295,11 +307,12 @@ func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
 			b[rng.IntN(len(b))] = byte(rng.Uint32())
 		}
 		want := map[int64]string{} // keys are offsets
-		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil, func(m Member, contents io.Reader) error {
-			text, err := io.ReadAll(contents)
-			want[m.Offset] = string(text)
-			return err
-		})
+		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil,
+			func(m Member, contents io.Reader) error {
+				text, err := io.ReadAll(contents)
+				want[m.Offset] = string(text)
+				return err
+			})
 		if err != nil {
 			continue
 		}

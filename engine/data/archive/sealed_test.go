@@ -27,8 +27,12 @@ func seal(contents []byte) []byte {
 func FuzzSealedIndex(f *testing.F) {
 	f.Add(makeTar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
 	f.Add(makeTar(f, file(strings.Repeat("n", 300), "x")))
-	f.Add(append(rawHeader("x", 'x', "00000000020\x00", ""), append(append([]byte("16 path=/etc/pw\n"), make([]byte, 496)...), rawHeader("a", '0', "00000000000\x00", "")...)...))
-	f.Add(append(rawHeader("x", 'L', "00000000020\x00", ""), append(append([]byte("../../../etc/pw\x00"), make([]byte, 496)...), rawHeader("a", '0', "00000000000\x00", "")...)...))
+	f.Add(append(rawHeader("x", 'x', "00000000020\x00", ""),
+		append(append([]byte("16 path=/etc/pw\n"), make([]byte, 496)...),
+			rawHeader("a", '0', "00000000000\x00", "")...)...))
+	f.Add(append(rawHeader("x", 'L', "00000000020\x00", ""),
+		append(append([]byte("../../../etc/pw\x00"), make([]byte, 496)...),
+			rawHeader("a", '0', "00000000000\x00", "")...)...))
 	f.Add(rawHeader("a", 'S', "00000000000\x00", ""))
 	f.Add(rawHeader("a", '2', "00000000000\x00", "/etc/passwd"))
 	f.Fuzz(func(t *testing.T, contents []byte) {
@@ -39,7 +43,8 @@ func FuzzSealedIndex(f *testing.F) {
 			if m.Size < 0 || m.Offset < 512 || m.Offset+m.Size > int64(len(contents)) {
 				t.Fatalf("member %+v lies outside of %d bytes", m, len(contents))
 			}
-			if m.Name == "" || strings.HasPrefix(m.Name, "/") || m.Name == ".." || strings.HasPrefix(m.Name, "../") || strings.Contains(m.Name, "/../") || strings.ContainsAny(m.Name, "\\\x00") {
+			if m.Name == "" || strings.HasPrefix(m.Name, "/") || m.Name == ".." || strings.HasPrefix(m.Name, "../") ||
+				strings.Contains(m.Name, "/../") || strings.ContainsAny(m.Name, "\\\x00") {
 				t.Fatalf("name %q leaves the archive", m.Name)
 			}
 			return nil

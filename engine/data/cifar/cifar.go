@@ -40,8 +40,9 @@ var (
 		URL:        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
 		SHA256:     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 		labelBytes: 1, classes: 10,
-		trainFiles: []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-		testFile:   "test_batch.bin", namesFile: "batches.meta.txt", folder: "cifar-10-batches-bin",
+		trainFiles: []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+			"data_batch_5.bin"},
+		testFile: "test_batch.bin", namesFile: "batches.meta.txt", folder: "cifar-10-batches-bin",
 		normalization: data.NormalizeCIFAR10,
 	}
 	Hundred = Variant{
@@ -79,7 +80,9 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 			return data.Splits{}, err
 		}
 	} else if info, err := os.Stat(path); err != nil {
-		return data.Splits{}, o.fault("open", path, "set data.path to an existing file or folder, or leave it empty to download the data", err)
+		return data.Splits{},
+			o.fault("open", path, "set data.path to an existing file or folder, or leave it empty to download the data",
+				err)
 	} else if info.IsDir() {
 		inside := filepath.Join(path, o.archiveName())
 		if _, err := os.Stat(inside); err != nil {
@@ -88,7 +91,8 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		path = inside
 	}
 	if err := download.Verify(path, o.Variant.SHA256); err != nil {
-		return data.Splits{}, o.fault("check", path, "download the archive again, or unpack it and set data.path to the folder", err)
+		return data.Splits{},
+			o.fault("check", path, "download the archive again, or unpack it and set data.path to the folder", err)
 	}
 	return o.openArchive(ctx, path)
 }

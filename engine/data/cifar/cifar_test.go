@@ -65,7 +65,8 @@ func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for name, contents := range files {
-		if err := w.WriteHeader(&tar.Header{Name: v.folder + "/" + name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: v.folder + "/" + name, Mode: 0o644,
+			Size: int64(len(contents))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write(contents); err != nil {
@@ -207,20 +208,24 @@ func TestAnArchiveThatCannotBeHadSaysWhatToDo(t *testing.T) {
 func TestACacheFolderThatCannotBeWrittenIsNamed(t *testing.T) {
 	v, _ := local(t, Ten, "http://unused.invalid")
 	taken, locked := filepath.Join(t.TempDir(), "cache"), t.TempDir()
-	if err := errors.Join(os.WriteFile(taken, nil, 0o644), os.Mkdir(filepath.Join(locked, "cifar-10-binary.tar.gz.lock"), 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(taken, nil, 0o644),
+		os.Mkdir(filepath.Join(locked, "cifar-10-binary.tar.gz.lock"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for name, dir := range map[string]string{"a file in its place": taken, "its lock cannot be made": locked} {
 		_, err := Open(t.Context(), Options{Variant: v, CacheDir: dir})
 		var fault *data.Fault
-		if !errors.As(err, &fault) || errors.Is(err, download.ErrUnavailable) || !strings.Contains(fault.Advice, "data.cache_dir (now "+dir+")") {
+		if !errors.As(err, &fault) || errors.Is(err, download.ErrUnavailable) ||
+			!strings.Contains(fault.Advice, "data.cache_dir (now "+dir+")") {
 			t.Errorf("%s: got %v, want a Fault that advises data.cache_dir and allows no fallback", name, err)
 		}
 	}
 }
 
 func TestAWrongHashIsAFaultThatAllowsNoFallback(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "other") }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "other")
+	}))
 	defer s.Close()
 	v, packed := local(t, Ten, s.URL)
 	path := filepath.Join(t.TempDir(), "a.tar.gz")
@@ -248,11 +253,14 @@ func TestDamagedContentsAreFaults(t *testing.T) {
 		{"missing batch", func(f map[string][]byte) { delete(f, "data_batch_3.bin") }, "no data_batch_3.bin"},
 		{"missing names", func(f map[string][]byte) { delete(f, "batches.meta.txt") }, "no batches.meta.txt"},
 		{"missing test", func(f map[string][]byte) { delete(f, "test_batch.bin") }, "no test_batch.bin"},
-		{"cut record", func(f map[string][]byte) { f["test_batch.bin"] = f["test_batch.bin"][:5000] }, "test_batch.bin: record 1 has 1927 bytes, want 3073"},
+		{"cut record", func(f map[string][]byte) { f["test_batch.bin"] = f["test_batch.bin"][:5000] },
+			"test_batch.bin: record 1 has 1927 bytes, want 3073"},
 		{"empty file", func(f map[string][]byte) { f["test_batch.bin"] = nil }, "test_batch.bin: no records"},
-		{"label out of range", func(f map[string][]byte) { f["test_batch.bin"][3073] = 10 }, "test_batch.bin: record 1 has label 10, want below 10"},
+		{"label out of range", func(f map[string][]byte) { f["test_batch.bin"][3073] = 10 },
+			"test_batch.bin: record 1 has label 10, want below 10"},
 		{"too few names", func(f map[string][]byte) { f["batches.meta.txt"] = []byte("a\nb\n") }, "2 class names"},
-		{"endless names", func(f map[string][]byte) { f["batches.meta.txt"] = bytes.Repeat([]byte("a"), 1<<20) }, "1 class names of 65537 bytes"},
+		{"endless names", func(f map[string][]byte) { f["batches.meta.txt"] = bytes.Repeat([]byte("a"), 1<<20) },
+			"1 class names of 65537 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := Ten
@@ -276,7 +284,8 @@ func TestDamagedContentsAreFaults(t *testing.T) {
 				}
 			}
 			want := c.want
-			if _, err := Open(t.Context(), Options{Variant: v, Path: dir}); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := Open(t.Context(), Options{Variant: v, Path: dir}); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("folder: got %v, want %q", err, want)
 			}
 		})
@@ -284,7 +293,8 @@ func TestDamagedContentsAreFaults(t *testing.T) {
 }
 
 func TestAFolderWithoutTheFilesOrNoPathAtAllIsAFault(t *testing.T) {
-	for name, path := range map[string]string{"empty folder": t.TempDir(), "nothing": filepath.Join(t.TempDir(), "none")} {
+	for name, path := range map[string]string{
+		"empty folder": t.TempDir(), "nothing": filepath.Join(t.TempDir(), "none")} {
 		_, err := Open(t.Context(), Options{Variant: Ten, Path: path})
 		var fault *data.Fault
 		if !errors.As(err, &fault) || fault.Advice == "" {

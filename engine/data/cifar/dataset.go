@@ -84,7 +84,8 @@ func parseNames(r io.Reader, classes int) ([]string, error) {
 	}
 	names := strings.Fields(string(text))
 	if len(text) > maxNamesBytes || len(names) != classes {
-		return nil, fmt.Errorf("got %d class names of %d bytes, want %d names of at most %d bytes", len(names), len(text), classes, maxNamesBytes)
+		return nil, fmt.Errorf("got %d class names of %d bytes, want %d names of at most %d bytes", len(names),
+			len(text), classes, maxNamesBytes)
 	}
 	return names, nil
 }
@@ -124,7 +125,8 @@ func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 // appendInterleaved converts an image from (3, 32, 32) to (32, 32, 3) and appends it.
 func appendInterleaved(pix, planes []byte) []byte {
 	at := len(pix)
-	for _, records := range []int{64, 10_000, 50_000, maxRecords} { // the official files contain 10,000 or 50,000 records
+	for _, records := range []int{64, 10_000, 50_000, maxRecords} {
+		// the official files contain 10,000 or 50,000 records
 		if cap(pix) < at+pixelBytes && at < records*pixelBytes {
 			pix = append(make([]byte, 0, records*pixelBytes), pix...)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Limits of the comparison at the start. Larger limits detect smaller differences before the first step, and lengthen the
-// start. At 0.1 ms a file, 1,024 files take 0.1 s on one core.
+// Limits of the comparison at the start. Larger limits detect smaller differences before the first step, and lengthen
+// the start. At 0.1 ms a file, 1,024 files take 0.1 s on one core.
 const (
 	StartUnits = 1024     // largest number of units whose content is compared
 	StartBytes = 64 << 20 // after this number of bytes, no further units are read
@@ -20,15 +20,17 @@ const (
 	readers    = 8        // units that are read at the same time, because a network file system answers late
 )
 
-// Compare returns a *DifferenceError on all ranks if the lists of units, or the contents of the compared units, differ. It
-// returns the number of units whose content at least two ranks have read.
+// Compare returns a *DifferenceError on all ranks if the lists of units, or the contents of the compared units, differ.
+// It returns the number of units whose content at least two ranks have read.
 func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 	if t.Alone() {
 		return 0, nil
 	}
 	for _, rank := range t.readers() {
 		if t.members[rank].Units != t.members[0].Units {
-			return 0, t.part(ctx, t.differ(rank, 0, fmt.Sprintf("number of units, %d and %d,", t.members[rank].Units, t.members[0].Units)), -1)
+			return 0,
+				t.part(ctx, t.differ(rank, 0, fmt.Sprintf("number of units, %d and %d,", t.members[rank].Units,
+					t.members[0].Units)), -1)
 		}
 	}
 	unit, rank, err := t.firstListed(ctx)
@@ -45,8 +47,8 @@ func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 // exchanges of 8 kB per rank.
 const fan = 1024
 
-// firstListed returns the first unit that is listed differently on rank 0 and on another rank, and this rank. unit is -1
-// if there is none.
+// firstListed returns the first unit that is listed differently on rank 0 and on another rank, and this rank. unit is
+// -1 if there is none.
 func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	for lo, hi := 0, t.Content.Len(); lo < hi; {
 		size := (hi - lo + fan - 1) / fan

@@ -92,8 +92,8 @@ func (s *stored) total() (n int) {
 	return n
 }
 
-// together runs do on each rank. Rank k has contents[k], and the places[k]-th place; nil places are all different. It fails
-// unless all ranks get the same error text.
+// together runs do on each rank. Rank k has contents[k], and the places[k]-th place; nil places are all different. It
+// fails unless all ranks get the same error text.
 func together(t *testing.T, contents []*stored, places []int, do func(team *Team) error) error {
 	t.Helper()
 	m, errs := newMeeting(len(contents)), make([]error, len(contents))
@@ -104,7 +104,9 @@ func together(t *testing.T, contents []*stored, places []int, do func(team *Team
 			place = places[rank]
 		}
 		wait.Go(func() {
-			team, err := Meet(t.Context(), Options{Content: contents[rank], Rank: rank, Seed: 7, Place: fmt.Sprint(place), Host: fmt.Sprintf("node%d", place), Path: fmt.Sprintf("/data%d", place), Gather: m.gather(rank)})
+			team, err := Meet(t.Context(),
+				Options{Content: contents[rank], Rank: rank, Seed: 7, Place: fmt.Sprint(place),
+					Host: fmt.Sprintf("node%d", place), Path: fmt.Sprintf("/data%d", place), Gather: m.gather(rank)})
 			if err == nil {
 				err = do(team)
 			}
@@ -145,15 +147,19 @@ func TestTheStartNamesTheFirstDifference(t *testing.T) {
 		change func(s *stored)
 		want   []string
 	}{
-		{"one content", 600, func(s *stored) { s.texts[77] = "other" }, []string{`the content of "unit 77" differs (1 of 600 compared units differ)`}},
+		{"one content", 600, func(s *stored) { s.texts[77] = "other" },
+			[]string{`the content of "unit 77" differs (1 of 600 compared units differ)`}},
 		{"all contents", 600, func(s *stored) {
 			for i := range s.texts {
 				s.texts[i] += "."
 			}
 		}, []string{`the content of "unit 0"`, "600 of 600"}},
-		{"contents of each other", 600, func(s *stored) { s.texts[3], s.texts[500] = s.texts[500], s.texts[3] }, []string{`"unit 3"`, "2 of 600"}},
-		{"name in a large list", 200_000, func(s *stored) { s.names[123_456] = "other" }, []string{`name, label or size of "other", on rank 0 "unit 123456", differs`}},
-		{"last name", 1025, func(s *stored) { s.names[1024] = "other" }, []string{`name, label or size of "other", on rank 0 "unit 1024", differs`}},
+		{"contents of each other", 600, func(s *stored) { s.texts[3], s.texts[500] = s.texts[500], s.texts[3] },
+			[]string{`"unit 3"`, "2 of 600"}},
+		{"name in a large list", 200_000, func(s *stored) { s.names[123_456] = "other" },
+			[]string{`name, label or size of "other", on rank 0 "unit 123456", differs`}},
+		{"last name", 1025, func(s *stored) { s.names[1024] = "other" },
+			[]string{`name, label or size of "other", on rank 0 "unit 1024", differs`}},
 		{"number", 20, func(s *stored) { s.texts = s.texts[:19] }, []string{"number of units, 19 and 20, differs"}},
 		{"one unit", 1, func(s *stored) { s.texts[0] = "other" }, []string{`"unit 0"`, "1 of 1"}},
 	} {
@@ -308,8 +314,8 @@ func TestAChangeDuringTheRunIsADifference(t *testing.T) {
 	check(t, err, "rank 1 (node1", "changed during the run")
 }
 
-// The audit must find a difference in a unit that only one machine trains on, and must not take more than its part of the
-// time.
+// The audit must find a difference in a unit that only one machine trains on, and must not take more than its part of
+// the time.
 func TestTheAuditReadsTheRest(t *testing.T) {
 	const n = 1200
 	unit := uncompared(n)
@@ -347,7 +353,8 @@ func TestTheAuditReadsTheRest(t *testing.T) {
 		check(t, err, fmt.Sprintf("the content of %q differs", contents[0].names[unit]))
 	})
 	if contents[1].reads[unit] != 1 || contents[2].total() != 0 {
-		t.Errorf("got %d reads of the unit, and %d reads of rank 2, want 1 and 0", contents[1].reads[unit], contents[2].total())
+		t.Errorf("got %d reads of the unit, and %d reads of rank 2, want 1 and 0", contents[1].reads[unit],
+			contents[2].total())
 	}
 }
 
@@ -381,7 +388,8 @@ func TestTheWalkVisitsEachUnitOnce(t *testing.T) {
 			w, seen := newWalk(n, seed), make([]bool, n)
 			for k := range n {
 				if i := w.at(k); i < 0 || i >= n || seen[i] {
-					t.Fatalf("%d units, seed %d: position %d is unit %d, visited %v", n, seed, k, i, i >= 0 && i < n && seen[i])
+					t.Fatalf("%d units, seed %d: position %d is unit %d, visited %v", n, seed, k, i, i >= 0 && i < n &&
+						seen[i])
 				} else {
 					seen[i] = true
 				}
@@ -407,7 +415,8 @@ func TestTheWalkIsSpreadEvenly(t *testing.T) {
 
 func TestForeignMessagesAreRefused(t *testing.T) {
 	l := &Ledger{t: &Team{members: make([]member, 1), first: []int{0}}, known: make([]uint64, 4), by: make([]uint16, 4)}
-	for _, value := range [][]byte{nil, {1, 2, 3}, make([]byte, 4+noteBytes-1), append(make([]byte, 4), bytes.Repeat([]byte{9}, noteBytes)...)} {
+	for _, value := range [][]byte{nil, {1, 2, 3}, make([]byte, 4+noteBytes-1),
+		append(make([]byte, 4), bytes.Repeat([]byte{9}, noteBytes)...)} {
 		if _, _, _, err := l.merge([][]byte{value}); err == nil {
 			t.Errorf("%d bytes: no error", len(value))
 		}
@@ -417,10 +426,13 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 // The error names the key whose paths differ.
 func TestADifferenceNamesTheKeyOfThePathThatDiffers(t *testing.T) {
 	for want, e := range map[string]DifferenceError{
-		`data.path: rank 1 (, "/a") and rank 0 (, "/b")`:                  {Path: "/a", OtherPath: "/b", Val: "/v", OtherVal: "/v"},
-		`data.path: rank 1 (, "/a") and rank 0 (, "/a")`:                  {Path: "/a", OtherPath: "/a"},
-		`data.val_path: rank 1 (, "/v") and rank 0 (, "/w")`:              {Path: "/a", OtherPath: "/a", Val: "/v", OtherVal: "/w"},
-		`data.path or data.val_path: rank 1 (, "/a") and rank 0 (, "/b")`: {Path: "/a", OtherPath: "/b", Val: "/v", OtherVal: "/w"},
+		`data.path: rank 1 (, "/a") and rank 0 (, "/b")`: {Path: "/a", OtherPath: "/b", Val: "/v",
+			OtherVal: "/v"},
+		`data.path: rank 1 (, "/a") and rank 0 (, "/a")`: {Path: "/a", OtherPath: "/a"},
+		`data.val_path: rank 1 (, "/v") and rank 0 (, "/w")`: {Path: "/a", OtherPath: "/a", Val: "/v",
+			OtherVal: "/w"},
+		`data.path or data.val_path: rank 1 (, "/a") and rank 0 (, "/b")`: {Path: "/a", OtherPath: "/b", Val: "/v",
+			OtherVal: "/w"},
 	} {
 		if e.Rank = 1; !strings.HasPrefix(e.Error(), want) {
 			t.Errorf("got %s, want %s", e.Error(), want)

@@ -18,10 +18,10 @@
 // differs, the comparison detects the difference with probability 1 - (1-f)^n, and with certainty if n = N.
 //
 // While the ranks train, every rank notes the hash of each unit that it reads. The ledgers of all ranks exchange their
-// notes. A unit that two machines have read, in any two epochs, is thus compared. Each epoch gives most units to another
-// rank, so with M machines of equal shares a unit that differs on one machine is read by this machine and by another one
-// within two epochs with probability 2 (M-1) / M^2, and within e epochs with 1 - (1/M)^e - ((M-1)/M)^e. The audit
-// additionally reads units in the order of the start, and continues until it has read all of them.
+// notes. A unit that two machines have read, in any two epochs, is thus compared. Each epoch gives most units to
+// another rank, so with M machines of equal shares a unit that differs on one machine is read by this machine and by
+// another one within two epochs with probability 2 (M-1) / M^2, and within e epochs with 1 - (1/M)^e - ((M-1)/M)^e. The
+// audit additionally reads units in the order of the start, and continues until it has read all of them.
 //
 // # Errors
 //

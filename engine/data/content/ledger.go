@@ -32,8 +32,8 @@ const mostUnits = 16 << 20
 // mostRanks is the number of ranks that a table entry can name.
 const mostRanks = 1 << 16
 
-// Ledger returns a Ledger with the hashes that Compare has exchanged. It returns nil if all ranks read the same files, or
-// if the data has too many units.
+// Ledger returns a Ledger with the hashes that Compare has exchanged. It returns nil if all ranks read the same files,
+// or if the data has too many units.
 func (t *Team) Ledger() *Ledger {
 	n := t.Content.Len()
 	if t.Alone() || n > mostUnits || len(t.members) > mostRanks {
@@ -98,21 +98,23 @@ func (l *Ledger) take(n int) []byte {
 	return value
 }
 
-// merge adds the notes of all ranks to the table, in the order of ranks. found is the error about the first unit with two
-// contents; nil if there is none. more reports whether a rank has further notes.
+// merge adds the notes of all ranks to the table, in the order of ranks. found is the error about the first unit with
+// two contents; nil if there is none. more reports whether a rank has further notes.
 func (l *Ledger) merge(values [][]byte) (found *DifferenceError, unit int, more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	differing, compared := 0, 0
 	for rank, value := range values {
 		if len(value) < 4 || (len(value)-4)%noteBytes != 0 {
-			return nil, 0, false, fmt.Errorf("notes of rank %d: got %d bytes, want 4 and a multiple of %d", rank, len(value), noteBytes)
+			return nil, 0, false, fmt.Errorf("notes of rank %d: got %d bytes, want 4 and a multiple of %d", rank,
+				len(value), noteBytes)
 		}
 		more = more || binary.LittleEndian.Uint32(value) > 0
 		for value = value[4:]; len(value) > 0; value = value[noteBytes:] {
 			at, sum := int(binary.LittleEndian.Uint32(value)), binary.LittleEndian.Uint64(value[4:])
 			if at >= len(l.known) {
-				return nil, 0, false, fmt.Errorf("notes of rank %d: got unit %d, want a number below %d", rank, at, len(l.known))
+				return nil, 0, false, fmt.Errorf("notes of rank %d: got unit %d, want a number below %d", rank, at,
+					len(l.known))
 			}
 			compared++
 			switch was := l.known[at]; {
@@ -140,8 +142,8 @@ func (l *Ledger) differ(rank, unit int) *DifferenceError {
 	return l.t.differ(rank, before, "content")
 }
 
-// Time slices of Audit. It reads for burst, then waits for rest times the time that it has read, so it uses at most 0.5 %
-// of the time of one core and of the storage. A larger rest makes training faster by less than that, and detects
+// Time slices of Audit. It reads for burst, then waits for rest times the time that it has read, so it uses at most 0.5
+// % of the time of one core and of the storage. A larger rest makes training faster by less than that, and detects
 // differences later.
 const (
 	burst = 200 * time.Microsecond
@@ -149,8 +151,8 @@ const (
 )
 
 // Audit reads the units in the order of the walk, from the first one that Compare has not read, and notes their hashes.
-// It omits units that a rank of this machine has noted. It returns after the last unit, or when ctx ends. On a rank that
-// shares its files with a lower rank it returns at once.
+// It omits units that a rank of this machine has noted. It returns after the last unit, or when ctx ends. On a rank
+// that shares its files with a lower rank it returns at once.
 func (l *Ledger) Audit(ctx context.Context) {
 	if !l.t.reads() {
 		return

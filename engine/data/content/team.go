@@ -14,8 +14,8 @@ type Options struct {
 	Content data.Content
 	Rank    int
 	Seed    uint64 // determines the order of units; equal on all ranks
-	// Place identifies the files that this rank reads. It is equal on ranks of one machine that read the same files, and
-	// different on every other rank.
+	// Place identifies the files that this rank reads. It is equal on ranks of one machine that read the same files,
+	// and different on every other rank.
 	Place string
 	Host  string // name of the machine, for messages
 	Path  string // path of the data, for messages
@@ -124,11 +124,12 @@ func (e *DifferenceError) Error() string {
 func (t *Team) differ(a, b int, kind string) *DifferenceError {
 	rank, other := max(a, b), min(a, b)
 	m, o := t.members[rank], t.members[other]
-	return &DifferenceError{Rank: rank, Other: other, Host: m.Host, OtherHost: o.Host, Path: m.Path, OtherPath: o.Path, Val: m.Val, OtherVal: o.Val, Kind: kind}
+	return &DifferenceError{Rank: rank, Other: other, Host: m.Host, OtherHost: o.Host, Path: m.Path, OtherPath: o.Path,
+		Val: m.Val, OtherVal: o.Val, Kind: kind}
 }
 
-// part adds the names of a unit to the error, and returns it after all ranks have it. Without the wait, a rank could see
-// only that another rank has left. unit is -1 if the error concerns no unit.
+// part adds the names of a unit to the error, and returns it after all ranks have it. Without the wait, a rank could
+// see only that another rank has left. unit is -1 if the error concerns no unit.
 func (t *Team) part(ctx context.Context, e *DifferenceError, unit int) error {
 	name := ""
 	if unit >= 0 {

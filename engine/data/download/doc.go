@@ -6,7 +6,8 @@
 //
 // Errors:
 //
-//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server). The caller may use another source.
+//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server). The
+//     caller may use another source.
 //   - ErrMismatch: the server sends a different file
 //   - any other error: an error of the local disk
 package download

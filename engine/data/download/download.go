@@ -246,11 +246,13 @@ func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 		}
 	case http.StatusPartialContent:
 		var first, last, total int64
-		if n, _ := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total); n < 3 || first != t.done {
+		if n, _ := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total); n < 3 ||
+			first != t.done {
 			if err := t.restart(); err != nil {
 				return false, err
 			}
-			return false, fmt.Errorf("%w: asked for bytes from %d on, got %.100q", errRetry, t.done, answer.Header.Get("Content-Range"))
+			return false, fmt.Errorf("%w: asked for bytes from %d on, got %.100q", errRetry, t.done,
+				answer.Header.Get("Content-Range"))
 		}
 		t.total = total
 	case http.StatusRequestedRangeNotSatisfiable:

@@ -53,7 +53,8 @@ func newServer(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.
 }
 
 func (s *server) request(t *testing.T) Request {
-	return Request{URL: s.URL + "/file", SHA256: sum(body), MaxBytes: 1 << 20, Dir: filepath.Join(t.TempDir(), "cache"), Name: "file",
+	return Request{URL: s.URL + "/file", SHA256: sum(body), MaxBytes: 1 << 20, Dir: filepath.Join(t.TempDir(), "cache"),
+		Name:         "file",
 		StartTimeout: patience, StallTimeout: patience}
 }
 
@@ -189,8 +190,14 @@ func TestAFileOfWrongContentsInTheFolderIsReplaced(t *testing.T) {
 
 func TestAWrongFileIsAMismatchAndIsNotKept(t *testing.T) {
 	for name, handler := range map[string]func(int, http.ResponseWriter, *http.Request) bool{
-		"wrong hash":            func(_ int, w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "something else"); return true },
-		"too long, announced":   func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(make([]byte, 2<<20)); return true },
+		"wrong hash": func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			fmt.Fprint(w, "something else")
+			return true
+		},
+		"too long, announced": func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.Write(make([]byte, 2<<20))
+			return true
+		},
 		"too long, unannounced": chunked,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,10 +285,12 @@ func TestADownloadThatStallsForGoodIsUnavailableInTime(t *testing.T) {
 		<-r.Context().Done()
 	}
 	for name, after := range map[string]func(http.ResponseWriter, *http.Request){
-		"silence":                        func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"silence after the headers":      headers,
-		"connections that end at once":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"an overloaded server":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"silence":                      func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"silence after the headers":    headers,
+		"connections that end at once": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"an overloaded server": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
 		"bytes that were there, no more": func(w http.ResponseWriter, _ *http.Request) { cutAfter(w, 0, 100_000) },
 	} {
 		t.Run(name, func(t *testing.T) {

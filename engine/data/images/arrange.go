@@ -96,7 +96,8 @@ func arrangeTraining(l listing) (a arrangement, p partFolders, err error) {
 		train = p.folders[layout.Train]
 	}
 	if !train.deep {
-		return a, p, fmt.Errorf("the folder contains %s, but no folder with classes that names the training part", p.list())
+		return a, p, fmt.Errorf("the folder contains %s, but no folder with classes that names the training part",
+			p.list())
 	}
 	return a, p, a.trainOn(l, train.prefix, train.members)
 }
@@ -193,7 +194,8 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 			continue
 		}
 		if _, ok := classes[rest]; !ok {
-			return fmt.Errorf("class folder %.200q has no images: remove the folder, because a later image in it would change the labels of the other classes", folder)
+			return fmt.Errorf("class folder %.200q has no images: remove the folder, because a later image in it would change the labels of the other classes",
+				folder)
 		}
 	}
 	for class := range classes {
@@ -201,7 +203,8 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	}
 	slices.Sort(a.classes)
 	if shared := sharedFolders(l, prefix, classes); shared != "" {
-		a.notes = append(a.notes, fmt.Sprintf("the classes are %s, and each of them has the folders %s: if these are the classes, %s are parts, whose names need the words train, val or test", joined(a.classes), shared, joined(a.classes)))
+		a.notes = append(a.notes, fmt.Sprintf("the classes are %s, and each of them has the folders %s: if these are the classes, %s are parts, whose names need the words train, val or test",
+			joined(a.classes), shared, joined(a.classes)))
 	}
 	for label, class := range a.classes {
 		for _, i := range classes[class] {
@@ -211,8 +214,8 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	return sortSamples(l, a.train)
 }
 
-// sharedFolders lists the subfolders that all classes have, if there are several and all images are in them. Such a class is
-// probably no class: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
+// sharedFolders lists the subfolders that all classes have, if there are several and all images are in them. Such a
+// class is probably no class: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
 func sharedFolders(l listing, prefix string, classes map[string][]int32) string {
 	if len(classes) < 2 {
 		return ""
@@ -249,7 +252,8 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
-			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s", cmp.Or(prefix, "the folder"), len(members), strings.Join(valLabels, ", "))
+			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s",
+				cmp.Or(prefix, "the folder"), len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
 	}
@@ -274,7 +278,8 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 			return fmt.Errorf("the list of validation images has no entry for %.200q", name)
 		}
 		label, ok := slices.BinarySearch(a.classes, class)
-		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // a number, as in Caffe's val.txt
+		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) {
+			// a number, as in Caffe's val.txt
 			label, ok = n, true
 		}
 		if !ok {

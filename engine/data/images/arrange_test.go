@@ -24,20 +24,25 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 			[]string{"set-master/a/1.png", "set-master/b/1.png"}, nil, ""},
 		{"train and val", []string{"train/b/1.png", "train/a/1.png", "val/b/9.png"}, []string{"a", "b"},
 			[]string{"train/a/1.png", "train/b/1.png"}, []string{"val/b/9.png"}, ""},
-		{"train and test around", []string{"set/train/b/1.png", "set/train/a/1.png", "set/test/a/9.png"}, []string{"a", "b"},
+		{"train and test around", []string{"set/train/b/1.png", "set/train/a/1.png", "set/test/a/9.png"},
+			[]string{"a", "b"},
 			[]string{"set/train/a/1.png", "set/train/b/1.png"}, []string{"set/test/a/9.png"}, ""},
 		{"val goes before test", []string{"train/a/1.png", "test/a/2.png", "val/a/3.png"}, []string{"a"},
 			[]string{"train/a/1.png"}, []string{"val/a/3.png"}, ""},
-		{"only train", []string{"train/a/1.png", "train/b/1.png"}, []string{"a", "b"}, []string{"train/a/1.png", "train/b/1.png"}, nil, ""},
-		{"a class that is called train", []string{"train/1.png", "bus/1.png", "car/1.png"}, []string{"bus", "car", "train"},
+		{"only train", []string{"train/a/1.png", "train/b/1.png"}, []string{"a", "b"},
+			[]string{"train/a/1.png", "train/b/1.png"}, nil, ""},
+		{"a class that is called train", []string{"train/1.png", "bus/1.png", "car/1.png"},
+			[]string{"bus", "car", "train"},
 			[]string{"bus/1.png", "car/1.png", "train/1.png"}, nil, ""},
-		{"hidden files", []string{"a/1.png", "a/._1.png", ".git/x/1.png", "__MACOSX/a/1.png", "b/1.png", ".DS_Store", "c/.hidden/1.png", "c/1.png"},
+		{"hidden files", []string{"a/1.png", "a/._1.png", ".git/x/1.png", "__MACOSX/a/1.png", "b/1.png", ".DS_Store",
+			"c/.hidden/1.png", "c/1.png"},
 			[]string{"a", "b", "c"}, []string{"a/1.png", "b/1.png", "c/1.png"}, nil, ""},
 		{"other files are counted", []string{"a/1.png", "b/1.png", "b/notes.txt", "README.md"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, "2 files that are not .jpg, .jpeg or .png"},
 		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, "1 images outside class folders"},
-		{"images outside of the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
+		{"images outside of the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"},
+			[]string{"a"},
 			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images outside the parts (train/, val/)"},
 		{"words of any case", []string{"Training/a/1.png", "Testing/a/2.png", "Training/b/1.png"}, []string{"a", "b"},
 			[]string{"Training/a/1.png", "Training/b/1.png"}, []string{"Testing/a/2.png"}, ""},
@@ -47,12 +52,15 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 			[]string{"flowers_train/a/1.png"}, []string{"flowers-DEV/a/2.png"}, ""},
 		{"a digit ends a word", []string{"train2017/a/1.png", "val2017/a/2.png"}, []string{"a"},
 			[]string{"train2017/a/1.png"}, []string{"val2017/a/2.png"}, ""},
-		{"classes with words of parts", []string{"bullet train/1.png", "valid/1.png", "invalid/1.png"}, []string{"bullet train", "invalid", "valid"},
+		{"classes with words of parts", []string{"bullet train/1.png", "valid/1.png", "invalid/1.png"},
+			[]string{"bullet train", "invalid", "valid"},
 			[]string{"bullet train/1.png", "invalid/1.png", "valid/1.png"}, nil, ""},
-		{"folders of storage systems", []string{"a/1.png", "a/@eaDir/1.png/thumb.png", "b/1.png", "lost+found/1.png", "b/.ipynb_checkpoints/1.png", "#recycle/c/1.png"}, []string{"a", "b"},
+		{"folders of storage systems", []string{"a/1.png", "a/@eaDir/1.png/thumb.png", "b/1.png", "lost+found/1.png",
+			"b/.ipynb_checkpoints/1.png", "#recycle/c/1.png"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, ""},
 	} {
-		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
+		for kind, make := range map[string]func(tree, testing.TB) string{
+			"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
 			t.Run(c.name+" in a "+kind, func(t *testing.T) {
 				s, log, err := open(t, Options{Path: make(named(t, c.files...), t)})
 				if err != nil {
@@ -67,7 +75,8 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 				if got, want := list(t, s.Eval), wanted(c.classes, c.eval...); !slices.Equal(got, want) {
 					t.Errorf("eval: got %q, want %q", got, want)
 				}
-				if c.logged == "" && strings.Contains(log.String(), "skipped") || !strings.Contains(log.String(), c.logged) {
+				if c.logged == "" && strings.Contains(log.String(), "skipped") ||
+					!strings.Contains(log.String(), c.logged) {
 					t.Errorf("logged %q, want %q", log, c.logged)
 				}
 			})
@@ -85,16 +94,25 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
 		{"no train", []string{"val/a/1.png"}, "contains val/, but no folder with classes that names the training part"},
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},
-		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" has no image`},
-		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in the training part`},
-		{"two folders of one part", []string{"train/a/1.png", "val/a/1.png", "validation/a/1.png"}, `"val" and "validation" both name part validation`},
+		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"},
+			`class folder "train/b" has no image`},
+		{"class only in val", []string{"train/a/1.png", "val/b/1.png"},
+			`class folder "val/b" is not in the training part`},
+		{"two folders of one part", []string{"train/a/1.png", "val/a/1.png", "validation/a/1.png"},
+			`"val" and "validation" both name part validation`},
 		{"two parts in one name", []string{"train/a/1.png", "val_test/a/1.png"}, `"val_test" has words of two parts`},
-		{"parts without classes", []string{"train/1.png", "test/1.png"}, `"test" names a part, but has no class folders`},
-		{"parts without classes next to a folder", []string{"train/1.png", "test/1.png", "samples/1.png"}, "names a part, but has no class folders"},
-		{"a part or a class", []string{"bullet train/fast/1.png", "car/red/1.png"}, `the folder "bullet train" may be a part or a class`},
-		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images, but neither class folders nor a list of classes"},
-		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images, but neither class folders nor a list of classes"},
-		{"flat val next to a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images, but neither class folders nor a list of classes"},
+		{"parts without classes", []string{"train/1.png", "test/1.png"},
+			`"test" names a part, but has no class folders`},
+		{"parts without classes next to a folder", []string{"train/1.png", "test/1.png", "samples/1.png"},
+			"names a part, but has no class folders"},
+		{"a part or a class", []string{"bullet train/fast/1.png", "car/red/1.png"},
+			`the folder "bullet train" may be a part or a class`},
+		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"},
+			"val/ has 2 images, but neither class folders nor a list of classes"},
+		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"},
+			"set/test/ has 1 images, but neither class folders nor a list of classes"},
+		{"flat val next to a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"},
+			"val/ has 1 images, but neither class folders nor a list of classes"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
 			_, _, err := open(t, Options{Path: make(named(t, c.files...), t)})
@@ -144,7 +162,8 @@ func TestAFolderForEvaluationOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := list(t, s.Eval), wanted([]string{"a", "b"}, strings.Fields(c.eval)...); !slices.Equal(got, want) || s.EvalFrom != c.from {
+		if got, want := list(t, s.Eval), wanted([]string{"a", "b"}, strings.Fields(c.eval)...); !slices.Equal(got,
+			want) || s.EvalFrom != c.from {
 			t.Errorf("%s: got %q from %q, want %q from %q", c.files, got, s.EvalFrom, want, c.from)
 		}
 	}
@@ -159,7 +178,8 @@ func TestValPathHasTheEvaluationPart(t *testing.T) {
 		{"a/1.png b/1.png", "7.png", "", "", "neither class folders nor a list of classes"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
-			s, _, err := open(t, Options{Path: make(named(t, strings.Fields(c.path)...), t), ValPath: make(named(t, strings.Fields(c.val)...), t), ValFraction: 0.5})
+			s, _, err := open(t, Options{Path: make(named(t, strings.Fields(c.path)...), t),
+				ValPath: make(named(t, strings.Fields(c.val)...), t), ValFraction: 0.5})
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s and %s: got %v, want %q", c.path, c.val, err, c.want)
@@ -173,7 +193,8 @@ func TestValPathHasTheEvaluationPart(t *testing.T) {
 			if got, want := list(t, s.Train), wanted(classes, strings.Fields(c.train)...); !slices.Equal(got, want) {
 				t.Errorf("%s, %s: train: got %q, want %q", kind, c.path, got, want)
 			}
-			if got, want := list(t, s.Eval), wanted(classes, strings.Fields(c.eval)...); !slices.Equal(got, want) || !s.OwnEval {
+			if got, want := list(t, s.Eval), wanted(classes, strings.Fields(c.eval)...); !slices.Equal(got, want) ||
+				!s.OwnEval {
 				t.Errorf("%s, %s: eval: got %q, want %q", kind, c.path, got, want)
 			}
 		}

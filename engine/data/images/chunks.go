@@ -32,8 +32,8 @@ func chunks(b []byte) iter.Seq[pngChunk] {
 }
 
 // pixelsOnly returns a PNG image with those chunks only that determine the pixels, and with an end chunk. A fault of
-// another chunk, or behind the pixels, then does not matter. The pixels have a checksum of their own, which still reveals
-// missing ones.
+// another chunk, or behind the pixels, then does not matter. The pixels have a checksum of their own, which still
+// reveals missing ones.
 func pixelsOnly(b []byte) []byte {
 	bare := []byte(pngStart)
 	for c := range chunks(b) {

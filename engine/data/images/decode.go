@@ -83,10 +83,12 @@ func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 // otherFormat returns the error about an image that is neither JPEG nor PNG.
 func otherFormat(contents []byte) error {
 	for _, f := range []struct{ start, then, name string }{
-		{"RIFF", "WEBP", "WebP"}, {"GIF8", "", "GIF"}, {"BM", "", "BMP"}, {"II*\x00", "", "TIFF"}, {"MM\x00*", "", "TIFF"},
+		{"RIFF", "WEBP", "WebP"}, {"GIF8", "", "GIF"}, {"BM", "", "BMP"}, {"II*\x00", "", "TIFF"},
+		{"MM\x00*", "", "TIFF"},
 		{"\x00\x00\x00", "ftypavif", "AVIF"}, {"\x00\x00\x00", "ftyphei", "HEIF"},
 	} {
-		if rest, ok := bytes.CutPrefix(contents, []byte(f.start)); ok && bytes.Contains(rest[:min(len(rest), 16)], []byte(f.then)) {
+		if rest, ok := bytes.CutPrefix(contents, []byte(f.start)); ok &&
+			bytes.Contains(rest[:min(len(rest), 16)], []byte(f.then)) {
 			return fmt.Errorf("a %s image, want JPEG or PNG: convert it, for example with magick IN OUT.png", f.name)
 		}
 	}
@@ -95,7 +97,8 @@ func otherFormat(contents []byte) error {
 
 func (d *Decoder) checkSize(width, height int) error {
 	if width < 1 || height < 1 || width > d.o.MaxPixels/height {
-		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels)", width, height, d.o.MaxPixels)
+		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels)", width, height,
+			d.o.MaxPixels)
 	}
 	return nil
 }

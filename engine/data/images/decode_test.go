@@ -80,17 +80,20 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 	photo := jpegOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	picture := pngOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	huge := []byte(picture)
-	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF") // the size in the header; the header's checksum is then also wrong
+	// the size in the header; the header's checksum is then also wrong
+	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF")
 	bomb := picture[:8] + chunk("IHDR", "\x00\x00\x23\x28\x00\x00\x23\x28\x08\x02\x00\x00\x00")
 	wide := []byte(photo)
 	if at := bytes.Index(wide, []byte{0xFF, 0xC0}); at > 0 {
 		copy(wide[at+5:], "\xFF\xFF\xFF\xFF")
 	}
 	files := tree{
-		"a/0empty.jpg": "", "a/1text.jpg": "not an image", "a/2cut.jpg": photo[:len(photo)/2], "a/3cut.png": picture[:len(picture)/2],
+		"a/0empty.jpg": "", "a/1text.jpg": "not an image", "a/2cut.jpg": photo[:len(photo)/2],
+		"a/3cut.png":  picture[:len(picture)/2],
 		"a/4huge.png": string(huge), "a/5bomb.png": bomb, "a/6wide.jpg": string(wide), "a/7good.jpg": photo,
 	}
-	want := []string{"empty file", "neither JPEG nor PNG: begins with 6e 6f 74", "", "", "", "9000 x 9000 pixels, want at most 67108864", "65535 x 65535 pixels", "-"}
+	want := []string{"empty file", "neither JPEG nor PNG: begins with 6e 6f 74", "", "", "",
+		"9000 x 9000 pixels, want at most 67108864", "65535 x 65535 pixels", "-"}
 	for kind, path := range map[string]string{"tar": files.tar(t), "folder": files.folder(t)} {
 		s, _, err := open(t, Options{Path: path})
 		if err != nil {
@@ -111,7 +114,8 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 				continue
 			}
 			var fault *data.Fault
-			if !errors.As(err, &fault) || fault.Index != i || fault.Path != name || !strings.Contains(err.Error(), want[i]) {
+			if !errors.As(err, &fault) || fault.Index != i || fault.Path != name ||
+				!strings.Contains(err.Error(), want[i]) {
 				t.Errorf("%s: %s: got %v, want a Fault with %q", kind, name, err, want[i])
 			}
 		}
@@ -229,7 +233,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		if img.Width < 1 || img.Height < 1 || len(img.Pix) != 3*img.Width*img.Height || img.Width > img.FullWidth ||
 			img.Height > img.FullHeight || img.FullWidth*img.FullHeight > 1<<18 {
-			t.Fatalf("%d x %d of %d x %d pixels in %d bytes", img.Width, img.Height, img.FullWidth, img.FullHeight, len(img.Pix))
+			t.Fatalf("%d x %d of %d x %d pixels in %d bytes", img.Width, img.Height, img.FullWidth, img.FullHeight,
+				len(img.Pix))
 		}
 	})
 }

@@ -34,7 +34,8 @@ func Describe(contents []byte) (Description, error) {
 	if err != nil {
 		return Description{}, err
 	}
-	d := Description{Format: format, Width: c.Width, Height: c.Height, Colour: "rgb", Bits: 8, Orientation: OrientationOf(contents)}
+	d := Description{Format: format, Width: c.Width, Height: c.Height, Colour: "rgb", Bits: 8,
+		Orientation: OrientationOf(contents)}
 	switch c.ColorModel {
 	case color.GrayModel:
 		d.Colour = "grey"
@@ -60,5 +61,6 @@ func describeJPEG(contents []byte) (Description, error) {
 	if colour == "" {
 		return Description{}, fmt.Errorf("jpeg: %d channels, want 1, 3 or 4", channels)
 	}
-	return Description{Format: "jpeg", Width: width, Height: height, Colour: colour, Bits: bits, Orientation: OrientationOf(contents)}, nil
+	return Description{Format: "jpeg", Width: width, Height: height, Colour: colour, Bits: bits,
+		Orientation: OrientationOf(contents)}, nil
 }

@@ -49,7 +49,8 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 		}
 		defer d.Close()
 		var img data.Image
-		if err := d.Decode(contents, nil, &img); err != nil && strings.Contains(name, "cmyk420") && !jpeg.InUse().Native {
+		if err := d.Decode(contents, nil, &img); err != nil && strings.Contains(name, "cmyk420") &&
+			!jpeg.InUse().Native {
 			continue // image/jpeg refuses these sampling factors
 		} else if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -74,7 +75,8 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 			}
 		}
 		if l, m := differences(img.Pix, want); l > most || m > mean {
-			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most, mean)
+			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most,
+				mean)
 		}
 	}
 }
@@ -112,8 +114,10 @@ func FuzzOrientation(f *testing.F) {
 
 func TestDescribe(t *testing.T) {
 	for name, want := range map[string]Description{
-		"cmyk.jpg": {"jpeg", 19, 13, "cmyk", 8, Upright}, "grey.jpg": {"jpeg", 19, 13, "grey", 8, Upright}, "exif6.jpg": {"jpeg", 19, 13, "rgb", 8, TurnRight},
-		"grey16.png": {"png", 19, 13, "grey", 16, Upright}, "palette.png": {"png", 19, 13, "palette", 8, Upright}, "alpha.png": {"png", 19, 13, "rgb", 8, Upright},
+		"cmyk.jpg": {"jpeg", 19, 13, "cmyk", 8, Upright}, "grey.jpg": {"jpeg", 19, 13, "grey", 8, Upright},
+		"exif6.jpg":  {"jpeg", 19, 13, "rgb", 8, TurnRight},
+		"grey16.png": {"png", 19, 13, "grey", 16, Upright}, "palette.png": {"png", 19, 13, "palette", 8, Upright},
+		"alpha.png": {"png", 19, 13, "rgb", 8, Upright},
 	} {
 		contents, err := os.ReadFile("testdata/formats/" + name)
 		if err != nil {

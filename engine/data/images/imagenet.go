@@ -46,8 +46,8 @@ func firstOf(names []string, dirs ...string) string {
 	return ""
 }
 
-// officialTars returns the paths of ImageNet's archives in a folder: the tar of the training part, which contains one tar
-// per class, and the tar of the validation part. The paths are "" if there is none.
+// officialTars returns the paths of ImageNet's archives in a folder: the tar of the training part, which contains one
+// tar per class, and the tar of the validation part. The paths are "" if there is none.
 func officialTars(dir string) (train, val string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -64,7 +64,8 @@ func officialTars(dir string) (train, val string, err error) {
 			continue
 		}
 		if other := found[part]; other != "" && (part == layout.Train || part == layout.Validation) {
-			return "", "", fmt.Errorf("%.200q and %.200q both name part %s: rename one of them", filepath.Base(other), e.Name(), part)
+			return "", "", fmt.Errorf("%.200q and %.200q both name part %s: rename one of them", filepath.Base(other),
+				e.Name(), part)
 		}
 		found[part] = path
 	}

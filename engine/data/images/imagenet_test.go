@@ -63,12 +63,14 @@ func TestOfficialArchivesOfImageNet(t *testing.T) {
 		"Caffe": {"val.txt", "ILSVRC2012_val_1.JPEG 2\nILSVRC2012_val_2.JPEG 1\nILSVRC2012_val_3.JPEG 0\n"}} {
 		dir, colours := official(t)
 		writeText(t, filepath.Join(dir, list[0]), list[1])
-		writeText(t, filepath.Join(dir, "LOC_synset_mapping.txt"), "n01440764 tench, Tinca tinca\nn01443537 goldfish\nn02119789 kit fox\n")
+		writeText(t, filepath.Join(dir, "LOC_synset_mapping.txt"),
+			"n01440764 tench, Tinca tinca\nn01443537 goldfish\nn02119789 kit fox\n")
 		s, log, err := open(t, Options{Path: dir, ValFraction: 0.5})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := strings.Join(s.Train.Classes(), "|"); s.Train.Len() != 12 || s.Eval.Len() != 3 || got != "n01440764 tench, Tinca tinca|n01443537 goldfish|n02119789 kit fox" {
+		if got := strings.Join(s.Train.Classes(), "|"); s.Train.Len() != 12 || s.Eval.Len() != 3 ||
+			got != "n01440764 tench, Tinca tinca|n01443537 goldfish|n02119789 kit fox" {
 			t.Errorf("%s: %d and %d samples of %s", name, s.Train.Len(), s.Eval.Len(), got)
 		}
 		if strings.Contains(log.String(), "WARN") && !strings.Contains(log.String(), "image/jpeg") {
@@ -80,10 +82,12 @@ func TestOfficialArchivesOfImageNet(t *testing.T) {
 			ds    data.Dataset
 			i     int
 			label int
-		}{"n01440764_2.JPEG": {s.Train, 1, 0}, "n02119789_4.JPEG": {s.Train, 11, 2}, "ILSVRC2012_val_3.JPEG": {s.Eval, 0, 0}, "ILSVRC2012_val_2.JPEG": {s.Eval, 1, 1}, "ILSVRC2012_val_1.JPEG": {s.Eval, 2, 2}} {
+		}{"n01440764_2.JPEG": {s.Train, 1, 0}, "n02119789_4.JPEG": {s.Train, 11, 2}, "ILSVRC2012_val_3.JPEG": {
+			s.Eval, 0, 0}, "ILSVRC2012_val_2.JPEG": {s.Eval, 1, 1}, "ILSVRC2012_val_1.JPEG": {s.Eval, 2, 2}} {
 			img, err := read(at.ds, at.i, nil)
 			if err != nil || [3]byte(img.Pix[:3]) != colours[want] || at.ds.Label(at.i) != at.label {
-				t.Errorf("%s: %s: got colour %v, want %v; label %d, want %d; %v", name, want, img.Pix[:3], colours[want], at.ds.Label(at.i), at.label, err)
+				t.Errorf("%s: %s: got colour %v, want %v; label %d, want %d; %v", name, want, img.Pix[:3],
+					colours[want], at.ds.Label(at.i), at.label, err)
 			}
 		}
 	}
@@ -96,7 +100,8 @@ func TestTheTrainTarAloneIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Train.Len() != 9 || s.Eval.Len() != 3 || s.Train.Classes()[1] != "n01443537" {
-		t.Errorf("%d and %d samples of %q, want 9 and 3 of three folders", s.Train.Len(), s.Eval.Len(), s.Train.Classes())
+		t.Errorf("%d and %d samples of %q, want 9 and 3 of three folders", s.Train.Len(), s.Eval.Len(),
+			s.Train.Classes())
 	}
 }
 
@@ -114,7 +119,8 @@ func TestArchivesOfImageNetAreFoundByTheRuleForNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeText(t, filepath.Join(dir, "val.tar"), string(text))
-	if _, _, err := open(t, Options{Path: dir}); err == nil || !strings.Contains(err.Error(), `"imagenet-validation.tar" and "val.tar" both name part validation`) {
+	if _, _, err := open(t, Options{Path: dir}); err == nil ||
+		!strings.Contains(err.Error(), `"imagenet-validation.tar" and "val.tar" both name part validation`) {
 		t.Errorf("two archives of a part: got %v", err)
 	}
 }
@@ -139,7 +145,8 @@ func TestAListNextToValidationImagesIsFound(t *testing.T) {
 }
 
 func TestKagglesFolderIsRead(t *testing.T) {
-	tr := named(t, "ILSVRC/Data/CLS-LOC/train/n01440764/a.JPEG", "ILSVRC/Data/CLS-LOC/train/n01443537/b.JPEG", "ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_2.JPEG",
+	tr := named(t, "ILSVRC/Data/CLS-LOC/train/n01440764/a.JPEG", "ILSVRC/Data/CLS-LOC/train/n01443537/b.JPEG",
+		"ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_2.JPEG",
 		"ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_3.JPEG")
 	dir := tr.folder(t)
 	writeText(t, filepath.Join(dir, "LOC_val_solution.csv"), solution)
@@ -154,9 +161,10 @@ func TestKagglesFolderIsRead(t *testing.T) {
 
 func TestListsOfImageNetAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
-		"no list":           {"", "", "one of the files LOC_val_solution.csv"},
-		"an image missing":  {"val.txt", "ILSVRC2012_val_1.JPEG 0\n", "has no entry for"},
-		"an unknown class":  {"val.txt", "ILSVRC2012_val_1.JPEG 3\nILSVRC2012_val_2.JPEG 0\nILSVRC2012_val_3.JPEG 0\n", `class "3"`},
+		"no list":          {"", "", "one of the files LOC_val_solution.csv"},
+		"an image missing": {"val.txt", "ILSVRC2012_val_1.JPEG 0\n", "has no entry for"},
+		"an unknown class": {"val.txt", "ILSVRC2012_val_1.JPEG 3\nILSVRC2012_val_2.JPEG 0\nILSVRC2012_val_3.JPEG 0\n",
+			`class "3"`},
 		"no class":          {"val.txt", "ILSVRC2012_val_1.JPEG\n", "line 1"},
 		"control character": {"val.txt", "ILSVRC2012_val_1.JPEG \x1b[2J\n", "not plain text"},
 	} {
@@ -171,7 +179,8 @@ func TestListsOfImageNetAreChecked(t *testing.T) {
 	dir, _ := official(t)
 	names := filepath.Join(dir, "names")
 	writeText(t, names, "n01440764 tench\n")
-	if _, _, err := open(t, Options{Path: filepath.Join(dir, "ILSVRC2012_img_train.tar"), ClassNames: names}); err == nil || !strings.Contains(err.Error(), "n01443537") {
+	if _, _, err := open(t, Options{Path: filepath.Join(dir, "ILSVRC2012_img_train.tar"), ClassNames: names}); err ==
+		nil || !strings.Contains(err.Error(), "n01443537") {
 		t.Errorf("a list of names that lacks a class: got %v", err)
 	}
 }
@@ -195,7 +204,8 @@ func TestAListThatIsTooLongIsAnError(t *testing.T) {
 	for text, want := range map[string]bool{"a 1\nb 2\n": true, "a 1\nb 2\nc": false, "a 1\nb 2\nc 3\nd 4\n": false} {
 		n := 0
 		err := eachLineOf(strings.NewReader(text), "list", 8, func(string) error { n++; return nil })
-		if want && (err != nil || n != 2) || !want && (err == nil || !strings.Contains(err.Error(), "list: want a list of at most 8 bytes")) {
+		if want && (err != nil || n != 2) ||
+			!want && (err == nil || !strings.Contains(err.Error(), "list: want a list of at most 8 bytes")) {
 			t.Errorf("%q: %d lines, %v", text, n, err)
 		}
 	}

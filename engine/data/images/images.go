@@ -32,8 +32,8 @@ type Options struct {
 	Path string // a folder, a tar, a tar.gz, a tar.zst, or ImageNet's official archives: see the package comment
 	// ValPath has all images for evaluation, in one of the forms of Path, without parts. "": the parts of Path.
 	ValPath string
-	// All opens Path for evaluation only: Train and Eval are both all its images, or, if it has parts, those of the part that
-	// evaluates; see package layout.
+	// All opens Path for evaluation only: Train and Eval are both all its images, or, if it has parts, those of the
+	// part that evaluates; see package layout.
 	All bool
 	// FollowLinks follows links that leave a folder.
 	FollowLinks bool
@@ -62,7 +62,8 @@ func SayDecoder(log *slog.Logger) {
 		if c.Native {
 			log.Info("JPEG images are decoded by " + c.Name)
 		} else {
-			log.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg, and with colours that differ from those of libturbojpeg and Pillow by 2 to 3 of 255 levels in the mean", "reason", c.Reason)
+			log.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg, and with colours that differ from those of libturbojpeg and Pillow by 2 to 3 of 255 levels in the mean",
+				"reason", c.Reason)
 		}
 	})
 }
@@ -79,7 +80,8 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		return data.Splits{}, fmt.Errorf("images: fraction held out is %g, want 0 to %g", o.ValFraction, maxValFraction)
 	}
 	if o.Limits.MemberBytes < 0 || o.Limits.MemberBytes > math.MaxInt32 {
-		return data.Splits{}, fmt.Errorf("images: largest file is %d bytes, want 0 (64 MiB) to %d", o.Limits.MemberBytes, math.MaxInt32)
+		return data.Splits{}, fmt.Errorf("images: largest file is %d bytes, want 0 (64 MiB) to %d",
+			o.Limits.MemberBytes, math.MaxInt32)
 	}
 	splits, err := o.open(ctx)
 	if ctx.Err() != nil {
@@ -128,7 +130,8 @@ func (o Options) open(ctx context.Context) (_ data.Splits, err error) {
 		o.Logger.Warn("images: "+note, "path", o.Path)
 	}
 	SayDecoder(o.Logger)
-	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: opened, OwnEval: a.evalFrom != "", EvalFrom: a.evalFrom, Same: a.same, Unused: a.unused}
+	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: opened, OwnEval: a.evalFrom != "",
+		EvalFrom: a.evalFrom, Same: a.same, Unused: a.unused}
 	splits.Train = newDataset(s.source, s.list, a.train, a.classes, o.DecodeOptions)
 	if len(a.eval) > 0 {
 		splits.Eval = newDataset(eval.source, eval.list, a.eval, a.classes, o.DecodeOptions)
@@ -212,7 +215,8 @@ func (o Options) openDir(ctx context.Context) (src source, list listing, err err
 	switch {
 	case err != nil:
 	case train != "":
-		if err = errors.Join(layout.Check(train, o.FollowLinks), layout.Check(cmp.Or(val, train), o.FollowLinks)); err == nil {
+		if err = errors.Join(layout.Check(train, o.FollowLinks),
+			layout.Check(cmp.Or(val, train), o.FollowLinks)); err == nil {
 			src, list, err = openOfficial(ctx, train, val, o.Limits)
 		}
 	default:
@@ -235,7 +239,8 @@ func (o Options) openDir(ctx context.Context) (src source, list listing, err err
 // evaluationFolders returns the paths of the folders at the top of dir that name a part for evaluation.
 func (l *listing) evaluationFolders(dir string) (paths []string) {
 	for _, name := range l.folders {
-		if part, err := layout.PartOf(name); err == nil && !strings.Contains(name, "/") && (part == layout.Validation || part == layout.Test) {
+		if part, err := layout.PartOf(name); err == nil && !strings.Contains(name, "/") &&
+			(part == layout.Validation || part == layout.Test) {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 	}
@@ -274,7 +279,8 @@ func (o Options) readNames(a *arrangement) error {
 			return fmt.Errorf("%s has no entry for class %.200q", file, class)
 		}
 		if !ok {
-			a.notes = append(a.notes, fmt.Sprintf("%s has no entry for class %.200q, so the program does not use the file", file, class))
+			a.notes = append(a.notes,
+				fmt.Sprintf("%s has no entry for class %.200q, so the program does not use the file", file, class))
 			return nil
 		}
 		named[i] = line

@@ -265,7 +265,8 @@ func TestLinksInFolders(t *testing.T) {
 	}{
 		{"within the folder", "c", "a", 3, 3, ""},
 		{"a file within the folder", "b/2.png", "1.png", 3, 3, ""},
-		{"a file outside", "a/3.png", filepath.Join(big, "one.png"), 3, 0, `the link "a/3.png" leads out of the folder`},
+		{"a file outside", "a/3.png", filepath.Join(big, "one.png"), 3, 0,
+			`the link "a/3.png" leads out of the folder`},
 		{"a class outside", "c", filepath.Join(big, "train/a"), 4, 0, "set data.follow_links = true"},
 		{"a loop", "a/loop", "..", 0, 0, `the link "a/loop" leads to folder ".", which contains it`},
 		{"broken", "a/3.png", "/nothing", 0, 0, `the link "a/3.png" is broken`},
@@ -277,7 +278,8 @@ func TestLinksInFolders(t *testing.T) {
 		for follow, want := range map[bool]int{true: c.samples, false: c.kept} {
 			s, _, err := open(t, Options{Path: dir, FollowLinks: follow})
 			if want == 0 {
-				if err == nil || follow && !strings.Contains(err.Error(), c.want) || c.samples > 0 && !strings.Contains(err.Error(), c.want) {
+				if err == nil || follow && !strings.Contains(err.Error(), c.want) || c.samples > 0 &&
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s, follow = %v: got %v, want %q", c.name, follow, err, c.want)
 				}
 				continue
@@ -325,9 +327,11 @@ func TestFilesThatChangeAfterOpenAreFaults(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"no such file", "want a regular file", "20000, want a regular file of at most 10000", ""} {
+	for i, want := range []string{"no such file", "want a regular file", "20000, want a regular file of at most 10000",
+		""} {
 		_, err := read(s.Train, i, nil)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), " bytes", ""), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), " bytes", ""), want)) {
 			t.Errorf("sample %d: got %v, want %q", i, err, want)
 		}
 	}
@@ -339,7 +343,8 @@ func TestFilesThatChangeAfterOpenAreFaults(t *testing.T) {
 	if err := os.Truncate(path, 600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(s.Train, 0, nil); err == nil || !strings.Contains(err.Error(), "became shorter after it was opened") {
+	if _, err := read(s.Train, 0, nil); err == nil ||
+		!strings.Contains(err.Error(), "became shorter after it was opened") {
 		t.Errorf("cut tar: got %v", err)
 	}
 }
@@ -362,7 +367,8 @@ func TestOnlyLayoutsThatAreWrongGetAdviceOnLayouts(t *testing.T) {
 		{"no class folders", Options{Path: named(t, "1.png").folder(t)}, "no class folders", layoutAdvice},
 		{"no such path", Options{Path: filepath.Join(t.TempDir(), "none")}, "no such file", ""},
 		{"neither folder nor tar", Options{Path: text}, "not a tar archive", ""},
-		{"cache folder that cannot be made", Options{Path: good.tarGz(t), CacheDir: taken}, "not a directory", archive.CacheAdvice},
+		{"cache folder that cannot be made", Options{Path: good.tarGz(t), CacheDir: taken}, "not a directory",
+			archive.CacheAdvice},
 	} {
 		_, _, err := open(t, c.o)
 		var fault *data.Fault
@@ -376,7 +382,8 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	files := named(t, "a/1.png")
-	for kind, path := range map[string]string{"folder": files.folder(t), "tar": files.tar(t), "tar.gz": files.tarGz(t)} {
+	for kind, path := range map[string]string{"folder": files.folder(t), "tar": files.tar(t),
+		"tar.gz": files.tarGz(t)} {
 		if _, err := Open(ctx, Options{Path: path, CacheDir: t.TempDir()}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v", kind, err)
 		}

@@ -26,7 +26,8 @@ func tiff(order binary.AppendByteOrder, start string, kind uint16, value uint32)
 func TestOrientationOfUnusualPrograms(t *testing.T) {
 	photo, picture := jpegOf(t, plain(8, 8, color.White)), pngOf(t, plain(8, 8, color.White))
 	segment := func(contents string) string {
-		return photo[:2] + "\xFF\xE1" + string(binary.BigEndian.AppendUint16(nil, uint16(len(contents)+2))) + contents + photo[2:]
+		return photo[:2] + "\xFF\xE1" + string(binary.BigEndian.AppendUint16(nil, uint16(len(contents)+2))) + contents +
+			photo[2:]
 	}
 	afterHead := len(pngStart) + 25
 	withChunk := func(kind, contents string) string {
@@ -53,11 +54,13 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 		"XMP, invalid":         {segment(xmp + "<tiff:Orientation>9</tiff:Orientation>"), Upright},
 		"XMP, two digits":      {segment(xmp + "<tiff:Orientation>33</tiff:Orientation>"), Upright},
 		"XMP, cut":             {segment(xmp + "<tiff:Orientation>"), Upright},
-		"EXIF before XMP":      {segment(xmp + `tiff:Orientation="3"`)[:2] + segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
-		"PNG, EXIF":            {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
-		"PNG, XMP":             {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), TurnRight},
-		"PNG, XMP after text":  {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
-		"none":                 {photo, Upright},
+		"EXIF before XMP": {segment(xmp + `tiff:Orientation="3"`)[:2] +
+			segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
+		"PNG, EXIF": {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
+		"PNG, XMP": {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`),
+			TurnRight},
+		"PNG, XMP after text": {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
+		"none":                {photo, Upright},
 	} {
 		if got := OrientationOf([]byte(c.contents)); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
@@ -67,8 +70,10 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 
 func TestOtherFormatsAreNamed(t *testing.T) {
 	for start, want := range map[string]string{
-		"RIFF\x10\x00\x00\x00WEBPVP8 ": "a WebP image", "RIFF\x10\x00\x00\x00WAVEfmt ": "neither JPEG nor PNG", "GIF89a": "a GIF image", "BM\x00\x00": "a BMP image",
-		"II*\x00": "a TIFF image", "\x00\x00\x00\x18ftypheic": "a HEIF image", "text": "neither JPEG nor PNG: begins with 74 65 78 74",
+		"RIFF\x10\x00\x00\x00WEBPVP8 ": "a WebP image", "RIFF\x10\x00\x00\x00WAVEfmt ": "neither JPEG nor PNG",
+		"GIF89a": "a GIF image", "BM\x00\x00": "a BMP image",
+		"II*\x00": "a TIFF image", "\x00\x00\x00\x18ftypheic": "a HEIF image",
+		"text": "neither JPEG nor PNG: begins with 74 65 78 74",
 	} {
 		if _, err := Describe([]byte(start)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", start, err, want)
@@ -91,12 +96,14 @@ func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
 		contents string
 		ok       bool
 	}{
-		"checksum of a text behind the pixels":    {picture[:end] + string(bad) + picture[end:], true},
-		"checksum of a text before the pixels":    {picture[:head] + string(bad) + picture[head:], true},
-		"no end chunk":                            {picture[:end], true},
-		"checksum of the end chunk":               {picture[:len(picture)-1] + "\x00", true},
-		"checksum of the pixels":                  {picture[:end-1] + string([]byte{picture[end-1] ^ 1}) + picture[end:], false},
-		"checksum of the header":                  {picture[:head-1] + string([]byte{picture[head-1] ^ 1}) + picture[head:], false},
+		"checksum of a text behind the pixels": {picture[:end] + string(bad) + picture[end:], true},
+		"checksum of a text before the pixels": {picture[:head] + string(bad) + picture[head:], true},
+		"no end chunk":                         {picture[:end], true},
+		"checksum of the end chunk":            {picture[:len(picture)-1] + "\x00", true},
+		"checksum of the pixels": {
+			picture[:end-1] + string([]byte{picture[end-1] ^ 1}) + picture[end:], false},
+		"checksum of the header": {picture[:head-1] + string([]byte{picture[head-1] ^ 1}) +
+			picture[head:], false},
 		"cut within the pixels, with a bad chunk": {picture[:end-20] + string(bad) + picture[end:], false},
 	} {
 		var img data.Image
@@ -125,17 +132,20 @@ func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
 		l    listing
 		want bool
 	}{
-		"parts":                   {listed("trainA/cat/1.jpg", "trainA/dog/1.jpg", "testA/cat/1.jpg", "testA/dog/2.jpg"), true},
+		"parts": {
+			listed("trainA/cat/1.jpg", "trainA/dog/1.jpg", "testA/cat/1.jpg", "testA/dog/2.jpg"), true},
 		"classes":                 {listed("cat/1.jpg", "dog/1.jpg"), false},
 		"classes with subfolders": {listed("cat/a/1.jpg", "cat/b/1.jpg", "dog/a/1.jpg", "dog/c/1.jpg"), false},
 		"one subfolder":           {listed("cat/images/1.jpg", "dog/images/1.jpg"), false},
-		"images next to folders":  {listed("cat/a/1.jpg", "cat/b/1.jpg", "cat/1.jpg", "dog/a/1.jpg", "dog/b/1.jpg"), false},
+		"images next to folders": {listed("cat/a/1.jpg", "cat/b/1.jpg", "cat/1.jpg", "dog/a/1.jpg", "dog/b/1.jpg"),
+			false},
 	} {
 		a, err := arrange(c.l, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(strings.Join(a.notes, "\n"), "each of them has the folders cat, dog"); got != c.want {
+		if got := strings.Contains(strings.Join(a.notes, "\n"), "each of them has the folders cat, dog"); got !=
+			c.want {
 			t.Errorf("%s: got the notes %q", name, a.notes)
 		}
 	}

@@ -30,8 +30,8 @@ const (
 // swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG or PNG image: from EXIF or, if EXIF has none, from XMP. If the tag is missing or
-// invalid, it returns Upright, because image viewers then show the image as stored.
+// OrientationOf reads the tag of a JPEG or PNG image: from EXIF or, if EXIF has none, from XMP. If the tag is missing
+// or invalid, it returns Upright, because image viewers then show the image as stored.
 func OrientationOf(contents []byte) Orientation {
 	var exif, xmp []byte
 	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {

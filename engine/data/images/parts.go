@@ -48,8 +48,8 @@ func (p partFolders) list() string {
 // from describes the origin of the evaluation part.
 func from(part layout.Part, f folder) string { return fmt.Sprintf("part %s, %s", part, f.prefix) }
 
-// findParts finds the folders that name parts. A folder that has images, but no folders with images, is a class: its name may
-// be train or test, too. findParts refuses names that it cannot tell apart.
+// findParts finds the folders that name parts. A folder that has images, but no folders with images, is a class: its
+// name may be train or test, too. findParts refuses names that it cannot tell apart.
 func findParts(l *listing, a *arrangement) (p partFolders, err error) {
 	if len(l.files) == 0 {
 		return p, errors.New("no .jpg, .jpeg or .png files")
@@ -111,7 +111,8 @@ func flatParts(named, rest []folder) error {
 		}
 	}
 	if len(named) > 0 && len(rest) == 0 || len(exact) > 1 {
-		return fmt.Errorf("the folder %.200q names a part, but has no class folders, so its images have no classes", named[0].name)
+		return fmt.Errorf("the folder %.200q names a part, but has no class folders, so its images have no classes",
+			named[0].name)
 	}
 	return nil
 }
@@ -130,7 +131,8 @@ func wrapper(files []file) string {
 	return first + "/"
 }
 
-// topFolders groups files by their first folder after prefix, in the order of names. It counts the files outside folders.
+// topFolders groups files by their first folder after prefix, in the order of names. It counts the files outside
+// folders.
 func topFolders(files []file, prefix string) (tops []folder, loose int) {
 	index := map[string]int{}
 	for i, f := range files {

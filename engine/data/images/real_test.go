@@ -32,7 +32,8 @@ func TestRealCIFAR10(t *testing.T) {
 		t.Fatalf("%d and %d samples of %q", s.Train.Len(), s.Eval.Len(), s.Train.Classes())
 	}
 	cached := s.Cached(0)
-	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: cached.Train, Transform: data.Transform{Size: 32}}, Seed: 1, BatchSize: 250})
+	l, err := data.NewLoader(data.Options{
+		Samples: data.Images{Dataset: cached.Train, Transform: data.Transform{Size: 32}}, Seed: 1, BatchSize: 250})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestRealCIFAR10(t *testing.T) {
 			mean := sum[ch] / pixels
 			deviation := math.Sqrt(squares[ch]/pixels - mean*mean)
 			want := data.NormalizeCIFAR10
-			if math.Abs(mean/255-float64(want.Mean[ch])) > tolerance || math.Abs(deviation/255-float64(want.Std[ch])) > tolerance {
+			if math.Abs(mean/255-float64(want.Mean[ch])) > tolerance ||
+				math.Abs(deviation/255-float64(want.Std[ch])) > tolerance {
 				t.Errorf("epoch %d, channel %d: mean %.4f, deviation %.4f, want %.4f, %.4f",
 					epoch, ch, mean/255, deviation/255, want.Mean[ch], want.Std[ch])
 			}
@@ -93,7 +95,8 @@ func BenchmarkRealCIFAR10(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			const batch = 250
 			l, err := data.NewLoader(data.Options{Seed: 1, BatchSize: batch,
-				Samples: data.Images{Dataset: c.splits.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}}})
+				Samples: data.Images{Dataset: c.splits.Train,
+					Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}}})
 			if err != nil {
 				b.Fatal(err)
 			}

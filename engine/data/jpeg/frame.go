@@ -54,7 +54,8 @@ func frameOf(data []byte) (f frame) {
 			f.whole = f.scans == 1 && !progressive && len(contents) > 0 && int(contents[0]) == f.channels
 		case marker == 0xEE:
 			f.adobe = f.adobe || len(contents) >= 12 && bytes.HasPrefix(contents, []byte("Adobe"))
-		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC && len(contents) >= 6:
+		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC &&
+			len(contents) >= 6:
 			progressive = marker > 0xC1
 			f.bits, f.channels = int(contents[0]), int(contents[5])
 			f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
@@ -83,12 +84,13 @@ func (f frame) image(data []byte) ([]byte, error) {
 	return data[:f.end], nil
 }
 
-// withInks adds Adobe's marker to an image of four inks that lacks it. image/jpeg refuses such images. They are stored as
-// those with the marker, as Pillow reads them.
+// withInks adds Adobe's marker to an image of four inks that lacks it. image/jpeg refuses such images. They are stored
+// as those with the marker, as Pillow reads them.
 func (f frame) withInks(data []byte) []byte {
 	if f.channels != 4 || f.adobe || len(data) < 2 {
 		return data
 	}
-	marker := []byte{0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0} // the last byte: the inks are not transformed
+	// the last byte: the inks are not transformed
+	marker := []byte{0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0}
 	return append(append(bytes.Clone(data[:2]), marker...), data[2:]...)
 }

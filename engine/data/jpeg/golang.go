@@ -28,7 +28,8 @@ func goDecode(data []byte, h Header, buf []byte) ([]byte, int, int, error) {
 	}
 	b := img.Bounds()
 	if b.Dx() != h.Width || b.Dy() != h.Height {
-		return nil, 0, 0, fmt.Errorf("jpeg: decoded %d x %d pixels, want %d x %d as in the header", b.Dx(), b.Dy(), h.Width, h.Height)
+		return nil, 0, 0, fmt.Errorf("jpeg: decoded %d x %d pixels, want %d x %d as in the header", b.Dx(), b.Dy(),
+			h.Width, h.Height)
 	}
 	pix := grow(buf, 3*h.Width*h.Height)
 	at := 0

@@ -23,7 +23,8 @@ typedef struct hetero_jpeg_header {
   int32_t inks;          /* 1: the image has four inks (CMYK, YCCK), which decode converts to RGB */
 } hetero_jpeg_header;
 
-/* Weights of one axis. Output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided by
+/* Weights of one axis. Output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided
+ * by
  * 2^22 and rounded. The weights of an output are not negative, and their sum is about 2^22. */
 typedef struct hetero_taps {
   const int32_t *start, *num, *weight;

@@ -47,10 +47,13 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 		for _, c := range []struct {
 			width, height, scans int
 			refused              bool
-		}{{8192, 8192, 17, true}, {8192, 8192, 10, false}, {65535, 65535, 1, true}, {1024, 1024, 400, false}, {2000, 1500, 400, true}} {
+		}{{8192, 8192, 17, true}, {8192, 8192, 10, false}, {65535, 65535, 1, true}, {1024, 1024, 400, false},
+			{2000, 1500, 400, true}} {
 			h, err := d.Header(progressive(c.width, c.height, c.scans))
-			if refused := err != nil; refused != c.refused || refused && !strings.Contains(err.Error(), "pixels, want at most") {
-				t.Errorf("%s: %d scans of %d x %d: got %+v, %v; want refused: %v", name, c.scans, c.width, c.height, h, err, c.refused)
+			if refused := err != nil; refused != c.refused || refused &&
+				!strings.Contains(err.Error(), "pixels, want at most") {
+				t.Errorf("%s: %d scans of %d x %d: got %+v, %v; want refused: %v", name, c.scans, c.width, c.height, h,
+					err, c.refused)
 			}
 		}
 		small := progressive(64, 48, 20)
@@ -59,7 +62,8 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
-			t.Errorf("%s: the attack is no image: %v", name, err) // without a valid image, the test above checks nothing
+			// without a valid image, the test above checks nothing
+			t.Errorf("%s: the attack is no image: %v", name, err)
 		}
 	}
 }
@@ -71,10 +75,12 @@ func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	const headerOnly = 700        // bytes: before the first scan
 	const most = 10 * time.Second // the page has 2.2 s; processors differ
 	for name, d := range decoders(t) {
-		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64}, {1448, 1448, 500}, {500, 375, 500}} {
+		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64},
+			{1448, 1448, 500}, {500, 375, 500}} {
 			contents := progressive(c.width, c.height, c.scans)
 			for _, cut := range []int{len(contents), len(contents) / 2, headerOnly} {
-				text := fmt.Sprintf("%s: %d scans of %d x %d, %d of %d bytes", name, c.scans, c.width, c.height, min(cut, len(contents)), len(contents))
+				text := fmt.Sprintf("%s: %d scans of %d x %d, %d of %d bytes", name, c.scans, c.width, c.height,
+					min(cut, len(contents)), len(contents))
 				begun := cpuTime(t)
 				h, err := d.Header(contents[:min(cut, len(contents))])
 				if err == nil {

@@ -62,7 +62,8 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	case pixels > maxScanPixels:
 		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d in all", h.Width, h.Height, maxScanPixels)
 	}
-	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, maxScanPixels/pixels)
+	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height,
+		maxScanPixels/pixels)
 }
 
 // size reads the size with the library that will decode the image.
@@ -83,7 +84,8 @@ func (d *Decoder) size(data []byte, f frame) (Header, error) {
 // Decode decodes data to RGB bytes (height, width, 3). h is the Header of data. The result is in buf if buf is large
 // enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up, if the library supports it.
 // Otherwise the result has full size.
-func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int, err error) {
+func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int,
+	err error) {
 	if data, err = h.frame.image(data); err != nil {
 		return nil, 0, 0, err
 	}

@@ -60,7 +60,8 @@ func gradient(w, h int) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
 		for x := range w {
-			img.SetRGBA(x, y, color.RGBA{uint8(40 + 170*x/max(w, 64)), uint8(60 + 130*y/max(h, 64)), uint8(200 - 100*(x+y)/max(w+h, 128)), 255})
+			img.SetRGBA(x, y, color.RGBA{uint8(40 + 170*x/max(w, 64)), uint8(60 + 130*y/max(h, 64)),
+				uint8(200 - 100*(x+y)/max(w+h, 128)), 255})
 		}
 	}
 	return img
@@ -106,7 +107,8 @@ func TestDecodesColourAndGreyToRGB(t *testing.T) {
 					c := color.RGBAModel.Convert(img.At(i%w, i/w)).(color.RGBA)
 					for k, want := range []uint8{c.R, c.G, c.B} {
 						if got := pix[3*i+k]; max(got, want)-min(got, want) > tolerance {
-							t.Fatalf("%s, %s %dx%d: pixel %d channel %d is %d, want %d", name, kind, w, h, i, k, got, want)
+							t.Fatalf("%s, %s %dx%d: pixel %d channel %d is %d, want %d", name, kind, w, h, i, k, got,
+								want)
 						}
 					}
 				}
@@ -217,7 +219,8 @@ func correlation(a, b []byte) float64 {
 
 func TestManyScansAreRefused(t *testing.T) {
 	for name, d := range decoders(t) {
-		if _, err := d.Header(progressive(16, 16, maxScans+1)); err == nil || !strings.Contains(err.Error(), "501 scans") {
+		if _, err := d.Header(progressive(16, 16, maxScans+1)); err == nil ||
+			!strings.Contains(err.Error(), "501 scans") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // seeds returns images of many kinds. They include the test images of the Go installation, if available: progressive
 // images, restart intervals, CMYK, and several subsamplings.
 func seeds(t testing.TB) [][]byte {
-	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))), progressive(64, 48, 12)}
+	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))),
+		progressive(64, 48, 12)}
 	paths, _ := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "image", "testdata", "*.jpeg"))
 	for _, path := range paths {
 		if b, err := os.ReadFile(path); err == nil && len(b) < 20_000 {
@@ -87,12 +88,14 @@ func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 				decoded++
 			}
 			if err == nil && (len(pix) != 3*w*hh || w < 1 || hh < 1 || w > h.Width || hh > h.Height) {
-				t.Fatalf("seed %d, image %d, %s: %d x %d pixels in %d bytes from %+v", seed, done, name, w, hh, len(pix), h)
+				t.Fatalf("seed %d, image %d, %s: %d x %d pixels in %d bytes from %+v", seed, done, name, w, hh,
+					len(pix), h)
 			}
 		}
 	}
 	t.Logf("%d images from %d seeds, %d times decoded, the slowest within %v", done, len(all), decoded, slowest)
 	if decoded < done/20 {
-		t.Errorf("only %d of %d were decoded: mutations are too harsh to test anything behind the headers", decoded, done)
+		t.Errorf("only %d of %d were decoded: mutations are too harsh to test anything behind the headers", decoded,
+			done)
 	}
 }

@@ -52,11 +52,15 @@ static int32_t hetero_decode(const hetero_jpeg_api* api, hetero_jpeg_decoder* d,
 }
 
 // The lists of weights are separate arguments, because cgo does not permit structs that contain Go pointers.
-static void hetero_resample(const hetero_jpeg_api* api, uint8_t* dst, const uint8_t* src, size_t src_bytes, int32_t src_width,
-                            const int32_t* x_start, const int32_t* x_num, const int32_t* x_weight, int32_t x_count, int32_t x_width,
-                            const int32_t* y_start, const int32_t* y_num, const int32_t* y_weight, int32_t y_count, int32_t y_width,
+static void hetero_resample(const hetero_jpeg_api* api, uint8_t* dst, const uint8_t* src,
+                            size_t src_bytes, int32_t src_width,
+                            const int32_t* x_start, const int32_t* x_num, const int32_t* x_weight, int32_t x_count,
+                            int32_t x_width,
+                            const int32_t* y_start, const int32_t* y_num, const int32_t* y_weight, int32_t y_count,
+                            int32_t y_width,
                             uint8_t* rows) {
-	const hetero_taps x = {x_start, x_num, x_weight, x_count, x_width}, y = {y_start, y_num, y_weight, y_count, y_width};
+	const hetero_taps x = {x_start, x_num, x_weight, x_count, x_width};
+	const hetero_taps y = {y_start, y_num, y_weight, y_count, y_width};
 	api->resample(dst, src, src_bytes, src_width, &x, &y, rows);
 }
 */
@@ -108,7 +112,8 @@ func libraryDirs() []string {
 			exe = real
 		}
 		dir := filepath.Dir(exe)
-		dirs = append(dirs, filepath.Join(dir, "build", "lib"), filepath.Join(dir, "lib"), filepath.Join(dir, "..", "lib", "hetero-train"))
+		dirs = append(dirs, filepath.Join(dir, "build", "lib"), filepath.Join(dir, "lib"),
+			filepath.Join(dir, "..", "lib", "hetero-train"))
 	}
 	return dirs
 }
@@ -156,7 +161,8 @@ func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0
 
 func (n *native) header(data []byte) (Header, error) {
 	info := &n.info
-	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info, &n.text[0], errorBytes)
+	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info,
+		&n.text[0], errorBytes)
 	if status != 0 {
 		return Header{}, n.err()
 	}
@@ -165,7 +171,8 @@ func (n *native) header(data []byte) (Header, error) {
 
 // decode writes the image to pix. The size of pix must match the header and the denominator.
 func (n *native) decode(data []byte, denominator int, pix []byte) error {
-	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(denominator),
+	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)),
+		C.int32_t(denominator),
 		(*C.uint8_t)(unsafe.SliceData(pix)), C.size_t(len(pix)), &n.text[0], errorBytes)
 	if status != 0 {
 		return n.err()
@@ -175,7 +182,9 @@ func (n *native) decode(data []byte, denominator int, pix []byte) error {
 
 func (l *library) resample(dst, src []byte, width int, x, y Taps, rows []byte) {
 	list := func(v []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(v)) }
-	C.hetero_resample(l.api, (*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(len(src)), C.int32_t(width),
+	C.hetero_resample(l.api, (*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)),
+		C.size_t(len(src)), C.int32_t(width),
 		list(x.Start), list(x.Num), list(x.Weight), C.int32_t(len(x.Start)), C.int32_t(x.Width),
-		list(y.Start), list(y.Num), list(y.Weight), C.int32_t(len(y.Start)), C.int32_t(y.Width), (*C.uint8_t)(unsafe.SliceData(rows)))
+		list(y.Start), list(y.Num), list(y.Weight), C.int32_t(len(y.Start)), C.int32_t(y.Width),
+		(*C.uint8_t)(unsafe.SliceData(rows)))
 }

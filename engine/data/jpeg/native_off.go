@@ -5,7 +5,8 @@ package jpeg
 import "errors"
 
 // This program cannot open libhetero_jpeg.so, so image/jpeg decodes all images.
-var errNoLibraries = errors.New("this program was built without cgo, or not for Linux, so Go's image/jpeg decodes all images")
+var errNoLibraries = errors.New(
+	"this program was built without cgo, or not for Linux, so Go's image/jpeg decodes all images")
 
 type library struct{ path string }
 

@@ -153,15 +153,17 @@ func (f *Folder) linkError(name string, err error) error {
 	_, outside := os.Stat(f.Path(name))
 	switch {
 	case f.root != nil && outside == nil:
-		return fmt.Errorf("the link %.200q leads out of the folder or is absolute (target %.200q): copy the target into the folder, or set %s = true to follow such links", name, target, FollowKey)
+		return fmt.Errorf("the link %.200q leads out of the folder or is absolute (target %.200q): copy the target into the folder, or set %s = true to follow such links",
+			name, target, FollowKey)
 	case errors.Is(outside, fs.ErrNotExist):
-		return fmt.Errorf("the link %.200q is broken: there is no %.200q; fetch the target (dvc pull, git annex get), or delete the link: %w", name, target, fs.ErrNotExist)
+		return fmt.Errorf("the link %.200q is broken: there is no %.200q; fetch the target (dvc pull, git annex get), or delete the link: %w",
+			name, target, fs.ErrNotExist)
 	}
 	return fmt.Errorf("follow the link %.200q to %.200q: %w", name, target, err)
 }
 
-// Walk calls visit for all files and folders below the folder, each folder before its contents, sorted by name. It leaves
-// out files of storage systems. A link to a folder that contains the link is an error.
+// Walk calls visit for all files and folders below the folder, each folder before its contents, sorted by name. It
+// leaves out files of storage systems. A link to a folder that contains the link is an error.
 func (f *Folder) Walk(ctx context.Context, visit func(Entry) error) error {
 	info, err := f.stat(".")
 	if err != nil {
@@ -200,7 +202,8 @@ func (f *Folder) walk(ctx context.Context, dir string, chain []above, visit func
 		}
 		for _, a := range chain {
 			if os.SameFile(a.info, info) {
-				return fmt.Errorf("the link %.200q leads to folder %.200q, which contains it: delete the link", e.Name, a.name)
+				return fmt.Errorf("the link %.200q leads to folder %.200q, which contains it: delete the link", e.Name,
+					a.name)
 			}
 		}
 		if err := f.walk(ctx, e.Name, append(chain, above{e.Name, info}), visit); err != nil {
@@ -210,8 +213,8 @@ func (f *Folder) walk(ctx context.Context, dir string, chain []above, visit func
 	return nil
 }
 
-// Check returns an error if follow is false and file is a link that leaves its folder. It is for a file that the program
-// found next to the data; a file that the user names may be any link.
+// Check returns an error if follow is false and file is a link that leaves its folder. It is for a file that the
+// program found next to the data; a file that the user names may be any link.
 func Check(file string, follow bool) error {
 	if follow {
 		return nil

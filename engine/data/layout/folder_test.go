@@ -61,7 +61,8 @@ func TestWalkFollowsLinks(t *testing.T) {
 		{"a folder outside", []string{"out/1", "in/a->../out"}, "a/1", "!data.follow_links = true"},
 		{"an absolute link", []string{"in/a/1", "in/b->DIR/in/a"}, "a/1 b/1", "!is absolute"},
 		{"a chain", []string{"out/x/1", "out/y->x", "in/a->../out/y"}, "a/1", "!leads out"},
-		{"the folder itself", []string{"in/a/1", "in/a/b->.."}, "!\"a/b\" leads to folder \".\"", "!\"a/b\" leads to folder \".\""},
+		{"the folder itself", []string{"in/a/1", "in/a/b->.."}, "!\"a/b\" leads to folder \".\"",
+			"!\"a/b\" leads to folder \".\""},
 		{"an outer folder", []string{"in/1", "in/a->../../DIRNAME"}, "!leads to folder", "!leads out"},
 		{"a link to itself", []string{"in/a->a"}, "!\"a\"", "!\"a\""},
 		{"broken", []string{"in/a->nothing"}, "!the link \"a\" is broken: there is no \"nothing\"", "!is broken"},
@@ -75,7 +76,8 @@ func TestWalkFollowsLinks(t *testing.T) {
 		for follow, want := range map[bool]string{true: c.want, false: c.kept} {
 			got, err := walk(t, filepath.Join(dir, "in"), follow)
 			wrong, fails := strings.CutPrefix(want, "!")
-			if fails && (err == nil || !strings.Contains(err.Error(), wrong)) || !fails && (err != nil || strings.Join(got, " ") != want) {
+			if fails && (err == nil || !strings.Contains(err.Error(), wrong)) ||
+				!fails && (err != nil || strings.Join(got, " ") != want) {
 				t.Errorf("%s, follow = %v: got %q, %v, want %q", c.name, follow, got, err, want)
 			}
 		}
@@ -99,7 +101,8 @@ func TestBrokenLinksCanBeListed(t *testing.T) {
 func TestOpenFolderOfAFile(t *testing.T) {
 	dir := t.TempDir()
 	plant(t, dir, "a")
-	if _, err := OpenFolder(filepath.Join(dir, "a"), true); err == nil || !strings.Contains(err.Error(), "want a folder") {
+	if _, err := OpenFolder(filepath.Join(dir, "a"), true); err == nil ||
+		!strings.Contains(err.Error(), "want a folder") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := OpenFolder(filepath.Join(dir, "none"), true); !os.IsNotExist(err) {

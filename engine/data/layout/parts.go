@@ -28,7 +28,8 @@ var words = map[string]Part{
 	"test": Test, "testing": Test, "eval": Test,
 }
 
-// ErrNames is in the error chain of errors of names: a name of two parts, two folders of one part, a file without a part.
+// ErrNames is in the error chain of errors of names: a name of two parts, two folders of one part, a file without a
+// part.
 var ErrNames = errors.New("names of parts")
 
 // refuse returns an error that wraps ErrNames without its text.
@@ -45,7 +46,8 @@ func PartOf(name string) (Part, error) {
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		p := words[strings.ToLower(word)]
 		if p != None && part != None && p != part {
-			return None, refuse("the name %.200q has words of two parts, %q (%s) and %q (%s): rename it", name, found, part, word, p)
+			return None, refuse("the name %.200q has words of two parts, %q (%s) and %q (%s): rename it", name, found,
+				part, word, p)
 		}
 		if p != None {
 			part, found = p, word
@@ -84,9 +86,9 @@ type Division struct {
 	Named  bool  // the names name at least one part
 }
 
-// Divide divides files by the parts that their names name. The names are relative paths with slashes. A folder in the path
-// may name the part. Files that name no part are the training part, unless other files name the training part, which is
-// an error.
+// Divide divides files by the parts that their names name. The names are relative paths with slashes. A folder in the
+// path may name the part. Files that name no part are the training part, unless other files name the training part,
+// which is an error.
 func Divide(names []string) (Division, error) {
 	var by [Test + 1][]int
 	for i, name := range names {
@@ -98,8 +100,10 @@ func Divide(names []string) (Division, error) {
 	}
 	d := Division{Train: by[Train], Eval: by[Validation], Part: Validation, Named: len(by[None]) < len(names)}
 	if len(by[Train]) > 0 && len(by[None]) > 0 {
-		return Division{}, refuse("the name %.200q names no part, but %.200q names part %s: want names that contain train, val or test",
-			names[by[None][0]], names[by[Train][0]], Train)
+		return Division{},
+			refuse(
+				"the name %.200q names no part, but %.200q names part %s: want names that contain train, val or test",
+				names[by[None][0]], names[by[Train][0]], Train)
 	}
 	if len(by[Train]) == 0 {
 		d.Train = by[None]
@@ -134,8 +138,8 @@ func Folders(names []string) (map[Part]string, error) {
 	return parts, nil
 }
 
-// System reports whether a path has an element that belongs to a file system, network storage, an archiver or a tool, and not to
-// a data set.
+// System reports whether a path has an element that belongs to a file system, network storage, an archiver or a tool,
+// and not to a data set.
 func System(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
 		switch {

@@ -9,25 +9,32 @@ import (
 
 func TestPartOf(t *testing.T) {
 	for name, want := range map[string]Part{
-		"train": Train, "Training": Train, "TRAIN-000000.tar": Train, "fineweb_train_000001.bin": Train, "train2017": Train, "x.train.tar.gz": Train,
+		"train": Train, "Training": Train, "TRAIN-000000.tar": Train, "fineweb_train_000001.bin": Train,
+		"train2017": Train, "x.train.tar.gz": Train,
 		"val": Validation, "valid": Validation, "Validation": Validation, "dev.tsv": Validation, "val2017": Validation,
-		"imagenet1k-validation-00.tar": Validation, "my_data.valid-003.tar": Validation, "ILSVRC2012_img_val.tar": Validation,
-		"test": Test, "Testing": Test, "eval-00.tar": Test, "test_batch": Test, "train-training": Train,
-		"": None, "trainer": None, "trainval": None, "interval.bin": None, "constrained.bin": None, "contest": None, "invalid": None, "device": None, "évaltest": None,
+		"imagenet1k-validation-00.tar": Validation, "my_data.valid-003.tar": Validation,
+		"ILSVRC2012_img_val.tar": Validation,
+		"test":                   Test, "Testing": Test, "eval-00.tar": Test, "test_batch": Test,
+		"train-training": Train,
+		"":               None, "trainer": None, "trainval": None, "interval.bin": None, "constrained.bin": None,
+		"contest": None,
+		"invalid": None, "device": None, "évaltest": None,
 	} {
 		if got, err := PartOf(name); got != want || err != nil {
 			t.Errorf("%q: got %v, %v, want %v", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"train-val.tar", "train_test_split", "dev/test", "Training Validation"} {
-		if got, err := PartOf(name); !errors.Is(err, ErrNames) || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
+		if got, err := PartOf(name); !errors.Is(err, ErrNames) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
 			t.Errorf("%q: got %v, %v, want an error with the name", name, got, err)
 		}
 	}
 }
 
 func TestExact(t *testing.T) {
-	for name, want := range map[string]bool{"test": true, "Val2017": true, "_train": true, "bullet train": false, "x_test": false, "cat": false, "": false, "train.tar": false} {
+	for name, want := range map[string]bool{"test": true, "Val2017": true, "_train": true, "bullet train": false,
+		"x_test": false, "cat": false, "": false, "train.tar": false} {
 		if got := Exact(name); got != want {
 			t.Errorf("%q: got %v, want %v", name, got, want)
 		}
@@ -40,15 +47,18 @@ func TestDivide(t *testing.T) {
 		want        string // train | evaluation | unused, or an error
 	}{
 		{"no parts", "a.tar b.tar", "a.tar b.tar |  | "},
-		{"three parts", "x-test-0.tar x-train-0.tar x-train-1.tar x-val-0.tar", "x-train-0.tar x-train-1.tar | x-val-0.tar | x-test-0.tar"},
-		{"validation is any word", "train-0.tar imagenet1k-validation-00.tar", "train-0.tar | imagenet1k-validation-00.tar | "},
+		{"three parts", "x-test-0.tar x-train-0.tar x-train-1.tar x-val-0.tar",
+			"x-train-0.tar x-train-1.tar | x-val-0.tar | x-test-0.tar"},
+		{"validation is any word", "train-0.tar imagenet1k-validation-00.tar",
+			"train-0.tar | imagenet1k-validation-00.tar | "},
 		{"without validation, test evaluates", "Training.bin TESTING.bin", "Training.bin | TESTING.bin | "},
 		{"only train", "train-0.tar", "train-0.tar |  | "},
 		{"the rest trains", "a.tar b.tar dev.tar", "a.tar b.tar | dev.tar | "},
 		{"only evaluation", "val-0.tar", " | val-0.tar | "},
 		{"folders", "train/test-1.txt valid/a.txt", "train/test-1.txt | valid/a.txt | "},
 		{"a file without a part", "train.tar extra.tar", `"extra.tar" names no part, but "train.tar" names part train`},
-		{"two parts in one name", "train.tar train-val.tar", `"train-val.tar" has words of two parts, "train" (train) and "val" (validation)`},
+		{"two parts in one name", "train.tar train-val.tar",
+			`"train-val.tar" has words of two parts, "train" (train) and "val" (validation)`},
 	} {
 		files := strings.Fields(c.files)
 		d, err := Divide(files)
@@ -87,7 +97,8 @@ func TestFolders(t *testing.T) {
 
 func TestSystemNames(t *testing.T) {
 	for name, want := range map[string]bool{
-		"a/@eaDir/x.jpg": true, ".git": true, "cat/.ipynb_checkpoints/1.jpg": true, "__MACOSX/a": true, "lost+found": true, "$RECYCLE.BIN": true, "a//b": true, "._1.jpg": true,
+		"a/@eaDir/x.jpg": true, ".git": true, "cat/.ipynb_checkpoints/1.jpg": true, "__MACOSX/a": true,
+		"lost+found": true, "$RECYCLE.BIN": true, "a//b": true, "._1.jpg": true,
 		"~snapshot/a.jpg": true, "@tmp/a.jpg": true,
 		"cat": false, "a/b.c": false, "found": false, "__init__": false,
 	} {

@@ -108,7 +108,8 @@ type sector struct {
 
 var sectors = func() (all [256]sector) {
 	const value, least, between = 0, 8, 16
-	order := [6][3]uint8{{value, between, least}, {between, value, least}, {least, value, between}, {least, between, value}, {between, least, value}, {value, least, between}}
+	order := [6][3]uint8{{value, between, least}, {between, value, least}, {least, value, between},
+		{least, between, value}, {between, least, value}, {value, least, between}}
 	for h := range all {
 		turn := float64(float32(float64(h) * 6 / 255))
 		number := math.Floor(turn)

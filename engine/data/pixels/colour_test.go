@@ -66,7 +66,8 @@ func TestHueOfEveryColour(t *testing.T) {
 			h, s, v := hsv(x, y, z)
 			if wantH, wantS, wantV := plainHSV(x, y, z); h != wantH || s != wantS || v != wantV {
 				faults++
-				t.Errorf("hsv of (%d, %d, %d): got (%d, %d, %d), want (%d, %d, %d)", x, y, z, h, s, v, wantH, wantS, wantV)
+				t.Errorf("hsv of (%d, %d, %d): got (%d, %d, %d), want (%d, %d, %d)", x, y, z, h, s, v, wantH, wantS,
+					wantV)
 			}
 		}
 		r, g, b := rgb(x, y, z)

@@ -95,7 +95,8 @@ func TestPixelsAreThoseOfTorchvision(t *testing.T) {
 				}
 			}
 			if differ > 0 {
-				t.Errorf("%d of %d bytes differ, first at %d: got %d, want %d", differ, len(want), first, got[first], want[first])
+				t.Errorf("%d of %d bytes differ, first at %d: got %d, want %d", differ, len(want), first, got[first],
+					want[first])
 			}
 		})
 	}

@@ -16,7 +16,8 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 		for i := 3; i < row-3; i++ {
 			// The kernel has weight 5 in the centre and weight 1 at the other 8 positions. The sum of the weights is
 			// 13.
-			sum := int(above[i-3]) + int(above[i]) + int(above[i+3]) + int(here[i-3]) + 5*int(here[i]) + int(here[i+3]) +
+			sum := int(above[i-3]) + int(above[i]) + int(above[i+3]) + int(here[i-3]) + 5*int(here[i]) +
+				int(here[i+3]) +
 				int(below[i-3]) + int(below[i]) + int(below[i+3])
 			out[i] = blend(byte((2*sum+13)/26), here[i], alpha)
 		}

@@ -1,5 +1,5 @@
-// Package pyjson reads JSON as Python's package json writes it by default: NaN, Infinity and -Infinity, which JSON does not
-// have, stand for null.
+// Package pyjson reads JSON as Python's package json writes it by default: NaN, Infinity and -Infinity, which JSON does
+// not have, stand for null.
 package pyjson
 
 import (
@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 )
 
-// Unmarshal is json.Unmarshal, and accepts the words of Python. If the text is faulty in another way, the error is that of
-// json.Unmarshal.
+// Unmarshal is json.Unmarshal, and accepts the words of Python. If the text is faulty in another way, the error is that
+// of json.Unmarshal.
 func Unmarshal(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if err == nil {

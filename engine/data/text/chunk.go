@@ -16,11 +16,13 @@ import (
 )
 
 const (
-	chunkBytes    = 512 << 10 // bytes of text that one goroutine encodes at a time
-	mostPartBytes = 16 << 20  // largest line of JSON, or text without white space, in bytes; limits the memory of a chunk
+	chunkBytes = 512 << 10 // bytes of text that one goroutine encodes at a time
+	// largest line of JSON, or text without white space, in bytes; limits the memory of a chunk
+	mostPartBytes = 16 << 20
 )
 
-// byteOrderMark is U+FEFF in UTF-8. Some editors on Windows write it at the start of a file; it is not part of the text.
+// byteOrderMark is U+FEFF in UTF-8. Some editors on Windows write it at the start of a file; it is not part of the
+// text.
 var byteOrderMark = []byte("\ufeff")
 
 // position is the position in the input at which reading continues.
@@ -96,7 +98,8 @@ func (k *cutter) next(c *chunk) error {
 		n := k.cut(c)
 		if n == 0 && !k.end {
 			if len(k.buf) >= mostPartBytes {
-				return data.FileFault("read text", k.source().Path, fmt.Errorf("no %s within %d bytes after byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
+				return data.FileFault("read text", k.source().Path,
+					fmt.Errorf("no %s within %d bytes after byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
 			}
 			k.grow()
 			continue
@@ -230,8 +233,8 @@ func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	}
 }
 
-// evaluates reports whether the current document is for evaluation. Without an evaluation part, the choice is a function of
-// the document number.
+// evaluates reports whether the current document is for evaluation. Without an evaluation part, the choice is a
+// function of the document number.
 func (k *cutter) evaluates() bool {
 	if k.o.EvalFraction == 0 {
 		return k.source().Eval
@@ -306,7 +309,8 @@ func (c *chunk) encode(e tokenizer.Encoder, o *Options) {
 		if c.source.Lines {
 			var err error
 			if text, err = field(text, o.Field); err != nil {
-				fault := data.FileFault("read text", c.source.Path, fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
+				fault := data.FileFault("read text", c.source.Path,
+					fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
 				if !o.SkipFaulty {
 					fault.Advice = "--bad-lines skip leaves out such lines"
 					c.err = fault
@@ -367,7 +371,8 @@ func field(line []byte, name string) ([]byte, error) {
 		return nil, fmt.Errorf("field %q is %.20s, want a string", name, raw)
 	}
 	// Package json replaces half of a surrogate pair by U+FFFD without an error.
-	if n := bytes.Count([]byte(text), []byte("\ufffd")); n > 0 && n != bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
+	if n := bytes.Count([]byte(text), []byte("\ufffd")); n > 0 && n != bytes.Count(raw, []byte("\ufffd"))+
+		bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
 		return nil, fmt.Errorf("field %q contains half a surrogate pair, which is not a valid character", name)
 	}
 	return []byte(text), nil

@@ -49,7 +49,8 @@ var cutSeeds = []struct {
 
 // cutOptions returns the options for the text in the file in.
 func cutOptions(in string, chunk, kind uint8) Options {
-	return Options{Inputs: []string{in}, Tokenizer: tokenizer.Bytes(), Separator: [][]byte{nil, {}, []byte("X")}[kind%3], chunk: 8 + int(chunk)}
+	return Options{Inputs: []string{in}, Tokenizer: tokenizer.Bytes(),
+		Separator: [][]byte{nil, {}, []byte("X")}[kind%3], chunk: 8 + int(chunk)}
 }
 
 // checkCut compares the tokens of a text with those of naive. Text that is not UTF-8 must be a fault. Text without
@@ -105,8 +106,8 @@ func FuzzCutter(f *testing.F) {
 	})
 }
 
-// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards: creating and flushing files takes most
-// of the time of a small input.
+// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards: creating and flushing files takes
+// most of the time of a small input.
 func encoded(ctx context.Context, e tokenizer.Encoder, o Options) (all []int32, err error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@
 // # Documents
 //
 // The tokens of each document end with the end-of-text token. A line of a JSON lines file is a document. A plain text
-// file is one document, unless Options.Separator splits it. Documents that contain only white space are left out. A byte
-// order mark at the start of a file is not part of its text.
+// file is one document, unless Options.Separator splits it. Documents that contain only white space are left out. A
+// byte order mark at the start of a file is not part of its text.
 //
 // The names of the inputs may state that a document is for training or for evaluation; see package layout.
 //

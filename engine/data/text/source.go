@@ -46,8 +46,8 @@ type Sources struct {
 	Skipped  []string // paths of the files of folders that have other endings
 }
 
-// FindSources lists the input files of Options.Inputs. A folder contributes its text files and those of its subfolders, sorted
-// by name. The names determine the parts, unless Options.IgnoreNames is set; see package layout.
+// FindSources lists the input files of Options.Inputs. A folder contributes its text files and those of its subfolders,
+// sorted by name. The names determine the parts, unless Options.IgnoreNames is set; see package layout.
 func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 	var s Sources
 	var files, names []string
@@ -55,7 +55,8 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 		info, err := os.Stat(path)
 		switch {
 		case path == "-" || err == nil && info.Mode()&os.ModeNamedPipe != 0:
-			f := data.FileFault("read text", path, errors.New("want a file, because an interrupted conversion reads its input again"))
+			f := data.FileFault("read text", path,
+				errors.New("want a file, because an interrupted conversion reads its input again"))
 			f.Advice = "write the text to a file first"
 			return Sources{}, f
 		case err == nil && info.IsDir():
@@ -63,7 +64,8 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 			if found, err = o.within(ctx, path, &s); err == nil {
 				files = append(files, found...)
 				for _, file := range found {
-					names = append(names, filepath.ToSlash(strings.TrimPrefix(file, filepath.Clean(path)+string(filepath.Separator))))
+					names = append(names,
+						filepath.ToSlash(strings.TrimPrefix(file, filepath.Clean(path)+string(filepath.Separator))))
 				}
 			}
 		case err == nil:
@@ -115,7 +117,8 @@ func (o *Options) divide(names []string) (layout.Division, error) {
 	d, err := layout.Divide(names)
 	if err == nil && len(d.Train) == 0 {
 		if len(d.Unused) > 0 {
-			return d, fmt.Errorf("%q names part %s and %q names part %s, but no file names the training part", names[d.Eval[0]], layout.Validation, names[d.Unused[0]], layout.Test)
+			return d, fmt.Errorf("%q names part %s and %q names part %s, but no file names the training part",
+				names[d.Eval[0]], layout.Validation, names[d.Unused[0]], layout.Test)
 		}
 		return layout.Division{}, nil
 	}
@@ -139,7 +142,8 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 		return nil
 	})
 	if err == nil && files == nil {
-		err = fmt.Errorf("the folder has no text files, want files that end in %s, uncompressed or with the additional ending .gz or .zst", strings.Join(suffixes, ", "))
+		err = fmt.Errorf("the folder has no text files, want files that end in %s, uncompressed or with the additional ending .gz or .zst",
+			strings.Join(suffixes, ", "))
 	}
 	return files, err
 }
@@ -216,7 +220,8 @@ func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (
 		out.Reader, err = gzip.NewReader(in)
 	case strings.HasSuffix(s.Path, ".zst"):
 		var d *zstd.Decoder
-		d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderLowmem(true))
+		d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(mostWindow),
+			zstd.WithDecoderLowmem(true))
 		if err == nil {
 			out.Reader, out.done = d, d.Close
 		}
@@ -327,7 +332,8 @@ func readFault(path string, offset int64, err error) error {
 }
 
 func notUTF8(path string, offset int64, text []byte) error {
-	f := data.FileFault("read text", path, fmt.Errorf("byte %d of the text is not UTF-8: % x", offset, text[:min(len(text), 8)]))
+	f := data.FileFault("read text", path,
+		fmt.Errorf("byte %d of the text is not UTF-8: % x", offset, text[:min(len(text), 8)]))
 	f.Advice = "convert the file first, for example with iconv -t UTF-8"
 	if offset == 0 && (bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF})) {
 		f.Advice = "the file is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"

@@ -40,21 +40,27 @@ func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 		unused      string
 	}{
 		{"no parts", "a.txt b.txt", "", false, "a.txt b.txt", "", ""},
-		{"WikiText", "wiki.train.txt wiki.valid.txt wiki.test.txt", "", false, "wiki.train.txt", "wiki.valid.txt", "wiki.test.txt"},
-		{"folders", "train/test-1.txt train/2.txt dev/1.txt", "", false, "train/2.txt train/test-1.txt", "dev/1.txt", ""},
-		{"without validation, test evaluates", "x/Training.txt x/Testing.txt", "", false, "x/Training.txt", "x/Testing.txt", ""},
+		{"WikiText", "wiki.train.txt wiki.valid.txt wiki.test.txt", "", false, "wiki.train.txt", "wiki.valid.txt",
+			"wiki.test.txt"},
+		{"folders", "train/test-1.txt train/2.txt dev/1.txt", "", false, "train/2.txt train/test-1.txt", "dev/1.txt",
+			""},
+		{"without validation, test evaluates", "x/Training.txt x/Testing.txt", "", false, "x/Training.txt",
+			"x/Testing.txt", ""},
 		{"arguments", "train.txt valid.txt other.txt", "train.txt valid.txt", false, "train.txt", "valid.txt", ""},
 		{"one argument", "test.txt", "test.txt", false, "test.txt", "", ""},
 		{"one part", "test-0.txt test-1.txt", "", false, "test-0.txt test-1.txt", "", ""},
 		{"the rest trains", "a.txt b.txt test.txt", "", false, "a.txt b.txt", "test.txt", ""},
-		{"names off", "train.txt valid.txt test.txt the_test-train.txt", "", true, "test.txt the_test-train.txt train.txt valid.txt", "", ""},
+		{"names off", "train.txt valid.txt test.txt the_test-train.txt", "", true,
+			"test.txt the_test-train.txt train.txt valid.txt", "", ""},
 		{"a file without a part", "train.txt valid.txt README.txt", "", false, `!"README.txt" names no part`, "", ""},
-		{"two parts in a name", "train.txt train-test.txt", "", false, `!"train-test.txt" has words of two parts`, "", ""},
+		{"two parts in a name", "train.txt train-test.txt", "", false, `!"train-test.txt" has words of two parts`, "",
+			""},
 		{"no training part", "valid.txt test.txt", "", false, "!no file names the training part", "", ""},
 		{"files of tools", "a.txt .ipynb_checkpoints/a.txt lost+found/b.txt .hidden.txt", "", false, "a.txt", "", ""},
 	} {
 		dir := plant(t, strings.Fields(c.files)...)
-		o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), IgnoreNames: c.ignore, Inputs: []string{dir}}
+		o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), IgnoreNames: c.ignore,
+			Inputs: []string{dir}}
 		if c.inputs != "" {
 			o.Inputs = nil
 			for _, name := range strings.Fields(c.inputs) {
@@ -76,7 +82,8 @@ func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 		if want := bytesOf(strings.Fields(c.train)...); !slices.Equal(namesOf(train), namesOf(want)) {
 			t.Errorf("%s: train: got %q, want %q", c.name, namesOf(train), c.train)
 		}
-		if !slices.Equal(namesOf(eval), namesOf(bytesOf(strings.Fields(c.eval)...))) || (r.Sources.EvalFrom == "") != (c.eval == "") {
+		if !slices.Equal(namesOf(eval), namesOf(bytesOf(strings.Fields(c.eval)...))) ||
+			(r.Sources.EvalFrom == "") != (c.eval == "") {
 			t.Errorf("%s: eval: got %q from %q, want %q", c.name, namesOf(eval), r.Sources.EvalFrom, c.eval)
 		}
 		if got := strings.ReplaceAll(strings.Join(r.Sources.Unused, " "), dir+"/", ""); got != c.unused {
@@ -100,7 +107,8 @@ func namesOf(tokens []int32) (names []string) {
 
 func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
 	dir := plant(t, "train.txt", "valid.txt")
-	_, err := Tokenize(t.Context(), Options{Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), Inputs: []string{dir}, EvalFraction: 0.1})
+	_, err := Tokenize(t.Context(), Options{Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(),
+		Inputs: []string{dir}, EvalFraction: 0.1})
 	if !errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), "part validation, valid.txt") {
 		t.Errorf("got %v", err)
 	}
@@ -109,12 +117,14 @@ func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
 // The part of a document is that of its file in all formats.
 func TestPartsOfFormats(t *testing.T) {
 	dir := plant(t, "train.jsonl", "val.jsonl")
-	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "val.jsonl": "{\"text\": \"c\"}\n"} {
+	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
+		"val.jsonl": "{\"text\": \"c\"}\n"} {
 		write(t, dir, name, []byte(text))
 	}
 	write(t, dir, "train-2.txt", []byte("d\n\ne\n"))
 	write(t, dir, "dev-2.txt", []byte("f\n\ng\n"))
-	o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), Inputs: []string{dir}, Separator: []byte{}}
+	o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), Inputs: []string{dir},
+		Separator: []byte{}}
 	if _, err := Tokenize(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +149,13 @@ func TestLinkedTextFilesAreRead(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	o.FollowLinks = false
-	if _, err := o.FindSources(t.Context()); err == nil || !strings.Contains(err.Error(), `the link "a.txt" leads out of the folder`) {
+	if _, err := o.FindSources(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), `the link "a.txt" leads out of the folder`) {
 		t.Errorf("got %v", err)
 	}
-	for _, c := range []struct{ link, want string }{{"in/loop->..", "which contains it"}, {"in/none.txt->nothing", "is broken"}} {
+	for _, c := range []struct {
+		link, want string
+	}{{"in/loop->..", "which contains it"}, {"in/none.txt->nothing", "is broken"}} {
 		dir := plant(t, "in/b.txt", c.link)
 		o := Options{Inputs: []string{filepath.Join(dir, "in")}, FollowLinks: true}
 		if c.link == "in/loop->.." {
@@ -161,7 +174,8 @@ func TestUnknownTokensAreCounted(t *testing.T) {
 	}
 	dir := t.TempDir()
 	write(t, dir, "t.txt", []byte(strings.Repeat("a b c d\n", 200)))
-	o := Options{Inputs: []string{filepath.Join(dir, "t.txt")}, Folder: filepath.Join(dir, "out"), Tokenizer: words, Separator: []byte{}, chunk: 64}
+	o := Options{Inputs: []string{filepath.Join(dir, "t.txt")}, Folder: filepath.Join(dir, "out"), Tokenizer: words,
+		Separator: []byte{}, chunk: 64}
 	r, err := Tokenize(t.Context(), o)
 	if err != nil || r.Unknown != 400 || Tokens(r.Train) != 801 {
 		t.Errorf("got %d of %d tokens, %v, want 400 of 801", r.Unknown, Tokens(r.Train), err)
@@ -171,7 +185,8 @@ func TestUnknownTokensAreCounted(t *testing.T) {
 // A table or a binary file becomes tokens only if the user asks for it.
 func TestOtherFormatsAreNoPlainText(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
-		"a JSON array":       {"a.json", `[{"text": "x"}]`, "json.load(sys.stdin)]' < a.json > a.jsonl converts a JSON array to JSON lines"},
+		"a JSON array": {"a.json", `[{"text": "x"}]`,
+			"json.load(sys.stdin)]' < a.json > a.jsonl converts a JSON array to JSON lines"},
 		"JSON lines":         {"a.json", `{"text": "x"}` + "\n", "rename the file to a.jsonl, the name of JSON lines"},
 		"CSV":                {"a.csv", "text,label\nx,1\n", "csv.DictReader(sys.stdin)]' < a.csv > a.jsonl"},
 		"TSV":                {"a.tsv", "text\tlabel\n", "the name ends in .tsv"},
@@ -188,7 +203,8 @@ func TestOtherFormatsAreNoPlainText(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := identify(path, LinesBySuffix)
-		if got := err != nil && strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), "--format text"); got != (c.want != "") || err != nil && c.want == "" {
+		if got := err != nil && strings.Contains(err.Error(), c.want) &&
+			strings.Contains(err.Error(), "--format text"); got != (c.want != "") || err != nil && c.want == "" {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 		if _, err := identify(path, LinesNever); err != nil {

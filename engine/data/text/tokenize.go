@@ -45,9 +45,11 @@ type Options struct {
 	FollowLinks bool // follow links that leave a folder
 	IgnoreNames bool // names state no parts: all inputs are for training, except for EvalFraction
 
-	Lines     Lines
-	Field     string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
-	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain text
+	Lines Lines
+	Field string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
+	// line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain
+	// text
+	Separator []byte
 
 	// SkipFaulty leaves out JSON lines that have no text in Field, and counts them. Otherwise such a line is an error.
 	SkipFaulty bool
@@ -116,7 +118,8 @@ type Manifest struct {
 	Faulty    int64    `json:"bad_lines_left_out,omitempty"`
 	Train     []Shard  `json:"train"`
 	Eval      []Shard  `json:"val"`
-	Unknown   int64    `json:"unknown_tokens,omitempty"` // number of tokens that are the unknown token of the vocabulary
+	// number of tokens that are the unknown token of the vocabulary
+	Unknown int64 `json:"unknown_tokens,omitempty"`
 }
 
 // Tokens returns the total number of tokens of shards.
@@ -227,7 +230,8 @@ func (o *Options) check() error {
 	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
 		return fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
 	case len(o.Separator) > MostSeparatorBytes:
-		return fmt.Errorf("tokenize: got a separator of %d bytes, want at most %d", len(o.Separator), MostSeparatorBytes)
+		return fmt.Errorf("tokenize: got a separator of %d bytes, want at most %d", len(o.Separator),
+			MostSeparatorBytes)
 	case strings.ContainsAny(string(o.Separator), "\r\n"):
 		return fmt.Errorf("tokenize: separator: got %q, want no line breaks", o.Separator)
 	case o.Workers < 1 || o.Workers > 1024:
@@ -247,16 +251,23 @@ func (o *Options) settings(found Sources) (Settings, error) {
 	hasPlain := slices.ContainsFunc(sources, func(s Source) bool { return !s.Lines })
 	switch {
 	case fieldIsSet && !hasLines:
-		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s", ErrUnused, o.Field, sources[0].Path)
+		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s",
+			ErrUnused, o.Field, sources[0].Path)
 	case o.EvalFraction > 0 && found.EvalFrom != "":
-		return Settings{}, fmt.Errorf("%w: val-fraction: got %v, but the names of the inputs state the evaluation part (%s)", ErrUnused, o.EvalFraction, found.EvalFrom)
+		return Settings{},
+			fmt.Errorf("%w: val-fraction: got %v, but the names of the inputs state the evaluation part (%s)",
+				ErrUnused, o.EvalFraction, found.EvalFrom)
 	case o.SkipFaulty && !hasLines:
-		return Settings{}, fmt.Errorf("%w: bad-lines: no input has JSON lines; the first input is %s", ErrUnused, sources[0].Path)
+		return Settings{}, fmt.Errorf("%w: bad-lines: no input has JSON lines; the first input is %s", ErrUnused,
+			sources[0].Path)
 	case o.Separator != nil && !hasPlain:
-		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s", ErrUnused, o.Separator, sources[0].Path)
+		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s",
+			ErrUnused, o.Separator, sources[0].Path)
 	}
-	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(), EndOfText: o.Tokenizer.EndOfText(),
-		Field: o.Field, SkipFaulty: o.SkipFaulty, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction, Sources: sources}
+	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(),
+		EndOfText: o.Tokenizer.EndOfText(),
+		Field:     o.Field, SkipFaulty: o.SkipFaulty, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction,
+		Sources: sources}
 	if sum := o.Tokenizer.VocabularySum(); sum != [32]byte{} {
 		s.VocabularyID = fmt.Sprintf("%x", sum)
 	}
@@ -289,7 +300,9 @@ func (j *journal) check(path string) error {
 		least = min(least, p.Tokens, p.Documents)
 	}
 	if least < 0 || at.Source > len(j.Settings.Sources) || at.Source == len(j.Settings.Sources) && at.Offset > 0 {
-		return &data.Fault{Op: "read", Path: path, Index: -1, Err: fmt.Errorf("the saved position %+v is not in the text", at), Advice: "delete the folder to start again"}
+		return &data.Fault{Op: "read", Path: path, Index: -1,
+			Err:    fmt.Errorf("the saved position %+v is not in the text", at),
+			Advice: "delete the folder to start again"}
 	}
 	return nil
 }
@@ -302,7 +315,8 @@ func (o *Options) start(j *journal) error {
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".bin") || e.Name() == vocabularyName {
-			return fmt.Errorf("%w: found %s, which another program or version wrote", ErrSettings, filepath.Join(o.Folder, e.Name()))
+			return fmt.Errorf("%w: found %s, which another program or version wrote", ErrSettings,
+				filepath.Join(o.Folder, e.Name()))
 		}
 	}
 	return o.save(journalName, j)
@@ -323,7 +337,8 @@ func load(path string, into any) (bool, error) {
 		}
 	}
 	if err != nil {
-		return false, &data.Fault{Op: "read", Path: path, Index: -1, Err: err, Advice: "delete the folder to start again"}
+		return false,
+			&data.Fault{Op: "read", Path: path, Index: -1, Err: err, Advice: "delete the folder to start again"}
 	}
 	return true, nil
 }
@@ -488,13 +503,15 @@ func (r *run) note() error {
 
 // finish completes the last shards and writes the manifest.
 func (r *run) finish() (Manifest, error) {
-	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty, Unknown: r.j.Unknown}
+	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document,
+		Empty: r.j.At.Empty + r.j.Empty, Unknown: r.j.Unknown}
 	m.Faulty = r.j.Faulty
 	m.Documents -= r.j.Empty + r.j.Faulty // JSON lines without text have document numbers, too
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {
-			err = errors.New("no documents are left for training, because evaluation gets all of them: lower --val-fraction")
+			err = errors.New(
+				"no documents are left for training, because evaluation gets all of them: lower --val-fraction")
 		}
 		return m, data.FileFault("read text", r.sources[0].Path, err)
 	}
@@ -534,7 +551,8 @@ func (p *part) file() string { return fmt.Sprintf("%s-%06d.bin", p.name, len(p.D
 
 func (p *part) header() tokens.Header {
 	t := p.o.Tokenizer
-	return tokens.Header{Tokenizer: t.Name(), Vocabulary: t.Vocabulary(), EndOfText: t.EndOfText(), VocabularySum: t.VocabularySum()}
+	return tokens.Header{Tokenizer: t.Name(), Vocabulary: t.Vocabulary(), EndOfText: t.EndOfText(),
+		VocabularySum: t.VocabularySum()}
 }
 
 // resume opens the unfinished shard of an earlier call.
@@ -585,7 +603,8 @@ func (p *part) finish() error {
 	if err != nil {
 		return err
 	}
-	p.Done = append(p.Done, Shard{File: name, Tokens: h.Count, Documents: h.Documents, SHA256: fmt.Sprintf("%x", h.Sum)})
+	p.Done = append(p.Done,
+		Shard{File: name, Tokens: h.Count, Documents: h.Documents, SHA256: fmt.Sprintf("%x", h.Sum)})
 	p.Tokens, p.Documents = 0, 0
 	return nil
 }

@@ -110,23 +110,31 @@ func TestDocuments(t *testing.T) {
 		want       []int32
 		empty      int64
 	}{
-		"one document":        {"a.txt", "one two\nthree\n\nfour", none, bytesOf("one two\nthree\n\nfour"), 0},
-		"blank lines":         {"a.txt", "\n\none two\nthree\n\n\r\n\nfour", blank, bytesOf("one two\nthree\n", "four"), 0},
-		"a marker":            {"a.txt", "one\n<|end|>\ntwo <|end|>\n<|end|> \n<|end|>\r\n \n<|end|>\nthree\n<|end|>", marker, bytesOf("one\n", "two <|end|>\n<|end|> \n", "three\n"), 1},
-		"JSON lines":          {"a.jsonl", "{\"text\": \"one\\n\\u00e9\"}\n\n{\"id\": 1, \"text\": \" \"}\n{\"text\":\"two\"}", none, bytesOf("one\né", "two"), 1},
-		"a replaced letter":   {"a.jsonl", "{\"text\": \"\\uFFFD\ufffd\\ufffd\"}", none, bytesOf("\ufffd\ufffd\ufffd"), 0},
-		"a surrogate pair":    {"a.jsonl", `{"text": "\ud83d\ude00"}`, none, bytesOf("😀"), 0},
-		"a byte order mark":   {"a.txt", "\ufeffone \ufefftwo", none, bytesOf("one \ufefftwo"), 0},
-		"a mark and a blank":  {"a.txt", "\ufeff\none two", blank, bytesOf("one two"), 0},
-		"a mark and lines":    {"a.jsonl", "\ufeff{\"text\": \"one\"}\n{\"text\": \"two\"}", none, bytesOf("one", "two"), 0},
+		"one document": {"a.txt", "one two\nthree\n\nfour", none, bytesOf("one two\nthree\n\nfour"), 0},
+		"blank lines": {"a.txt", "\n\none two\nthree\n\n\r\n\nfour", blank, bytesOf("one two\nthree\n", "four"),
+			0},
+		"a marker": {"a.txt", "one\n<|end|>\ntwo <|end|>\n<|end|> \n<|end|>\r\n \n<|end|>\nthree\n<|end|>",
+			marker, bytesOf("one\n", "two <|end|>\n<|end|> \n", "three\n"), 1},
+		"JSON lines": {
+			"a.jsonl", "{\"text\": \"one\\n\\u00e9\"}\n\n{\"id\": 1, \"text\": \" \"}\n{\"text\":\"two\"}", none,
+			bytesOf("one\né", "two"), 1},
+		"a replaced letter": {"a.jsonl", "{\"text\": \"\\uFFFD\ufffd\\ufffd\"}", none, bytesOf("\ufffd\ufffd\ufffd"),
+			0},
+		"a surrogate pair":   {"a.jsonl", `{"text": "\ud83d\ude00"}`, none, bytesOf("😀"), 0},
+		"a byte order mark":  {"a.txt", "\ufeffone \ufefftwo", none, bytesOf("one \ufefftwo"), 0},
+		"a mark and a blank": {"a.txt", "\ufeff\none two", blank, bytesOf("one two"), 0},
+		"a mark and lines": {"a.jsonl", "\ufeff{\"text\": \"one\"}\n{\"text\": \"two\"}", none,
+			bytesOf("one", "two"), 0},
 		"characters of bytes": {"a.txt", strings.Repeat("日本語 ", 40), none, bytesOf(strings.Repeat("日本語 ", 40)), 0},
 	} {
 		for _, chunk := range []int{16, 100, 1 << 20} {
-			for suffix, pack := range map[string]func(testing.TB, []byte) []byte{"": func(_ testing.TB, b []byte) []byte { return b }, ".gz": zipped, ".zst": zstded} {
+			for suffix, pack := range map[string]func(testing.TB, []byte) []byte{
+				"": func(_ testing.TB, b []byte) []byte { return b }, ".gz": zipped, ".zst": zstded} {
 				dir := t.TempDir()
 				in := write(t, dir, c.file+suffix, pack(t, []byte(c.text)))
 				out := filepath.Join(dir, "out")
-				r, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(), Separator: c.separator, Workers: 2, chunk: chunk})
+				r, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(),
+					Separator: c.separator, Workers: 2, chunk: chunk})
 				if err != nil {
 					t.Errorf("%s%s, chunks of %d: %v", name, suffix, chunk, err)
 					continue
@@ -138,8 +146,10 @@ func TestDocuments(t *testing.T) {
 						documents++
 					}
 				}
-				if !slices.Equal(got, c.want) || r.Documents != documents || r.Empty != c.empty || Tokens(r.Train) != int64(len(c.want)) {
-					t.Errorf("%s%s, chunks of %d: got %v, %d documents, %d empty, want %v, %d, %d", name, suffix, chunk, got, r.Documents, r.Empty, c.want, documents, c.empty)
+				if !slices.Equal(got, c.want) || r.Documents != documents || r.Empty != c.empty ||
+					Tokens(r.Train) != int64(len(c.want)) {
+					t.Errorf("%s%s, chunks of %d: got %v, %d documents, %d empty, want %v, %d, %d", name, suffix, chunk,
+						got, r.Documents, r.Empty, c.want, documents, c.empty)
 				}
 			}
 		}
@@ -174,7 +184,8 @@ func TestChunksDoNotChangeTokens(t *testing.T) {
 		want := append(k.NewEncoder().Append(nil, []byte(article(300))), k.EndOfText())
 		for i, chunk := range []int{40, 1000} {
 			out := filepath.Join(dir, fmt.Sprint(i))
-			if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: k, VocabularyFile: path, ShardTokens: 777, chunk: chunk}); err != nil {
+			if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: k,
+				VocabularyFile: path, ShardTokens: 777, chunk: chunk}); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := all(t, out); !slices.Equal(got, want) {
@@ -205,7 +216,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 			contents = zipped(t, contents)
 		}
 		in, out := write(t, dir, "a.txt"+suffix, contents), filepath.Join(dir, fmt.Sprint(i))
-		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in, in}, Folder: out, Tokenizer: tokenizer.Bytes(), EvalFraction: 0.25, chunk: 16}); err != nil {
+		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in, in}, Folder: out, Tokenizer: tokenizer.Bytes(),
+			EvalFraction: 0.25, chunk: 16}); err != nil {
 			t.Fatal(err)
 		}
 		train, eval := all(t, out)
@@ -216,7 +228,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 	}
 	// The start of the evaluation part never splits a character.
 	in, out := write(t, dir, "b.txt", []byte("aéééé")), filepath.Join(dir, "b")
-	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(), EvalFraction: 0.7}); err != nil {
+	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(),
+		EvalFraction: 0.7}); err != nil {
 		t.Fatal(err)
 	}
 	if train, eval := all(t, out); !slices.Equal(train, bytesOf("aé")) || !slices.Equal(eval, bytesOf("ééé")) {
@@ -229,7 +242,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
 	path := needtest.Data(t, "tinyshakespeare.txt")
 	out := filepath.Join(t.TempDir(), "out")
-	r, err := Tokenize(t.Context(), Options{Inputs: []string{path}, Folder: out, Tokenizer: tokenizer.GPT2(), EvalFraction: 0.1})
+	r, err := Tokenize(t.Context(), Options{Inputs: []string{path}, Folder: out, Tokenizer: tokenizer.GPT2(),
+		EvalFraction: 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +259,8 @@ func TestDocumentsAreDividedAtRandom(t *testing.T) {
 		fmt.Fprintf(&lines, "{\"text\": \"%d\"}\n", i)
 	}
 	in, out := write(t, dir, "a.jsonl", []byte(lines.String())), filepath.Join(dir, "out")
-	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(), EvalFraction: 0.1}); err != nil {
+	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(),
+		EvalFraction: 0.1}); err != nil {
 		t.Fatal(err)
 	}
 	count := func(list []int32) (n int) {
@@ -284,9 +299,11 @@ func resumable(t testing.TB, dir string) Options {
 		fmt.Fprintf(&lines, "{\"text\": \"document %d\"}\n", i)
 	}
 	return Options{
-		Inputs: []string{write(t, dir, "a.txt", []byte(article(200))), write(t, dir, "b.jsonl.zst", zstded(t, []byte(lines.String()))),
+		Inputs: []string{write(t, dir, "a.txt", []byte(article(200))),
+			write(t, dir, "b.jsonl.zst", zstded(t, []byte(lines.String()))),
 			write(t, dir, "c.txt.gz", zipped(t, []byte(article(300))))},
-		Tokenizer: tokenizer.GPT2(), ShardTokens: 1500, EvalFraction: 0.2, Separator: []byte{}, chunk: 512, journal: 2048,
+		Tokenizer: tokenizer.GPT2(), ShardTokens: 1500, EvalFraction: 0.2, Separator: []byte{}, chunk: 512,
+		journal: 2048,
 	}
 }
 
@@ -325,7 +342,8 @@ func TestACancelledCallIsContinued(t *testing.T) {
 			}
 		}
 		if got := files(t, o.Folder); stops == 0 || !maps.Equal(got, want) {
-			t.Errorf("stopped after %d chunks, %d times: got %v, want %v", calls, stops, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+			t.Errorf("stopped after %d chunks, %d times: got %v, want %v", calls, stops, slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(want)))
 		}
 	}
 }
@@ -335,7 +353,8 @@ func TestAKilledProcessIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	if own := os.Getenv("TOKENIZE_AND_DIE"); own != "" {
 		o := resumable(t, dir)
-		o.Inputs = []string{filepath.Join(own, "a.txt"), filepath.Join(own, "b.jsonl.zst"), filepath.Join(own, "c.txt.gz")}
+		o.Inputs = []string{filepath.Join(own, "a.txt"), filepath.Join(own, "b.jsonl.zst"),
+			filepath.Join(own, "c.txt.gz")}
 		o.Folder = filepath.Join(own, "killed")
 		n := 0
 		o.Progress = func(int64, int64) {
@@ -371,7 +390,8 @@ func TestAKilledProcessIsContinued(t *testing.T) {
 		kills++
 	}
 	if got, want := files(t, filepath.Join(dir, "killed")), files(t, o.Folder); kills == 0 || !maps.Equal(got, want) {
-		t.Errorf("killed %d times: got %v, want %v", kills, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		t.Errorf("killed %d times: got %v, want %v", kills, slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(want)))
 	}
 }
 
@@ -388,13 +408,15 @@ func TestACompleteFolderIsKept(t *testing.T) {
 		t.Errorf("got %+v, %v", second, err)
 	}
 	o.ShardTokens++
-	if _, err := Tokenize(t.Context(), o); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "shard_tokens was 1500, now 1501") {
+	if _, err := Tokenize(t.Context(), o); !errors.Is(err, ErrSettings) ||
+		!strings.Contains(err.Error(), "shard_tokens was 1500, now 1501") {
 		t.Errorf("got %v", err)
 	}
 	foreign := o
 	foreign.Folder = t.TempDir()
 	write(t, foreign.Folder, "train.bin", []byte{1, 0})
-	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "train.bin, which another program or version wrote") {
+	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) ||
+		!strings.Contains(err.Error(), "train.bin, which another program or version wrote") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -408,22 +430,27 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 		contents []byte
 		want     string
 	}{
-		"not UTF-8":           {"a.txt", append([]byte(strings.Repeat("ok ", 30)), 0xFF, 'x'), "byte 90 of the text is not UTF-8: ff 78"},
-		"half a character":    {"a.txt", []byte("ok ok ok \xe6\x97"), "byte 9 of the text is not UTF-8: e6 97"},
-		"UTF-16":              {"a.txt", []byte("\xff\xfea\x00"), "iconv -f UTF-16 -t UTF-8"},
-		"empty":               {"a.txt", nil, "the file is empty"},
-		"white space":         {"a.txt", []byte(" \n\n "), "white space only"},
-		"a mark only":         {"a.txt", []byte("\ufeff"), "white space only"},
-		"JSON after a mark":   {"a.jsonl", []byte("\ufeff" + line + "text\n"), "line 2 (byte 17 of the text): want a JSON object"},
-		"empty gzip":          {"a.txt.gz", zipped(t, nil), "white space only"},
-		"a word of 16 MiB":    {"a.txt", bytes.Repeat([]byte("x"), mostPartBytes+100), "no white space between words within 16777216 bytes"},
-		"truncated gzip":      {"a.txt.gz", packed[:len(packed)/2], "the file is truncated"},
-		"no gzip":             {"a.txt.gz", []byte("ordinary text, ordinary text"), "gzip: invalid header"},
-		"truncated zstd":      {"a.txt.zst", zpacked[:len(zpacked)/2], "the file is truncated"},
-		"no zstd":             {"a.txt.zst", []byte("ordinary text, ordinary text"), "magic number mismatch"},
-		"no JSON":             {"a.jsonl", []byte(line + line + "text\n"), "line 3 (byte 28 of the text): want a JSON object"},
-		"a JSON array":        {"a.jsonl", []byte("[]\n"), "line 1 (byte 0 of the text): want a JSON object"},
-		"another field":       {"a.jsonl", []byte(line + `{"body": "x", "id": 1}`), `line 2 (byte 14 of the text): no field "text"; the object has ["body" "id"]`},
+		"not UTF-8": {"a.txt", append([]byte(strings.Repeat("ok ", 30)), 0xFF, 'x'),
+			"byte 90 of the text is not UTF-8: ff 78"},
+		"half a character": {"a.txt", []byte("ok ok ok \xe6\x97"), "byte 9 of the text is not UTF-8: e6 97"},
+		"UTF-16":           {"a.txt", []byte("\xff\xfea\x00"), "iconv -f UTF-16 -t UTF-8"},
+		"empty":            {"a.txt", nil, "the file is empty"},
+		"white space":      {"a.txt", []byte(" \n\n "), "white space only"},
+		"a mark only":      {"a.txt", []byte("\ufeff"), "white space only"},
+		"JSON after a mark": {"a.jsonl", []byte("\ufeff" + line + "text\n"),
+			"line 2 (byte 17 of the text): want a JSON object"},
+		"empty gzip": {"a.txt.gz", zipped(t, nil), "white space only"},
+		"a word of 16 MiB": {"a.txt", bytes.Repeat([]byte("x"), mostPartBytes+100),
+			"no white space between words within 16777216 bytes"},
+		"truncated gzip": {"a.txt.gz", packed[:len(packed)/2], "the file is truncated"},
+		"no gzip":        {"a.txt.gz", []byte("ordinary text, ordinary text"), "gzip: invalid header"},
+		"truncated zstd": {"a.txt.zst", zpacked[:len(zpacked)/2], "the file is truncated"},
+		"no zstd":        {"a.txt.zst", []byte("ordinary text, ordinary text"), "magic number mismatch"},
+		"no JSON": {"a.jsonl", []byte(line + line + "text\n"),
+			"line 3 (byte 28 of the text): want a JSON object"},
+		"a JSON array": {"a.jsonl", []byte("[]\n"), "line 1 (byte 0 of the text): want a JSON object"},
+		"another field": {"a.jsonl", []byte(line + `{"body": "x", "id": 1}`),
+			`line 2 (byte 14 of the text): no field "text"; the object has ["body" "id"]`},
 		"a number":            {"a.jsonl", []byte(`{"text": 17}`), `field "text" is 17, want a string`},
 		"null":                {"a.jsonl", []byte(`{"text": null}`), `field "text" is null, want a string`},
 		"half a surrogate":    {"a.jsonl", []byte(`{"text": "\ud83d"}`), "half a surrogate pair"},
@@ -432,7 +459,8 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		in := write(t, dir, c.file, c.contents)
-		_, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), chunk: 16})
+		_, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: filepath.Join(dir, "out"),
+			Tokenizer: tokenizer.Bytes(), chunk: 16})
 		var f *data.Fault
 		if !errors.As(err, &f) || f.Path != in || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -440,7 +468,8 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 	}
 	var f *data.Fault
 	for _, in := range []string{filepath.Join(t.TempDir(), "none.txt"), t.TempDir()} {
-		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes()}); !errors.As(err, &f) {
+		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: filepath.Join(t.TempDir(), "out"),
+			Tokenizer: tokenizer.Bytes()}); !errors.As(err, &f) {
 			t.Errorf("%s: got %v", in, err)
 		}
 	}
@@ -453,14 +482,17 @@ func TestOptionsWithoutEffectAreErrors(t *testing.T) {
 		o    Options
 		want string // "": no error
 	}{
-		{Options{Inputs: []string{plain}, Field: "body"}, `field: got "body", but no input has JSON lines; the first input is ` + plain},
+		{Options{Inputs: []string{plain}, Field: "body"},
+			`field: got "body", but no input has JSON lines; the first input is ` + plain},
 		{Options{Inputs: []string{lines}, Field: "body", Lines: LinesNever}, "no input has JSON lines"},
-		{Options{Inputs: []string{lines}, Field: "body", Separator: []byte("--")}, `separator: got "--", but all inputs have JSON lines`},
+		{Options{Inputs: []string{lines}, Field: "body", Separator: []byte("--")},
+			`separator: got "--", but all inputs have JSON lines`},
 		{Options{Inputs: []string{plain, lines}, Field: "body", Separator: []byte("--")}, ""},
 	} {
 		c.o.Folder, c.o.Tokenizer = filepath.Join(t.TempDir(), "out"), tokenizer.Bytes()
 		_, err := Tokenize(t.Context(), c.o)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
@@ -471,21 +503,24 @@ func TestAFolderStandsForItsTextFiles(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{write(t, dir, "b.txt", []byte("b")), write(t, dir, "c.jsonl.gz", []byte("c")), write(t, filepath.Join(dir, "sub"), "a.txt", []byte("a"))}
+	want := []string{write(t, dir, "b.txt", []byte("b")), write(t, dir, "c.jsonl.gz", []byte("c")),
+		write(t, filepath.Join(dir, "sub"), "a.txt", []byte("a"))}
 	write(t, dir, "photo.jpg", []byte("x"))
 	sources, err := (&Options{Inputs: []string{dir}}).FindSources(t.Context())
 	var got []string
 	for _, s := range sources.List {
 		got = append(got, s.Path)
 	}
-	if err != nil || !slices.Equal(got, want) || sources.List[0].Lines || !sources.List[1].Lines || len(sources.Skipped) != 1 {
+	if err != nil || !slices.Equal(got, want) || sources.List[0].Lines || !sources.List[1].Lines ||
+		len(sources.Skipped) != 1 {
 		t.Errorf("got %+v, %v", sources, err)
 	}
 }
 
 func TestAChangedSourceIsNoticed(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Inputs: []string{write(t, dir, "a.txt", []byte(article(50)))}, Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes()}
+	o := Options{Inputs: []string{write(t, dir, "a.txt", []byte(article(50)))}, Folder: filepath.Join(dir, "out"),
+		Tokenizer: tokenizer.Bytes()}
 	if _, err := Tokenize(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -537,13 +572,15 @@ func TestAnImpossibleJournalIsRefused(t *testing.T) {
 	}
 	path := filepath.Join(o.Folder, journalName)
 	good := read(t, path)
-	for from, to := range map[string]string{`"source": 0`: `"source": 4`, `"offset": `: `"offset": -`, `"tokens": `: `"tokens": -1`} {
+	for from, to := range map[string]string{`"source": 0`: `"source": 4`, `"offset": `: `"offset": -`,
+		`"tokens": `: `"tokens": -1`} {
 		if !bytes.Contains(good, []byte(from)) {
 			t.Fatalf("no %s in %s", from, good)
 		}
 		write(t, o.Folder, journalName, bytes.Replace(good, []byte(from), []byte(to), 1))
 		var f *data.Fault
-		if _, err := Tokenize(t.Context(), o); !errors.As(err, &f) || !strings.Contains(err.Error(), "is not in the text") {
+		if _, err := Tokenize(t.Context(), o); !errors.As(err, &f) ||
+			!strings.Contains(err.Error(), "is not in the text") {
 			t.Errorf("%s: got %v", to, err)
 		}
 	}
@@ -572,13 +609,16 @@ func TestFaultyLinesCanBeLeftOut(t *testing.T) {
 	for _, chunk := range []int{16, 1 << 20} {
 		dir := t.TempDir()
 		in := write(t, dir, "a.jsonl", []byte(good+"{broken\n"+good+`{"body": 1}`+"\n"+good))
-		o := Options{Inputs: []string{in}, Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), SkipFaulty: true, chunk: chunk}
+		o := Options{Inputs: []string{in}, Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(),
+			SkipFaulty: true, chunk: chunk}
 		r, err := Tokenize(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Documents != 3 || r.Faulty != 2 || Tokens(r.Train) != 9 || r.Fault == nil || !strings.Contains(r.Fault.Error(), "line 2 (byte 15") {
-			t.Errorf("got %d documents, %d faulty lines, %d tokens, %v", r.Documents, r.Faulty, Tokens(r.Train), r.Fault)
+		if r.Documents != 3 || r.Faulty != 2 || Tokens(r.Train) != 9 || r.Fault == nil ||
+			!strings.Contains(r.Fault.Error(), "line 2 (byte 15") {
+			t.Errorf("got %d documents, %d faulty lines, %d tokens, %v", r.Documents, r.Faulty, Tokens(r.Train),
+				r.Fault)
 		}
 		o.SkipFaulty = false
 		if _, err := Tokenize(t.Context(), o); !errors.Is(err, ErrSettings) {
@@ -588,7 +628,8 @@ func TestFaultyLinesCanBeLeftOut(t *testing.T) {
 		if _, err := Tokenize(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--bad-lines skip") {
 			t.Errorf("got %v, want advice", err)
 		}
-		plain := Options{Inputs: []string{write(t, dir, "a.txt", []byte("x"))}, Folder: filepath.Join(dir, "third"), Tokenizer: tokenizer.Bytes(), SkipFaulty: true}
+		plain := Options{Inputs: []string{write(t, dir, "a.txt", []byte("x"))}, Folder: filepath.Join(dir, "third"),
+			Tokenizer: tokenizer.Bytes(), SkipFaulty: true}
 		if _, err := Tokenize(t.Context(), plain); !errors.Is(err, ErrUnused) {
 			t.Errorf("plain text: got %v", err)
 		}

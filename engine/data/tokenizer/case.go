@@ -16,8 +16,8 @@ const (
 	mostConfigBytes = 16 << 20
 )
 
-// leastCapitals is the fraction of tokens with capital letters from which a vocabulary is that of a cased model. A cased
-// BERT has about 40 %. Vocabularies of lower-case text have none, except for a few tokens that users added.
+// leastCapitals is the fraction of tokens with capital letters from which a vocabulary is that of a cased model. A
+// cased BERT has about 40 %. Vocabularies of lower-case text have none, except for a few tokens that users added.
 const leastCapitals = 0.01
 
 // Case describes whether a model distinguishes capital letters.
@@ -25,7 +25,8 @@ type Case struct {
 	Known  bool
 	Cased  bool
 	Reason string // evidence, for messages: "vocab.txt has 28996 tokens, of which 12000 have capital letters"
-	// Capitals is the number of tokens with capital letters. A tokenizer that converts text to lower case never uses them.
+	// Capitals is the number of tokens with capital letters. A tokenizer that converts text to lower case never uses
+	// them.
 	Capitals int
 }
 
@@ -52,7 +53,8 @@ func (w *WordPiece) CaseOf(vocabularyFile string) Case {
 	name := filepath.Base(vocabularyFile)
 	c.Reason = fmt.Sprintf("no token of %s has capital letters", name)
 	if capitals > 0 {
-		c.Reason = fmt.Sprintf("%d of the %d tokens of %s have capital letters, such as %q", capitals, len(w.words), name, example)
+		c.Reason = fmt.Sprintf("%d of the %d tokens of %s have capital letters, such as %q", capitals, len(w.words),
+			name, example)
 	}
 	var settings struct {
 		Lower *bool `json:"do_lower_case"`

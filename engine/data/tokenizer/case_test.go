@@ -20,7 +20,8 @@ func TestCaseOfAVocabulary(t *testing.T) {
 		known, cased        bool
 		reason              string
 	}{
-		{"capitals", "The\nfilm\n##S\n", "", true, true, `2 of the 8 tokens of vocab.txt have capital letters, such as "The"`},
+		{"capitals", "The\nfilm\n##S\n", "", true, true,
+			`2 of the 8 tokens of vocab.txt have capital letters, such as "The"`},
 		{"small letters", "the\nfilm\n##s\n[unused1]\n", "", true, false, "no token of vocab.txt has capital letters"},
 		{"a special token of one's own", "the\n<URL>\n[USER]\n", "", true, false, "no token"},
 		{"few capitals", many.String() + "URL\n", "", false, false, "1 of the 506 tokens"},
@@ -36,7 +37,8 @@ func TestCaseOfAVocabulary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.config != "" {
-			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "tokenizer_config.json"), []byte(c.config), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "tokenizer_config.json"), []byte(c.config),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -44,7 +46,8 @@ func TestCaseOfAVocabulary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.CaseOf(path); got.Known != c.known || got.Cased != c.cased || !strings.Contains(got.Reason, c.reason) {
+		if got := w.CaseOf(path); got.Known != c.known || got.Cased != c.cased ||
+			!strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%s: got %+v, want known %v, cased %v, %q", c.name, got, c.known, c.cased, c.reason)
 		}
 	}
@@ -56,7 +59,8 @@ func TestWithCase(t *testing.T) {
 		t.Fatal(err)
 	}
 	cased := w.WithCase(true)
-	if got := cased.NewEncoder().Append(nil, []byte("The the")); len(got) != 2 || got[0] != 5 || got[1] != 6 || !cased.Cased() || cased.Name() != "wordpiece-cased" {
+	if got := cased.NewEncoder().Append(nil, []byte("The the")); len(got) != 2 || got[0] != 5 || got[1] != 6 ||
+		!cased.Cased() || cased.Name() != "wordpiece-cased" {
 		t.Errorf("got %v", got)
 	}
 	if got := w.NewEncoder().Append(nil, []byte("The the")); len(got) != 2 || got[0] != 6 || w.Cased() {

@@ -48,7 +48,8 @@ func New(name, vocab string) (Tokenizer, error) {
 		return GPT2(), nil
 	case "wordpiece", "wordpiece-cased":
 		if vocab == "" {
-			return nil, fmt.Errorf("tokenizer %s needs a vocabulary file, for example the vocab.txt of a BERT model", name)
+			return nil, fmt.Errorf("tokenizer %s needs a vocabulary file, for example the vocab.txt of a BERT model",
+				name)
 		}
 		return OpenWordPiece(vocab, name == "wordpiece-cased")
 	}

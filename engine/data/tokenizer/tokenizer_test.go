@@ -165,7 +165,8 @@ func FuzzCut(f *testing.F) {
 }
 
 func TestCutFindsASpace(t *testing.T) {
-	for s, want := range map[string]int{"": 0, "abc": 0, "ab cd": 2, "ab cd ": 5, "ab  cd": 2, "  ab": 0, "你\u3000好": 3, "a\u0085b": 0, "a b\vc": 1, "a" + strings.Repeat("x", 100) + " " + strings.Repeat("y", 100): 101} {
+	for s, want := range map[string]int{"": 0, "abc": 0, "ab cd": 2, "ab cd ": 5, "ab  cd": 2, "  ab": 0, "你\u3000好": 3,
+		"a\u0085b": 0, "a b\vc": 1, "a" + strings.Repeat("x", 100) + " " + strings.Repeat("y", 100): 101} {
 		if got := Cut([]byte(s)); got != want {
 			t.Errorf("%q: got %d, want %d", s, got, want)
 		}
@@ -186,7 +187,8 @@ func TestBytesAndTheirText(t *testing.T) {
 func TestDecodingForeignTokensIsAnError(t *testing.T) {
 	for _, k := range all(t) {
 		for _, token := range []int32{-1, int32(k.Vocabulary())} {
-			if _, err := k.Decode(nil, []int32{0, token}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("token 1 is %d", token)) {
+			if _, err := k.Decode(nil, []int32{0, token}); err == nil ||
+				!strings.Contains(err.Error(), fmt.Sprintf("token 1 is %d", token)) {
 				t.Errorf("%s: got %v", k.Name(), err)
 			}
 		}
@@ -240,7 +242,8 @@ func TestVocabulariesThatAreRefused(t *testing.T) {
 }
 
 func TestNewRefusesUnsuitableOptions(t *testing.T) {
-	for _, c := range [][3]string{{"gpt3", "", "want one of gpt2, bytes"}, {"gpt2", "vocab.txt", "uses no vocabulary file"}, {"wordpiece", "", "needs a vocabulary file"}} {
+	for _, c := range [][3]string{{"gpt3", "", "want one of gpt2, bytes"},
+		{"gpt2", "vocab.txt", "uses no vocabulary file"}, {"wordpiece", "", "needs a vocabulary file"}} {
 		if _, err := New(c[0], c[1]); err == nil || !strings.Contains(err.Error(), c[2]) {
 			t.Errorf("%q: got %v", c[:2], err)
 		}

@@ -12,9 +12,9 @@ type Export struct {
 	Framed    bool // a text is [CLS] text [SEP], a pair [CLS] text [SEP] text [SEP], as BERT reads them; WordPiece only
 }
 
-// Files returns the contents of the files by name: tokenizer.json and tokenizer_config.json for all tokenizers, vocab.txt
-// for WordPiece, and vocab.json and merges.txt for byte-pair encodings. With these files, transformers needs no hint about the
-// tokenizer.
+// Files returns the contents of the files by name: tokenizer.json and tokenizer_config.json for all tokenizers,
+// vocab.txt for WordPiece, and vocab.json and merges.txt for byte-pair encodings. With these files, transformers needs
+// no hint about the tokenizer.
 func (e Export) Files(t Tokenizer) (map[string][]byte, error) {
 	switch t := t.(type) {
 	case *WordPiece:
@@ -61,15 +61,21 @@ func special(id int32, content string) added { return added{ID: id, Content: con
 
 func (e Export) wordPiece(w *WordPiece) map[string][]byte {
 	s := w.Specials
-	named := []added{special(s.Pad, "[PAD]"), special(s.Unknown, "[UNK]"), special(s.Class, "[CLS]"), special(s.Separator, "[SEP]"), special(s.Mask, "[MASK]")}
+	named := []added{special(s.Pad, "[PAD]"), special(s.Unknown, "[UNK]"), special(s.Class, "[CLS]"),
+		special(s.Separator, "[SEP]"), special(s.Mask, "[MASK]")}
 	d := definition{Version: "1.0", AddedTokens: named,
-		Normalizer:   object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": nil, "lowercase": !w.cased},
+		Normalizer: object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+			"strip_accents": nil, "lowercase": !w.cased},
 		PreTokenizer: object{"type": "BertPreTokenizer"},
 		Decoder:      object{"type": "WordPiece", "prefix": pieceMark, "cleanup": true},
-		Model: object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": pieceMark, "max_input_chars_per_word": mostWordRunes,
-			"vocab": numbered(w.words)}}
-	settings := object{"do_lower_case": !w.cased, "strip_accents": nil, "tokenize_chinese_chars": true, "model_max_length": e.Positions,
-		"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "tokenizer_class": "PreTrainedTokenizerFast"}
+		Model: object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": pieceMark,
+			"max_input_chars_per_word": mostWordRunes,
+			"vocab":                    numbered(w.words)}}
+	settings := object{"do_lower_case": !w.cased, "strip_accents": nil, "tokenize_chinese_chars": true,
+		"model_max_length": e.Positions,
+		"pad_token":        "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]",
+		"mask_token":      "[MASK]",
+		"tokenizer_class": "PreTrainedTokenizerFast"}
 	if e.Framed {
 		settings["tokenizer_class"] = "BertTokenizer"
 		token := func(name string, segment int) object {
@@ -79,15 +85,18 @@ func (e Export) wordPiece(w *WordPiece) map[string][]byte {
 			return object{"Sequence": object{"id": name, "type_id": segment}}
 		}
 		single := []object{token("[CLS]", 0), text("A", 0), token("[SEP]", 0)}
-		d.PostProcessor = object{"type": "TemplateProcessing", "single": single, "pair": append(single[:3:3], text("B", 1), token("[SEP]", 1)),
-			"special_tokens": object{"[CLS]": object{"id": "[CLS]", "ids": []int32{s.Class}, "tokens": []string{"[CLS]"}},
+		d.PostProcessor = object{"type": "TemplateProcessing", "single": single,
+			"pair": append(single[:3:3], text("B", 1), token("[SEP]", 1)),
+			"special_tokens": object{
+				"[CLS]": object{"id": "[CLS]", "ids": []int32{s.Class}, "tokens": []string{"[CLS]"}},
 				"[SEP]": object{"id": "[SEP]", "ids": []int32{s.Separator}, "tokens": []string{"[SEP]"}}}}
 	}
-	return map[string][]byte{"tokenizer.json": encoded(d), configName: encoded(settings), "vocab.txt": []byte(strings.Join(w.words, "\n") + "\n")}
+	return map[string][]byte{"tokenizer.json": encoded(d), configName: encoded(settings),
+		"vocab.txt": []byte(strings.Join(w.words, "\n") + "\n")}
 }
 
-// bytePairs returns the files of a byte-pair encoding. tokens are the bytes of each token, without the token that ends a
-// text. words states that merges stay within words, as GPT-2 separates them.
+// bytePairs returns the files of a byte-pair encoding. tokens are the bytes of each token, without the token that ends
+// a text. words states that merges stay within words, as GPT-2 separates them.
 func (e Export) bytePairs(tokens []string, merges [][2]string, class string, words bool) map[string][]byte {
 	visible := make([]string, len(tokens), len(tokens)+1)
 	for i, t := range tokens {
@@ -98,12 +107,15 @@ func (e Export) bytePairs(tokens []string, merges [][2]string, class string, wor
 		pairs[i] = byteNames(m[0]) + " " + byteNames(m[1])
 	}
 	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words}
-	d := definition{Version: "1.0", AddedTokens: []added{special(int32(len(tokens)), endOfTextName)}, PreTokenizer: level, Decoder: level,
-		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false,
+	d := definition{Version: "1.0", AddedTokens: []added{special(int32(len(tokens)), endOfTextName)},
+		PreTokenizer: level, Decoder: level,
+		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": "",
+			"end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false,
 			"vocab": numbered(append(visible, endOfTextName)), "merges": pairs}}
 	settings := object{"add_prefix_space": false, "model_max_length": e.Positions, "tokenizer_class": class,
 		"bos_token": endOfTextName, "eos_token": endOfTextName, "unk_token": endOfTextName}
-	return map[string][]byte{"tokenizer.json": encoded(d), configName: encoded(settings), "vocab.json": numbered(append(visible, endOfTextName)),
+	return map[string][]byte{"tokenizer.json": encoded(d), configName: encoded(settings),
+		"vocab.json": numbered(append(visible, endOfTextName)),
 		"merges.txt": []byte("#version: 0.2\n" + strings.Join(pairs, "\n") + "\n")}
 }
 
@@ -138,8 +150,8 @@ func (g *gpt2) merges() (merges [][2]string) {
 	return merges
 }
 
-// byteNames returns bytes as the visible characters with which GPT-2's files write them: printable characters of Latin-1
-// stand for themselves, and the characters from U+0100 on for all other bytes.
+// byteNames returns bytes as the visible characters with which GPT-2's files write them: printable characters of
+// Latin-1 stand for themselves, and the characters from U+0100 on for all other bytes.
 func byteNames(bytes string) string {
 	var b strings.Builder
 	for i := range len(bytes) {

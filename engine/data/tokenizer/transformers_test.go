@@ -17,11 +17,13 @@ func TestMergesOfGPT2(t *testing.T) {
 	if want := []string{"#version: 0.2", "Ġ t", "Ġ a", "h e", "i n", "r e"}; !slices.Equal(lines[:6], want) {
 		t.Errorf("got %q, want %q", lines[:6], want)
 	}
-	if got, want := lines[len(lines)-2:], []string{"Ġinform ants", "Ġg azed"}; !slices.Equal(got, want) || len(lines) != 50001 {
+	if got, want := lines[len(lines)-2:], []string{"Ġinform ants", "Ġg azed"}; !slices.Equal(got, want) ||
+		len(lines) != 50001 {
 		t.Errorf("got %d lines that end with %q, want 50,001 and %q", len(lines), got, want)
 	}
 	vocabulary := map[string]int{}
-	if err := json.Unmarshal(files["vocab.json"], &vocabulary); err != nil || len(vocabulary) != 50257 || vocabulary["!"] != 0 || vocabulary["Ġthe"] != 262 || vocabulary["<|endoftext|>"] != 50256 {
+	if err := json.Unmarshal(files["vocab.json"], &vocabulary); err != nil || len(vocabulary) != 50257 ||
+		vocabulary["!"] != 0 || vocabulary["Ġthe"] != 262 || vocabulary["<|endoftext|>"] != 50256 {
 		t.Errorf("got %d tokens, %v", len(vocabulary), err)
 	}
 	again := GPT2().(*gpt2)
@@ -45,9 +47,12 @@ func TestFilesOfATokenizerAreComplete(t *testing.T) {
 		settings  map[string]any
 	}{
 		{words, Export{Positions: 9, Framed: true}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"}, 8,
-			map[string]any{"do_lower_case": false, "model_max_length": 9.0, "tokenizer_class": "BertTokenizer", "mask_token": "[MASK]"}},
-		{words.WithCase(false), Export{Positions: 9}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"}, 8, map[string]any{"do_lower_case": true}},
-		{Bytes(), Export{Positions: 7}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, 257,
+			map[string]any{"do_lower_case": false, "model_max_length": 9.0, "tokenizer_class": "BertTokenizer",
+				"mask_token": "[MASK]"}},
+		{words.WithCase(false), Export{Positions: 9}, []string{"tokenizer.json", "tokenizer_config.json", "vocab.txt"},
+			8, map[string]any{"do_lower_case": true}},
+		{Bytes(), Export{Positions: 7}, []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"},
+			257,
 			map[string]any{"model_max_length": 7.0, "eos_token": "<|endoftext|>"}},
 	} {
 		files, err := c.export.Files(c.tokenizer)
@@ -67,7 +72,8 @@ func TestFilesOfATokenizerAreComplete(t *testing.T) {
 			Model         struct{ Vocab map[string]int }
 		}
 		settings := map[string]any{}
-		if err := json.Unmarshal(files["tokenizer.json"], &d); err != nil || len(d.Model.Vocab) != c.size || (d.PostProcessor != nil) != c.export.Framed {
+		if err := json.Unmarshal(files["tokenizer.json"], &d); err != nil || len(d.Model.Vocab) != c.size ||
+			(d.PostProcessor != nil) != c.export.Framed {
 			t.Errorf("%s: got %d tokens, %v, error %v", c.tokenizer.Name(), len(d.Model.Vocab), d.PostProcessor, err)
 		}
 		if err := json.Unmarshal(files["tokenizer_config.json"], &settings); err != nil {

@@ -50,7 +50,8 @@ func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	}
 	w, err := ParseWordPiece(file, cased)
 	if err != nil {
-		return nil, &data.Fault{Op: "read vocabulary", Path: path, Index: -1, Err: err, Advice: "want the vocab.txt of a BERT model: one token per line"}
+		return nil, &data.Fault{Op: "read vocabulary", Path: path, Index: -1, Err: err,
+			Advice: "want the vocab.txt of a BERT model: one token per line"}
 	}
 	return w, nil
 }
@@ -81,7 +82,8 @@ func ParseWordPiece(file []byte, cased bool) (*WordPiece, error) {
 		}
 		into[token] = int32(at)
 	}
-	for name, to := range map[string]*int32{"[PAD]": &w.Specials.Pad, "[UNK]": &w.Specials.Unknown, "[CLS]": &w.Specials.Class, "[SEP]": &w.Specials.Separator, "[MASK]": &w.Specials.Mask} {
+	for name, to := range map[string]*int32{"[PAD]": &w.Specials.Pad, "[UNK]": &w.Specials.Unknown,
+		"[CLS]": &w.Specials.Class, "[SEP]": &w.Specials.Separator, "[MASK]": &w.Specials.Mask} {
 		t, ok := w.begins[name]
 		if !ok {
 			return nil, fmt.Errorf("%d tokens without %s", len(w.words), name)

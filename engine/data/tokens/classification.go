@@ -32,11 +32,11 @@ type ClassificationOptions struct {
 	// Classes are the names of the classes, for example those of the training file. nil means the sorted labels of
 	// this file.
 	Classes []string
-	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers. If a class has a
-	// number as its name, all labels are names: ratings from 1 to 5 are never the classes 0 to 4.
+	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers. If a class
+	// has a number as its name, all labels are names: ratings from 1 to 5 are never the classes 0 to 4.
 	Numbered bool
-	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in another
-	// case. nil: labels are equal to the names of their classes.
+	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in
+	// another case. nil: labels are equal to the names of their classes.
 	Locate func(label string) (at int, ok bool)
 }
 
@@ -82,9 +82,9 @@ type LabelledLine struct {
 	Err          error // reason why the line has no labelled text
 }
 
-// EachLabelled calls visit for each labelled text of a file, and for each faulty line, in order. It ends at the first error
-// of visit. It needs neither Tokenizer nor Length. A *data.Fault reports a file that cannot be read, or whose first line does
-// not name the columns.
+// EachLabelled calls visit for each labelled text of a file, and for each faulty line, in order. It ends at the first
+// error of visit. It needs neither Tokenizer nor Length. A *data.Fault reports a file that cannot be read, or whose
+// first line does not name the columns.
 func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(LabelledLine) error) error {
 	o.setDefaults()
 	c := &Classification{o: o}
@@ -180,7 +180,8 @@ func withoutMark(line []byte, number int) []byte {
 
 // values returns the texts and the label of a line. For an empty line and for the line with the column names, text is
 // nil.
-func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string, err error) {
+func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string,
+	err error) {
 	if line == nil {
 		return nil, nil, "", errors.New("more than 16 MiB, want a shorter line")
 	}
@@ -356,12 +357,14 @@ func (c *Classification) class(label string) (string, error) {
 			return all[at], nil
 		}
 	}
-	if n, err := strconv.Atoi(label); c.o.Numbered && c.labels != byName && err == nil && n >= 0 && n < len(all) && strconv.Itoa(n) == label {
+	if n, err := strconv.Atoi(label); c.o.Numbered && c.labels != byName && err == nil && n >= 0 && n < len(all) &&
+		strconv.Itoa(n) == label {
 		c.labels = byNumber
 		return all[n], nil
 	}
 	if c.labels == byNumber {
-		return "", fmt.Errorf("got label %.40q, want a class number from 0 to %d, as in earlier lines", label, len(all)-1)
+		return "", fmt.Errorf("got label %.40q, want a class number from 0 to %d, as in earlier lines", label,
+			len(all)-1)
 	}
 	return "", fmt.Errorf("got label %.40q, want one of %.200q", label, all)
 }
@@ -485,7 +488,8 @@ func (c *Classification) Unknown() float64 {
 
 // Layout implements [data.Samples].
 func (c *Classification) Layout(*data.Options) (data.Layout, error) {
-	return data.Layout{Fields: []data.Field{perPosition(Tokens, c.o.Length), perSample(Labels), perPosition(Segments, c.o.Length), perSample(Lengths)}}, nil
+	return data.Layout{Fields: []data.Field{perPosition(Tokens, c.o.Length), perSample(Labels),
+		perPosition(Segments, c.o.Length), perSample(Lengths)}}, nil
 }
 
 // NewSource implements [data.Samples].
@@ -533,7 +537,8 @@ func join(tokens, segments []int32, k tokenizer.Specials, first, second []int32,
 
 // Pair returns the tokens and segments of a text, or of a pair of texts, as a sample of Classification has them. It
 // truncates the texts to length positions in total.
-func Pair(w *tokenizer.WordPiece, e tokenizer.Encoder, first, second []byte, pair bool, length int) (tokens, segments []int32) {
+func Pair(w *tokenizer.WordPiece, e tokenizer.Encoder, first, second []byte, pair bool, length int) (tokens,
+	segments []int32) {
 	a, b, specials := e.Append(nil, first), []int32(nil), 2
 	if pair {
 		b, specials = e.Append(nil, second), 3

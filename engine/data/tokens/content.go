@@ -59,7 +59,8 @@ func (b *blocks) Name(i int) string {
 // Listed implements [data.Content]. It covers the properties of the shard, with its checksum if the format has one.
 func (b *blocks) Listed(i int) uint64 {
 	s, at, _ := b.find(i)
-	return data.MixSum(uint64(at), data.SumOf(fmt.Appendf(nil, "%d %d %d %q %x %x", s.Count, s.Vocabulary, s.TokenBytes, s.Tokenizer, s.VocabularySum, s.Sum)))
+	return data.MixSum(uint64(at), data.SumOf(fmt.Appendf(nil, "%d %d %d %q %x %x", s.Count, s.Vocabulary, s.TokenBytes,
+		s.Tokenizer, s.VocabularySum, s.Sum)))
 }
 
 // NewSummer implements [data.Content].

@@ -44,10 +44,12 @@ func TestBlocksCoverEveryToken(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	listed, read := sumsOf(t, one)
-	for _, at := range []int{0, contentBlock - 1, contentBlock, contentBlock*3/2 + 49, contentBlock*3/2 + 50, len(tokens) - 1} {
+	for _, at := range []int{0, contentBlock - 1, contentBlock, contentBlock*3/2 + 49, contentBlock*3/2 + 50,
+		len(tokens) - 1} {
 		changed := append([]int32(nil), tokens...)
 		changed[at]++
-		otherListed, otherRead := sumsOf(t, Content(corpus(t, testHeader(), changed, 2), corpus(t, testHeader(), tokens[:10], 1)))
+		otherListed, otherRead := sumsOf(t,
+			Content(corpus(t, testHeader(), changed, 2), corpus(t, testHeader(), tokens[:10], 1)))
 		if d := differing(read, otherRead); len(d) != 1 {
 			t.Errorf("token %d: units %v differ, want one", at, d)
 		}
@@ -63,7 +65,9 @@ func TestLabelledTextsHaveUnits(t *testing.T) {
 		t.Fatalf("got %d units, unit 100 is %q", one.Len(), one.Name(100))
 	}
 	open := func(change func(string) string) data.Content {
-		c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(change("label\ttext\n0\ta b\n1\tb\n0\tc\n"))), Tokenizer: wordPiece(t), Length: 16})
+		c, err := OpenClassification(t.Context(),
+			ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(change("label\ttext\n0\ta b\n1\tb\n0\tc\n"))),
+				Tokenizer: wordPiece(t), Length: 16})
 		if err != nil {
 			t.Fatal(err)
 		}

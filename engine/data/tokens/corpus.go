@@ -41,14 +41,17 @@ func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 }
 
 func sameTokenizer(a, b *Shard) error {
-	if a.Tokenizer == b.Tokenizer && a.Vocabulary == b.Vocabulary && a.VocabularySum == b.VocabularySum && a.EndOfText == b.EndOfText {
+	if a.Tokenizer == b.Tokenizer && a.Vocabulary == b.Vocabulary && a.VocabularySum == b.VocabularySum &&
+		a.EndOfText == b.EndOfText {
 		return nil
 	}
-	return fault("open token shard", b.Path, "", fmt.Errorf("got tokenizer %s, want the tokenizer of %q: %s", describe(&b.Header), a.Path, describe(&a.Header)))
+	return fault("open token shard", b.Path, "", fmt.Errorf("got tokenizer %s, want the tokenizer of %q: %s",
+		describe(&b.Header), a.Path, describe(&a.Header)))
 }
 
 func describe(h *Header) string {
-	return fmt.Sprintf("%q with %d tokens, end of text %d, vocabulary file %x", h.Tokenizer, h.Vocabulary, h.EndOfText, h.VocabularySum[:4])
+	return fmt.Sprintf("%q with %d tokens, end of text %d, vocabulary file %x", h.Tokenizer, h.Vocabulary, h.EndOfText,
+		h.VocabularySum[:4])
 }
 
 // Len returns the number of tokens.
@@ -134,11 +137,15 @@ func Find(path string, followLinks bool) (Found, error) {
 		return Found{}, fault("find token shards", path, "", err)
 	}
 	if !named {
-		return Found{}, fault("find token shards", path, "write them with hetero-train data tokenize", errors.New("no files whose names contain train or val, such as train-000000.bin"))
+		return Found{}, fault("find token shards", path, "write them with hetero-train data tokenize",
+			errors.New("no files whose names contain train or val, such as train-000000.bin"))
 	}
 	if len(f.Train) > 0 {
 		if part, _ := layout.PartOf(filepath.Base(f.Train[0])); part == layout.None { // divide has reported the error
-			return Found{}, fault("find token shards", path, "", fmt.Errorf("the name %q names no part: want names that contain train, val or test", filepath.Base(f.Train[0])))
+			return Found{},
+				fault("find token shards", path, "",
+					fmt.Errorf("the name %q names no part: want names that contain train, val or test",
+						filepath.Base(f.Train[0])))
 		}
 	}
 	f.Folder = true
@@ -147,7 +154,8 @@ func Find(path string, followLinks bool) (Found, error) {
 
 // makeShards names the commands that write the token files at path.
 func makeShards(path string) string {
-	return fmt.Sprintf("write them from text files with hetero-train data tokenize TEXT -o %[1]q, for BERT with hetero-train data tokenize TEXT -o %[1]q --tokenizer wordpiece --vocab vocab.txt --separator ''", path)
+	return fmt.Sprintf("write them from text files with hetero-train data tokenize TEXT -o %[1]q, for BERT with hetero-train data tokenize TEXT -o %[1]q --tokenizer wordpiece --vocab vocab.txt --separator ''",
+		path)
 }
 
 // filesIn lists the files of a folder that end in .bin.
@@ -204,7 +212,9 @@ func complete(folder string, entries []os.DirEntry) error {
 		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 	}
 	if has(JournalName) && !has(ManifestName) {
-		return fault("find token shards", folder, "run the same command hetero-train data tokenize again, which continues", fmt.Errorf("%w: a conversion was interrupted", ErrIncomplete))
+		return fault("find token shards", folder,
+			"run the same command hetero-train data tokenize again, which continues",
+			fmt.Errorf("%w: a conversion was interrupted", ErrIncomplete))
 	}
 	if !has(ManifestName) {
 		return nil
@@ -226,7 +236,8 @@ func complete(folder string, entries []os.DirEntry) error {
 	}
 	for _, s := range slices.Concat(manifest.Train, manifest.Eval) {
 		if !has(s.File) {
-			return fault("find token shards", folder, "copy the missing file, or convert the text to an empty folder", fmt.Errorf("%w: %s lists %q, which is missing", ErrIncomplete, ManifestName, s.File))
+			return fault("find token shards", folder, "copy the missing file, or convert the text to an empty folder",
+				fmt.Errorf("%w: %s lists %q, which is missing", ErrIncomplete, ManifestName, s.File))
 		}
 	}
 	return nil

@@ -20,7 +20,8 @@ func TestTokenFilesAreDividedByTheirNames(t *testing.T) {
 		{"CIFAR-10", "data_batch_1.bin test_batch.bin", "", `!"data_batch_1.bin" names no part`},
 		{"two parts", "train.bin trainval.bin train_val.bin", "", `!"train_val.bin" has words of two parts`},
 		{"a pattern of one part", "val-0.bin val-1.bin", "*.bin", "val-0.bin val-1.bin |  |  | "},
-		{"a pattern of two parts", "train-0.bin val-0.bin", "*.bin", "train-0.bin | val-0.bin | part validation, val-0.bin | "},
+		{"a pattern of two parts", "train-0.bin val-0.bin", "*.bin",
+			"train-0.bin | val-0.bin | part validation, val-0.bin | "},
 		{"a file", "train_val.bin", "train_val.bin", "train_val.bin |  |  | "},
 	} {
 		dir := t.TempDir()
@@ -45,7 +46,8 @@ func TestLinksToTokenFiles(t *testing.T) {
 	if f, err := Find(filepath.Join(dir, "in"), true); err != nil || len(f.Train) != 1 {
 		t.Errorf("got %v, %v", f, err)
 	}
-	if _, err := Find(filepath.Join(dir, "in"), false); err == nil || !strings.Contains(err.Error(), "data.follow_links") {
+	if _, err := Find(filepath.Join(dir, "in"), false); err == nil ||
+		!strings.Contains(err.Error(), "data.follow_links") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -105,11 +105,15 @@ func parseHeader(head []byte, size int64, width int) (Header, error) {
 	case hasDamagedMagic(head):
 		return Header{}, fmt.Errorf("the file starts with %q, want %q: the header is damaged", head[:len(magic)], magic)
 	case width > 0 && foreign(head) != "":
-		return Header{}, fmt.Errorf("the file is %s, want tokens: convert it, for example with numpy's array.astype('uint16').tofile(FILE)", foreign(head))
+		return Header{},
+			fmt.Errorf(
+				"the file is %s, want tokens: convert it, for example with numpy's array.astype('uint16').tofile(FILE)",
+				foreign(head))
 	case width > 0:
 		h = Header{Format: FormatNanoGPT, TokenBytes: width, Count: size / int64(width), EndOfText: NoToken}
 	default:
-		return Header{}, fmt.Errorf("the file starts with %q, want the header of a token shard (the name of a file of tokens without a header must end in .bin)", head[:min(len(head), 8)])
+		return Header{}, fmt.Errorf("the file starts with %q, want the header of a token shard (the name of a file of tokens without a header must end in .bin)",
+			head[:min(len(head), 8)])
 	}
 	if err != nil {
 		return Header{}, err
@@ -117,9 +121,13 @@ func parseHeader(head []byte, size int64, width int) (Header, error) {
 	stored := size - h.start()
 	if stored%int64(h.TokenBytes) != 0 || stored/int64(h.TokenBytes) != h.Count {
 		if h.Format == FormatNanoGPT {
-			return Header{}, fmt.Errorf("got %d bytes, want a multiple of %d, because the file has tokens of %[2]d bytes without a header", size, width)
+			return Header{},
+				fmt.Errorf(
+					"got %d bytes, want a multiple of %d, because the file has tokens of %[2]d bytes without a header",
+					size, width)
 		}
-		return Header{}, fmt.Errorf("header: got %d tokens of %d bytes each, but %d bytes follow the header", h.Count, h.TokenBytes, stored)
+		return Header{}, fmt.Errorf("header: got %d tokens of %d bytes each, but %d bytes follow the header", h.Count,
+			h.TokenBytes, stored)
 	}
 	return h, nil
 }
@@ -170,7 +178,8 @@ func parseOwn(head []byte) (Header, error) {
 		return Header{}, fmt.Errorf("header: got CRC-32C %08x, want %08x: the header is damaged", got, want)
 	}
 	h := Header{Format: FormatOwn, TokenBytes: int(le.Uint32(head[12:])), EndOfText: NoToken}
-	count, documents, vocabulary, end := le.Uint64(head[16:]), le.Uint64(head[160:]), le.Uint32(head[24:]), le.Uint32(head[28:])
+	count, documents, vocabulary, end := le.Uint64(head[16:]), le.Uint64(head[160:]), le.Uint32(head[24:]),
+		le.Uint32(head[28:])
 	name := head[64 : 64+maxNameBytes]
 	if end := bytes.IndexByte(name, 0); end >= 0 {
 		if len(bytes.Trim(name[end:], "\x00")) != 0 {
@@ -184,9 +193,11 @@ func parseOwn(head []byte) (Header, error) {
 	case count < 1 || count > math.MaxInt64/4:
 		return Header{}, fmt.Errorf("header: got %d tokens, want at least 1", count)
 	case vocabulary < 1 || vocabulary > math.MaxInt32 || h.TokenBytes == 2 && vocabulary > 1<<16:
-		return Header{}, fmt.Errorf("header: got a vocabulary of %d tokens, want 1 to %d", vocabulary, mostTokens(h.TokenBytes))
+		return Header{}, fmt.Errorf("header: got a vocabulary of %d tokens, want 1 to %d", vocabulary,
+			mostTokens(h.TokenBytes))
 	case end != noneEndOfText && end >= vocabulary:
-		return Header{}, fmt.Errorf("header: got end-of-text token %d, want less than the vocabulary size, %d", end, vocabulary)
+		return Header{}, fmt.Errorf("header: got end-of-text token %d, want less than the vocabulary size, %d", end,
+			vocabulary)
 	case documents > count:
 		return Header{}, fmt.Errorf("header: got %d documents, more than the %d tokens", documents, count)
 	case !printable(name):

@@ -33,7 +33,9 @@ func (g Given) Len() int { return len(g.Texts) }
 func (g Given) Layout(*data.Options) (data.Layout, error) {
 	for i, t := range g.Texts {
 		if len(t.Tokens) > g.Length || len(t.Segments) != len(t.Tokens) {
-			return data.Layout{}, fmt.Errorf("given tokens: sample %d has %d tokens and %d segments, want equal numbers, at most %d", i, len(t.Tokens), len(t.Segments), g.Length)
+			return data.Layout{},
+				fmt.Errorf("given tokens: sample %d has %d tokens and %d segments, want equal numbers, at most %d", i,
+					len(t.Tokens), len(t.Segments), g.Length)
 		}
 	}
 	labels := perPosition(Labels, g.Length)

@@ -14,8 +14,9 @@ import (
 // LabelledEnds are the endings of files of labelled texts.
 var LabelledEnds = []string{".tsv", ".jsonl", ".ndjson"}
 
-// FindLabelled lists the files of labelled texts at path: a file, or a folder of files. The names of the files of a folder
-// determine the parts; see package layout. Each part has one file. followLinks allows links that leave the folder.
+// FindLabelled lists the files of labelled texts at path: a file, or a folder of files. The names of the files of a
+// folder determine the parts; see package layout. Each part has one file. followLinks allows links that leave the
+// folder.
 func FindLabelled(path string, followLinks bool) (Found, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
@@ -60,7 +61,8 @@ func labelledIn(dir string, followLinks bool) (f Found, err error) {
 	}
 	for _, list := range [][]string{f.Train, f.Eval} {
 		if len(list) > 1 {
-			return f, fmt.Errorf("%q and %q are files of the same part, want one file for each part: set data.path and data.val_path to files", filepath.Base(list[0]), filepath.Base(list[1]))
+			return f, fmt.Errorf("%q and %q are files of the same part, want one file for each part: set data.path and data.val_path to files",
+				filepath.Base(list[0]), filepath.Base(list[1]))
 		}
 	}
 	return f, nil

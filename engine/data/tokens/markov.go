@@ -15,9 +15,11 @@ type MarkovOptions struct {
 	Vocabulary int     // vocabulary size, 2 to 65,536
 	Entropy    float64 // entropy of a token, given the previous token, in nats; above 0, at most ln(Vocabulary)
 	Length     int     // number of positions of the longest sample
-	Shortest   int     // number of positions of the shortest sample; lengths are uniform up to Length; 0: all samples have Length
-	Samples    int     // number of samples of this part
-	Part       int     // 0 for training, 1 for evaluation; parts share the transitions, but use different random numbers
+	// number of positions of the shortest sample; lengths are uniform up to Length; 0: all samples have Length
+	Shortest int
+	Samples  int // number of samples of this part
+	// 0 for training, 1 for evaluation; parts share the transitions, but use different random numbers
+	Part int
 }
 
 // Markov generates synthetic text from a Markov chain: each token depends only on the previous token.
@@ -42,13 +44,15 @@ func NewMarkov(o MarkovOptions) (*Markov, error) {
 	if o.Vocabulary < 2 || o.Vocabulary > 1<<16 {
 		errs = append(errs, fmt.Errorf("Markov source: vocabulary of %d tokens, want 2 to %d", o.Vocabulary, 1<<16))
 	} else if most := math.Log(float64(o.Vocabulary)); !(o.Entropy > 0 && o.Entropy <= most) {
-		errs = append(errs, fmt.Errorf("Markov source: entropy of %v nats per token, want above 0, at most %.4f, the logarithm of the vocabulary size", o.Entropy, most))
+		errs = append(errs, fmt.Errorf("Markov source: entropy of %v nats per token, want above 0, at most %.4f, the logarithm of the vocabulary size",
+			o.Entropy, most))
 	}
 	if o.Samples < 1 || o.Samples > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("Markov source: %d samples, want 1 to %d", o.Samples, math.MaxInt32))
 	}
 	if o.Shortest < 0 || o.Shortest > o.Length {
-		errs = append(errs, fmt.Errorf("Markov source: shortest sample: got %d positions, want 1 to %d (the longest sample), or 0 for equal lengths", o.Shortest, o.Length))
+		errs = append(errs, fmt.Errorf("Markov source: shortest sample: got %d positions, want 1 to %d (the longest sample), or 0 for equal lengths",
+			o.Shortest, o.Length))
 	}
 	if o.Part < 0 || o.Part > 1 {
 		errs = append(errs, fmt.Errorf("Markov source: part %d, want 0 or 1", o.Part))
@@ -81,7 +85,8 @@ func (m *Markov) choose() {
 	if step == 0 {
 		return
 	}
-	if limits, entropy := geometric(m.o.Vocabulary, float64(step-1)/ratioSteps); m.o.Entropy-entropy < m.entropy-m.o.Entropy {
+	if limits, entropy := geometric(m.o.Vocabulary, float64(step-1)/ratioSteps); m.o.Entropy-entropy <
+		m.entropy-m.o.Entropy {
 		m.limits, m.entropy = limits, entropy
 	}
 }

@@ -69,10 +69,12 @@ func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
 		return nil, err
 	}
 	if len(m.spans) == 0 {
-		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "", errors.New("no document has enough text for a sample"))
+		return nil,
+			fault("read tokens", o.Corpus.Shards[0].Path, "", errors.New("no document has enough text for a sample"))
 	}
 	if o.NextSentence && m.spans[0].document == m.spans[len(m.spans)-1].document {
-		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "tokenize the text with --separator, or train without next-sentence prediction",
+		return nil, fault("read tokens", o.Corpus.Shards[0].Path,
+			"tokenize the text with --separator, or train without next-sentence prediction",
 			errors.New("next sentences need at least two documents"))
 	}
 	return m, nil
@@ -85,13 +87,16 @@ func (m *Masked) check() error {
 		return errors.New("masked samples: no corpus")
 	}
 	if end := o.Corpus.EndOfText(); end != o.Specials.Separator {
-		errs = append(errs, fmt.Errorf("masked samples: documents end with token %d, want token %d ([SEP]): tokenize the text with --tokenizer wordpiece", end, o.Specials.Separator))
+		errs = append(errs, fmt.Errorf("masked samples: documents end with token %d, want token %d ([SEP]): tokenize the text with --tokenizer wordpiece",
+			end, o.Specials.Separator))
 	}
 	if !(o.MaskFraction > 0 && o.MaskFraction <= 1) {
-		errs = append(errs, fmt.Errorf("masked samples: fraction of masks is %v, want above 0, at most 1", o.MaskFraction))
+		errs = append(errs, fmt.Errorf("masked samples: fraction of masks is %v, want above 0, at most 1",
+			o.MaskFraction))
 	}
 	if v := o.Corpus.Shards[0].Vocabulary; v == 0 || int(max(o.Specials.Mask, o.Specials.Class, o.Specials.Pad)) >= v {
-		errs = append(errs, fmt.Errorf("masked samples: vocabulary of %d tokens without the special tokens %+v", v, o.Specials))
+		errs = append(errs, fmt.Errorf("masked samples: vocabulary of %d tokens without the special tokens %+v", v,
+			o.Specials))
 	}
 	return errors.Join(errs...)
 }
@@ -185,12 +190,14 @@ func (m *Masked) Counted() float64 {
 }
 
 func (m *Masked) masking() masking {
-	return masking{specials: m.o.Specials, vocabulary: m.o.Corpus.Shards[0].Vocabulary, fraction: m.o.MaskFraction, places: make([]int32, m.o.Length)}
+	return masking{specials: m.o.Specials, vocabulary: m.o.Corpus.Shards[0].Vocabulary, fraction: m.o.MaskFraction,
+		places: make([]int32, m.o.Length)}
 }
 
 // Layout implements [data.Samples].
 func (m *Masked) Layout(*data.Options) (data.Layout, error) {
-	fields := []data.Field{perPosition(Tokens, m.o.Length), perPosition(Labels, m.o.Length), perPosition(Segments, m.o.Length), perSample(Lengths)}
+	fields := []data.Field{perPosition(Tokens, m.o.Length), perPosition(Labels, m.o.Length),
+		perPosition(Segments, m.o.Length), perSample(Lengths)}
 	if m.o.NextSentence {
 		fields = append(fields, perSample(Next))
 	}
@@ -200,8 +207,9 @@ func (m *Masked) Layout(*data.Options) (data.Layout, error) {
 // NewSource implements [data.Samples].
 func (m *Masked) NewSource(o *data.Options) (data.Source, error) {
 	n := m.o.Length
-	source := &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n), segments: make([]int32, n),
-		text: make([]int32, n), ends: make([]int32, n), masking: m.masking()}
+	source := &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n),
+		segments: make([]int32, n),
+		text:     make([]int32, n), ends: make([]int32, n), masking: m.masking()}
 	if m.o.NextSentence {
 		return pairSource{source}, nil
 	}

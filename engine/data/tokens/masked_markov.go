@@ -41,10 +41,15 @@ func NewMaskedMarkov(o MarkovOptions, fraction float64) (*MaskedMarkov, error) {
 		return nil, fmt.Errorf("masked Markov source: fraction of masks is %v, want above 0, at most 1", fraction)
 	}
 	if o.Vocabulary < markovSpecialCount+2 {
-		return nil, fmt.Errorf("masked Markov source: vocabulary of %d tokens, want at least %d, of which %d are special tokens", o.Vocabulary, markovSpecialCount+2, markovSpecialCount)
+		return nil,
+			fmt.Errorf(
+				"masked Markov source: vocabulary of %d tokens, want at least %d, of which %d are special tokens",
+				o.Vocabulary, markovSpecialCount+2, markovSpecialCount)
 	}
 	if o.Length < 3 || o.Shortest != 0 && o.Shortest < 3 {
-		return nil, fmt.Errorf("masked Markov source: samples of %d positions, want at least 3, of which 2 are special tokens", least(o))
+		return nil,
+			fmt.Errorf("masked Markov source: samples of %d positions, want at least 3, of which 2 are special tokens",
+				least(o))
 	}
 	m := &MaskedMarkov{length: o.Length, vocab: o.Vocabulary, fraction: fraction}
 	o.Vocabulary -= markovSpecialCount
@@ -79,14 +84,16 @@ func (m *MaskedMarkov) Counted() float64 {
 
 // Layout implements [data.Samples].
 func (m *MaskedMarkov) Layout(*data.Options) (data.Layout, error) {
-	return data.Layout{Fields: []data.Field{perPosition(Tokens, m.length), perPosition(Labels, m.length), perPosition(Segments, m.length), perSample(Lengths)}}, nil
+	return data.Layout{Fields: []data.Field{perPosition(Tokens, m.length), perPosition(Labels, m.length),
+		perPosition(Segments, m.length), perSample(Lengths)}}, nil
 }
 
 // NewSource implements [data.Samples].
 func (m *MaskedMarkov) NewSource(o *data.Options) (data.Source, error) {
 	return &maskedMarkovSource{chain: markovSource{m.chain, make([]int32, m.chain.o.Length+1)}, seed: o.Seed,
 		tokens: make([]int32, m.length), labels: make([]int32, m.length),
-		masking: masking{specials: markovSpecials, vocabulary: m.vocab, fraction: m.fraction, places: make([]int32, m.length)}}, nil
+		masking: masking{specials: markovSpecials, vocabulary: m.vocab, fraction: m.fraction,
+			places: make([]int32, m.length)}}, nil
 }
 
 type maskedMarkovSource struct {
@@ -103,7 +110,8 @@ func (s *maskedMarkovSource) Close() error { return nil }
 func (s *maskedMarkovSource) Read(span *data.Span, errs []error) {
 	for j := span.Lo; j < span.Hi; j++ {
 		text := s.chain.fill(int(span.Index[j]))
-		tokens, labels := s.tokens[:len(text)+1], s.labels[:len(text)+1] // fill returns one token more than the sample has
+		// fill returns one token more than the sample has
+		tokens, labels := s.tokens[:len(text)+1], s.labels[:len(text)+1]
 		tokens[0], tokens[len(text)] = markovSpecials.Class, markovSpecials.Separator
 		for i, t := range text[:len(text)-1] {
 			tokens[i+1] = t + markovSpecialCount

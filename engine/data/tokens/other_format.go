@@ -14,7 +14,8 @@ import (
 func (o ClassificationOptions) noColumn(name string, line []byte, columns []string) error {
 	text := o.otherFormat(line)
 	if text == "" && slices.ContainsFunc(columns, func(c string) bool { return strings.Trim(c, `"`) == name }) {
-		text = converted(o.Path, "quotes", "tab-separated values without quotes", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter="\t")]`)
+		text = converted(o.Path, "quotes", "tab-separated values without quotes",
+			`import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter="\t")]`)
 	}
 	if text != "" {
 		return fmt.Errorf("there is no column %q: %s", name, text)
@@ -27,8 +28,8 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 	return OtherFormat(o.Path, line, "tab-separated values")
 }
 
-// OtherFormat names the format of a file that has not the wanted one, and the conversion to JSON lines. It returns "" if the
-// start of the file, such as its first line, shows no other format.
+// OtherFormat names the format of a file that has not the wanted one, and the conversion to JSON lines. It returns ""
+// if the start of the file, such as its first line, shows no other format.
 func OtherFormat(path string, line []byte, want string) string {
 	convert := func(format, program string) string { return converted(path, format, want, program) }
 	start := bytes.TrimLeft(line, " \t\r\n")
@@ -38,20 +39,24 @@ func OtherFormat(path string, line []byte, want string) string {
 	case bytes.HasPrefix(start, []byte("[")):
 		return convert("a JSON array", "import json,sys; [print(json.dumps(x)) for x in json.load(sys.stdin)]")
 	case bytes.HasPrefix(start, []byte("{")):
-		return fmt.Sprintf("the file has JSON, not %s: if each line is an object, rename the file to %s, the name of JSON lines", want, jsonLines(path))
+		return fmt.Sprintf(
+			"the file has JSON, not %s: if each line is an object, rename the file to %s, the name of JSON lines", want,
+			jsonLines(path))
 	case bytes.ContainsRune(line, '\t'):
 		return ""
 	case bytes.ContainsRune(line, ','):
 		return convert("CSV", "import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin)]")
 	case bytes.ContainsRune(line, ';'):
-		return convert("CSV", `import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter=";")]`)
+		return convert("CSV",
+			`import csv,json,sys; [print(json.dumps(x)) for x in csv.DictReader(sys.stdin, delimiter=";")]`)
 	}
 	return ""
 }
 
 // converted names the format of a file, and the command that converts the file to JSON lines.
 func converted(path, format, want, program string) string {
-	return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want, program, quoted(filepath.Base(path)), quoted(jsonLines(path)), format)
+	return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want,
+		program, quoted(filepath.Base(path)), quoted(jsonLines(path)), format)
 }
 
 // jsonLines returns the name of the converted file.
@@ -62,7 +67,8 @@ func jsonLines(path string) string {
 
 var plainWord = regexp.MustCompile(`^[\pL\pN._-]+$`)
 
-// quoted returns a text as one word of a POSIX shell. A user may paste the command, and a stranger may have named the file.
+// quoted returns a text as one word of a POSIX shell. A user may paste the command, and a stranger may have named the
+// file.
 func quoted(text string) string {
 	if plainWord.MatchString(text) {
 		return text

@@ -105,8 +105,10 @@ func (w Windows) Layout(o *data.Options) (data.Layout, error) {
 		return data.Layout{}, errors.New("windows of tokens: a shorter last window is for evaluation only")
 	}
 	if w.Len() == 0 {
-		return data.Layout{}, fault("read tokens", w.Corpus.Shards[0].Path, "choose shorter samples, or tokenise more text",
-			fmt.Errorf("got %d tokens, want at least one more than the %d tokens of a sample", w.Corpus.Len(), w.Length))
+		return data.Layout{},
+			fault("read tokens", w.Corpus.Shards[0].Path, "choose shorter samples, or tokenise more text",
+				fmt.Errorf("got %d tokens, want at least one more than the %d tokens of a sample", w.Corpus.Len(),
+					w.Length))
 	}
 	return data.Layout{Fields: []data.Field{perPosition(Tokens, w.Length), perPosition(Labels, w.Length)}}, nil
 }

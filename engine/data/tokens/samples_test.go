@@ -118,7 +118,8 @@ func TestWindowsOfAnEpochDoNotOverlap(t *testing.T) {
 func TestAnEvaluationPredictsEveryTokenButTheFirst(t *testing.T) {
 	for _, total := range []int{2, 10, 11, 12, 21, 22} {
 		h, tokens := numbered(total)
-		got := load(t, Windows{Corpus: corpus(t, h, tokens, 1), Length: 10, Rest: true}, data.Options{BatchSize: 2, Evaluate: true}, 10)
+		got := load(t, Windows{Corpus: corpus(t, h, tokens, 1), Length: 10, Rest: true},
+			data.Options{BatchSize: 2, Evaluate: true}, 10)
 		var labels []int32
 		for _, s := range got {
 			for i, y := range s.values[Labels] {
@@ -140,10 +141,12 @@ func TestTooFewTokensForAWindow(t *testing.T) {
 	h, tokens := numbered(10)
 	_, err := data.NewLoader(data.Options{Samples: Windows{Corpus: corpus(t, h, tokens, 1), Length: 10}, BatchSize: 1})
 	var f *data.Fault
-	if !errors.As(err, &f) || !strings.Contains(err.Error(), "got 10 tokens, want at least one more than the 10 tokens of a sample") {
+	if !errors.As(err, &f) ||
+		!strings.Contains(err.Error(), "got 10 tokens, want at least one more than the 10 tokens of a sample") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := data.NewLoader(data.Options{Samples: Windows{Corpus: corpus(t, h, tokens, 1), Length: 5, Rest: true}, BatchSize: 1}); err == nil {
+	if _, err := data.NewLoader(data.Options{Samples: Windows{Corpus: corpus(t, h, tokens, 1), Length: 5, Rest: true},
+		BatchSize: 1}); err == nil {
 		t.Error("a shorter window in training: no error")
 	}
 }
@@ -156,7 +159,8 @@ func TestATokenBeyondTheVocabularyEndsTheBatch(t *testing.T) {
 	l, err := data.NewLoader(data.Options{Samples: Windows{Corpus: c, Length: 3}, BatchSize: 1})
 	must(t, err)
 	defer l.Close()
-	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "token 2 (byte 1028 of the file) is 50257, want below 50257") {
+	if _, err := l.Next(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "token 2 (byte 1028 of the file) is 50257, want below 50257") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -168,14 +172,16 @@ func kinds(t testing.TB) map[string]data.Samples {
 	must(t, err)
 	uneven, err := NewMarkov(MarkovOptions{Seed: 3, Vocabulary: 50, Entropy: 1, Length: 16, Shortest: 2, Samples: 96})
 	must(t, err)
-	return map[string]data.Samples{"windows": Windows{Corpus: corpus(t, h, tokens, 2), Length: 16}, "Markov": m, "uneven Markov": uneven, "masked Markov": maskedMarkov(t, 4),
+	return map[string]data.Samples{"windows": Windows{Corpus: corpus(t, h, tokens, 2), Length: 16}, "Markov": m,
+		"uneven Markov": uneven, "masked Markov": maskedMarkov(t, 4),
 		"masked": masked(t, false), "pairs": masked(t, true), "classification": labelled(t)}
 }
 
 func TestSamplesDoNotDependOnSharesAndWorkers(t *testing.T) {
 	for name, s := range kinds(t) {
 		one := load(t, s, data.Options{BatchSize: 8, Seed: 5, Workers: 1}, 20)
-		many := load(t, s, data.Options{BatchSize: 8, Seed: 5, Workers: 7}, 20, data.Share{Offset: 0, Count: 5}, data.Share{Offset: 5, Count: 0}, data.Share{Offset: 5, Count: 3})
+		many := load(t, s, data.Options{BatchSize: 8, Seed: 5, Workers: 7}, 20, data.Share{Offset: 0, Count: 5},
+			data.Share{Offset: 5, Count: 0}, data.Share{Offset: 5, Count: 3})
 		if len(one) != 160 || len(many) != 160 {
 			t.Fatalf("%s: %d and %d samples", name, len(one), len(many))
 		}
@@ -219,7 +225,8 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 		vocabulary int
 		entropy    float64
 	}{{2, 0.1}, {2, math.Log(2)}, {50, 0.01}, {50, 1}, {50, 3.9}, {65536, 2}, {65536, 11}} {
-		m, err := NewMarkov(MarkovOptions{Seed: 1, Vocabulary: c.vocabulary, Entropy: c.entropy, Length: 100, Samples: 200})
+		m, err := NewMarkov(MarkovOptions{Seed: 1, Vocabulary: c.vocabulary, Entropy: c.entropy, Length: 100,
+			Samples: 200})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +257,8 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 		mean := sum / n
 		deviation := math.Sqrt(max(squares/n-mean*mean, 0) / n)
 		if n != 20_000 || math.Abs(mean-m.Entropy()) > 5*deviation+1e-9 {
-			t.Errorf("vocabulary %d: mean loss %v ± %v of %v tokens, want %v", c.vocabulary, mean, deviation, n, m.Entropy())
+			t.Errorf("vocabulary %d: mean loss %v ± %v of %v tokens, want %v", c.vocabulary, mean, deviation, n,
+				m.Entropy())
 		}
 	}
 }
@@ -258,9 +266,15 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 func TestMarkovOptionsThatAreRefused(t *testing.T) {
 	good := MarkovOptions{Vocabulary: 10, Entropy: 1, Length: 4, Samples: 3}
 	for want, change := range map[string]func(*MarkovOptions){
-		"vocabulary of 1": func(o *MarkovOptions) { o.Vocabulary = 1 }, "at most 2.3026": func(o *MarkovOptions) { o.Entropy = 2.31 },
-		"entropy of 0": func(o *MarkovOptions) { o.Entropy = 0 }, "entropy of NaN": func(o *MarkovOptions) { o.Entropy = math.NaN() },
-		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "shortest sample: got 5": func(o *MarkovOptions) { o.Shortest = 5 }, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
+		"vocabulary of 1": func(o *MarkovOptions) { o.Vocabulary = 1 }, "at most 2.3026": func(o *MarkovOptions) {
+			o.Entropy = 2.31
+		},
+		"entropy of 0": func(o *MarkovOptions) { o.Entropy = 0 }, "entropy of NaN": func(o *MarkovOptions) {
+			o.Entropy = math.NaN()
+		},
+		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "shortest sample: got 5": func(o *MarkovOptions) {
+			o.Shortest = 5
+		}, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
 	} {
 		o := good
 		change(&o)
@@ -272,7 +286,8 @@ func TestMarkovOptionsThatAreRefused(t *testing.T) {
 	good.Part = 1
 	eval, err := NewMarkov(good)
 	must(t, err)
-	if !slices.Equal(train.order, eval.order) || fmt.Sprint(load(t, train, data.Options{BatchSize: 3}, 1)) == fmt.Sprint(load(t, eval, data.Options{BatchSize: 3}, 1)) {
+	if !slices.Equal(train.order, eval.order) || fmt.Sprint(load(t, train, data.Options{BatchSize: 3}, 1)) ==
+		fmt.Sprint(load(t, eval, data.Options{BatchSize: 3}, 1)) {
 		t.Error("training and evaluation need the same transitions and different samples")
 	}
 }
@@ -299,13 +314,15 @@ func documents(n int) (tokens []int32) {
 
 func maskedCorpus(t testing.TB) (*Corpus, []int32) {
 	tokens := documents(60)
-	return corpus(t, Header{Tokenizer: "wordpiece", Vocabulary: 10_000, EndOfText: special.Separator}, tokens, 3), tokens
+	return corpus(t, Header{Tokenizer: "wordpiece", Vocabulary: 10_000, EndOfText: special.Separator}, tokens, 3),
+		tokens
 }
 
 func masked(t testing.TB, pairs bool) *Masked {
 	t.Helper()
 	c, _ := maskedCorpus(t)
-	m, err := NewMasked(t.Context(), MaskedOptions{Corpus: c, Length: 16, Specials: special, SentenceEnds: []int32{fullStop}, NextSentence: pairs})
+	m, err := NewMasked(t.Context(),
+		MaskedOptions{Corpus: c, Length: 16, Specials: special, SentenceEnds: []int32{fullStop}, NextSentence: pairs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +419,8 @@ func TestMasks(t *testing.T) {
 
 func maskedMarkov(t testing.TB, shortest int) *MaskedMarkov {
 	t.Helper()
-	m, err := NewMaskedMarkov(MarkovOptions{Seed: 3, Vocabulary: 54, Entropy: 1, Length: 16, Shortest: shortest, Samples: 96}, 0)
+	m, err := NewMaskedMarkov(MarkovOptions{Seed: 3, Vocabulary: 54, Entropy: 1, Length: 16, Shortest: shortest,
+		Samples: 96}, 0)
 	must(t, err)
 	return m
 }
@@ -460,9 +478,12 @@ func TestCountedIsTheFractionOfLabels(t *testing.T) {
 func TestMaskedMarkovOptionsThatAreRefused(t *testing.T) {
 	good := MarkovOptions{Vocabulary: 10, Entropy: 1, Length: 4, Samples: 3}
 	for want, change := range map[string]func(*MarkovOptions, *float64){
-		"vocabulary of 5": func(o *MarkovOptions, _ *float64) { o.Vocabulary = 5 }, "at most 1.7918": func(o *MarkovOptions, _ *float64) { o.Entropy = 1.8 },
-		"samples of 2 positions": func(o *MarkovOptions, _ *float64) { o.Length = 2 }, "samples of 1 positions": func(o *MarkovOptions, _ *float64) { o.Shortest = 1 },
-		"shortest sample: got 3": func(o *MarkovOptions, _ *float64) { o.Shortest = 5 }, "fraction of masks is 1.5": func(_ *MarkovOptions, f *float64) { *f = 1.5 },
+		"vocabulary of 5":          func(o *MarkovOptions, _ *float64) { o.Vocabulary = 5 },
+		"at most 1.7918":           func(o *MarkovOptions, _ *float64) { o.Entropy = 1.8 },
+		"samples of 2 positions":   func(o *MarkovOptions, _ *float64) { o.Length = 2 },
+		"samples of 1 positions":   func(o *MarkovOptions, _ *float64) { o.Shortest = 1 },
+		"shortest sample: got 3":   func(o *MarkovOptions, _ *float64) { o.Shortest = 5 },
+		"fraction of masks is 1.5": func(_ *MarkovOptions, f *float64) { *f = 1.5 },
 	} {
 		o, fraction := good, 0.15
 		change(&o, &fraction)
@@ -527,7 +548,8 @@ func TestNextSentences(t *testing.T) {
 			}
 		}
 	}
-	if n := float64(follows + strange); math.Abs(float64(follows)-n/2) > 5*math.Sqrt(n)/2 || n < 0.8*float64(len(samples)) {
+	if n := float64(follows + strange); math.Abs(float64(follows)-n/2) > 5*math.Sqrt(n)/2 ||
+		n < 0.8*float64(len(samples)) {
 		t.Errorf("%d follow, %d are random", follows, strange)
 	}
 }
@@ -535,7 +557,8 @@ func TestNextSentences(t *testing.T) {
 func TestMaskedOptionsThatAreRefused(t *testing.T) {
 	c, _ := maskedCorpus(t)
 	good := MaskedOptions{Corpus: c, Length: 16, Specials: special}
-	single := corpus(t, Header{Tokenizer: "wordpiece", Vocabulary: 10_000, EndOfText: special.Separator}, count(100, 3)[1:], 1)
+	single := corpus(t, Header{Tokenizer: "wordpiece", Vocabulary: 10_000, EndOfText: special.Separator},
+		count(100, 3)[1:], 1)
 	for want, change := range map[string]func(*MaskedOptions){
 		"4 positions, want 5":         func(o *MaskedOptions) { o.Length, o.NextSentence = 4, true },
 		"fraction of masks is 2":      func(o *MaskedOptions) { o.MaskFraction = 2 },
@@ -569,7 +592,8 @@ func labelled(t testing.TB) *Classification {
 	for i := range 96 {
 		fmt.Fprintf(&file, "%d\t%s\n", i%3, strings.Repeat("a b ", i%11))
 	}
-	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(file.String())), Tokenizer: wordPiece(t), Length: 16})
+	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(file.String())),
+		Tokenizer: wordPiece(t), Length: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -578,9 +602,13 @@ func labelled(t testing.TB) *Classification {
 
 func TestLabelledTexts(t *testing.T) {
 	tsv := "id\tlabel\tquestion\tanswer\n1\tyes\ta b\tc\n\n2\tno\tA\ta b c d a b c d\r\n3\tyes\ta b c d a\tb c d b\n"
-	jsonl := `{"question": "a b", "answer": "c", "label": "yes"}` + "\n" + `{"question": "A", "answer": "a b c d a b c d", "label": "no"}` + "\n\n" + `{"question": "a b c d a", "answer": "b c d b", "label": "yes"}`
-	for name, file := range map[string]string{"a.tsv": tsv, "a.jsonl": jsonl, "mark.tsv": "\ufeff" + tsv, "mark.jsonl": "\ufeff" + jsonl} {
-		c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, name, []byte(file)), Tokenizer: wordPiece(t), Length: 10, Text: "question", Second: "answer"})
+	jsonl := `{"question": "a b", "answer": "c", "label": "yes"}` + "\n" +
+		`{"question": "A", "answer": "a b c d a b c d", "label": "no"}` + "\n\n" +
+		`{"question": "a b c d a", "answer": "b c d b", "label": "yes"}`
+	for name, file := range map[string]string{"a.tsv": tsv, "a.jsonl": jsonl, "mark.tsv": "\ufeff" + tsv,
+		"mark.jsonl": "\ufeff" + jsonl} {
+		c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, name, []byte(file)),
+			Tokenizer: wordPiece(t), Length: 10, Text: "question", Second: "answer"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -594,12 +622,16 @@ func TestLabelledTexts(t *testing.T) {
 			t.Errorf("%s: %d truncated texts for training, want 0", name, train.Truncated())
 		}
 		want := []map[string][]int32{
-			{Tokens: {2, 5, 6, 3, 7, 3, 0, 0, 0, 0}, Segments: {0, 0, 0, 0, 1, 1, 0, 0, 0, 0}, Lengths: {6}, Labels: {1}},
-			{Tokens: {2, 5, 3, 5, 6, 7, 8, 5, 6, 3}, Segments: {0, 0, 0, 1, 1, 1, 1, 1, 1, 1}, Lengths: {10}, Labels: {0}},
-			{Tokens: {2, 5, 6, 7, 8, 3, 6, 7, 8, 3}, Segments: {0, 0, 0, 0, 0, 0, 1, 1, 1, 1}, Lengths: {10}, Labels: {1}},
+			{Tokens: {2, 5, 6, 3, 7, 3, 0, 0, 0, 0}, Segments: {0, 0, 0, 0, 1, 1, 0, 0, 0, 0}, Lengths: {6},
+				Labels: {1}},
+			{Tokens: {2, 5, 3, 5, 6, 7, 8, 5, 6, 3}, Segments: {0, 0, 0, 1, 1, 1, 1, 1, 1, 1}, Lengths: {10},
+				Labels: {0}},
+			{Tokens: {2, 5, 6, 7, 8, 3, 6, 7, 8, 3}, Segments: {0, 0, 0, 0, 0, 0, 1, 1, 1, 1}, Lengths: {10},
+				Labels: {1}},
 		}
 		for i, s := range load(t, c, data.Options{BatchSize: 3, Evaluate: true}, 1) {
-			if fmt.Sprint(s.values) != fmt.Sprint(want[i]) || c.Length(i) != int(want[i][Lengths][0]) || c.Label(i) != int(want[i][Labels][0]) {
+			if fmt.Sprint(s.values) != fmt.Sprint(want[i]) || c.Length(i) != int(want[i][Lengths][0]) ||
+				c.Label(i) != int(want[i][Labels][0]) {
 				t.Errorf("%s: sample %d: got %v, want %v", name, i, s.values, want[i])
 			}
 		}
@@ -618,7 +650,8 @@ func TestLabelledTextsAreSplit(t *testing.T) {
 	must(t, err)
 	train, eval := c.Split(0.2)
 	// Within five standard deviations of a binomial distribution.
-	if train.Len()+eval.Len() != 1000 || math.Abs(float64(eval.Len())-200) > 5*math.Sqrt(1000*0.2*0.8) || !slices.Equal(train.Classes(), eval.Classes()) {
+	if train.Len()+eval.Len() != 1000 || math.Abs(float64(eval.Len())-200) > 5*math.Sqrt(1000*0.2*0.8) ||
+		!slices.Equal(train.Classes(), eval.Classes()) {
 		t.Errorf("%d and %d samples", train.Len(), eval.Len())
 	}
 	if train, eval := c.Split(0); train.Len() != 1000 || eval.Len() != 0 {
@@ -653,7 +686,8 @@ func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
 		{[]string{"no", "yes"}, []string{"1", "no"}, nil},
 	} {
 		file := "text\tlabel\na\t" + strings.Join(c.labels, "\na\t") + "\n"
-		got, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(file)), Tokenizer: wordPiece(t), Length: 8, Classes: c.classes, Numbered: true})
+		got, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.tsv", []byte(file)),
+			Tokenizer: wordPiece(t), Length: 8, Classes: c.classes, Numbered: true})
 		if c.want == nil {
 			if err == nil {
 				t.Errorf("classes %q, labels %q: got no error", c.classes, c.labels)
@@ -677,16 +711,23 @@ func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
 
 func TestLabelledTextsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
-		"CSV":              {"a.tsv", "text,label\na,1\n", `csv.DictReader(sys.stdin)]' < a.tsv > a.jsonl converts CSV to JSON lines`},
-		"a hostile name":   {"a b;'$(x)'.tsv", "text,label\na,1\n", `' < 'a b;'\''$(x)'\''.tsv' > 'a b;'\''$(x)'\''.jsonl' converts CSV`},
-		"CSV, semicolons":  {"a.tsv", "text;label\na;1\n", `delimiter=";"`},
-		"CSV, other name":  {"a.csv", "text,label\na,1\n", "not tab-separated values"},
-		"quotes":           {"a.tsv", "\"text\"\t\"label\"\n\"a\"\t\"1\"\n", `delimiter="\t")]' < a.tsv > a.jsonl converts`},
-		"JSON lines":       {"a.json", `{"text": "a", "label": "1"}` + "\n", "rename the file to a.jsonl"},
-		"a JSON array":     {"a.json", "[\n{\"text\": \"a\", \"label\": \"1\"}]\n", "json.load(sys.stdin)]' < a.json > a.jsonl"},
-		"Parquet":          {"a.parquet", "PAR1\x15\x04\xff\xfe\x00\n", "the file has Parquet, not tab-separated values"},
-		"no column":        {"a.tsv", "sentence\tlabel\na\t1\n", `line 1: there is no column "text"; the columns are ["sentence" "label"]`},
-		"a name twice":     {"a.tsv", "label\ttext\tlabel\n1\ta\t2\n", `line 1: two columns have the name "label", want one`},
+		"CSV": {
+			"a.tsv", "text,label\na,1\n", `csv.DictReader(sys.stdin)]' < a.tsv > a.jsonl converts CSV to JSON lines`},
+		"a hostile name": {"a b;'$(x)'.tsv", "text,label\na,1\n",
+			`' < 'a b;'\''$(x)'\''.tsv' > 'a b;'\''$(x)'\''.jsonl' converts CSV`},
+		"CSV, semicolons": {"a.tsv", "text;label\na;1\n", `delimiter=";"`},
+		"CSV, other name": {"a.csv", "text,label\na,1\n", "not tab-separated values"},
+		"quotes": {"a.tsv", "\"text\"\t\"label\"\n\"a\"\t\"1\"\n",
+			`delimiter="\t")]' < a.tsv > a.jsonl converts`},
+		"JSON lines": {"a.json", `{"text": "a", "label": "1"}` + "\n", "rename the file to a.jsonl"},
+		"a JSON array": {"a.json", "[\n{\"text\": \"a\", \"label\": \"1\"}]\n",
+			"json.load(sys.stdin)]' < a.json > a.jsonl"},
+		"Parquet": {"a.parquet", "PAR1\x15\x04\xff\xfe\x00\n",
+			"the file has Parquet, not tab-separated values"},
+		"no column": {"a.tsv", "sentence\tlabel\na\t1\n",
+			`line 1: there is no column "text"; the columns are ["sentence" "label"]`},
+		"a name twice": {"a.tsv", "label\ttext\tlabel\n1\ta\t2\n",
+			`line 1: two columns have the name "label", want one`},
 		"too few columns":  {"a.tsv", "text\tlabel\na\t1\na\n", `line 3: got 1 columns, want 2`},
 		"no label":         {"a.tsv", "text\tlabel\na\t \n", `line 2: "label" is empty`},
 		"one class":        {"a.tsv", "text\tlabel\na\t1\n", `all labels are ["1"]`},
@@ -699,7 +740,8 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 		"an object":        {"a.jsonl", `{"text": {"a": 1}, "label": 1}`, `"text" is an object, want a string`},
 		"NaN":              {"a.jsonl", `{"text": "a", "label": NaN, "score": NaN}`, `line 1: no value of "label"`},
 		"an unknown class": {"b.tsv", "text\tlabel\na\tmaybe\n", `line 2: got label "maybe", want one of ["no" "yes"]`},
-		"a long line":      {"a.tsv", "text\tlabel\n" + strings.Repeat("x", 16<<20) + "\t1\n", "line 2: more than 16 MiB"},
+		"a long line": {"a.tsv", "text\tlabel\n" + strings.Repeat("x", 16<<20) + "\t1\n",
+			"line 2: more than 16 MiB"},
 	} {
 		o := ClassificationOptions{Path: writeFile(t, c.file, []byte(c.contents)), Tokenizer: wordPiece(t), Length: 8}
 		if c.file == "b.tsv" {
@@ -711,13 +753,16 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %.300v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := OpenClassification(t.Context(), ClassificationOptions{Path: filepath.Join(t.TempDir(), "none.tsv"), Tokenizer: wordPiece(t), Length: 8}); !errors.Is(err, os.ErrNotExist) && (err == nil || !strings.Contains(err.Error(), "no such file")) {
+	if _, err := OpenClassification(t.Context(), ClassificationOptions{Path: filepath.Join(t.TempDir(), "none.tsv"),
+		Tokenizer: wordPiece(t), Length: 8}); !errors.Is(err, os.ErrNotExist) &&
+		(err == nil || !strings.Contains(err.Error(), "no such file")) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestFit(t *testing.T) {
-	for _, c := range [][5]int{{3, 2, 5, 3, 2}, {9, 2, 5, 3, 2}, {2, 9, 5, 2, 3}, {9, 9, 5, 3, 2}, {0, 9, 5, 0, 5}, {5, 4, 8, 4, 4}, {5, 4, 7, 4, 3}} {
+	for _, c := range [][5]int{{3, 2, 5, 3, 2}, {9, 2, 5, 3, 2}, {2, 9, 5, 2, 3}, {9, 9, 5, 3, 2}, {0, 9, 5, 0, 5},
+		{5, 4, 8, 4, 4}, {5, 4, 7, 4, 3}} {
 		if a, b := fit(c[0], c[1], c[2]); a != c[3] || b != c[4] {
 			t.Errorf("%v: got %d, %d", c, a, b)
 		}
@@ -733,7 +778,8 @@ func FuzzClassification(f *testing.F) {
 		if lines {
 			name = "a.jsonl"
 		}
-		c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, name, file), Tokenizer: wordPiece(t), Length: 6})
+		c, err := OpenClassification(t.Context(),
+			ClassificationOptions{Path: writeFile(t, name, file), Tokenizer: wordPiece(t), Length: 6})
 		if err != nil {
 			var fault *data.Fault
 			if !errors.As(err, &fault) {

@@ -26,16 +26,16 @@ type Shard struct {
 
 // OpenOptions configures the reading of shards.
 type OpenOptions struct {
-	// Vocabulary is the vocabulary size that the caller supports, for example the number of rows of an embedding table. 0
-	// means the vocabulary size of the header. Open fails if the header has a larger vocabulary.
+	// Vocabulary is the vocabulary size that the caller supports, for example the number of rows of an embedding table.
+	// 0 means the vocabulary size of the header. Open fails if the header has a larger vocabulary.
 	Vocabulary int
-	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open fails if the file evidently has
-	// tokens of another size.
+	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open fails if the file evidently
+	// has tokens of another size.
 	TokenBytes int
 }
 
-// Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks the
-// tokens that it returns, and Verify checks all tokens.
+// Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks
+// the tokens that it returns, and Verify checks all tokens.
 func (o OpenOptions) Open(path string) (*Shard, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
@@ -63,13 +63,16 @@ func (o OpenOptions) Open(path string) (*Shard, error) {
 	case h.Vocabulary == 0 && vocabulary > 0:
 		s.limit = uint32(vocabulary)
 	case vocabulary > 0 && h.Vocabulary > vocabulary:
-		return nil, fault("open token shard", path, "choose a model with the vocabulary of the tokenizer, or tokenise the text again",
-			fmt.Errorf("tokenizer %q has %d tokens, want at most the %d of the model", h.Tokenizer, h.Vocabulary, vocabulary))
+		return nil, fault("open token shard", path,
+			"choose a model with the vocabulary of the tokenizer, or tokenise the text again",
+			fmt.Errorf("tokenizer %q has %d tokens, want at most the %d of the model", h.Tokenizer, h.Vocabulary,
+				vocabulary))
 	case h.Vocabulary > 0:
 		s.limit = uint32(h.Vocabulary)
 	}
 	if int64(int(info.Size())) != info.Size() {
-		return nil, fault("map token shard", path, "", fmt.Errorf("the file has %d bytes, which do not fit into the address space", info.Size()))
+		return nil, fault("map token shard", path, "",
+			fmt.Errorf("the file has %d bytes, which do not fit into the address space", info.Size()))
 	}
 	s.mapped, err = platform.Map(f, int(info.Size()))
 	if err != nil {
@@ -94,7 +97,8 @@ func (s *Shard) Close() error {
 // truncated after Open.
 func (s *Shard) Read(at int64, dst []int32) (err error) {
 	if at < 0 || at > s.Count-int64(len(dst)) {
-		return fault("read token shard", s.Path, "", fmt.Errorf("tokens %d to %d of %d", at, at+int64(len(dst)), s.Count))
+		return fault("read token shard", s.Path, "",
+			fmt.Errorf("tokens %d to %d of %d", at, at+int64(len(dst)), s.Count))
 	}
 	// Access to a page behind the end of a truncated file raises SIGBUS. Without this setting, SIGBUS would end the
 	// process.
@@ -127,7 +131,8 @@ func (s *Shard) onPageFault(err *error) {
 
 func (s *Shard) beyond(at int64, token uint32) error {
 	return fault("read token shard", s.Path, "tokenise the text again, or choose a model with a larger vocabulary",
-		fmt.Errorf("token %d (byte %d of the file) is %d, want below %d", at, s.start()+at*int64(s.TokenBytes), token, s.limit))
+		fmt.Errorf("token %d (byte %d of the file) is %d, want below %d", at, s.start()+at*int64(s.TokenBytes), token,
+			s.limit))
 }
 
 // decode copies tokens to dst and returns the largest token.
@@ -182,10 +187,12 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 		return sum, nil
 	}
 	if got := [32]byte(hash.Sum(nil)); got != s.Sum {
-		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again", fmt.Errorf("tokens: got SHA-256 %x, want %x as in the header", got, s.Sum))
+		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again",
+			fmt.Errorf("tokens: got SHA-256 %x, want %x as in the header", got, s.Sum))
 	}
 	if s.EndOfText != NoToken && sum.Documents != s.Documents {
-		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("got %d end-of-document tokens, want %d as in the header", sum.Documents, s.Documents))
+		return sum, fault("verify token shard", s.Path, "tokenise the text again",
+			fmt.Errorf("got %d end-of-document tokens, want %d as in the header", sum.Documents, s.Documents))
 	}
 	return sum, nil
 }

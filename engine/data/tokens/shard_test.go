@@ -81,7 +81,8 @@ func TestAShardReturnsItsTokens(t *testing.T) {
 			want = 4
 		}
 		sum, err := s.Verify(t.Context())
-		if err != nil || sum.Largest != int32(vocabulary-1) || s.TokenBytes != want || s.Tokenizer != "test" || s.Count != 26 {
+		if err != nil || sum.Largest != int32(vocabulary-1) || s.TokenBytes != want || s.Tokenizer != "test" ||
+			s.Count != 26 {
 			t.Errorf("vocabulary %d: got %+v, %+v, %v", vocabulary, s.Header, sum, err)
 		}
 	}
@@ -113,9 +114,12 @@ func TestFilesOfOtherProgramsAreRead(t *testing.T) {
 		want Header
 		is   []int32
 	}{
-		"gpt-2":   {llmc(20240520, 1, 3, u16), Header{Format: FormatLLMC, TokenBytes: 2, Count: 3, Vocabulary: 50257, EndOfText: 50256, Tokenizer: "gpt2"}, []int32{1, 50256, 7}},
-		"llama-3": {llmc(20240801, 7, 2, u32), Header{Format: FormatLLMC, TokenBytes: 4, Count: 2, Vocabulary: 128256, EndOfText: 128000, Tokenizer: "llama3"}, []int32{1, 128000}},
-		"nanoGPT": {u16, Header{Format: FormatNanoGPT, TokenBytes: 2, Count: 3, EndOfText: NoToken}, []int32{1, 50256, 7}},
+		"gpt-2": {llmc(20240520, 1, 3, u16), Header{Format: FormatLLMC, TokenBytes: 2, Count: 3, Vocabulary: 50257,
+			EndOfText: 50256, Tokenizer: "gpt2"}, []int32{1, 50256, 7}},
+		"llama-3": {llmc(20240801, 7, 2, u32), Header{Format: FormatLLMC, TokenBytes: 4, Count: 2, Vocabulary: 128256,
+			EndOfText: 128000, Tokenizer: "llama3"}, []int32{1, 128000}},
+		"nanoGPT": {u16, Header{Format: FormatNanoGPT, TokenBytes: 2, Count: 3, EndOfText: NoToken},
+			[]int32{1, 50256, 7}},
 	} {
 		s := openShard(t, writeFile(t, "train.bin", c.file), 0)
 		got := make([]int32, len(c.is))
@@ -139,33 +143,47 @@ func TestLyingHeaders(t *testing.T) {
 		change func([]byte) []byte
 		want   string
 	}{
-		"empty":                       {func(b []byte) []byte { return nil }, "the file is empty"},
-		"half a header":               {func(b []byte) []byte { return b[:100] }, "header: got 100 bytes, want 256: the file is truncated"},
-		"half a magic":                {func(b []byte) []byte { return b[:4] }, "got 4 bytes"},
-		"truncated tokens":            {func(b []byte) []byte { return b[:len(b)-2] }, "header: got 3 tokens of 2 bytes each, but 4 bytes follow the header"},
-		"half a token":                {func(b []byte) []byte { return b[:len(b)-1] }, "header: got 3 tokens of 2 bytes each, but 5 bytes follow the header"},
-		"more tokens":                 {func(b []byte) []byte { return append(b, 1, 0) }, "but 8 bytes follow the header"},
-		"a later version":             {put32(8, 2), "header: got version 2, want 1"},
-		"3 bytes per token":           {put32(12, 3), "header: got 3 bytes per token, want 2 or 4"},
-		"4 bytes per token":           {put32(12, 4), "header: got 3 tokens of 4 bytes each, but 6 bytes follow the header"},
-		"more tokens stated":          {put32(16, 4), "header: got 4 tokens of 2 bytes each, but 6 bytes follow the header"},
-		"2^62 tokens stated":          {put32(20, 1<<30), "tokens, want at least 1"},
-		"no tokens stated":            {put32(16, 0), "header: got 0 tokens, want at least 1"},
-		"no vocabulary":               {put32(24, 0), "a vocabulary of 0 tokens, want 1 to 65536"},
-		"a vocabulary of 32 bits":     {put32(24, 1<<16+1), "a vocabulary of 65537 tokens, want 1 to 65536"},
-		"end of text beyond":          {put32(28, 10), "got end-of-text token 10, want less than the vocabulary size, 10"},
-		"more documents than tokens":  {put32(160, 4), "got 4 documents, more than the 3 tokens"},
-		"a name with a control":       {func(b []byte) []byte { b[64] = 27; return b }, `got tokenizer "\x1best"`},
-		"no name":                     {func(b []byte) []byte { clear(b[64:128]); return b }, "got tokenizer"},
-		"a name after its end":        {func(b []byte) []byte { b[100] = 'x'; return b }, "continues after a zero byte"},
+		"empty": {func(b []byte) []byte { return nil }, "the file is empty"},
+		"half a header": {func(b []byte) []byte { return b[:100] },
+			"header: got 100 bytes, want 256: the file is truncated"},
+		"half a magic": {func(b []byte) []byte { return b[:4] }, "got 4 bytes"},
+		"truncated tokens": {func(b []byte) []byte { return b[:len(b)-2] },
+			"header: got 3 tokens of 2 bytes each, but 4 bytes follow the header"},
+		"half a token": {func(b []byte) []byte { return b[:len(b)-1] },
+			"header: got 3 tokens of 2 bytes each, but 5 bytes follow the header"},
+		"more tokens": {func(b []byte) []byte { return append(b, 1, 0) },
+			"but 8 bytes follow the header"},
+		"a later version":   {put32(8, 2), "header: got version 2, want 1"},
+		"3 bytes per token": {put32(12, 3), "header: got 3 bytes per token, want 2 or 4"},
+		"4 bytes per token": {
+			put32(12, 4), "header: got 3 tokens of 4 bytes each, but 6 bytes follow the header"},
+		"more tokens stated": {
+			put32(16, 4), "header: got 4 tokens of 2 bytes each, but 6 bytes follow the header"},
+		"2^62 tokens stated":      {put32(20, 1<<30), "tokens, want at least 1"},
+		"no tokens stated":        {put32(16, 0), "header: got 0 tokens, want at least 1"},
+		"no vocabulary":           {put32(24, 0), "a vocabulary of 0 tokens, want 1 to 65536"},
+		"a vocabulary of 32 bits": {put32(24, 1<<16+1), "a vocabulary of 65537 tokens, want 1 to 65536"},
+		"end of text beyond": {
+			put32(28, 10), "got end-of-text token 10, want less than the vocabulary size, 10"},
+		"more documents than tokens": {put32(160, 4), "got 4 documents, more than the 3 tokens"},
+		"a name with a control":      {func(b []byte) []byte { b[64] = 27; return b }, `got tokenizer "\x1best"`},
+		"no name":                    {func(b []byte) []byte { clear(b[64:128]); return b }, "got tokenizer"},
+		"a name after its end": {func(b []byte) []byte { b[100] = 'x'; return b },
+			"continues after a zero byte"},
 		"reserved bytes":              {func(b []byte) []byte { b[200] = 1; return b }, "want zeros"},
 		"a changed header, unchecked": {func(b []byte) []byte { b[252]++; return b }, "the header is damaged"},
-		"gpt-2: truncated header":     {func([]byte) []byte { return llmc(20240520, 1, 3, nil)[:500] }, "llm.c header: got 500 bytes, want 1024"},
-		"gpt-2: another version":      {func([]byte) []byte { return llmc(20240520, 2, 1, []byte{1, 0}) }, "llm.c header: got version 2, want 1"},
-		"gpt-2: negative count":       {func([]byte) []byte { return llmc(20240520, 1, -1, []byte{1, 0}) }, "got -1 tokens"},
-		"gpt-2: truncated":            {func([]byte) []byte { return llmc(20240520, 1, 2, []byte{1, 0}) }, "header: got 2 tokens of 2 bytes each, but 2 bytes follow the header"},
-		"llama-3: version of gpt-2":   {func([]byte) []byte { return llmc(20240801, 1, 1, []byte{1, 0, 0, 0}) }, "llm.c header: got version 1, want 7"},
-		"nanoGPT: odd size":           {func([]byte) []byte { return []byte{1, 0, 2} }, "3 bytes, want a multiple of 2"},
+		"gpt-2: truncated header": {func([]byte) []byte { return llmc(20240520, 1, 3, nil)[:500] },
+			"llm.c header: got 500 bytes, want 1024"},
+		"gpt-2: another version": {func([]byte) []byte { return llmc(20240520, 2, 1, []byte{1, 0}) },
+			"llm.c header: got version 2, want 1"},
+		"gpt-2: negative count": {func([]byte) []byte { return llmc(20240520, 1, -1, []byte{1, 0}) },
+			"got -1 tokens"},
+		"gpt-2: truncated": {func([]byte) []byte { return llmc(20240520, 1, 2, []byte{1, 0}) },
+			"header: got 2 tokens of 2 bytes each, but 2 bytes follow the header"},
+		"llama-3: version of gpt-2": {func([]byte) []byte { return llmc(20240801, 1, 1, []byte{1, 0, 0, 0}) },
+			"llm.c header: got version 1, want 7"},
+		"nanoGPT: odd size": {func([]byte) []byte { return []byte{1, 0, 2} },
+			"3 bytes, want a multiple of 2"},
 	} {
 		file := c.change(bytes.Clone(good))
 		if len(file) >= HeaderBytes && bytes.HasPrefix(file, []byte(magic)) && !strings.Contains(name, "unchecked") {
@@ -178,7 +196,8 @@ func TestLyingHeaders(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"text.txt", "photo.jpg"} {
-		if _, err := (OpenOptions{}).Open(writeFile(t, name, []byte("ordinary text"))); err == nil || !strings.Contains(err.Error(), `starts with "ordinary"`) {
+		if _, err := (OpenOptions{}).Open(writeFile(t, name, []byte("ordinary text"))); err == nil ||
+			!strings.Contains(err.Error(), `starts with "ordinary"`) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -197,8 +216,10 @@ func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
 	if err := s.Read(2, make([]int32, 1)); err != nil {
 		t.Errorf("a range without the token: %v", err)
 	}
-	s = openShard(t, writeFile(t, "val.bin", []byte{64, 0, 65, 0}), 65) // nanoGPT encodes Shakespeare with 65 characters
-	if err := s.Read(0, make([]int32, 2)); err == nil || !strings.Contains(err.Error(), "token 1 (byte 2 of the file) is 65, want below 65") {
+	// nanoGPT encodes Shakespeare with 65 characters
+	s = openShard(t, writeFile(t, "val.bin", []byte{64, 0, 65, 0}), 65)
+	if err := s.Read(0, make([]int32, 2)); err == nil ||
+		!strings.Contains(err.Error(), "token 1 (byte 2 of the file) is 65, want below 65") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -233,7 +254,8 @@ func TestATruncatedMappingIsAFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	var f *data.Fault
-	if err := s.Read(15_000, make([]int32, 10)); !errors.As(err, &f) || !strings.Contains(err.Error(), "truncated while it was open") {
+	if err := s.Read(15_000, make([]int32, 10)); !errors.As(err, &f) ||
+		!strings.Contains(err.Error(), "truncated while it was open") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := s.Verify(t.Context()); !errors.As(err, &f) {
@@ -331,22 +353,26 @@ func TestACorpusJoinsShards(t *testing.T) {
 	}
 	other := testHeader()
 	other.VocabularySum[0] = 1
-	if _, err := (OpenOptions{}).OpenCorpus([]string{a, writeShard(t, other, 1)}); err == nil || !strings.Contains(err.Error(), "want the tokenizer of") {
+	if _, err := (OpenOptions{}).OpenCorpus([]string{a, writeShard(t, other, 1)}); err == nil ||
+		!strings.Contains(err.Error(), "want the tokenizer of") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"fineweb_train_000002.bin", "fineweb_train_000001.bin", "fineweb_val_000000.bin", "notes.txt", "train.bin.part"} {
+	for _, name := range []string{"fineweb_train_000002.bin", "fineweb_train_000001.bin", "fineweb_val_000000.bin",
+		"notes.txt", "train.bin.part"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
 	train := []string{filepath.Join(dir, "fineweb_train_000001.bin"), filepath.Join(dir, "fineweb_train_000002.bin")}
 	f, err := Find(dir, true)
-	if err != nil || !slices.Equal(f.Train, train) || !slices.Equal(f.Eval, []string{filepath.Join(dir, "fineweb_val_000000.bin")}) {
+	if err != nil || !slices.Equal(f.Train, train) ||
+		!slices.Equal(f.Eval, []string{filepath.Join(dir, "fineweb_val_000000.bin")}) {
 		t.Errorf("got %v, %v", f, err)
 	}
-	if f, err := Find(filepath.Join(dir, "*train*.bin"), true); err != nil || !slices.Equal(f.Train, train) || f.Eval != nil {
+	if f, err := Find(filepath.Join(dir, "*train*.bin"), true); err != nil || !slices.Equal(f.Train, train) ||
+		f.Eval != nil {
 		t.Errorf("got %v, %v", f, err)
 	}
 	for _, path := range []string{t.TempDir(), filepath.Join(dir, "none"), filepath.Join(dir, "none*")} {
@@ -360,7 +386,8 @@ func TestFind(t *testing.T) {
 // A part of the shards is an error: an interrupted conversion, or a file that is missing.
 func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	const manifest = `{"version":1,"train":[{"file":"train-000000.bin"},{"file":"train-000001.bin"}],"val":[{"file":"val-000000.bin"}]}`
-	all := map[string]string{"train-000000.bin": "", "train-000001.bin": "", "val-000000.bin": "", ManifestName: manifest, JournalName: "{}"}
+	all := map[string]string{"train-000000.bin": "", "train-000001.bin": "", "val-000000.bin": "",
+		ManifestName: manifest, JournalName: "{}"}
 	for _, c := range []struct {
 		without    []string
 		incomplete bool
@@ -382,7 +409,8 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 		}
 		_, err := Find(dir, true)
 		var fault *data.Fault
-		if errors.Is(err, ErrIncomplete) != c.incomplete || errors.As(err, &fault) != c.incomplete || c.incomplete && !strings.Contains(err.Error(), c.say) {
+		if errors.Is(err, ErrIncomplete) != c.incomplete || errors.As(err, &fault) != c.incomplete || c.incomplete &&
+			!strings.Contains(err.Error(), c.say) {
 			t.Errorf("without %v: got error %v", c.without, err)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 
 // foreign names the format of a file that is no sequence of tokens, by its first bytes; "" if the format is unknown.
 func foreign(head []byte) string {
-	for magic, name := range map[string]string{"\x93NUMPY": "an array of NumPy (.npy)", "PK\x03\x04": "a zip archive, such as weights of PyTorch", "\x80\x02\x8a\nl\xfc\x9c": "a file of weights of PyTorch"} {
+	for magic, name := range map[string]string{"\x93NUMPY": "an array of NumPy (.npy)",
+		"PK\x03\x04":              "a zip archive, such as weights of PyTorch",
+		"\x80\x02\x8a\nl\xfc\x9c": "a file of weights of PyTorch"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return name
 		}
@@ -44,8 +46,8 @@ const (
 	leastLow = 4096
 )
 
-// bytes returns the size of a token that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a token of
-// 4 bytes is below high.
+// bytes returns the size of a token that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a
+// token of 4 bytes is below high.
 func (w *widths) bytes(high uint16) int {
 	lower, upper := max(w.most[0], w.most[2]), max(w.most[1], w.most[3])
 	long := w.n >= 32*leastGroups
@@ -57,7 +59,9 @@ func (w *widths) bytes(high uint16) int {
 	case upper == 0 || upper < high && lower >= leastLow && long:
 		return 4 // in text, each second token is not 0 everywhere, nor small while the others are not
 	case upper >= high || long:
-		return 2 // a token of 4 bytes would be beyond each vocabulary, or its lower halves would be small and its upper halves not 0
+		// a token of 4 bytes would be beyond each vocabulary, or its lower halves would be small and its upper halves
+		// not 0
+		return 2
 	}
 	return 0
 }
@@ -98,5 +102,6 @@ func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 	why := map[int]string{8: "tokens of 8 bytes (int64), because all upper halves are 0: write tokens of 2 or 4 bytes",
 		4: "tokens of 4 bytes (int32), because all upper halves are small: set data.token_bytes = 4",
 		2: "tokens of 2 bytes (uint16), because the upper halves of tokens of 4 bytes would not be small: set data.token_bytes = 2"}[evident]
-	return fmt.Errorf("data.token_bytes: got %d bytes per token, but the file seems to have %s; a file with a header, which \"data tokenize\" writes, needs no key", width, why)
+	return fmt.Errorf("data.token_bytes: got %d bytes per token, but the file seems to have %s; a file with a header, which \"data tokenize\" writes, needs no key",
+		width, why)
 }

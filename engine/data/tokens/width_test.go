@@ -95,7 +95,8 @@ func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	if _, err := (OpenOptions{TokenBytes: 4}).Open(file); err == nil || !strings.Contains(err.Error(), "data.token_bytes") {
+	if _, err := (OpenOptions{TokenBytes: 4}).Open(file); err == nil ||
+		!strings.Contains(err.Error(), "data.token_bytes") {
 		t.Errorf("an unknown vocabulary: got %v", err)
 	}
 }
@@ -118,7 +119,8 @@ func TestTokensOfFourBytesAreRead(t *testing.T) {
 
 // A text that is called .bin is no sequence of tokens. Short files prove nothing.
 func TestATextIsNoTokenFile(t *testing.T) {
-	for text, want := range map[string]bool{strings.Repeat("hello, World\n", 50): true, strings.Repeat("grün ", 200): true, strings.Repeat("hello ", 10): false, strings.Repeat("a\x01", 300): false} {
+	for text, want := range map[string]bool{strings.Repeat("hello, World\n", 50): true,
+		strings.Repeat("grün ", 200): true, strings.Repeat("hello ", 10): false, strings.Repeat("a\x01", 300): false} {
 		err := checkWidth(strings.NewReader(text), int64(len(text)), 2, 0)
 		if got := err != nil && strings.Contains(err.Error(), "the file seems to be text"); got != want {
 			t.Errorf("%.20q: got %v, want an error: %v", text, err, want)

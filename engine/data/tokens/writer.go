@@ -36,8 +36,10 @@ func Create(path string, h Header) (*Writer, error) { return Resume(path, h, 0, 
 // Resume opens the part file of path and keeps its first count tokens, in which documents documents end. If the shard
 // is finished, Resume renames it to the part file.
 func Resume(path string, h Header, count, documents int64) (*Writer, error) {
-	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) || h.EndOfText >= int32(h.Vocabulary) {
-		return nil, fmt.Errorf("write token shard: invalid header: tokenizer %q, vocabulary %d, end of text %d", h.Tokenizer, h.Vocabulary, h.EndOfText)
+	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) ||
+		h.EndOfText >= int32(h.Vocabulary) {
+		return nil, fmt.Errorf("write token shard: invalid header: tokenizer %q, vocabulary %d, end of text %d",
+			h.Tokenizer, h.Vocabulary, h.EndOfText)
 	}
 	h.Format, h.TokenBytes, h.Count, h.Documents = FormatOwn, TokenBytes(h.Vocabulary), count, documents
 	w := &Writer{h: h, path: path, sum: sha256.New()}
@@ -95,7 +97,8 @@ func (w *Writer) Append(tokens []int32) error {
 	w.buf = w.buf[:0]
 	for _, t := range tokens {
 		if uint32(t) >= uint32(w.h.Vocabulary) {
-			return fmt.Errorf("write %s: token %d is %d, want below %d", w.part(), w.h.Count+int64(len(w.buf)/w.h.TokenBytes), t, w.h.Vocabulary)
+			return fmt.Errorf("write %s: token %d is %d, want below %d", w.part(),
+				w.h.Count+int64(len(w.buf)/w.h.TokenBytes), t, w.h.Vocabulary)
 		}
 		if t == w.h.EndOfText {
 			w.h.Documents++

@@ -96,7 +96,8 @@ func (r *reader) Contents(i int) ([]byte, error) {
 }
 
 func (d *dataset) fault(i int, err error) error {
-	return &data.Fault{Op: "read sample", Index: i, Path: d.src.shards[d.samples[i].shard].path + "!" + d.name(i), Err: err}
+	return &data.Fault{Op: "read sample", Index: i, Path: d.src.shards[d.samples[i].shard].path + "!" + d.name(i),
+		Err: err}
 }
 
 func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {

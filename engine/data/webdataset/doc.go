@@ -7,9 +7,9 @@
 // "class" in .json, otherwise from .txt. If all labels are numbers, the labels are the class numbers. If all labels
 // are names, the classes are the sorted names.
 //
-// Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an extension
-// can have dots. A sample without .jpg, .jpeg or .png can have one image such as input.jpg, and a sample without a label can
-// have one file such as output.cls. The format requires that the files of a sample are adjacent.
+// Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an
+// extension can have dots. A sample without .jpg, .jpeg or .png can have one image such as input.jpg, and a sample
+// without a label can have one file such as output.cls. The format requires that the files of a sample are adjacent.
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //
@@ -17,8 +17,8 @@
 //	train-{000000..000146}.tar    braces: ranges, and alternatives {a,b}; several patterns are joined with ::
 //	shards.txt                    a list, one pattern per line, relative to the list's folder
 //
-// The names of shards and subfolders state the parts of the data set; see package layout. A pattern or a list that names
-// shards of a single part has shards for training only.
+// The names of shards and subfolders state the parts of the data set; see package layout. A pattern or a list that
+// names shards of a single part has shards for training only.
 //
 // Open reads each shard once. In a plain tar, it reads only headers and labels; in a compressed tar, it reads all
 // bytes. Open stores an index of each shard in the cache folder. The path, size and modification time of a shard

@@ -18,14 +18,15 @@ const maxShards = 1 << 20
 // isShard reports whether the name of a file is that of a shard.
 func isShard(name string) bool {
 	name = strings.ToLower(name)
-	return !strings.HasPrefix(name, ".") && slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
-		func(end string) bool { return strings.HasSuffix(name, end) })
+	return !strings.HasPrefix(name, ".") &&
+		slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
+			func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 const maxListLine = 64 << 10 // bytes
 
-// fromList reads a list of patterns. The list may be a named pipe of another program, so it is read only once. fromList waits
-// for the writer of the pipe until ctx ends.
+// fromList reads a list of patterns. The list may be a named pipe of another program, so it is read only once. fromList
+// waits for the writer of the pipe until ctx ends.
 func fromList(ctx context.Context, path string) ([]string, error) {
 	f, err := openPipe(ctx, path)
 	if err != nil {
@@ -59,8 +60,8 @@ func fromList(ctx context.Context, path string) ([]string, error) {
 	return shards, nil
 }
 
-// openPipe opens a file that may be a named pipe. The open of a pipe blocks until a writer opens it, so it needs a goroutine of
-// its own. If ctx ends first, the goroutine waits on.
+// openPipe opens a file that may be a named pipe. The open of a pipe blocks until a writer opens it, so it needs a
+// goroutine of its own. If ctx ends first, the goroutine waits on.
 func openPipe(ctx context.Context, path string) (*os.File, error) {
 	type opened struct {
 		file *os.File

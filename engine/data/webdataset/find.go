@@ -40,7 +40,10 @@ func (o Options) find(ctx context.Context) (s shards, err error) {
 	case o.All && len(s.train) == 0:
 		s.train, s.eval = s.eval, nil
 	case len(s.train) == 0:
-		return s, fmt.Errorf("%s names part %s, but no shard names the training part: rename the training shards, or give a pattern", s.eval[0], d.Part)
+		return s,
+			fmt.Errorf(
+				"%s names part %s, but no shard names the training part: rename the training shards, or give a pattern",
+				s.eval[0], d.Part)
 	case o.ValPath != "" && !o.All:
 		s.unused = names(pick(relative, d.Eval))
 		return o.findEval(ctx, s)
@@ -61,7 +64,8 @@ func (o Options) findEval(ctx context.Context, s shards) (shards, error) {
 	}
 	d, _, err := divide(held)
 	if err == nil && (len(d.Train) > 0 && len(d.Eval) > 0 || len(d.Unused) > 0) {
-		err = fmt.Errorf("data.val_path: the shards have parts, %s names part %s: want the shards of one part", held[d.Eval[0]], d.Part)
+		err = fmt.Errorf("data.val_path: the shards have parts, %s names part %s: want the shards of one part",
+			held[d.Eval[0]], d.Part)
 	}
 	s.eval, s.evalFrom = held, "all samples of "+o.ValPath
 	return s, err
@@ -89,13 +93,15 @@ func names(list []string) string {
 func divide(list []string) (d layout.Division, relative []string, err error) {
 	common := filepath.Dir(list[0])
 	for _, s := range list {
-		for !strings.HasPrefix(s, common+string(filepath.Separator)) && common != "." && common != filepath.Dir(common) {
+		for !strings.HasPrefix(s, common+string(filepath.Separator)) && common != "." &&
+			common != filepath.Dir(common) {
 			common = filepath.Dir(common)
 		}
 	}
 	relative = make([]string, len(list))
 	for i, s := range list {
-		relative[i] = filepath.ToSlash(strings.TrimPrefix(s, strings.TrimSuffix(common, string(filepath.Separator))+string(filepath.Separator)))
+		relative[i] = filepath.ToSlash(strings.TrimPrefix(s, strings.TrimSuffix(common, string(filepath.Separator))+
+			string(filepath.Separator)))
 	}
 	d, err = layout.Divide(relative)
 	return d, relative, err

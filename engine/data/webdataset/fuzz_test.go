@@ -11,7 +11,8 @@ import (
 // FuzzStoredIndex reads an index behind its checksum and its compression.
 func FuzzStoredIndex(f *testing.F) {
 	const size = 4096
-	x := index{Layout: archive.Layout{Stored: size}, Keys: []string{"a", "b"}, Ends: []string{"jpg", "png"}, Offsets: []int64{512, 2048}, Sizes: []int32{100, 200}, Labels: []int32{0, 1}, Texts: []string{"0", "1"}}
+	x := index{Layout: archive.Layout{Stored: size}, Keys: []string{"a", "b"}, Ends: []string{"jpg", "png"},
+		Offsets: []int64{512, 2048}, Sizes: []int32{100, 200}, Labels: []int32{0, 1}, Texts: []string{"0", "1"}}
 	var text bytes.Buffer
 	if err := gob.NewEncoder(&text).Encode(&x); err != nil {
 		f.Fatal(err)

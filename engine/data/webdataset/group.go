@@ -62,8 +62,8 @@ func hashKey(key string) keyHash {
 
 var labelEnds = []string{"cls", "json", "txt"}
 
-// dottedLabel is the end of an extension with dots, such as output.cls, whose file has the label if no file of labelEnds
-// has it.
+// dottedLabel is the end of an extension with dots, such as output.cls, whose file has the label if no file of
+// labelEnds has it.
 const dottedLabel = "cls"
 
 const noLabel = 1 << 30
@@ -109,7 +109,8 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 			return err
 		}
 		if _, seen := g.seen[hashKey(key)]; seen {
-			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive: pack the shard again with tar --sort=name", key)
+			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive: pack the shard again with tar --sort=name",
+				key)
 		}
 		g.open, g.key, g.imageEnd, g.another, g.label, g.priority, g.fault = true, key, "", "", "", noLabel, nil
 	}
@@ -197,8 +198,10 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 // cleanLabel checks that a label is one line of printable text, because labels appear on terminals and in reports.
 func cleanLabel(text string) (string, error) {
 	text = strings.TrimSpace(text)
-	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return "", fmt.Errorf("got %.100q, want a number, or a name of one line with at most %d bytes", text, maxLabelBytes)
+	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) ||
+		strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return "", fmt.Errorf("got %.100q, want a number, or a name of one line with at most %d bytes", text,
+			maxLabelBytes)
 	}
 	return text, nil
 }
@@ -242,7 +245,8 @@ func (g *grouper) finish() error {
 	case g.priority == len(labelEnds) && g.fault != nil:
 		return fmt.Errorf("%w%s", g.fault, dots)
 	case g.priority == noLabel:
-		return fmt.Errorf("sample %.200q has no label next to its image: want .cls, .json with \"label\", or .txt; the files of a sample must be consecutive: pack the shard again with tar --sort=name", g.key)
+		return fmt.Errorf("sample %.200q has no label next to its image: want .cls, .json with \"label\", or .txt; the files of a sample must be consecutive: pack the shard again with tar --sort=name",
+			g.key)
 	}
 	g.seen[hashKey(g.key)] = struct{}{}
 	g.names += int64(len(g.key))

@@ -67,7 +67,8 @@ func numbered(byText map[string]int32, names []string) ([]string, error) {
 	}
 	if names != nil {
 		if largest >= int64(len(names)) {
-			return nil, fmt.Errorf("%w: got %d names, want more than %d, the largest label", errFewNames, len(names), largest)
+			return nil, fmt.Errorf("%w: got %d names, want more than %d, the largest label", errFewNames, len(names),
+				largest)
 		}
 		return names, nil
 	}

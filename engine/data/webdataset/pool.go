@@ -64,7 +64,8 @@ func (p *pool) take(number int) (*handle, error) {
 		return nil, err
 	}
 	if info.Size() != id.size || info.ModTime().UnixNano() != id.time {
-		err = fmt.Errorf("the shard changed after it was indexed: got %d bytes, modified %v, want %d bytes", info.Size(), info.ModTime(), id.size)
+		err = fmt.Errorf("the shard changed after it was indexed: got %d bytes, modified %v, want %d bytes",
+			info.Size(), info.ModTime(), id.size)
 		f.Close() // read only
 		return nil, err
 	}

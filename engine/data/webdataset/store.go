@@ -81,7 +81,8 @@ func (id identity) load(dir string) *index {
 // decodeIndex returns the index of a shard of the given size, or nil if the text is no sound index.
 func decodeIndex(text io.Reader, size int64) *index {
 	var x index
-	if err := gob.NewDecoder(io.LimitReader(text, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != size || !x.sound() {
+	if err := gob.NewDecoder(io.LimitReader(text, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != size ||
+		!x.sound() {
 		return nil
 	}
 	return &x
@@ -90,7 +91,8 @@ func decodeIndex(text io.Reader, size int64) *index {
 // sound reports whether the fields of an index are consistent.
 func (x *index) sound() bool {
 	n := len(x.Keys)
-	if n == 0 || len(x.Ends) != n || len(x.Offsets) != n || len(x.Sizes) != n || len(x.Labels) != n || x.Layout.Check() != nil {
+	if n == 0 || len(x.Ends) != n || len(x.Offsets) != n || len(x.Sizes) != n || len(x.Labels) != n ||
+		x.Layout.Check() != nil {
 		return false
 	}
 	for i, l := range x.Labels {

@@ -29,8 +29,8 @@ import (
 type Options struct {
 	Path    string // all shards, or the training shards: see the package comment
 	ValPath string // evaluation shards; "": found by name, or split off by ValFraction
-	// All opens Path for evaluation only: Train and Eval are both all its samples, or, if it has parts, those of the part that
-	// evaluates; see package layout.
+	// All opens Path for evaluation only: Train and Eval are both all its samples, or, if it has parts, those of the
+	// part that evaluates; see package layout.
 	All         bool
 	FollowLinks bool // follow links that leave a folder of shards
 	// ValFraction is the fraction of the samples that is held out if there are no evaluation shards; 0 … 0.9.
@@ -202,7 +202,8 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again",
+			"reason", err)
 		return none, nil
 	}
 	l, err := filelock.Acquire(ctx, filepath.Join(dir, ".lock"))
@@ -210,7 +211,8 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again",
+			"reason", err)
 		return none, nil
 	}
 	return func() { l.Release() }, nil
@@ -320,7 +322,9 @@ func (o Options) splits(ids []identity, indices []*index, found shards) (data.Sp
 	if same {
 		eval = train
 	}
-	s := data.Splits{Train: train, OwnEval: o.All || nTrain < len(indices), EvalFrom: found.evalFrom, Same: same, Unused: found.unused, Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
+	s := data.Splits{Train: train, OwnEval: o.All || nTrain < len(indices), EvalFrom: found.evalFrom, Same: same,
+		Unused: found.unused, Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() +
+			eval.fingerprint()}
 	if eval.Len() > 0 {
 		s.Eval = eval
 	}
@@ -335,7 +339,9 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 	for k, x := range indices {
 		l := x.Layout.Largest()
 		if l > o.CacheBytes {
-			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1, Err: fmt.Errorf("the %s stream has frames of %d MiB, want at most %d MiB (data.shard_cache_mb)", x.Layout.Compression, l>>20, o.CacheBytes>>20),
+			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1,
+				Err: fmt.Errorf("the %s stream has frames of %d MiB, want at most %d MiB (data.shard_cache_mb)",
+					x.Layout.Compression, l>>20, o.CacheBytes>>20),
 				Advice: "convert the shard with hetero-train data repack"}
 		}
 		if l > slow {
@@ -384,16 +390,17 @@ func Labelled(path string) (labelled bool, err error) {
 		if err != nil {
 			return err
 		}
-		err = archive.Stream(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, func(m archive.Member, _ io.Reader) error {
-			if _, end := split(m.Name); !m.Folder && !hidden(m.Name) {
-				labelled = labelled || slices.Contains(labelEnds, end) && !strings.Contains(m.Name, "synset")
-				n++
-			}
-			if labelled || n == members {
-				return enough
-			}
-			return nil
-		})
+		err = archive.Stream(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40},
+			func(m archive.Member, _ io.Reader) error {
+				if _, end := split(m.Name); !m.Folder && !hidden(m.Name) {
+					labelled = labelled || slices.Contains(labelEnds, end) && !strings.Contains(m.Name, "synset")
+					n++
+				}
+				if labelled || n == members {
+					return enough
+				}
+				return nil
+			})
 		return err
 	})
 	if errors.Is(err, enough) {

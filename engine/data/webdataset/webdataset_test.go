@@ -143,14 +143,16 @@ func TestShardsOfAnyKindAreOneDataSet(t *testing.T) {
 	write(t, dir, "train-000001.tar.gz", gzipOf(t, tarOf(t, samples(20, 20))))
 	write(t, dir, "train-000002.tar.zst", zstdOf(t, tarOf(t, samples(40, 20))))
 	write(t, dir, "val-000000.tar", tarOf(t, samples(60, 10)))
-	list := write(t, dir, "lists/train.txt", []byte("# shards\n../train-000000.tar\n\n../train-000001.tar.gz\n../train-000002.tar.zst\n"))
+	list := write(t, dir, "lists/train.txt",
+		[]byte("# shards\n../train-000000.tar\n\n../train-000001.tar.gz\n../train-000002.tar.zst\n"))
 	cache := t.TempDir()
 	for name, o := range map[string]Options{
-		"folder":            {Path: dir},
-		"pattern and parts": {Path: filepath.Join(dir, "train-{000000..000000}.tar") + "::" + filepath.Join(dir, "train-00000{1.tar.gz,2.tar.zst}"), ValPath: filepath.Join(dir, "val-000000.tar")},
-		"list":              {Path: list, ValPath: filepath.Join(dir, "val-{0..0}00000.tar")},
-		"cache":             {Path: dir, CacheDir: cache},
-		"from the cache":    {Path: dir, CacheDir: cache},
+		"folder": {Path: dir},
+		"pattern and parts": {Path: filepath.Join(dir, "train-{000000..000000}.tar") + "::" +
+			filepath.Join(dir, "train-00000{1.tar.gz,2.tar.zst}"), ValPath: filepath.Join(dir, "val-000000.tar")},
+		"list":           {Path: list, ValPath: filepath.Join(dir, "val-{0..0}00000.tar")},
+		"cache":          {Path: dir, CacheDir: cache},
+		"from the cache": {Path: dir, CacheDir: cache},
 	} {
 		if o.CacheDir == "" {
 			o.CacheDir = t.TempDir()
@@ -160,7 +162,8 @@ func TestShardsOfAnyKindAreOneDataSet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if s.Train.Len() != 60 || s.Eval == nil || s.Eval.Len() != 10 || strings.Join(s.Train.Classes(), " ") != "0 1 2 3 4" {
+		if s.Train.Len() != 60 || s.Eval == nil || s.Eval.Len() != 10 ||
+			strings.Join(s.Train.Classes(), " ") != "0 1 2 3 4" {
 			t.Fatalf("%s: %d training samples, classes %q, want 60 in 0 to 4", name, s.Train.Len(), s.Train.Classes())
 		}
 		for _, i := range []int{59, 0, 20, 41, 39, 7} {
@@ -278,23 +281,34 @@ func TestLabels(t *testing.T) {
 	}{
 		{"numbers", []file{{"a.cls", "7"}, {"a.png", img}, {"b.png", img}, {"b.cls", "2"}}, "0|1|2|3|4|5|6|7", 7, ""},
 		{"names", []file{{"a.jpg", img}, {"a.txt", "zebra\n"}, {"b.jpg", img}, {"b.txt", "ant"}}, "ant|zebra", 1, ""},
-		{"cls before json before txt", []file{{"a.txt", "no"}, {"a.json", `{"label":"json"}`}, {"a.cls", "cls"}, {"a.png", img}, {"b.txt", "no"}, {"b.json", `{"cls":"b"}`}, {"b.png", img}}, "b|cls", 1, ""},
+		{"cls before json before txt", []file{{"a.txt", "no"}, {"a.json", `{"label":"json"}`}, {"a.cls", "cls"},
+			{"a.png", img}, {"b.txt", "no"}, {"b.json", `{"cls":"b"}`}, {"b.png", img}}, "b|cls", 1, ""},
 		{"json number", []file{{"a.json", `{"x":[1],"label":3}`}, {"a.png", img}}, "0|1|2|3", 3, ""},
 		{"json without a label, then txt", []file{{"a.json", `{"w":1}`}, {"a.txt", "1"}, {"a.png", img}}, "0|1", 1, ""},
-		{"others are passed over", []file{{"__index__/x", ""}, {"._a.jpg", "?"}, {"a.seg.png", "?"}, {"a.png", img}, {"a.cls", "0"}, {"a.npy", "?"}, {"c.cls", "0"}}, "0", 0, ""},
+		{"others are passed over", []file{{"__index__/x", ""}, {"._a.jpg", "?"}, {"a.seg.png", "?"}, {"a.png", img},
+			{"a.cls", "0"}, {"a.npy", "?"}, {"c.cls", "0"}}, "0", 0, ""},
 		{"a caption is no label", []file{{"a.png", img}, {"a.txt", strings.Repeat("word ", 100)}}, "", 0, "no label"},
 		{"no label", []file{{"a.png", img}}, "", 0, `"a" has no label`},
-		{"endings with dots", []file{{"a.input.png", img}, {"a.output.cls", "3"}, {"b.input.PNG", img}, {"b.output.cls", "0"}}, "0|1|2|3", 3, ""},
-		{"an image without dots first", []file{{"a.mask.png", "?"}, {"a.edges.png", "?"}, {"a.png", img}, {"a.depth.png", "?"}, {"a.cls", "0"}}, "0", 0, ""},
-		{"a label without dots first", []file{{"a.fine.cls", "7"}, {"a.coarse.cls", "8"}, {"a.png", img}, {"a.txt", "1"}}, "0|1", 1, ""},
-		{"several images with dots", []file{{"a.left.png", img}, {"a.right.png", img}, {"a.cls", "0"}}, "", 0, "several images, .left.png and .right.png; the key of a sample ends at the first dot"},
-		{"several labels with dots", []file{{"a.png", img}, {"a.fine.cls", "7"}, {"a.coarse.cls", "8"}}, "", 0, "several files .cls whose extensions have dots"},
-		{"dots in keys", []file{{"v1.5.png", img}, {"v1.5.cls", "0"}, {"v1.6.png", img}, {"v1.6.cls", "1"}}, "", 0, "rename the files if the key itself has dots"},
-		{"a label far from its image", []file{{"a.png", img}, {"b.png", img}, {"a.cls", "0"}, {"b.cls", "1"}}, "", 0, `"a" has no label next to its image`},
+		{"endings with dots", []file{{"a.input.png", img}, {"a.output.cls", "3"}, {"b.input.PNG", img},
+			{"b.output.cls", "0"}}, "0|1|2|3", 3, ""},
+		{"an image without dots first", []file{{"a.mask.png", "?"}, {"a.edges.png", "?"}, {"a.png", img},
+			{"a.depth.png", "?"}, {"a.cls", "0"}}, "0", 0, ""},
+		{"a label without dots first", []file{{"a.fine.cls", "7"}, {"a.coarse.cls", "8"}, {"a.png", img},
+			{"a.txt", "1"}}, "0|1", 1, ""},
+		{"several images with dots", []file{{"a.left.png", img}, {"a.right.png", img}, {"a.cls", "0"}}, "", 0,
+			"several images, .left.png and .right.png; the key of a sample ends at the first dot"},
+		{"several labels with dots", []file{{"a.png", img}, {"a.fine.cls", "7"}, {"a.coarse.cls", "8"}}, "", 0,
+			"several files .cls whose extensions have dots"},
+		{"dots in keys", []file{{"v1.5.png", img}, {"v1.5.cls", "0"}, {"v1.6.png", img}, {"v1.6.cls", "1"}}, "", 0,
+			"rename the files if the key itself has dots"},
+		{"a label far from its image", []file{{"a.png", img}, {"b.png", img}, {"a.cls", "0"}, {"b.cls", "1"}}, "", 0,
+			`"a" has no label next to its image`},
 		{"json of Python", []file{{"a.json", `{"score": NaN, "label": 3}`}, {"a.png", img}}, "0|1|2|3", 3, ""},
-		{"mixed", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "b"}}, "", 0, "some labels are numbers"},
+		{"mixed", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "b"}}, "", 0,
+			"some labels are numbers"},
 		{"two images", []file{{"a.png", img}, {"a.jpg", img}, {"a.cls", "1"}}, "", 0, "two images, .png and .jpg"},
-		{"twice", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "1"}, {"a.png", img}, {"a.cls", "1"}}, "", 0, `"a" appears twice`},
+		{"twice", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "1"}, {"a.png", img},
+			{"a.cls", "1"}}, "", 0, `"a" appears twice`},
 		{"empty label", []file{{"a.png", img}, {"a.cls", " \n"}}, "", 0, "want a number, or a name"},
 		{"control characters", []file{{"a.png", img}, {"a.cls", "a\x1b[2J"}}, "", 0, "want a number, or a name"},
 		{"huge number", []file{{"a.png", img}, {"a.cls", "70000"}}, "", 0, "want below 65536"},
@@ -308,12 +322,14 @@ func TestLabels(t *testing.T) {
 		s, err := quiet(t, Options{Path: path})
 		var fault *data.Fault
 		switch {
-		case c.classes == "" && (!errors.As(err, &fault) || !strings.Contains(err.Error(), c.fault) || fault.Path != path):
+		case c.classes == "" && (!errors.As(err, &fault) || !strings.Contains(err.Error(), c.fault) ||
+			fault.Path != path):
 			t.Errorf("%s: got %v, want a fault of the shard with %q", c.name, err, c.fault)
 		case c.classes != "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
 		case c.classes != "" && (strings.Join(s.Train.Classes(), "|") != c.classes || s.Train.Label(0) != c.label):
-			t.Errorf("%s: classes %q, first label %d, want %s and %d", c.name, s.Train.Classes(), s.Train.Label(0), c.classes, c.label)
+			t.Errorf("%s: classes %q, first label %d, want %s and %d", c.name, s.Train.Classes(), s.Train.Label(0),
+				c.classes, c.label)
 		}
 	}
 }
@@ -324,10 +340,12 @@ func TestNumericClassesHaveTheNamesOfAList(t *testing.T) {
 	if err != nil || strings.Join(s.Train.Classes(), "") != "abcdef" || s.Train.Label(3) != 3 {
 		t.Errorf("got %v, want the six names", err)
 	}
-	if s, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}, NamesFound: "names"}); err != nil || strings.Join(s.Train.Classes(), "") != "01234" {
+	if s, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}, NamesFound: "names"}); err != nil ||
+		strings.Join(s.Train.Classes(), "") != "01234" {
 		t.Errorf("too few names of a list that was found: got %v, want the numbers", err)
 	}
-	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "too few class names: got 2 names, want more than 4") {
+	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil ||
+		!strings.Contains(err.Error(), "too few class names: got 2 names, want more than 4") {
 		t.Errorf("too few names: got %v", err)
 	}
 }
@@ -354,7 +372,8 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		var fault *data.Fault
-		if _, err := number(t, s.Train, 18); !errors.As(err, &fault) || fault.Index != 18 || !strings.HasSuffix(fault.Path, "b.tar!s/000018.png") {
+		if _, err := number(t, s.Train, 18); !errors.As(err, &fault) || fault.Index != 18 ||
+			!strings.HasSuffix(fault.Path, "b.tar!s/000018.png") {
 			t.Errorf("%s: got %v, want a fault of sample 18 that names its member", name, err)
 		}
 		if got, err := number(t, s.Train, 9); err != nil || got != 9 {
@@ -408,7 +427,8 @@ func TestMoreShardsThanFilesAreOpen(t *testing.T) {
 func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
 	one := zstdOf(t, tarOf(t, append(samples(0, 3), file{"s/000002.bin", strings.Repeat("x", 3<<20)})))
 	path := write(t, t.TempDir(), "a.tar.zst", one)
-	if _, err := quiet(t, Options{Path: path, CacheBytes: 2 << 20}); err == nil || !strings.Contains(err.Error(), "shard_cache_mb") || !strings.Contains(err.Error(), "repack") {
+	if _, err := quiet(t, Options{Path: path, CacheBytes: 2 << 20}); err == nil ||
+		!strings.Contains(err.Error(), "shard_cache_mb") || !strings.Contains(err.Error(), "repack") {
 		t.Errorf("got %v, want the way out", err)
 	}
 	if _, err := quiet(t, Options{Path: path, CacheBytes: 8 << 20}); err != nil {

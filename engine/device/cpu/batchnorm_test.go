@@ -30,21 +30,26 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 				r := devicetest.NewRunner(t, dev)
 				defer r.Close()
 				x, residual, diff := r.Upload(images(n, 1)), r.Upload(images(n, 2)), r.Upload(images(n, 3))
-				norm := []devicetest.Operand{x, r.Upload(vectors(4, -1, 1, channels)), r.Upload(vectors(5, 0.1, 1, channels)),
+				norm := []devicetest.Operand{x, r.Upload(vectors(4, -1, 1, channels)),
+					r.Upload(vectors(5, 0.1, 1, channels)),
 					r.Upload(vectors(6, -1, channels)), r.Upload(vectors(7, -1, channels))}
 				with := func(more ...devicetest.Operand) []devicetest.Operand { return slices.Concat(norm, more) }
-				sums := []devicetest.Operand{r.Upload(vectors(8, -1, 1, channels)), r.Upload(vectors(9, -1, 1, channels))}
+				sums := []devicetest.Operand{r.Upload(vectors(8, -1, 1, channels)),
+					r.Upload(vectors(9, -1, 1, channels))}
 
 				y := r.Do(device.BatchNormApply{ReLU: true}, norm...)
 				sum := r.Do(device.BatchNormApply{ReLU: true, Add: true}, with(residual)...)
-				dz := r.Do(device.BatchNormDiffReduce{ReLU: true, Add: true, Two: true}, with(diff, residual, sum[1])...)
+				dz := r.Do(device.BatchNormDiffReduce{ReLU: true, Add: true, Two: true},
+					with(diff, residual, sum[1])...)
 				diffX := r.Do(device.BatchNormDiffApply{ReLU: true, Count: 1e6}, with(diff, sums[0], sums[1])...)
-				return [][]float64{r.Download(y[0]).Values, r.Download(sum[0]).Values, r.Download(dz[2]).Values, r.Download(diffX[0]).Values}
+				return [][]float64{r.Download(y[0]).Values, r.Download(sum[0]).Values, r.Download(dz[2]).Values,
+					r.Download(diffX[0]).Values}
 			}
 			many, one := passes(samples), passes(few)
 			for i, name := range []string{"apply", "apply with residual", "diff_reduce", "diff_apply"} {
 				if got, want := many[i][:len(one[i])], one[i]; !slices.Equal(got, want) {
-					t.Errorf("%s: the first %d of %d samples differ from those in a batch of %d", name, few, samples, few)
+					t.Errorf("%s: the first %d of %d samples differ from those in a batch of %d", name, few, samples,
+						few)
 				}
 			}
 		})

@@ -29,21 +29,27 @@ func (s smallConv) String() string {
 }
 
 var smallConvs = []smallConv{
-	{13, 48, 1, 1, 80, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false}, // like a linear layer; odd numbers of blocks and samples
-	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // eight of nine taps read only padding
+	// like a linear layer; odd numbers of blocks and samples
+	{13, 48, 1, 1, 80, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
+	// eight of nine taps read only padding
+	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
 	{9, 48, 2, 2, 48, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
-	{16, 80, 2, 2, 144, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false}, // some pixels are read by no tap
+	// some pixels are read by no tap
+	{16, 80, 2, 2, 144, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false},
 	{25, 32, 4, 4, 48, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false},
 	{8, 48, 3, 5, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
-	{11, 48, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true},    // some rows are in no window
-	{8, 32, 7, 7, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false},    // dilated
-	{30, 64, 14, 14, 64, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // several chunks of samples; the last one is smaller
-	{8, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},    // some windows contain only padding
+	{11, 48, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true}, // some rows are in no window
+	{8, 32, 7, 7, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false}, // dilated
+	// several chunks of samples; the last one is smaller
+	{30, 64, 14, 14, 64, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false},
+	// some windows contain only padding
+	{8, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 }
 
 // devicetest has no shapes with whole blocks of channels, so it does not test these kernels.
 func TestSmallConvolutions(t *testing.T) {
-	dev := open(t, device.Options{Threads: 2}) // with more threads, some shapes would have too few tiles for these kernels
+	// with more threads, some shapes would have too few tiles for these kernels
+	dev := open(t, device.Options{Threads: 2})
 	defer dev.Close()
 	for _, s := range smallConvs {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// choosing opens a device that chooses between kernels as on a CPU without AMX, whose best guess is another one. It skips
-// the test if the CPU lacks AVX-512 BF16, because each op then has one kernel.
+// choosing opens a device that chooses between kernels as on a CPU without AMX, whose best guess is another one. It
+// skips the test if the CPU lacks AVX-512 BF16, because each op then has one kernel.
 func choosing(t *testing.T) device.Device {
 	t.Helper()
 	dev := open(t, device.Options{Threads: 2})
@@ -83,18 +83,25 @@ func choices(n int) []choice {
 	x, q, lse := device.Spec(b, n/256, 256, 256), device.Spec(b, n/256, 256, 768), device.Spec(f, n/256, 4, 256)
 	return []choice{
 		{device.Linear{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
-		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(b, n, 512), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
-		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, n, 512)}, tilesFirst, dnnFirst},
+		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(b, n, 512), device.Spec(b, 512, 256)}, tilesFirst,
+			dnnFirst},
+		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, n, 512)}, tilesFirst,
+			dnnFirst},
 		{device.LinearCrossEntropy{}, logits(b), tilesFirst, dnnFirst},
-		{device.LinearCrossEntropyDiff{}, append(logits(b), device.Spec(f, n), device.Spec(f, 1)), tilesFirst, dnnFirst},
+		{device.LinearCrossEntropyDiff{}, append(logits(b), device.Spec(f, n), device.Spec(f, 1)), tilesFirst,
+			dnnFirst},
 		{attention, []device.TensorSpec{q}, rowsLast, rowsLast},
 		{device.AttentionDiff{Attention: attention}, []device.TensorSpec{x, x, lse, q}, rowsLast, rowsLast},
 		// AMX has no products of f32.
-		{device.Linear{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, 512, 256)}, tilesFirst, tilesFirst},
-		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(f, n, 512), device.Spec(f, 512, 256)}, tilesFirst, tilesFirst},
-		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, n, 512)}, tilesFirst, tilesFirst},
+		{device.Linear{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, 512, 256)}, tilesFirst,
+			tilesFirst},
+		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(f, n, 512), device.Spec(f, 512, 256)}, tilesFirst,
+			tilesFirst},
+		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, n, 512)}, tilesFirst,
+			tilesFirst},
 		{device.LinearCrossEntropy{}, logits(f), tilesFirst, tilesFirst},
-		{device.LinearCrossEntropyDiff{}, append(logits(f), device.Spec(f, n), device.Spec(f, 1)), tilesFirst, tilesFirst},
+		{device.LinearCrossEntropyDiff{}, append(logits(f), device.Spec(f, n), device.Spec(f, 1)), tilesFirst,
+			tilesFirst},
 	}
 }
 
@@ -238,7 +245,8 @@ func TestRealTimesAreStored(t *testing.T) {
 func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
-	for _, text := range []string{"", "hetero-train choices 0\n", "\x00\xff\n", "hetero-train choices 1\nhalf a line", strings.Repeat("x", 2<<20)} {
+	for _, text := range []string{"", "hetero-train choices 0\n", "\x00\xff\n", "hetero-train choices 1\nhalf a line",
+		strings.Repeat("x", 2<<20)} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		t.Setenv(kernelTimes, "tiles=20,onednn=10")
 		op.compile(t, dev)
@@ -268,7 +276,8 @@ func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 		got := layoutOfWeight(t, dev, op)
 		_, lines := stored(t)
 		if os.Getenv(faultVariable) == "none" {
-			if len(lines) != 1 || !strings.Contains(lines[0][2], "tiles ") || !strings.Contains(lines[0][2], "onednn ") {
+			if len(lines) != 1 || !strings.Contains(lines[0][2], "tiles ") ||
+				!strings.Contains(lines[0][2], "onednn ") {
 				t.Errorf("%s: got %q, want one choice with both times", isa, lines)
 			}
 			continue
@@ -301,7 +310,8 @@ func TestWithoutALockTheBestGuessIsUsed(t *testing.T) {
 		if path, lines := stored(t); len(lines) != 0 {
 			t.Errorf("%s: %s: got %q, want no choices", fault, path, lines)
 		}
-		want := map[string]string{"no-locks": "choices/lock: No locks available", "held": "another process has held "}[fault]
+		want := map[string]string{"no-locks": "choices/lock: No locks available",
+			"held": "another process has held "}[fault]
 		if notes := dev.(device.Noting).Notes(); !strings.Contains(notes, want) {
 			t.Errorf("%s: got the notes %q, want %q", fault, notes, want)
 		}
@@ -343,10 +353,12 @@ func TestFewRowsAreClassesOfTheirOwn(t *testing.T) {
 		for _, n := range c.rows {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			t.Setenv(kernelTimes, "tiles=10,onednn=10")
-			op := choice{op: device.Linear{}, in: []device.TensorSpec{device.Spec(tensor.BF16, n, 512), device.Spec(tensor.BF16, 512, 512)}}
+			op := choice{op: device.Linear{},
+				in: []device.TensorSpec{device.Spec(tensor.BF16, n, 512), device.Spec(tensor.BF16, 512, 512)}}
 			op.compile(t, dev)
 			_, lines := stored(t)
-			if class := fmt.Sprintf(": linear bf16(%d, 512) ", c.rows[len(c.rows)-1]); len(lines) != 1 || lines[0][1] != c.guess || !strings.Contains(lines[0][0], class) {
+			if class := fmt.Sprintf(": linear bf16(%d, 512) ", c.rows[len(c.rows)-1]); len(lines) != 1 ||
+				lines[0][1] != c.guess || !strings.Contains(lines[0][0], class) {
 				t.Errorf("%d rows: got %q, want the guess %s of the class%s", n, lines, c.guess, class)
 			}
 		}
@@ -364,15 +376,18 @@ func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
 	t.Setenv(kernelTimes, "")
 	op.compile(t, dev)
 	files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "choices", "*.tsv"))
-	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0], "_avx512_bf16.tsv") || !strings.HasSuffix(files[1], "_avx512_bf16_given_times.tsv") {
+	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0], "_avx512_bf16.tsv") ||
+		!strings.HasSuffix(files[1], "_avx512_bf16_given_times.tsv") {
 		t.Fatalf("got the files %q, %v, want one for each kind of times", files, err)
 	}
-	for i, want := range []string{`\ttiles \d+\.\d us, onednn \d+\.\d us\n$`, `\tonednn\ttiles not timed, onednn 7\.0 us\n$`} {
+	for i, want := range []string{`\ttiles \d+\.\d us, onednn \d+\.\d us\n$`,
+		`\tonednn\ttiles not timed, onednn 7\.0 us\n$`} {
 		if text, err := os.ReadFile(files[i]); err != nil || !regexp.MustCompile(want).Match(text) {
 			t.Errorf("%s: got %q, %v, want a match of %s", files[i], text, err, want)
 		}
 	}
-	if notes := dev.(device.Noting).Notes(); !strings.Contains(notes, "kernels are chosen by the times in HETERO_CPU_TIMES") {
+	if notes := dev.(device.Noting).Notes(); !strings.Contains(notes,
+		"kernels are chosen by the times in HETERO_CPU_TIMES") {
 		t.Errorf("got the notes %q, want a note on the given times", notes)
 	}
 }
@@ -453,7 +468,8 @@ func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 func TestSmallOpsAreNotTimed(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	small := choice{op: device.Linear{}, in: []device.TensorSpec{device.Spec(tensor.BF16, 128, 32), device.Spec(tensor.BF16, 32, 32)}}
+	small := choice{op: device.Linear{},
+		in: []device.TensorSpec{device.Spec(tensor.BF16, 128, 32), device.Spec(tensor.BF16, 32, 32)}}
 	small.compile(t, dev)
 	if path, lines := stored(t); len(lines) != 0 {
 		t.Errorf("%s: got %q, want no choices", path, lines)
@@ -474,7 +490,8 @@ func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 				if len(lines) != 1 || !strings.Contains(path, "_avx512_bf16_amx") {
 					t.Fatalf("%s: got %q, want one choice in a file for AMX", path, lines)
 				}
-				if !strings.HasPrefix(lines[0][2], op.amx[0]+" ") || !strings.Contains(lines[0][2], ", "+op.amx[1]+" ") {
+				if !strings.HasPrefix(lines[0][2], op.amx[0]+" ") ||
+					!strings.Contains(lines[0][2], ", "+op.amx[1]+" ") {
 					t.Errorf("got the times %q, want those of %s and %s", lines[0][2], op.amx[0], op.amx[1])
 				}
 				if want > 0 && lines[0][1] != op.names[want-1] {
@@ -495,7 +512,8 @@ func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
 	t.Setenv(kernelNames, "onednm,rows")
 	_, err := Driver{}.Open(0, device.Options{})
-	if want := `environment variable HETERO_CPU_KERNELS: got "onednm", want a list of tiles, onednn, rows and guess`; !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+	const want = `environment variable HETERO_CPU_KERNELS: got "onednm", want a list of tiles, onednn, rows and guess`
+	if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want ErrUnavailable with %q", err, want)
 	}
 }
@@ -522,12 +540,14 @@ func TestKernelNamesWithoutEffectAreUnavailable(t *testing.T) {
 
 func TestWrongTimesAreUnavailable(t *testing.T) {
 	for _, c := range []struct{ times, part string }{
-		{"tiles", "tiles"}, {"tiles=", "tiles="}, {"tiles=fast", "tiles=fast"}, {"tiles=0", "tiles=0"}, {"tiles=-1", "tiles=-1"},
+		{"tiles", "tiles"}, {"tiles=", "tiles="}, {"tiles=fast", "tiles=fast"}, {"tiles=0", "tiles=0"},
+		{"tiles=-1", "tiles=-1"},
 		{"tiles=5,rows=inf", "rows=inf"}, {"tiles=NaN", "tiles=NaN"}, {"tiles=5,tile=3", "tile=3"}, {"tiles=5,", ""},
 	} {
 		t.Setenv(kernelTimes, c.times)
 		_, err := Driver{}.Open(0, device.Options{})
-		if want := fmt.Sprintf("environment variable HETERO_CPU_TIMES: got %q, want a list such as tiles=5,onednn=3", c.part); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("environment variable HETERO_CPU_TIMES: got %q, want a list such as tiles=5,onednn=3",
+			c.part); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want ErrUnavailable with %q", c.times, err, want)
 		}
 	}
@@ -551,7 +571,8 @@ func TestConformanceOfEachKindOfKernel(t *testing.T) {
 				}
 			}})
 			if passed, failed, skipped := result.Count(); passed < 200 || failed+skipped > 0 {
-				t.Errorf("got %d cases that passed, %d that failed, %d skipped, want at least 200, 0, 0", passed, failed, skipped)
+				t.Errorf("got %d cases that passed, %d that failed, %d skipped, want at least 200, 0, 0", passed,
+					failed, skipped)
 			}
 		})
 	}

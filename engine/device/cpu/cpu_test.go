@@ -36,7 +36,8 @@ func opened(t conformance.TB, opts device.Options) device.Device {
 
 func TestConformance(t *testing.T) {
 	need(t)
-	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
+	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16},
+		Threads: true})
 }
 
 // The bounds hold for any current machine. They detect a wrong unit and a loop that the compiler removed.
@@ -45,7 +46,8 @@ func TestMeasurePeak(t *testing.T) {
 	defer dev.Close()
 	m := dev.(device.PeakMeasurer)
 	for what, name := range map[device.Peak]string{
-		device.PeakF32: "f32", device.PeakBF16: "bf16", device.PeakRead: "read", device.PeakCopy: "copy", device.PeakWrite: "write",
+		device.PeakF32: "f32", device.PeakBF16: "bf16", device.PeakRead: "read", device.PeakCopy: "copy",
+		device.PeakWrite:      "write",
 		device.PeakF32Product: "f32 product", device.PeakBF16Product: "bf16 product",
 	} {
 		v, err := m.MeasurePeak(what, 50*time.Millisecond)

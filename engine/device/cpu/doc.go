@@ -7,8 +7,8 @@
 // # The library
 //
 // The kernels are in libhetero_cpu.so, which [Driver].Open loads. Open searches $HETERO_LIB_DIR if it is set, else
-// build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, or the CPU lacks an
-// instruction of level x86-64-v2, Open returns device.ErrUnavailable.
+// build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, or the CPU lacks
+// an instruction of level x86-64-v2, Open returns device.ErrUnavailable.
 //
 // Environment variables change the library's behaviour, for tests and benchmarks. If a value is wrong, Open returns
 // device.ErrUnavailable.
@@ -22,16 +22,18 @@
 // # Choice of kernels
 //
 // On CPUs with AVX-512 BF16, linear layers, the loss over a vocabulary and their gradients have two kernels for bf16:
-// those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with products
-// of f32 ("rows"). On CPUs with AMX, convolutions in bf16 have kernels on its tile registers ("tiles") and those of
-// oneDNN. The first process of a machine that compiles such an op times both kernels and stores the faster one in the
-// folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a folder that can
-// be written and locked there is no timing. The device then uses oneDNN for linear layers and gradients of their input
-// with at most 64 rows, and on CPUs with AMX for all ops except attention and convolutions; otherwise it uses the tiles. A
-// kernel that fails while it is timed is not used, and the choice is not stored. [device.Noting] reports both.
+// those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with
+// products of f32 ("rows"). On CPUs with AMX, convolutions in bf16 have kernels on its tile registers ("tiles") and
+// those of oneDNN. The first process of a machine that compiles such an op times both kernels and stores the faster one
+// in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a folder
+// that can be written and locked there is no timing. The device then uses oneDNN for linear layers and gradients of
+// their input with at most 64 rows, and on CPUs with AMX for all ops except attention and convolutions; otherwise it
+// uses the tiles. A kernel that fails while it is timed is not used, and the choice is not stored. [device.Noting]
+// reports both.
 //
-// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. The first
-// name with a kernel for an op applies. A name whose ops all have an earlier name is an error. Choices with HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
+// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. The
+// first name with a kernel for an op applies. A name whose ops all have an earlier name is an error. Choices with
+// HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
 //
 // # Threads
 //

@@ -61,7 +61,8 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 }
 
 // opsOf lists the kinds of ops for which each name of HETERO_CPU_KERNELS has a kernel.
-var opsOf = map[string][]string{"tiles": {"linear layers", "attention"}, "onednn": {"linear layers"}, "rows": {"attention"}}
+var opsOf = map[string][]string{"tiles": {"linear layers", "attention"}, "onednn": {"linear layers"},
+	"rows": {"attention"}}
 
 // checkKernels checks the value of HETERO_CPU_KERNELS. The first name with a kernel for an op applies, so a name is an
 // error if earlier names have kernels for all of its ops.
@@ -84,7 +85,8 @@ func checkKernels(list string) error {
 			decidedBy[op], hasEffect = name, true
 		}
 		if !hasEffect {
-			return fmt.Errorf("%s: got %q, but %s has no effect: %s; leave one of the names out", kernelNames, list, name, strings.Join(earlier, ", and "))
+			return fmt.Errorf("%s: got %q, but %s has no effect: %s; leave one of the names out", kernelNames, list,
+				name, strings.Join(earlier, ", and "))
 		}
 	}
 	return nil
@@ -92,7 +94,8 @@ func checkKernels(list string) error {
 
 // checkEnvironment checks the variables that the library reads. See the package comment.
 func checkEnvironment() error {
-	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512_bf16", "avx512", "avx2", "generic", "amx"}, isa) {
+	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512_bf16", "avx512", "avx2", "generic", "amx"},
+		isa) {
 		return fmt.Errorf("%s: got %q, want avx512_bf16, avx512, avx2, generic or amx", isaLimit, isa)
 	}
 	if err := checkKernels(os.Getenv(kernelNames)); err != nil {

@@ -37,7 +37,8 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv(nativelib.DirVariable, dir)
 			if c.content != "" {
-				content := []byte(c.content + strings.Repeat("\n", 4096)) // the padding avoids the error "file too short"
+				// the padding avoids the error "file too short"
+				content := []byte(c.content + strings.Repeat("\n", 4096))
 				if err := os.WriteFile(filepath.Join(dir, libraryName), content, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -58,7 +59,9 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 func TestAnUnknownInstructionSetIsUnavailable(t *testing.T) {
 	t.Setenv(isaLimit, "avx1024")
 	_, err := Driver{}.Open(0, device.Options{})
-	if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), `environment variable HETERO_CPU_ISA: got "avx1024", want avx512_bf16, avx512, avx2, generic or amx`) {
+	if !errors.Is(err, device.ErrUnavailable) ||
+		!strings.Contains(err.Error(),
+			`environment variable HETERO_CPU_ISA: got "avx1024", want avx512_bf16, avx512, avx2, generic or amx`) {
 		t.Errorf("got %v, want ErrUnavailable that names the variable and its values", err)
 	}
 }
@@ -180,7 +183,8 @@ func TestWorkersTakeNoSignals(t *testing.T) {
 	for _, path := range statuses {
 		set := blocked(path)
 		// While a thread is created, it and its creator block all signals for a short time.
-		for deadline := time.Now().Add(10 * time.Second); has(set, unix.SIGSEGV) || has(set, unix.SIGBUS); set = blocked(path) {
+		for deadline := time.Now().Add(10 * time.Second); has(set, unix.SIGSEGV) ||
+			has(set, unix.SIGBUS); set = blocked(path) {
 			if time.Now().After(deadline) {
 				t.Errorf("%s: faults are blocked too: %#x", path, set)
 				break

@@ -56,7 +56,8 @@ func newRig(t *testing.T, dev device.Device) *rig {
 }
 
 func (b *rig) launch() *device.Launch {
-	return &device.Launch{Name: "reorder", Kernel: b.kernel, In: []device.Region{device.Whole(b.src)}, Out: []device.Region{device.Whole(b.dst)}}
+	return &device.Launch{Name: "reorder", Kernel: b.kernel, In: []device.Region{device.Whole(b.src)},
+		Out: []device.Region{device.Whole(b.dst)}}
 }
 
 // close closes everything except the device, in the order that the contract requires.

@@ -17,7 +17,8 @@ func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 	name := dev.(device.LayoutNamer).LayoutName
 	conv := func(c, h, o, k, stride, groups int) (device.Op, func(dt tensor.DType, n int) []device.TensorSpec) {
 		op := device.Conv2DDiffWeights{Kernel: [2]int{k, k}, Conv2D: device.Conv2D{Groups: groups,
-			Window: device.Window{Stride: [2]int{stride, stride}, Padding: [2]int{k / 2, k / 2}, Dilation: [2]int{1, 1}}}}
+			Window: device.Window{Stride: [2]int{stride, stride}, Padding: [2]int{k / 2, k / 2},
+				Dilation: [2]int{1, 1}}}}
 		oh := (h+2*(k/2)-k)/stride + 1
 		return op, func(dt tensor.DType, n int) []device.TensorSpec {
 			return []device.TensorSpec{device.Spec(dt, n, c, h, h), device.Spec(dt, n, o, oh, oh)}
@@ -74,7 +75,8 @@ func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 					first = got
 				}
 				if !got.Same(first) {
-					t.Errorf("%v of %v, batch %d: got %s, want %s as for batch 32", s.op.Kind(), in, n, name(got.Layout), name(first.Layout))
+					t.Errorf("%v of %v, batch %d: got %s, want %s as for batch 32", s.op.Kind(), in, n,
+						name(got.Layout), name(first.Layout))
 				}
 			}
 			t.Logf("%v %v %v: %s", s.op.Kind(), dt, first.Shape, name(first.Layout))
@@ -100,7 +102,8 @@ func TestLayoutNames(t *testing.T) {
 func TestWorkingCopiesOfWeights(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
-	conv := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
+	conv := device.Conv2D{
+		Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	image, diff := tensor.Shape{4, 37, 9, 9}, tensor.Shape{4, 53, 9, 9}
 	pointwise := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
@@ -112,10 +115,13 @@ func TestWorkingCopiesOfWeights(t *testing.T) {
 		}{
 			{"3x3", tensor.Shape{53, 37, 3, 3}, device.Conv2DDiffWeights{Conv2D: conv, Kernel: [2]int{3, 3}}, conv,
 				device.Conv2DDiffSrc{Conv2D: conv, Height: 9, Width: 9}, image, diff},
-			{"1x1", tensor.Shape{53, 37, 1, 1}, device.Conv2DDiffWeights{Conv2D: pointwise, Kernel: [2]int{1, 1}}, pointwise,
+			{"1x1", tensor.Shape{53, 37, 1, 1}, device.Conv2DDiffWeights{Conv2D: pointwise, Kernel: [2]int{1, 1}},
+				pointwise,
 				device.Conv2DDiffSrc{Conv2D: pointwise, Height: 9, Width: 9}, image, diff},
-			{"narrow linear", tensor.Shape{10, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{}, tensor.Shape{6, 70}, tensor.Shape{6, 10}},
-			{"wide linear", tensor.Shape{200, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{}, tensor.Shape{6, 70}, tensor.Shape{6, 200}},
+			{"narrow linear", tensor.Shape{10, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{},
+				tensor.Shape{6, 70}, tensor.Shape{6, 10}},
+			{"wide linear", tensor.Shape{200, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{},
+				tensor.Shape{6, 70}, tensor.Shape{6, 200}},
 		} {
 			state := chosen(t, dev, c.gradient, device.Spec(dt, c.in...), device.Spec(dt, c.diff...)).Out()[0]
 			for use, k := range map[string]device.Kernel{
@@ -158,7 +164,8 @@ func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec
 	// The values include midpoints between two bf16 numbers and both ends of the range. They include no subnormal
 	// numbers, which CPUs flush to zero when they convert to bf16.
 	x := devicetest.Random(tensor.F32, state.Shape, 7, devicetest.Uniform(-1, 1))
-	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, 0x1p-126, 0})
+	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(),
+		math.MaxFloat32, 0x1p-126, 0})
 	x.Values = reference.Decode(tensor.F32, reference.Encode(tensor.F32, x.Values))
 	r := devicetest.NewRunner(t, dev)
 	var kernels []device.Kernel

@@ -23,7 +23,8 @@ func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 		return err
 	}
 	if os.Getenv(refusedVariable) != "" { // in the child process
-		if err := measure(); err == nil || !strings.Contains(err.Error(), "thread team: got 2 threads, want 3: Resource temporarily unavailable") {
+		if err := measure(); err == nil ||
+			!strings.Contains(err.Error(), "thread team: got 2 threads, want 3: Resource temporarily unavailable") {
 			t.Errorf("got %v, want an error that names the threads", err)
 		}
 		if err := measure(); err == nil { // after the failure, no incomplete team remains

@@ -31,12 +31,15 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		}
 		return worked, idle
 	}
-	for _, factor := range []float64{3, 1.5} { // the larger factor first: idle time that is still owed after it is small compared with the idle time for the second factor
+	for _, factor := range []float64{3, 1.5} {
+		// the larger factor first: idle time that is still owed after it is small compared with the idle time for the
+		// second factor
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}
 		clear(elapsed)
-		credit := 20 * time.Millisecond // if earlier sleeps lasted too long, at most this time is deducted from later idle times
+		// if earlier sleeps lasted too long, at most this time is deducted from later idle times
+		credit := 20 * time.Millisecond
 		if factor == 3 {
 			credit = 0
 		}
@@ -46,7 +49,8 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 			t.Errorf("factor %v: worked %v and idled %v, want at least %v", factor, worked, idle, owed-rest)
 		}
 		if elapsed[0] < worked+idle-rest || elapsed[1] > elapsed[0] {
-			t.Errorf("factor %v: got times %v for a launch and a recording, want the launch's to include %v of work and %v idle", factor, elapsed, worked, idle)
+			t.Errorf("factor %v: got times %v for a launch and a recording, want the launch's to include %v of work and %v idle",
+				factor, elapsed, worked, idle)
 		}
 	}
 	if err := s.SetSlowdown(1); err != nil {

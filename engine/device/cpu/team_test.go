@@ -20,8 +20,10 @@ import (
 var largeConvs = []smallConv{
 	{5, 16, 30, 32, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true}, // parts of different sizes
 	{6, 32, 31, 29, 16, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
-	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false}, // the first layer of a network; 2 samples for 3 threads
-	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},   // so small that one thread computes it
+	// the first layer of a network; 2 samples for 3 threads
+	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false},
+	// so small that one thread computes it
+	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},
 }
 
 func TestGradientsByPartsOfTheBatch(t *testing.T) {
@@ -39,7 +41,8 @@ func TestGradientsByPartsOfTheBatch(t *testing.T) {
 // weightGradient returns the bits of the weight gradient.
 func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	image := devicetest.Random(tensor.F32, tensor.Shape{s.n, s.c, s.h, s.w}, 1, devicetest.Uniform(-1, 1))
-	dst, err := s.op().Infer([]device.TensorSpec{image.Spec, {DType: tensor.F32, Shape: tensor.Shape{s.o, s.c, s.kernel[0], s.kernel[1]}}})
+	dst, err := s.op().Infer([]device.TensorSpec{
+		image.Spec, {DType: tensor.F32, Shape: tensor.Shape{s.o, s.c, s.kernel[0], s.kernel[1]}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,8 @@ func TestBitsDoNotDependOnLoad(t *testing.T) {
 func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "crew")
-	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-Isrc", "-o", program, "testdata/crew_main.cc", "src/crew.cc").CombinedOutput(); err != nil {
+	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-Isrc", "-o", program, "testdata/crew_main.cc",
+		"src/crew.cc").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, c := range []struct {
@@ -108,7 +112,8 @@ func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 func TestAMeterEndsWithItsScope(t *testing.T) {
 	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "meter")
-	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-fopenmp", "-DHT_OWN_TEAM=1", "-Isrc", "-I../native", "-I../native/src", "-rdynamic", "-o", program,
+	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-fopenmp", "-DHT_OWN_TEAM=1", "-Isrc", "-I../native",
+		"-I../native/src", "-rdynamic", "-o", program,
 		"testdata/meter_main.cc", "src/team.cc", "src/crew.cc", "-ldl", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -14,19 +14,26 @@ import (
 
 // tileConvs are convolutions that the kernels for AMX support: channels in multiples of 32, at least 16 rows.
 var tileConvs = []smallConv{
-	{1, 32, 4, 5, 64, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},    // every pixel is a row; 20 rows
-	{3, 64, 13, 7, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},    // rows that fill no whole tile
-	{16, 32, 3, 3, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},    // one tile of samples
-	{20, 32, 5, 4, 96, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false},   // two tiles that overlap
-	{33, 96, 4, 4, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false},   // dilated; one sample beyond a pair of tiles
-	{40, 64, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true},    // some rows are in no window
-	{64, 64, 2, 2, 160, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false},  // some pixels are read by no tap
-	{50, 32, 1, 1, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},    // eight of nine taps read only padding
-	{16, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},   // some windows contain only padding
-	{16, 32, 18, 16, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false}, // bands of pixels; parts of the sum
+	// every pixel is a row; 20 rows
+	{1, 32, 4, 5, 64, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
+	{3, 64, 13, 7, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},  // rows that fill no whole tile
+	{16, 32, 3, 3, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // one tile of samples
+	{20, 32, 5, 4, 96, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // two tiles that overlap
+	// dilated; one sample beyond a pair of tiles
+	{33, 96, 4, 4, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false},
+	{40, 64, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true}, // some rows are in no window
+	// some pixels are read by no tap
+	{64, 64, 2, 2, 160, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false},
+	// eight of nine taps read only padding
+	{50, 32, 1, 1, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
+	// some windows contain only padding
+	{16, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
+	// bands of pixels; parts of the sum
+	{16, 32, 18, 16, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 	{70, 32, 16, 12, 32, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // two chunks of samples
 	{70, 96, 10, 10, 32, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false}, // two strips of samples
-	{32, 512, 1, 1, 512, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false}, // weights beyond the second-level cache
+	// weights beyond the second-level cache
+	{32, 512, 1, 1, 512, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 }
 
 func TestTileConvolutions(t *testing.T) {
@@ -46,8 +53,10 @@ func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
 	if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " amx_bf16") {
 		needtest.Missing(t, "amx", "/proc/cpuinfo does not list amx_bf16")
 	}
-	in := []device.TensorSpec{device.Spec(tensor.BF16, 64, 64, 4, 4).With(device.Any), device.Spec(tensor.BF16, 64, 64, 3, 3).With(device.Any)}
-	op := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
+	in := []device.TensorSpec{device.Spec(tensor.BF16, 64, 64, 4, 4).With(device.Any),
+		device.Spec(tensor.BF16, 64, 64, 3, 3).With(device.Any)}
+	op := device.Conv2D{
+		Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	weights := func() string {
 		k, err := dev.Compile(op, in, []device.TensorSpec{device.Spec(tensor.BF16, 64, 64, 4, 4).With(device.Any)})
 		if err != nil {

@@ -63,7 +63,8 @@ func isImage(op device.Op, i int, s device.TensorSpec, output bool) bool {
 		return output || i == 0
 	case device.Conv2DDiffWeights:
 		return !output
-	case device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffReduce, device.BatchNormDiffApply, device.MaxPool2D, device.MaxPool2DDiff,
+	case device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffReduce, device.BatchNormDiffApply,
+		device.MaxPool2D, device.MaxPool2DDiff,
 		device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff:
 		return true
 	}
@@ -113,13 +114,15 @@ func (d *blocked) Compile(op device.Op, in, out []device.TensorSpec) (device.Ker
 	k := &blockedKernel{Kernel: inner, op: op, in: inner.In(), out: inner.Out(), inPlace: inner.InPlace()}
 	_, reorders := op.(device.Reorder)
 	for i, s := range k.in {
-		if reorders && in[i].Layout == blockLayout || isImage(op, i, s, false) && !(d.fault == "other layout when asked again" && in[i].Layout == blockLayout) {
+		if reorders && in[i].Layout == blockLayout || isImage(op, i, s, false) &&
+			!(d.fault == "other layout when asked again" && in[i].Layout == blockLayout) {
 			k.in[i] = inBlocks(s)
 		}
 	}
 	for i, s := range k.out {
 		free := out[i].Layout == device.Any || d.fault == "pinned layout ignored"
-		if out[i].Layout == blockLayout || free && isImage(op, i, s, true) || free && reorders && in[i].Layout == blockLayout {
+		if out[i].Layout == blockLayout || free && isImage(op, i, s, true) || free && reorders &&
+			in[i].Layout == blockLayout {
 			k.out[i] = inBlocks(s)
 		}
 	}

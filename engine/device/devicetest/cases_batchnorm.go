@@ -43,8 +43,10 @@ func batchNormCases() []valueCase {
 	for _, s := range normShapes {
 		stats := device.BatchNormStats{Group: s.group}
 		cases = append(cases,
-			valueCase{name: "stats " + s.String(), inputs: []input{s.images(symmetric)}, run: one(stats), tolerance: statistics},
-			valueCase{name: "stats far from zero " + s.String(), inputs: []input{s.images(Uniform(99, 101))}, run: one(stats), tolerance: statistics})
+			valueCase{name: "stats " + s.String(), inputs: []input{s.images(symmetric)}, run: one(stats),
+				tolerance: statistics},
+			valueCase{name: "stats far from zero " + s.String(), inputs: []input{s.images(Uniform(99, 101))},
+				run: one(stats), tolerance: statistics})
 		for _, relu := range []bool{false, true} {
 			for _, add := range []bool{false, true} {
 				cases = append(cases, applyCases(s, relu, add)...)
@@ -53,10 +55,13 @@ func batchNormCases() []valueCase {
 			apply := device.BatchNormDiffApply{Group: s.group, Eps: normEps, ReLU: relu}
 			g := device.Groups(s.n, s.group)
 			inputs := append(s.normInputs(), s.images(symmetric), params(symmetric, g, s.c), params(symmetric, g, s.c))
-			cases = append(cases, valueCase{name: fmt.Sprintf("diff_apply %v relu %t", s, relu), inputs: inputs, run: one(apply), tolerance: statistics})
+			cases = append(cases, valueCase{name: fmt.Sprintf("diff_apply %v relu %t", s, relu), inputs: inputs,
+				run: one(apply), tolerance: statistics})
 			if s.group == 0 {
 				apply.Count = 3 * int64(s.n*s.h*s.w)
-				cases = append(cases, valueCase{name: fmt.Sprintf("diff_apply with the count of several ranks %v relu %t", s, relu), inputs: inputs, run: one(apply), tolerance: statistics})
+				cases = append(cases,
+					valueCase{name: fmt.Sprintf("diff_apply with the count of several ranks %v relu %t", s, relu),
+						inputs: inputs, run: one(apply), tolerance: statistics})
 			}
 		}
 		cases = append(cases, runningCase(s))
@@ -65,7 +70,8 @@ func batchNormCases() []valueCase {
 		}
 	}
 	many := normShape{2, 16, 96, 96, 0} // enough rows that a GPU divides them among many blocks
-	cases = append(cases, valueCase{name: "stats " + many.String(), inputs: []input{many.images(Uniform(0.5, 1.5))}, run: one(device.BatchNormStats{}), tolerance: statistics})
+	cases = append(cases, valueCase{name: "stats " + many.String(), inputs: []input{many.images(Uniform(0.5, 1.5))},
+		run: one(device.BatchNormStats{}), tolerance: statistics})
 	cases = append(cases, diffReduceCases(many, false, false)[0])
 	return append(cases, mergeCases()...)
 }
@@ -95,7 +101,8 @@ func mergeCases() []valueCase {
 	return cases
 }
 
-var merged = tolerance{exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
+var merged = tolerance{
+	exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
 // running is exact for the same reason: every rank updates its own copy of the running statistics, and all copies must
 // have the same bits.
@@ -146,7 +153,8 @@ func diffReduceCases(s normShape, relu, add bool) []valueCase {
 			inputs = append(inputs, s.images(symmetric)) // residual
 		}
 		cases = append(cases, valueCase{
-			name: fmt.Sprintf("diff_reduce %v relu %t add %t two %t", s, relu, add, two), inputs: inputs, tolerance: statistics,
+			name: fmt.Sprintf("diff_reduce %v relu %t add %t two %t", s, relu, add, two), inputs: inputs,
+			tolerance: statistics,
 			run: func(r *Runner, in []Operand) []Operand {
 				if !masked {
 					return r.Do(op, in...)
@@ -165,20 +173,25 @@ func runningCase(s normShape) valueCase {
 	op := device.BatchNormRunning{Momentum: 0.1, Counts: device.GroupCounts(shape, s.group)}
 	g := len(op.Counts)
 	return valueCase{name: "running " + s.String(), run: one(op), tolerance: running, inputs: []input{
-		params(symmetric, s.c), params(Uniform(0.5, 2), s.c), params(symmetric, g, s.c), params(Uniform(0.5, 2), g, s.c)}}
+		params(symmetric, s.c), params(Uniform(0.5, 2), s.c), params(symmetric, g, s.c),
+		params(Uniform(0.5, 2), g, s.c)}}
 }
 
 // trainingNormCase runs a complete layer, forward and backward, that computes its own statistics.
 func trainingNormCase(s normShape) valueCase {
-	return valueCase{name: "forward and backward " + s.String(), tolerance: statistics, types: []tensor.DType{tensor.F32, tensor.F64},
-		inputs: []input{s.images(Uniform(-1, 3)), params(Uniform(0.5, 1.5), s.c), params(Uniform(-0.5, 0.5), s.c), s.images(symmetric)},
+	return valueCase{name: "forward and backward " + s.String(), tolerance: statistics,
+		types: []tensor.DType{tensor.F32, tensor.F64},
+		inputs: []input{s.images(Uniform(-1, 3)), params(Uniform(0.5, 1.5), s.c), params(Uniform(-0.5, 0.5), s.c),
+			s.images(symmetric)},
 		run: func(r *Runner, in []Operand) []Operand {
 			x, gamma, beta, diffY := in[0], in[1], in[2], in[3]
 			stats := r.Do(device.BatchNormStats{Group: s.group}, x)
 			common := []Operand{x, stats[0], stats[1], gamma, beta}
 			y := r.Do(device.BatchNormApply{Group: s.group, Eps: normEps, ReLU: true}, common...)
-			sums := r.Do(device.BatchNormDiffReduce{Group: s.group, Eps: normEps, ReLU: true}, append(common[:5:5], diffY)...)
-			diffX := r.Do(device.BatchNormDiffApply{Group: s.group, Eps: normEps, ReLU: true}, append(common[:5:5], diffY, sums[0], sums[1])...)
+			sums := r.Do(device.BatchNormDiffReduce{Group: s.group, Eps: normEps, ReLU: true},
+				append(common[:5:5], diffY)...)
+			diffX := r.Do(device.BatchNormDiffApply{Group: s.group, Eps: normEps, ReLU: true},
+				append(common[:5:5], diffY, sums[0], sums[1])...)
 			return []Operand{y[0], sums[0], sums[1], diffX[0]}
 		}}
 }

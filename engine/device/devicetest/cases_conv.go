@@ -31,7 +31,8 @@ var convShapes = []convShape{
 	{n: 2, c: 6, h: 5, w: 8, o: 4, kernel: [2]int{1, 5}, stride: [2]int{1, 2}, padding: [2]int{0, 2}},
 	{n: 1, c: 2, h: 4, w: 4, o: 3, kernel: [2]int{2, 2}, padding: [2]int{3, 2}}, // windows entirely in the padding
 	{n: 2, c: 6, h: 11, w: 10, o: 9, kernel: [2]int{3, 3}, padding: [2]int{2, 2}, dilated: [2]int{2, 2}},
-	{n: 1, c: 17, h: 12, w: 11, o: 18, kernel: [2]int{3, 2}, stride: [2]int{2, 1}, padding: [2]int{1, 0}, dilated: [2]int{3, 2}},
+	{n: 1, c: 17, h: 12, w: 11, o: 18, kernel: [2]int{3, 2}, stride: [2]int{2, 1}, padding: [2]int{1, 0},
+		dilated: [2]int{3, 2}},
 	{n: 2, c: 6, h: 5, w: 7, o: 4, kernel: [2]int{3, 3}, padding: [2]int{1, 1}, groups: 2},
 	{n: 2, c: 35, h: 6, w: 5, o: 15, kernel: [2]int{3, 3}, stride: [2]int{2, 2}, padding: [2]int{1, 1}, groups: 5},
 	{n: 1, c: 32, h: 5, w: 5, o: 64, kernel: [2]int{1, 1}, groups: 2},
@@ -54,7 +55,8 @@ func (s convShape) out(d, in int) int {
 
 func (s convShape) String() string {
 	op := s.op()
-	return fmt.Sprintf("n%d c%d %dx%d o%d k%dx%d s%dx%d p%dx%d d%dx%d g%d", s.n, s.c, s.h, s.w, s.o, s.kernel[0], s.kernel[1],
+	return fmt.Sprintf("n%d c%d %dx%d o%d k%dx%d s%dx%d p%dx%d d%dx%d g%d", s.n, s.c, s.h, s.w, s.o, s.kernel[0],
+		s.kernel[1],
 		op.Stride[0], op.Stride[1], op.Padding[0], op.Padding[1], op.Dilation[0], op.Dilation[1], op.Groups)
 }
 
@@ -72,10 +74,14 @@ func convCases() []valueCase {
 		withBias.Bias = true
 		cases = append(cases,
 			valueCase{name: "forward " + s.String(), inputs: []input{src, weight}, run: one(op), tolerance: sums},
-			valueCase{name: "forward with bias " + s.String(), inputs: []input{src, weight, bias}, run: one(op), tolerance: sums},
-			valueCase{name: "diff_src " + s.String(), inputs: []input{diff, weight}, run: one(diffSrc), tolerance: sums},
-			valueCase{name: "diff_weights " + s.String(), inputs: []input{src, diff}, run: one(diffWeights), tolerance: sums},
-			valueCase{name: "diff_weights with bias " + s.String(), inputs: []input{src, diff}, run: one(withBias), tolerance: sums})
+			valueCase{name: "forward with bias " + s.String(), inputs: []input{src, weight, bias}, run: one(op),
+				tolerance: sums},
+			valueCase{name: "diff_src " + s.String(), inputs: []input{diff, weight}, run: one(diffSrc),
+				tolerance: sums},
+			valueCase{name: "diff_weights " + s.String(), inputs: []input{src, diff}, run: one(diffWeights),
+				tolerance: sums},
+			valueCase{name: "diff_weights with bias " + s.String(), inputs: []input{src, diff}, run: one(withBias),
+				tolerance: sums})
 	}
 	return cases
 }

@@ -43,27 +43,32 @@ func elementwiseCases() []valueCase {
 				terms = func(in []Tensor, _ int) float64 { return norm(in[0].Values, nil) }
 			}
 			cases = append(cases,
-				valueCase{name: fmt.Sprintf("%v %v", u.f, shape), inputs: []input{x}, run: one(device.Unary{Func: u.f}), tolerance: u.tolerance, terms: terms},
-				valueCase{name: fmt.Sprintf("%v diff %v", u.f, shape), inputs: []input{floats(symmetric, shape...), back},
-					run: one(device.UnaryDiff{Func: u.f}), tolerance: functions, terms: terms})
+				valueCase{name: fmt.Sprintf("%v %v", u.f, shape), inputs: []input{x}, run: one(device.Unary{Func: u.f}),
+					tolerance: u.tolerance, terms: terms},
+				valueCase{name: fmt.Sprintf("%v diff %v", u.f, shape),
+					inputs: []input{floats(symmetric, shape...), back},
+					run:    one(device.UnaryDiff{Func: u.f}), tolerance: functions, terms: terms})
 		}
 		cases = append(cases,
-			valueCase{name: fmt.Sprintf("scale %v", shape), inputs: []input{floats(symmetric, shape...), params(Uniform(0.3, 3), 1)},
-				run: one(device.Scale{}), tolerance: exact})
+			valueCase{name: fmt.Sprintf("scale %v", shape),
+				inputs: []input{floats(symmetric, shape...), params(Uniform(0.3, 3), 1)},
+				run:    one(device.Scale{}), tolerance: exact})
 		cases = append(cases, fillCases(shape)...)
 		cases = append(cases, dropoutCases(shape)...)
 	}
-	cases = append(cases, valueCase{name: "relu diff at zero", inputs: []input{floats(symmetric, 9), floats(Integers(-1, 1), 9)},
-		run: one(device.UnaryDiff{Func: device.ReLU}), tolerance: exact})
+	cases = append(cases,
+		valueCase{name: "relu diff at zero", inputs: []input{floats(symmetric, 9), floats(Integers(-1, 1), 9)},
+			run: one(device.UnaryDiff{Func: device.ReLU}), tolerance: exact})
 	return append(append(cases, imageDropoutCases()...), binaryCases()...)
 }
 
 func fillCases(shape tensor.Shape) []valueCase {
 	var cases []valueCase
 	for _, v := range []float64{0, 1, -0.1} {
-		cases = append(cases, valueCase{name: fmt.Sprintf("fill %v with %g", shape, v), tolerance: exact, run: func(r *Runner, _ []Operand) []Operand {
-			return r.Do(device.Fill{DType: r.Float, Shape: shape, Value: v})
-		}})
+		cases = append(cases, valueCase{name: fmt.Sprintf("fill %v with %g", shape, v), tolerance: exact,
+			run: func(r *Runner, _ []Operand) []Operand {
+				return r.Do(device.Fill{DType: r.Float, Shape: shape, Value: v})
+			}})
 	}
 	return cases
 }
@@ -75,7 +80,8 @@ func dropoutCases(shape tensor.Shape) []valueCase {
 	key := fixedType(tensor.U32, Uniform(0, 1<<32), 2)
 	var cases []valueCase
 	for _, p := range []float64{0, 0.1, 0.5, 0.9} {
-		cases = append(cases, valueCase{name: fmt.Sprintf("dropout %g %v", p, shape), run: one(device.Dropout{P: p, Stream: 7}), tolerance: exact,
+		cases = append(cases, valueCase{name: fmt.Sprintf("dropout %g %v", p, shape),
+			run: one(device.Dropout{P: p, Stream: 7}), tolerance: exact,
 			inputs: []input{floats(Uniform(1, 2), shape...), ids, key}})
 	}
 	return cases
@@ -88,7 +94,8 @@ func imageDropoutCases() []valueCase {
 	pool := device.AvgPool2D{Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Kernel: [2]int{1, 1}}
 	for _, s := range []tensor.Shape{{2, 16, 4, 4}, {3, 24, 2, 6}, {2, 8, 3, 5}, {1, 3, 4, 8}} {
 		cases = append(cases, valueCase{name: fmt.Sprintf("dropout behind a pooling %v", s), tolerance: exact,
-			inputs: []input{floats(Uniform(1, 2), s...), fixedType(tensor.I64, Uniform(0, 1<<40), s[0]), fixedType(tensor.U32, Uniform(0, 1<<32), 2)},
+			inputs: []input{floats(Uniform(1, 2), s...), fixedType(tensor.I64, Uniform(0, 1<<40), s[0]),
+				fixedType(tensor.U32, Uniform(0, 1<<32), 2)},
 			run: func(r *Runner, in []Operand) []Operand {
 				policy := r.Policy
 				defer func() { r.Policy = policy }()
@@ -119,7 +126,8 @@ func binaryCases() []valueCase {
 	var cases []valueCase
 	for _, s := range operands {
 		for f := device.Add; f <= device.Min; f++ {
-			cases = append(cases, valueCase{name: fmt.Sprintf("%v %v with %v", f, s[0], s[1]), run: one(device.Binary{Func: f}), tolerance: exact,
+			cases = append(cases, valueCase{name: fmt.Sprintf("%v %v with %v", f, s[0], s[1]),
+				run: one(device.Binary{Func: f}), tolerance: exact,
 				inputs: []input{floats(symmetric, s[0]...), floats(Uniform(0.5, 2), s[1]...)}})
 		}
 	}

@@ -36,7 +36,8 @@ func lossCases() []valueCase {
 		forward := device.SoftmaxCrossEntropy{LabelSmoothing: s.smoothing}
 		back := device.SoftmaxCrossEntropyDiff{LabelSmoothing: s.smoothing}
 		cases = append(cases,
-			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{floats(logits, s.n, s.classes), labels}, run: one(forward), tolerance: functions},
+			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{floats(logits, s.n, s.classes), labels},
+				run: one(forward), tolerance: functions},
 			valueCase{name: "softmax_cross_entropy diff" + name, tolerance: functions,
 				inputs: []input{floats(logits, s.n, s.classes), labels, params(Uniform(0.001, 1), 1)},
 				run: func(r *Runner, in []Operand) []Operand {
@@ -45,14 +46,16 @@ func lossCases() []valueCase {
 				}})
 	}
 	cases = append(cases, mixedCases()...)
-	cases = append(cases, valueCase{name: "position among equal scores", run: one(device.SoftmaxCrossEntropy{}), tolerance: functions,
-		inputs: []input{floats(Integers(0, 2), 9, 7), fixedType(tensor.I32, Integers(0, 6), 9)}})
+	cases = append(cases, valueCase{name: "position among equal scores", run: one(device.SoftmaxCrossEntropy{}),
+		tolerance: functions,
+		inputs:    []input{floats(Integers(0, 2), 9, 7), fixedType(tensor.I32, Integers(0, 6), 9)}})
 	for _, s := range []tensor.Shape{{1, 1, 1, 1}, {2, 5, 7, 3}, {3, 4, 4, 3}, {1, 3, 2, 17}} {
 		mean, std := make([]float32, s[3]), make([]float32, s[3])
 		for i := range mean {
 			mean[i], std[i] = float32(0.4+0.01*float64(i)), float32(0.2+0.02*float64(i))
 		}
-		cases = append(cases, valueCase{name: fmt.Sprintf("image_normalize %v", s), inputs: []input{fixedType(tensor.U8, Integers(0, 255), s...)}, tolerance: sums,
+		cases = append(cases, valueCase{name: fmt.Sprintf("image_normalize %v", s),
+			inputs: []input{fixedType(tensor.U8, Integers(0, 255), s...)}, tolerance: sums,
 			run: func(r *Runner, in []Operand) []Operand {
 				return r.Do(device.ImageNormalize{Mean: mean, Std: std, To: r.Float}, in...)
 			}})
@@ -86,12 +89,14 @@ func mixedCases() []valueCase {
 		name := fmt.Sprintf(" of mixed samples n%d classes %d smoothing %g", s.n, s.classes, s.smoothing)
 		forward := device.SoftmaxCrossEntropy{LabelSmoothing: s.smoothing, Mixed: true}
 		cases = append(cases,
-			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{logits, labels(0), labels(1), lambdas}, run: one(forward), tolerance: functions},
+			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{logits, labels(0), labels(1), lambdas},
+				run: one(forward), tolerance: functions},
 			valueCase{name: "softmax_cross_entropy diff" + name, tolerance: functions,
 				inputs: []input{logits, labels(0), labels(1), lambdas, params(Uniform(0.001, 1), 1)},
 				run: func(r *Runner, in []Operand) []Operand {
 					saved := r.Do(forward, in[:4]...)
-					return r.Do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: s.smoothing, Mixed: true}, in[0], in[1], saved[2], in[4], in[2], in[3])
+					return r.Do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: s.smoothing, Mixed: true}, in[0], in[1],
+						saved[2], in[4], in[2], in[3])
 				}})
 	}
 	return cases

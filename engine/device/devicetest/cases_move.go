@@ -26,7 +26,8 @@ func moveCases() []valueCase {
 	add("reshape to (6, 85)", device.Reshape{Shape: tensor.Shape{6, 85}}, exact, tensor.Shape{2, 17, 3, 5})
 	add("reshape to ()", device.Reshape{Shape: tensor.Shape{}}, exact, tensor.Shape{1, 1})
 	add("concat 0", device.Concat{Axis: 0}, exact, tensor.Shape{3, 5}, tensor.Shape{1, 5})
-	add("concat 1", device.Concat{Axis: 1}, exact, tensor.Shape{2, 17, 3, 5}, tensor.Shape{2, 3, 3, 5}, tensor.Shape{2, 1, 3, 5})
+	add("concat 1", device.Concat{Axis: 1}, exact, tensor.Shape{2, 17, 3, 5}, tensor.Shape{2, 3, 3, 5},
+		tensor.Shape{2, 1, 3, 5})
 	add("concat 3", device.Concat{Axis: 3}, exact, tensor.Shape{2, 3, 4, 5}, tensor.Shape{2, 3, 4, 2})
 	add("concat of one", device.Concat{Axis: 0}, exact, tensor.Shape{7})
 	add("concat of many", device.Concat{Axis: 1}, exact, slices.Repeat([]tensor.Shape{{3, 5}}, device.MaxOperands)...)
@@ -41,11 +42,14 @@ func moveCases() []valueCase {
 			tol = exact
 		}
 		for _, axes := range [][]int{{0}, {1}, {0, 2, 3}, {2, 3}, {3}, {0, 1, 2, 3}, {}} {
-			add(fmt.Sprintf("reduce %v over %v", f, axes), device.Reduce{Func: f, Axes: axes}, tol, tensor.Shape{3, 17, 2, 5})
+			add(fmt.Sprintf("reduce %v over %v", f, axes), device.Reduce{Func: f, Axes: axes}, tol,
+				tensor.Shape{3, 17, 2, 5})
 		}
 	}
-	add("broadcast (N) over (N, C)", device.Broadcast{Shape: tensor.Shape{3, 35}, Axes: []int{1}}, exact, tensor.Shape{3})
-	add("broadcast (C) over images", device.Broadcast{Shape: tensor.Shape{2, 17, 3, 5}, Axes: []int{0, 2, 3}}, exact, tensor.Shape{17})
+	add("broadcast (N) over (N, C)", device.Broadcast{Shape: tensor.Shape{3, 35}, Axes: []int{1}}, exact,
+		tensor.Shape{3})
+	add("broadcast (C) over images", device.Broadcast{Shape: tensor.Shape{2, 17, 3, 5}, Axes: []int{0, 2, 3}}, exact,
+		tensor.Shape{17})
 	add("broadcast of a scalar", device.Broadcast{Shape: tensor.Shape{2, 3}, Axes: []int{0, 1}}, exact, tensor.Shape{})
 	for _, s := range []tensor.Shape{{1}, {35}, {3, 7}, {2, 17, 3, 5}, {2, 3, 4, 5, 2}} {
 		cases = append(cases, conversionCases(s)...)

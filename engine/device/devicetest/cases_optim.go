@@ -64,7 +64,8 @@ func optimCases() []valueCase {
 					updateCase("sgd momentum"+name, sgd(0.9, false), append(state(grad.gen), moment)),
 					updateCase("sgd nesterov"+name, sgd(0.9, true), append(state(grad.gen), moment)),
 					updateCase("adamw"+name, adamw, append(state(grad.gen), moment, square)),
-					updateCase("adamw from rest"+name, adamw, append(state(grad.gen), params(listed(0), n), params(listed(0), n))))
+					updateCase("adamw from rest"+name, adamw,
+						append(state(grad.gen), params(listed(0), n), params(listed(0), n))))
 			}
 		}
 	}
@@ -79,10 +80,13 @@ func updateCase(name string, op device.Op, inputs []input) valueCase {
 func averageCases() []valueCase {
 	var cases []valueCase
 	for _, n := range []int{1, 7, 16, 1037, 20000} {
-		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} { // weights for both formulas, including both ends of the range
+		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} {
+			// weights for both formulas, including both ends of the range
 			for _, ok := range []float64{1, 0} {
-				cases = append(cases, updateCase(fmt.Sprintf("moving_average n%d weight %g ok %g", n, weight, ok), device.MovingAverage{},
-					[]input{fixedType(tensor.F32, listed(weight), 1), fixedType(tensor.F32, listed(1, 1, ok), 3), params(symmetric, n), params(symmetric, n)}))
+				cases = append(cases, updateCase(fmt.Sprintf("moving_average n%d weight %g ok %g", n, weight, ok),
+					device.MovingAverage{},
+					[]input{fixedType(tensor.F32, listed(weight), 1), fixedType(tensor.F32, listed(1, 1, ok), 3),
+						params(symmetric, n), params(symmetric, n)}))
 			}
 		}
 	}
@@ -94,8 +98,9 @@ func normCases() []valueCase {
 	squares := tolerance{exact: false, reason: "sums in f64"}
 	for _, n := range []int{1, 7, 1000, 1037} {
 		for _, chunk := range []int64{1, 64, 1000, 4096} {
-			cases = append(cases, valueCase{name: fmt.Sprintf("sum_squares n%d chunk %d", n, chunk), types: f32Only, tolerance: squares,
-				inputs: []input{params(symmetric, n)}, run: one(device.SumSquares{Chunk: chunk})})
+			cases = append(cases, valueCase{name: fmt.Sprintf("sum_squares n%d chunk %d", n, chunk), types: f32Only,
+				tolerance: squares,
+				inputs:    []input{params(symmetric, n)}, run: one(device.SumSquares{Chunk: chunk})})
 		}
 	}
 	for _, maxNorm := range []float64{0, 0.5, 1e6} {
@@ -108,7 +113,8 @@ func normCases() []valueCase {
 			{" of NaN", listed(1, math.NaN())},
 			{" of infinity", listed(1, math.Inf(1))},
 		} {
-			cases = append(cases, valueCase{name: fmt.Sprintf("grad_control max norm %g%s", maxNorm, p.name), types: f32Only,
+			cases = append(cases, valueCase{name: fmt.Sprintf("grad_control max norm %g%s", maxNorm, p.name),
+				types:     f32Only,
 				inputs:    []input{fixedType(tensor.F64, p.partials, 17), fixedType(tensor.F32, listed(1.0/1024), 1)},
 				run:       one(device.GradControl{MaxNorm: maxNorm}),
 				tolerance: tolerance{exact: true, reason: "every rank computes its own control, and all must agree"}})

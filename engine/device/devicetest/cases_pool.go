@@ -61,8 +61,10 @@ func poolCases() []valueCase {
 		name := fmt.Sprintf(" n%d c%d %dx%d", s[0], s[1], s[2], s[3])
 		back := device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}
 		cases = append(cases,
-			valueCase{name: "global avg" + name, inputs: []input{floats(symmetric, s[:]...)}, run: one(device.GlobalAvgPool{}), tolerance: sums},
-			valueCase{name: "global avg diff" + name, inputs: []input{floats(symmetric, s[0], s[1])}, run: one(back), tolerance: sums})
+			valueCase{name: "global avg" + name, inputs: []input{floats(symmetric, s[:]...)},
+				run: one(device.GlobalAvgPool{}), tolerance: sums},
+			valueCase{name: "global avg diff" + name, inputs: []input{floats(symmetric, s[0], s[1])}, run: one(back),
+				tolerance: sums})
 	}
 	return cases
 }
@@ -76,9 +78,12 @@ func maxPoolCases(s poolShape, diff input, images func(Generator) input) []value
 	back := device.MaxPool2DDiff{MaxPool2D: train, Height: s.h, Width: s.w}
 	return []valueCase{
 		{name: "max " + s.String(), inputs: []input{images(Uniform(-2, -1))}, run: one(predict), tolerance: exact},
-		{name: "max in training " + s.String(), inputs: []input{images(Uniform(-2, -1))}, run: one(train), tolerance: exact},
-		{name: "max diff " + s.String(), inputs: []input{images(symmetric), diff}, run: poolBackAndForth(train, back), tolerance: sums},
-		{name: "max diff of equal pixels " + s.String(), inputs: []input{images(Integers(-3, -1)), diff}, run: poolBackAndForth(train, back), tolerance: sums},
+		{name: "max in training " + s.String(), inputs: []input{images(Uniform(-2, -1))}, run: one(train),
+			tolerance: exact},
+		{name: "max diff " + s.String(), inputs: []input{images(symmetric), diff}, run: poolBackAndForth(train, back),
+			tolerance: sums},
+		{name: "max diff of equal pixels " + s.String(), inputs: []input{images(Integers(-3, -1)), diff},
+			run: poolBackAndForth(train, back), tolerance: sums},
 	}
 }
 

@@ -13,15 +13,18 @@ import (
 
 // scores is the tolerance of ops that exponentiate sums: the absolute error of a score becomes the relative error of
 // its probability.
-var scores = tolerance{floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
+var scores = tolerance{
+	floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
 
 // probabilities is the tolerance of attention. Tensor units and bf16 instructions multiply 16-bit probabilities. Their
 // rounding errors are independent of the output's, so that both together are up to sqrt(2) times as large.
-var probabilities = tolerance{floor: scores.floor, inner: 0.5, reason: scores.reason + "; probabilities are rounded to the type of the operands"}
+var probabilities = tolerance{floor: scores.floor, inner: 0.5,
+	reason: scores.reason + "; probabilities are rounded to the type of the operands"}
 
 func transformerCases() []valueCase {
 	cases := append(embeddingCases(), layerNormCases()...)
-	return append(append(append(cases, biasGELUCases()...), append(attentionCases(), attentionStepCases()...)...), linearLossCases()...)
+	return append(append(append(cases, biasGELUCases()...), append(attentionCases(), attentionStepCases()...)...),
+		linearLossCases()...)
 }
 
 func embeddingCases() []valueCase {
@@ -31,21 +34,27 @@ func embeddingCases() []valueCase {
 	} {
 		ids := fixedType(tensor.I32, Integers(0, s.rows-1), s.n, s.t)
 		segments := fixedType(tensor.I32, Integers(0, s.kinds-1), s.n, s.t)
-		weight, positions, kinds := params(symmetric, s.rows, s.c), params(symmetric, s.positions, s.c), params(symmetric, s.kinds, s.c)
+		weight, positions, kinds := params(symmetric, s.rows, s.c), params(symmetric, s.positions, s.c),
+			params(symmetric, s.kinds, s.c)
 		name := fmt.Sprintf(" n%d t%d c%d rows%d", s.n, s.t, s.c, s.rows)
 		forward := func(r *Runner, in []Operand) []Operand { return r.Do(device.Embedding{To: r.Float}, in...) }
 		diff, sum := floats(symmetric, s.n, s.t, s.c), params(symmetric, s.rows, s.c)
 		cases = append(cases,
 			valueCase{name: "embedding" + name, inputs: []input{ids, weight}, run: forward, tolerance: exact},
-			valueCase{name: "embedding with positions" + name, inputs: []input{ids, weight, positions}, run: forward, tolerance: exact},
-			valueCase{name: "embedding with segments" + name, inputs: []input{ids, weight, positions, segments, kinds}, run: forward, tolerance: sums},
-			valueCase{name: "embedding_diff" + name, inputs: []input{diff, ids}, run: one(device.EmbeddingDiff{Rows: s.rows}), tolerance: sums},
+			valueCase{name: "embedding with positions" + name, inputs: []input{ids, weight, positions}, run: forward,
+				tolerance: exact},
+			valueCase{name: "embedding with segments" + name, inputs: []input{ids, weight, positions, segments, kinds},
+				run: forward, tolerance: sums},
+			valueCase{name: "embedding_diff" + name, inputs: []input{diff, ids},
+				run: one(device.EmbeddingDiff{Rows: s.rows}), tolerance: sums},
 			valueCase{name: "embedding_diff of positions" + name, inputs: []input{diff},
 				run: one(device.EmbeddingDiff{Rows: s.positions, Positions: true}), tolerance: sums},
 			valueCase{name: "embedding_diff into a gradient" + name, inputs: []input{diff, ids, sum},
 				run: one(device.EmbeddingDiff{Rows: s.rows, Accumulate: true}), tolerance: sums},
-			valueCase{name: "embedding_diff of positions into a gradient" + name, inputs: []input{diff, params(symmetric, s.positions, s.c)},
-				run: one(device.EmbeddingDiff{Rows: s.positions, Positions: true, Accumulate: true}), tolerance: sums})
+			valueCase{name: "embedding_diff of positions into a gradient" + name,
+				inputs:    []input{diff, params(symmetric, s.positions, s.c)},
+				run:       one(device.EmbeddingDiff{Rows: s.positions, Positions: true, Accumulate: true}),
+				tolerance: sums})
 	}
 	return cases
 }
@@ -59,14 +68,17 @@ func layerNormCases() []valueCase {
 		gamma, beta := params(Uniform(0.5, 1.5), c), params(symmetric, c)
 		forward := device.LayerNorm{Eps: eps}
 		cases = append(cases,
-			valueCase{name: "layer_norm" + name, inputs: []input{x, gamma, beta}, run: one(forward), tolerance: statistics},
+			valueCase{name: "layer_norm" + name, inputs: []input{x, gamma, beta}, run: one(forward),
+				tolerance: statistics},
 			valueCase{name: "layer_norm of a sum" + name, inputs: []input{x, gamma, beta, residual}, chain: true,
 				run: one(device.LayerNorm{Eps: eps, Add: true}), tolerance: statistics})
 		for _, plus := range []bool{false, true} {
-			c := valueCase{name: fmt.Sprintf("layer_norm_diff plus %t%s", plus, name), inputs: []input{x, gamma, beta, diff}, tolerance: statistics,
+			c := valueCase{name: fmt.Sprintf("layer_norm_diff plus %t%s", plus, name),
+				inputs: []input{x, gamma, beta, diff}, tolerance: statistics,
 				run: func(r *Runner, in []Operand) []Operand {
 					saved := r.Do(forward, in[:3]...)
-					return r.Do(device.LayerNormDiff{Plus: plus}, append([]Operand{in[3], in[0], saved[1], saved[2], in[1]}, in[4:]...)...)
+					return r.Do(device.LayerNormDiff{Plus: plus},
+						append([]Operand{in[3], in[0], saved[1], saved[2], in[1]}, in[4:]...)...)
 				}}
 			if plus {
 				c.inputs = append(c.inputs, residual)
@@ -83,10 +95,12 @@ func biasGELUCases() []valueCase {
 		x, bias := floats(Uniform(-4, 4), s...), params(symmetric, s[len(s)-1])
 		for _, f := range []device.UnaryFunc{device.GELU, device.GELUTanh} {
 			cases = append(cases,
-				valueCase{name: fmt.Sprintf("bias_gelu %v %v", f, s), inputs: []input{x, bias}, run: one(device.BiasGELU{Func: f}), tolerance: functions,
+				valueCase{name: fmt.Sprintf("bias_gelu %v %v", f, s), inputs: []input{x, bias},
+					run: one(device.BiasGELU{Func: f}), tolerance: functions,
 					terms: func(in []Tensor, _ int) float64 { return norm(plusBias(in[0].Values, in[1].Values), nil) }},
-				valueCase{name: fmt.Sprintf("bias_gelu_diff %v %v", f, s), inputs: []input{floats(symmetric, s...), x, bias},
-					run: one(device.BiasGELUDiff{Func: f}), tolerance: functions,
+				valueCase{name: fmt.Sprintf("bias_gelu_diff %v %v", f, s),
+					inputs: []input{floats(symmetric, s...), x, bias},
+					run:    one(device.BiasGELUDiff{Func: f}), tolerance: functions,
 					terms: func(in []Tensor, _ int) float64 { return norm(in[0].Values, nil) }})
 		}
 	}
@@ -114,7 +128,8 @@ func attentionCases() []valueCase {
 		if kv > 0 {
 			name, shared = fmt.Sprintf(" of %d shared heads%s", kv, name), kv
 		}
-		op := device.Attention{Heads: s.heads, KVHeads: kv, Packed: s.packed, Causal: s.causal, Lengths: s.lengths, P: s.p, Stream: 7}
+		op := device.Attention{Heads: s.heads, KVHeads: kv, Packed: s.packed, Causal: s.causal, Lengths: s.lengths,
+			P: s.p, Stream: 7}
 		c := s.heads * s.d
 		var inputs []input
 		if s.packed {
@@ -130,17 +145,20 @@ func attentionCases() []valueCase {
 			}, s.n))
 		}
 		if s.p > 0 {
-			inputs = append(inputs, fixedType(tensor.I64, Uniform(0, 1<<40), s.n), fixedType(tensor.U32, Uniform(0, 1<<32), 2))
+			inputs = append(inputs, fixedType(tensor.I64, Uniform(0, 1<<40), s.n),
+				fixedType(tensor.U32, Uniform(0, 1<<32), 2))
 		}
 		large := s.t > 128
 		cases = append(cases,
 			valueCase{name: "attention" + name, inputs: inputs, run: one(op), tolerance: probabilities, large: large},
-			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)), tolerance: scores, chain: true, large: large,
+			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)),
+				tolerance: scores, chain: true, large: large,
 				terms: singleKeyTerms(op, s.t, s.d),
 				run: func(r *Runner, in []Operand) []Operand {
 					last := len(in) - 1
 					saved := r.Do(op, in[:last]...)
-					return r.Do(device.AttentionDiff{Attention: op}, append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
+					return r.Do(device.AttentionDiff{Attention: op},
+						append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
 				}})
 	}
 	for _, s := range []size{
@@ -205,15 +223,17 @@ func singleKeyTerms(op device.Attention, t, d int) func(in []Tensor, i int) floa
 
 func attentionStepCases() []valueCase {
 	var cases []valueCase
-	for _, s := range []struct{ n, t, heads, kv, d int }{{1, 1, 1, 1, 1}, {2, 7, 3, 3, 5}, {3, 33, 2, 1, 16}, {2, 300, 2, 2, 64}, {1, 130, 6, 2, 80}} {
+	for _, s := range []struct{ n, t, heads, kv, d int }{{1, 1, 1, 1, 1}, {2, 7, 3, 3, 5}, {3, 33, 2, 1, 16},
+		{2, 300, 2, 2, 64}, {1, 130, 6, 2, 80}} {
 		own, row := floats(Uniform(-2, 2), s.n, 1, s.kv*s.d), floats(Uniform(-2, 2), s.n, s.t, s.kv*s.d)
 		for _, past := range []struct {
 			name        string
 			least, most int
 		}{{"", 0, s.t}, {" without a past", 0, 0}, {" of a full cache", s.t, s.t}} {
 			cases = append(cases, valueCase{name: fmt.Sprintf("attention_step%s %+v", past.name, s),
-				inputs: []input{floats(Uniform(-2, 2), s.n, 1, s.heads*s.d), own, own, row, row, fixedType(tensor.I32, Integers(past.least, past.most), s.n)},
-				run:    one(device.AttentionStep{Heads: s.heads, KVHeads: s.kv}), tolerance: scores})
+				inputs: []input{floats(Uniform(-2, 2), s.n, 1, s.heads*s.d), own, own, row, row,
+					fixedType(tensor.I32, Integers(past.least, past.most), s.n)},
+				run: one(device.AttentionStep{Heads: s.heads, KVHeads: s.kv}), tolerance: scores})
 		}
 	}
 	return cases
@@ -224,7 +244,8 @@ func linearLossCases() []valueCase {
 	for _, s := range []struct {
 		rows, c, classes int
 		ignored          bool // some rows have an ignored label
-	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false}, {130, 40, 130, true}, {300, 8, 2100, true}, {60, 112, 1101, true}, {1109, 16, 43, false}} {
+	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false},
+		{130, 40, 130, true}, {300, 8, 2100, true}, {60, 112, 1101, true}, {1109, 16, 43, false}} {
 		label := Integers(0, s.classes-1)
 		labels := fixedType(tensor.I32, func(seed, i uint64) float64 {
 			if s.ignored && i%5 < 2 {
@@ -242,17 +263,22 @@ func linearLossCases() []valueCase {
 				inputs = append(inputs, bias)
 			}
 			cases = append(cases,
-				valueCase{name: "linear_cross_entropy" + name, inputs: inputs, run: one(device.LinearCrossEntropy{}), tolerance: scores, large: large},
-				valueCase{name: "linear_cross_entropy_diff" + name, inputs: append(append([]input{}, inputs...), scale), tolerance: scores, chain: true, large: large,
+				valueCase{name: "linear_cross_entropy" + name, inputs: inputs, run: one(device.LinearCrossEntropy{}),
+					tolerance: scores, large: large},
+				valueCase{name: "linear_cross_entropy_diff" + name, inputs: append(append([]input{}, inputs...), scale),
+					tolerance: scores, chain: true, large: large,
 					run: func(r *Runner, in []Operand) []Operand {
 						last := len(in) - 1
 						saved := r.Do(device.LinearCrossEntropy{}, in[:last]...)
-						return r.Do(device.LinearCrossEntropyDiff{}, append([]Operand{in[0], in[1], in[2], saved[2], in[last]}, in[3:last]...)...)
+						return r.Do(device.LinearCrossEntropyDiff{},
+							append([]Operand{in[0], in[1], in[2], saved[2], in[last]}, in[3:last]...)...)
 					}})
 		}
 	}
-	cases = append(cases, valueCase{name: "linear_cross_entropy without labels", run: one(device.LinearCrossEntropy{}), tolerance: exact,
-		inputs: []input{floats(symmetric, 3, 4), floats(symmetric, 5, 4), fixedType(tensor.I32, Integers(-1, -1), 3)}})
+	cases = append(cases, valueCase{name: "linear_cross_entropy without labels", run: one(device.LinearCrossEntropy{}),
+		tolerance: exact,
+		inputs: []input{floats(symmetric, 3, 4), floats(symmetric, 5, 4),
+			fixedType(tensor.I32, Integers(-1, -1), 3)}})
 	return cases
 }
 
@@ -262,28 +288,37 @@ func transformerThreads() []valueCase {
 	grouped := device.Attention{Heads: 4, KVHeads: 2, Causal: true}
 	qkv, c := floats(symmetric, 2, 70, 3*24), 72
 	return []valueCase{
-		{name: "embedding_diff", inputs: []input{floats(symmetric, 5, 100, 40), fixedType(tensor.I32, Integers(0, 3), 5, 100)}, run: one(device.EmbeddingDiff{Rows: 9})},
-		{name: "embedding_diff of positions", inputs: []input{floats(symmetric, 65, 30, 40)}, run: one(device.EmbeddingDiff{Rows: 30, Positions: true})},
-		{name: "layer_norm_diff", run: one(device.LayerNormDiff{}), inputs: []input{floats(symmetric, 300, 40), floats(symmetric, 300, 40),
-			params(symmetric, 300), params(Uniform(1, 2), 300), params(symmetric, 40)}},
-		{name: "bias_gelu_diff", inputs: []input{floats(symmetric, 300, c), floats(symmetric, 300, c), params(symmetric, c)}, run: one(device.BiasGELUDiff{Func: device.GELU})},
-		{name: "attention_diff", inputs: []input{qkv, floats(symmetric, 2, 70, 24)}, run: func(r *Runner, in []Operand) []Operand {
-			saved := r.Do(op, in[0])
-			return append(saved, r.Do(device.AttentionDiff{Attention: op}, in[1], saved[0], saved[1], in[0])...)
-		}},
-		{name: "attention_diff of shared heads", inputs: []input{floats(symmetric, 2, 70, 96), floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 96)},
+		{name: "embedding_diff", inputs: []input{floats(symmetric, 5, 100, 40),
+			fixedType(tensor.I32, Integers(0, 3), 5, 100)}, run: one(device.EmbeddingDiff{Rows: 9})},
+		{name: "embedding_diff of positions", inputs: []input{floats(symmetric, 65, 30, 40)},
+			run: one(device.EmbeddingDiff{Rows: 30, Positions: true})},
+		{name: "layer_norm_diff", run: one(device.LayerNormDiff{}),
+			inputs: []input{floats(symmetric, 300, 40), floats(symmetric, 300, 40),
+				params(symmetric, 300), params(Uniform(1, 2), 300), params(symmetric, 40)}},
+		{name: "bias_gelu_diff", inputs: []input{floats(symmetric, 300, c), floats(symmetric, 300, c),
+			params(symmetric, c)}, run: one(device.BiasGELUDiff{Func: device.GELU})},
+		{name: "attention_diff", inputs: []input{qkv, floats(symmetric, 2, 70, 24)},
+			run: func(r *Runner, in []Operand) []Operand {
+				saved := r.Do(op, in[0])
+				return append(saved, r.Do(device.AttentionDiff{Attention: op}, in[1], saved[0], saved[1], in[0])...)
+			}},
+		{name: "attention_diff of shared heads", inputs: []input{floats(symmetric, 2, 70, 96),
+			floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 48), floats(symmetric, 2, 70, 96)},
 			run: func(r *Runner, in []Operand) []Operand {
 				saved := r.Do(grouped, in[:3]...)
-				return append(saved, r.Do(device.AttentionDiff{Attention: grouped}, in[3], saved[0], saved[1], in[0], in[1], in[2])...)
+				return append(saved, r.Do(device.AttentionDiff{Attention: grouped}, in[3], saved[0], saved[1], in[0],
+					in[1], in[2])...)
 			}},
 	}
 }
 
 // badIDs runs ops with ids outside their tables. The error must name the operand, the element, the id and the limit.
 func badIDs(t conformance.T, dev device.Device, caps Caps) {
-	table, diff := Random(tensor.F32, tensor.Shape{5, 4}, 1, symmetric), Random(tensor.F32, tensor.Shape{1, 3, 4}, 2, symmetric)
+	table, diff := Random(tensor.F32, tensor.Shape{5, 4}, 1, symmetric),
+		Random(tensor.F32, tensor.Shape{1, 3, 4}, 2, symmetric)
 	ids := func(v ...float64) Tensor { return Of(tensor.I32, tensor.Shape{1, 3}, v...) }
-	labels, lse, one := Of(tensor.I32, tensor.Shape{3}, 4, 5, -1), Random(tensor.F32, tensor.Shape{3}, 3, symmetric), Of(tensor.F32, tensor.Shape{1}, 1)
+	labels, lse, one := Of(tensor.I32, tensor.Shape{3}, 4, 5, -1), Random(tensor.F32, tensor.Shape{3}, 3, symmetric),
+		Of(tensor.F32, tensor.Shape{1}, 1)
 	rows := Random(tensor.F32, tensor.Shape{3, 4}, 4, symmetric)
 	embedding := device.Embedding{To: tensor.F32}
 	for _, c := range []struct {
@@ -292,12 +327,18 @@ func badIDs(t conformance.T, dev device.Device, caps Caps) {
 		in   []Tensor
 		says []string
 	}{
-		{"token beyond the vocabulary", embedding, []Tensor{ids(0, 4, 5), table}, []string{"tokens", "element 2", "got 5", "0 to 4"}},
-		{"negative token", embedding, []Tensor{ids(0, -1, 3), table}, []string{"tokens", "element 1", "got -1", "0 to 4"}},
-		{"segment beyond the table", embedding, []Tensor{ids(0, 1, 2), table, table, ids(0, 7, 1), table}, []string{"segments", "element 1", "got 7"}},
-		{"gradient of a token beyond the vocabulary", device.EmbeddingDiff{Rows: 5}, []Tensor{diff, ids(9, 0, 0)}, []string{"ids", "element 0", "got 9", "0 to 4"}},
-		{"label beyond the vocabulary", device.LinearCrossEntropy{}, []Tensor{rows, table, labels}, []string{"label 1", "got 5", "5 classes"}},
-		{"gradient of a label beyond the vocabulary", device.LinearCrossEntropyDiff{}, []Tensor{rows, table, labels, lse, one}, []string{"label 1", "got 5", "5 classes"}},
+		{"token beyond the vocabulary", embedding, []Tensor{ids(0, 4, 5), table},
+			[]string{"tokens", "element 2", "got 5", "0 to 4"}},
+		{"negative token", embedding, []Tensor{ids(0, -1, 3), table},
+			[]string{"tokens", "element 1", "got -1", "0 to 4"}},
+		{"segment beyond the table", embedding, []Tensor{ids(0, 1, 2), table, table, ids(0, 7, 1), table},
+			[]string{"segments", "element 1", "got 7"}},
+		{"gradient of a token beyond the vocabulary", device.EmbeddingDiff{Rows: 5}, []Tensor{diff, ids(9, 0, 0)},
+			[]string{"ids", "element 0", "got 9", "0 to 4"}},
+		{"label beyond the vocabulary", device.LinearCrossEntropy{}, []Tensor{rows, table, labels},
+			[]string{"label 1", "got 5", "5 classes"}},
+		{"gradient of a label beyond the vocabulary", device.LinearCrossEntropyDiff{},
+			[]Tensor{rows, table, labels, lse, one}, []string{"label 1", "got 5", "5 classes"}},
 	} {
 		t.Run(c.name, func(t conformance.T) {
 			if slices.Contains(caps.Lacks, c.op.Kind()) {

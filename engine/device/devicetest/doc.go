@@ -30,10 +30,10 @@
 //	f64 output:         ‖got - truth‖ ≤ 2⁻⁴⁰·‖truth‖
 //
 // The floor is needed because plain results may be exact by chance. Each kind of case states its floor with the reason.
-// terms are the terms whose sum is the output, for ops in which they cancel. GELU adds 1 to a function that approaches -1, and a
-// token with a single key subtracts two equal sums. Such a result has the rounding errors of its terms, however small it is.
-// The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result differs from the truth by
-// at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the truth, or the truth is within
-// δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in between are instead compared with
-// the reference device that uses the same storage.
+// terms are the terms whose sum is the output, for ops in which they cancel. GELU adds 1 to a function that approaches
+// -1, and a token with a single key subtracts two equal sums. Such a result has the rounding errors of its terms,
+// however small it is. The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result
+// differs from the truth by at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the
+// truth, or the truth is within δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in
+// between are instead compared with the reference device that uses the same storage.
 package devicetest

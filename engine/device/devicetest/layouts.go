@@ -22,7 +22,9 @@ func runLayouts(t conformance.T, open Opener, caps Caps) {
 			t.Run(fmt.Sprintf("%v with another type", s), func(t conformance.T) { retype(t, dev, caps, s) })
 			for _, other := range found {
 				if other.Layout != s.Layout && other.DType == s.DType && other.Shape.Equal(s.Shape) {
-					t.Run(fmt.Sprintf("%v to layout %d", s, other.Layout), func(t conformance.T) { fromTo(t, dev, s, other) })
+					t.Run(fmt.Sprintf("%v to layout %d", s, other.Layout), func(t conformance.T) {
+						fromTo(t, dev, s, other)
+					})
 				}
 			}
 		}

@@ -189,7 +189,8 @@ func (r *Runner) Reorder(o Operand, layout device.Layout) Operand {
 		return o
 	}
 	op := device.Reorder{To: o.Spec.DType}
-	k := r.compile(op, []device.TensorSpec{o.Spec}, []device.TensorSpec{device.Spec(op.To, o.Spec.Shape...).With(layout)})
+	k := r.compile(op, []device.TensorSpec{o.Spec},
+		[]device.TensorSpec{device.Spec(op.To, o.Spec.Shape...).With(layout)})
 	if got := k.In()[0]; !got.Same(o.Spec) {
 		r.t.Fatalf("reorder of %v to layout %d wants %v: a reorder must take its input as it lies", o.Spec, layout, got)
 	}
@@ -226,7 +227,8 @@ func (r *Runner) Do(op device.Op, in ...Operand) []Operand {
 		again := r.compile(op, k.In(), k.Out())
 		for i, s := range again.In() {
 			if !s.Same(k.In()[i]) {
-				r.t.Errorf("%s: input %d: asked for the %v it chose before, the kernel wants %v", op.Kind(), i, k.In()[i], s)
+				r.t.Errorf("%s: input %d: asked for the %v it chose before, the kernel wants %v", op.Kind(), i,
+					k.In()[i], s)
 			}
 		}
 		k = again
@@ -258,7 +260,8 @@ func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) O
 		o = r.Reorder(o, want.Layout)
 	}
 	if !o.Spec.Same(want) {
-		r.t.Fatalf("%s: input %d lies as %v (%d bytes), the kernel wants %v (%d bytes)", op.Kind(), i, o.Spec, o.Spec.Size(), want, want.Size())
+		r.t.Fatalf("%s: input %d lies as %v (%d bytes), the kernel wants %v (%d bytes)", op.Kind(), i, o.Spec,
+			o.Spec.Size(), want, want.Size())
 	}
 	return o
 }
@@ -278,13 +281,15 @@ func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand 
 		taken := make([]bool, len(in))
 		for _, a := range k.InPlace() {
 			if a.Out < 0 || a.Out >= len(out) || a.In < 0 || a.In >= len(in) {
-				r.t.Fatalf("%s: in place: got output %d with input %d, want operands of the kernel", op.Kind(), a.Out, a.In)
+				r.t.Fatalf("%s: in place: got output %d with input %d, want operands of the kernel", op.Kind(), a.Out,
+					a.In)
 			}
 			if out[a.Out].Region.Buffer != nil || taken[a.In] {
 				continue
 			}
 			if out[a.Out].Spec.Size() != in[a.In].Spec.Size() {
-				r.t.Fatalf("%s: in place: output %d of %d bytes with input %d of %d", op.Kind(), a.Out, out[a.Out].Spec.Size(), a.In, in[a.In].Spec.Size())
+				r.t.Fatalf("%s: in place: output %d of %d bytes with input %d of %d", op.Kind(), a.Out,
+					out[a.Out].Spec.Size(), a.In, in[a.In].Spec.Size())
 			}
 			taken[a.In] = true
 			copied := r.Alloc(in[a.In].Region.Bytes, poison) // other ops may still read the input
@@ -379,7 +384,8 @@ func (r *Runner) RunSteps(steps ...device.Step) {
 // checkPadding requires that the memory of o contains the elements of its plain form, and zeros in all other places.
 func (r *Runner) checkPadding(what string, o Operand) {
 	r.t.Helper()
-	if r.NoValues || r.AnyPadding || o.Spec.DType == tensor.Opaque || o.Spec.Size() == o.Spec.Shape.Elements()*o.Spec.DType.Size() {
+	if r.NoValues || r.AnyPadding || o.Spec.DType == tensor.Opaque ||
+		o.Spec.Size() == o.Spec.Shape.Elements()*o.Spec.DType.Size() {
 		return
 	}
 	op := device.Reorder{To: o.Spec.DType}
@@ -389,7 +395,8 @@ func (r *Runner) checkPadding(what string, o Operand) {
 	r.launch(op.Kind(), k, []Operand{o}, []Operand{p})
 	got, want := nonzeros(op.To, r.Bytes(o.Region)), nonzeros(op.To, r.Bytes(p.Region))
 	if !slices.Equal(got, want) {
-		r.t.Errorf("%s: %v in %d bytes: memory holds %d nonzero elements, its plain form %d: padding is not zero", what, o.Spec, o.Spec.Size(), len(got), len(want))
+		r.t.Errorf("%s: %v in %d bytes: memory holds %d nonzero elements, its plain form %d: padding is not zero", what,
+			o.Spec, o.Spec.Size(), len(got), len(want))
 	}
 }
 

@@ -291,7 +291,8 @@ func checkDescribed(t conformance.T, r *Runner) {
 		t.Skip("programs of this device do not describe themselves")
 	}
 	steps := p.Describe()
-	if len(steps) != 3 || steps[0].Name != "layer1.exp" || steps[0].Op != (device.Unary{Func: device.Exp}) || steps[0].Waits {
+	if len(steps) != 3 || steps[0].Name != "layer1.exp" || steps[0].Op != (device.Unary{Func: device.Exp}) ||
+		steps[0].Waits {
 		t.Fatalf("got %+v, want a launch and two steps of events", steps)
 	}
 	if in, out := steps[0].In, steps[0].Out; len(in) != 1 || len(out) != 1 || in[0].Size() != 8 || out[0].Size() != 8 {

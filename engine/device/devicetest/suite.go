@@ -30,7 +30,8 @@ type Opener func(t conformance.TB, opts device.Options) device.Device
 
 // Run checks a device.
 func Run(t conformance.T, open Opener, caps Caps) {
-	// The suite allocates many short-lived buffers. With a heap of a few MB, collecting them would take a third of its time.
+	// The suite allocates many short-lived buffers. With a heap of a few MB, collecting them would take a third of its
+	// time.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	t.Run("values", func(t conformance.T) { runValues(t, open, caps) })
 	t.Run("memory", func(t conformance.T) { runMemory(t, open, caps) })
@@ -94,8 +95,8 @@ type valueCase struct {
 	types     []tensor.DType // types that the case runs with; nil: every type
 	chain     bool           // tensors of type Types.Float are stored between ops
 	nan       bool           // inputs hold NaN
-	// terms returns the norm of the terms whose sum is output i, if they can cancel: a sum that is smaller than its terms has
-	// the rounding errors of the terms. nil: no cancellation.
+	// terms returns the norm of the terms whose sum is output i, if they can cancel: a sum that is smaller than its
+	// terms has the rounding errors of the terms. nil: no cancellation.
 	terms func(in []Tensor, i int) float64
 	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }
@@ -129,7 +130,8 @@ func (ty Types) of(in input) tensor.DType {
 }
 
 // on runs a case on a device with types ty and the given values.
-func (c valueCase) on(t conformance.T, dev device.Device, caps Caps, ty Types, policy Policy, values []Tensor) []Tensor {
+func (c valueCase) on(t conformance.T, dev device.Device, caps Caps, ty Types, policy Policy,
+	values []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)
 	defer r.Close()
@@ -154,7 +156,9 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 			for _, c := range g.cases {
 				for _, dt := range caps.Types {
 					if c.types == nil || slices.Contains(c.types, dt) {
-						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) { c.check(t, dev, oracle, caps, dt) })
+						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) {
+							c.check(t, dev, oracle, caps, dt)
+						})
 					}
 				}
 			}

@@ -17,9 +17,10 @@ import (
 // faultVariable is the environment variable that holds the fault of the device in a child process.
 const faultVariable = "HETERO_DEVICETEST_FAULT"
 
-// plain lists the parts of the suite without images. A blocked device runs them as the reference device does, and the tests
-// of package reference run them on that device.
-var plain = []string{"values/linear", "values/elementwise", "values/move", "values/loss", "values/transformer", "values/optim"}
+// plain lists the parts of the suite without images. A blocked device runs them as the reference device does, and the
+// tests of package reference run them on that device.
+var plain = []string{"values/linear", "values/elementwise", "values/move", "values/loss", "values/transformer",
+	"values/optim"}
 
 // inBlocksOnly is a T that leaves out the plain parts.
 type inBlocksOnly struct{ conformance.T }
@@ -71,7 +72,8 @@ func TestSuiteNoticesFaults(t *testing.T) {
 			if err == nil {
 				t.Fatalf("nothing noticed in %s", f.noticedBy)
 			}
-			if !strings.Contains(string(out), "--- FAIL: TestSuite/"+f.noticedBy) || strings.Contains(string(out), "panic:") {
+			if !strings.Contains(string(out), "--- FAIL: TestSuite/"+f.noticedBy) ||
+				strings.Contains(string(out), "panic:") {
 				t.Errorf("got %v, want a failure in %s:\n%s", err, f.noticedBy, out)
 			}
 		})

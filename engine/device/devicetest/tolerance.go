@@ -10,9 +10,10 @@ import (
 
 // tolerance limits the error of an output; the package comment gives the formula.
 type tolerance struct {
-	exact  bool    // the output must equal that of the reference device with the same types; floor is unused
-	floor  float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
-	inner  float64 // for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the output's rounding
+	exact bool    // the output must equal that of the reference device with the same types; floor is unused
+	floor float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
+	// for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the output's rounding
+	inner  float64
 	reason string
 }
 
@@ -20,18 +21,21 @@ const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one roundin
 
 // Tolerances of most cases.
 var (
-	exact = tolerance{exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
+	exact = tolerance{
+		exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
 	// sums is for sums: a device adds in another order than the plain run, whose result may be exact by chance.
 	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
 	// functions is for library functions: the plain run rounds them correctly, but vectorised functions need not.
-	functions = tolerance{floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
+	functions = tolerance{
+		floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
 	// statistics is for long sums that are followed by a few roundings.
-	statistics = tolerance{floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
+	statistics = tolerance{
+		floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
 )
 
 // judge compares an output with the truth. same is the reference device's output with the types under test, and plain
-// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms that the op adds
-// to the output; 0 if they do not cancel.
+// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms that the op
+// adds to the output; 0 if they do not cancel.
 func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms float64) error {
 	if got.Spec.DType == tensor.Opaque {
 		return nil // the suite cannot read opaque tensors; cases of the ops that read them test their content
@@ -70,7 +74,8 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms flo
 	if err := norm(got.Values, truth.Values); !(err <= limit) {
 		i := farthest(got.Values, truth.Values)
 		return fmt.Errorf("%v: error %.3g, want at most %.3g (norm of the truth %.3g, of its terms %.3g, error of the plain run %.3g; %s); farthest: element %d: got %.9g, want %.9g",
-			got.Spec, err, limit, size, terms, norm(plain.Values, truth.Values), tol.reason, i, got.Values[i], truth.Values[i])
+			got.Spec, err, limit, size, terms, norm(plain.Values, truth.Values), tol.reason, i, got.Values[i],
+			truth.Values[i])
 	}
 	return nil
 }

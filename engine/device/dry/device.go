@@ -50,7 +50,8 @@ func (d *Device) Alloc(bytes int64) (device.Buffer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if bytes > d.limit-d.allocated {
-		return nil, fmt.Errorf("dry: alloc %d bytes: %w: %d of %d are allocated", bytes, device.ErrOutOfMemory, d.allocated, d.limit)
+		return nil, fmt.Errorf("dry: alloc %d bytes: %w: %d of %d are allocated", bytes, device.ErrOutOfMemory,
+			d.allocated, d.limit)
 	}
 	d.allocated += bytes
 	d.peak = max(d.peak, d.allocated)

@@ -44,8 +44,10 @@ func (d *Device) StopActivity() (out device.Activities, err error) {
 			names[v.name] = name
 		}
 		one := &out.List[i]
-		*one = device.Activity{Kind: device.ActivityKind(v.kind), Name: name, Lane: int(v.lane), Begin: time.Duration(v.begin_ns), End: time.Duration(v.end_ns), Bytes: int64(v.bytes)}
-		if p, ok := d.programs.Load(v.program); ok && p.(*program).born <= int64(v.begin_ns) { // otherwise the record belongs to a closed program that had the same address
+		*one = device.Activity{Kind: device.ActivityKind(v.kind), Name: name, Lane: int(v.lane),
+			Begin: time.Duration(v.begin_ns), End: time.Duration(v.end_ns), Bytes: int64(v.bytes)}
+		if p, ok := d.programs.Load(v.program); ok && p.(*program).born <= int64(v.begin_ns) {
+			// otherwise the record belongs to a closed program that had the same address
 			one.Program, one.Step = p.(*program), int(v.step)
 		}
 	}

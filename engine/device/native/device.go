@@ -18,12 +18,13 @@ import (
 
 // Device is a device of a native library.
 type Device struct {
-	api     *C.ht_api
-	ptr     *C.ht_device
-	index   int
-	info    device.Info
-	slowed  atomic.Pointer[device.Info] // info while the device is slowed down, else nil
-	holds   holds                       // counts buffers, kernels, programs, streams and events of the device, and calls in progress
+	api    *C.ht_api
+	ptr    *C.ht_device
+	index  int
+	info   device.Info
+	slowed atomic.Pointer[device.Info] // info while the device is slowed down, else nil
+	// counts buffers, kernels, programs, streams and events of the device, and calls in progress
+	holds   holds
 	compile sync.Mutex
 	slowing sync.Mutex // serialises SetSlowdown, so that Info matches the library
 
@@ -46,7 +47,8 @@ var (
 func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 || opts.Threads < 0 || opts.Threads > math.MaxInt32 {
-		return nil, fmt.Errorf("%s: open: got index %d and %d threads, want neither negative", name, index, opts.Threads)
+		return nil, fmt.Errorf("%s: open: got index %d and %d threads, want neither negative", name, index,
+			opts.Threads)
 	}
 	r := C.ht_do_open(l.api, C.int32_t(index), C.int32_t(opts.Threads))
 	if err := check(r, name); err != nil {
@@ -58,7 +60,8 @@ func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 	d.info = l.info(name, &info)
 	var identity C.ht_identity
 	C.ht_do_identity(l.api, d.ptr, &identity)
-	d.info.UUID, d.info.BusID, d.info.FreeBytes = C.GoString(&identity.uuid[0]), C.GoString(&identity.bus_id[0]), int64(identity.free_bytes)
+	d.info.UUID, d.info.BusID, d.info.FreeBytes = C.GoString(&identity.uuid[0]), C.GoString(&identity.bus_id[0]),
+		int64(identity.free_bytes)
 	return d, nil
 }
 
@@ -136,7 +139,8 @@ func (d *Device) Slowdown() device.Slowdown {
 	}
 	defer d.holds.release()
 	s := C.ht_do_slowdown(d.api, d.ptr)
-	return device.Slowdown{Factor: float64(s.factor), Worked: time.Duration(s.worked_ns), Idle: time.Duration(s.idle_ns)}
+	return device.Slowdown{Factor: float64(s.factor), Worked: time.Duration(s.worked_ns),
+		Idle: time.Duration(s.idle_ns)}
 }
 
 // Memory implements device.Device. A closed device returns 0, 0.
@@ -242,7 +246,8 @@ func (b *buffer) Address() unsafe.Pointer {
 }
 
 func (b *buffer) Free() error {
-	if err := b.holds.close(fmt.Sprintf("%s: free a buffer of %d bytes", b.dev.info.Name, b.bytes), "programs or copies"); err != nil {
+	if err := b.holds.close(fmt.Sprintf("%s: free a buffer of %d bytes", b.dev.info.Name, b.bytes),
+		"programs or copies"); err != nil {
 		return err
 	}
 	C.ht_do_free(b.dev.api, b.dev.ptr, b.ptr, C.int64_t(b.bytes), flag(b.host))

@@ -28,8 +28,9 @@
  *     object, unless the object's group states otherwise;
  *   - the caller frees an object only after all objects that were created from it.
  *
- * Package engine/device documents the ops and their operands. The parameter structs below have the fields of the Go types:
- * label_smoothing is LabelSmoothing, and num_axes is the length of Axes. The engine finds the fields by these names.
+ * Package engine/device documents the ops and their operands. The parameter structs below have the fields of the Go
+ * types: label_smoothing is LabelSmoothing, and num_axes is the length of Axes. The engine finds the fields by these
+ * names.
  */
 #ifndef HETERO_DEVICE_H
 #define HETERO_DEVICE_H
@@ -88,7 +89,7 @@ typedef struct ht_spec {
 
 /* --- ops ----------------------------------------------------------------------------------------- */
 
-/* The list of all ops. The numbers, the factories and checks of the libraries, and the conversion of Go's ops follow from
+/* The list of all ops. Numbers, factories and checks of the libraries, and the conversion of Go's ops follow from
  * it. Its columns are: enumerator (HT_...), kind in package device, parameter struct, minimum and maximum number of
  * inputs, minimum and maximum number of outputs. The order is part of the ABI: append at the end. */
 /* clang-format off */

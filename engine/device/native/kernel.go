@@ -28,7 +28,8 @@ func toSpec(s device.TensorSpec) (C.ht_spec, error) {
 	if err := s.Shape.Check(); err != nil {
 		return c, err
 	}
-	c.dtype, c.ndim, c.layout, c.bytes = dtypes[s.DType], C.int32_t(len(s.Shape)), C.uint32_t(s.Layout), C.int64_t(s.Bytes)
+	c.dtype, c.ndim, c.layout, c.bytes = dtypes[s.DType], C.int32_t(len(s.Shape)), C.uint32_t(s.Layout),
+		C.int64_t(s.Bytes)
 	for i, d := range s.Shape {
 		c.dims[i] = C.int64_t(d)
 	}
@@ -56,7 +57,8 @@ func fromSpecs(list *C.ht_spec, n C.int32_t) []device.TensorSpec {
 	specs := make([]device.TensorSpec, n)
 	for i, c := range unsafe.Slice(list, n) {
 		s := device.TensorSpec{
-			DType: tensor.DType(slices.Index(dtypes[:], c.dtype)), Layout: device.Layout(c.layout), Bytes: int64(c.bytes),
+			DType: tensor.DType(slices.Index(dtypes[:], c.dtype)), Layout: device.Layout(c.layout),
+			Bytes: int64(c.bytes),
 		}
 		if c.dtype != C.HT_OPAQUE {
 			s.Shape = make(tensor.Shape, c.ndim)

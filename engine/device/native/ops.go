@@ -65,8 +65,10 @@ func encode(a *arena, to reflect.Value, params any) error {
 	}
 	for i := range to.NumField() {
 		name := lettersOf(to.Type().Field(i).Name)
-		dst := reflect.NewAt(to.Field(i).Type(), to.Field(i).Addr().UnsafePointer()).Elem() // C's fields are not exported
-		if list := fields[strings.TrimPrefix(name, "num")]; list.IsValid() && list.Kind() == reflect.Slice && strings.HasPrefix(name, "num") {
+		// C's fields are not exported
+		dst := reflect.NewAt(to.Field(i).Type(), to.Field(i).Addr().UnsafePointer()).Elem()
+		if list := fields[strings.TrimPrefix(name, "num")]; list.IsValid() && list.Kind() == reflect.Slice &&
+			strings.HasPrefix(name, "num") {
 			dst.SetInt(int64(list.Len()))
 		} else if value := fields[name]; value.IsValid() {
 			if err := encodeValue(a, dst, value); err != nil {
@@ -88,7 +90,8 @@ func lettersOf(name string) string { return strings.ToLower(strings.ReplaceAll(n
 
 // inSpecs reports whether the specs of an op's operands hold the value of a field: the type or extents of its result.
 func inSpecs(f reflect.StructField) bool {
-	return f.Type == reflect.TypeFor[tensor.DType]() || f.Type == reflect.TypeFor[tensor.Shape]() || f.Name == "Height" || f.Name == "Width"
+	return f.Type == reflect.TypeFor[tensor.DType]() || f.Type == reflect.TypeFor[tensor.Shape]() ||
+		f.Name == "Height" || f.Name == "Width"
 }
 
 // encodeValue copies one value. It allocates lists in the arena.

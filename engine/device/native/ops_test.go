@@ -54,8 +54,10 @@ func TestParametersFollowTheNamesOfTheFields(t *testing.T) {
 	var a arena
 	defer a.free()
 	got := params{}
-	err := encode(&a, reflect.ValueOf(&got).Elem(), fields{inner: inner{[2]int{5, 6}}, Func: device.Exp, Axes: []int{3, 1}, CountZero: true,
-		Count: 1 << 31, Eps: 0.5, List: []listed{{1 << 40, 2}, {3, 4}}, To: tensor.F32, Shape: tensor.Shape{7}, Height: 8})
+	err := encode(&a, reflect.ValueOf(&got).Elem(),
+		fields{inner: inner{[2]int{5, 6}}, Func: device.Exp, Axes: []int{3, 1}, CountZero: true,
+			Count: 1 << 31, Eps: 0.5, List: []listed{{1 << 40, 2}, {3, 4}}, To: tensor.F32, Shape: tensor.Shape{7},
+			Height: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,8 @@ func TestParametersFollowTheNamesOfTheFields(t *testing.T) {
 		t.Errorf("list: got %v", *list)
 	}
 	got.list = nil
-	want := params{stride: [3]int32{5, 6}, _func: int32(device.Exp), num_axes: 2, axes: [4]int64{3, 1}, count_zero: 1, count: 1 << 31, eps: 0.5, num_list: 2}
+	want := params{stride: [3]int32{5, 6}, _func: int32(device.Exp), num_axes: 2, axes: [4]int64{3, 1}, count_zero: 1,
+		count: 1 << 31, eps: 0.5, num_list: 2}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -124,7 +124,8 @@ func (p *program) bindLaunch(a *arena, c *C.ht_step, l *device.Launch) error {
 	return checkSharing(k, l)
 }
 
-func (p *program) bindRegions(a *arena, k *kernel, side string, regions []device.Region, specs []device.TensorSpec) ([]unsafe.Pointer, error) {
+func (p *program) bindRegions(a *arena, k *kernel, side string, regions []device.Region, specs []device.TensorSpec) (
+	[]unsafe.Pointer, error) {
 	if len(regions) != len(specs) {
 		return nil, fmt.Errorf("%s: got %d %ss, want %d", k.name, len(regions), side, len(specs))
 	}
@@ -132,7 +133,8 @@ func (p *program) bindRegions(a *arena, k *kernel, side string, regions []device
 	for i, r := range regions {
 		ptr, err := p.bindRegion(r)
 		if err == nil && r.Bytes != specs[i].Size() {
-			err = fmt.Errorf("got a region of %d bytes, want %d bytes, the size of %v", r.Bytes, specs[i].Size(), specs[i])
+			err = fmt.Errorf("got a region of %d bytes, want %d bytes, the size of %v", r.Bytes, specs[i].Size(),
+				specs[i])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %d: %w", k.name, side, i, err)
@@ -178,7 +180,8 @@ func (p *program) bindWorkspace(c *C.ht_step, k *kernel, l *device.Launch) error
 func checkSharing(k *kernel, l *device.Launch) error {
 	for _, a := range k.aliases {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region", k.name, a.Out, a.In)
+			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region",
+				k.name, a.Out, a.In)
 		}
 	}
 	for o, out := range l.Out {
@@ -198,7 +201,8 @@ func checkSharing(k *kernel, l *device.Launch) error {
 
 // overlap reports whether two regions have common bytes.
 func overlap(a, b device.Region) bool {
-	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
+	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes &&
+		b.Offset < a.Offset+a.Bytes
 }
 
 // release releases all objects that the program holds, and the program.

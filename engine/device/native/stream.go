@@ -70,10 +70,12 @@ func (s *stream) Run(p device.Program) error {
 func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
 	return s.with(p, "run timed", func(prog *program) error {
 		if len(elapsed) != len(prog.steps) {
-			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", s.dev.info.Name, len(elapsed), len(prog.steps))
+			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps",
+				s.dev.info.Name, len(elapsed), len(prog.steps))
 		}
 		// A time.Duration is an int64 of nanoseconds.
-		r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))
+		r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr,
+			(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))
 		return check(r, s.dev.info.Name)
 	})
 }
@@ -119,7 +121,8 @@ func (s *stream) Copy(dst, src device.Region) error {
 		}
 		defer sb.holds.release()
 		if dst.Bytes < src.Bytes {
-			return fmt.Errorf("%s: copy: dst: got %d bytes, want at least the %d of src", s.dev.info.Name, dst.Bytes, src.Bytes)
+			return fmt.Errorf("%s: copy: dst: got %d bytes, want at least the %d of src", s.dev.info.Name, dst.Bytes,
+				src.Bytes)
 		}
 		return check(C.ht_do_stream_copy(s.dev.api, s.ptr, dp, sp, C.int64_t(src.Bytes)), s.dev.info.Name)
 	})

@@ -16,7 +16,8 @@ type Library struct{}
 
 // Load returns device.ErrUnavailable: this program was built without cgo, or not for Linux.
 func Load(path string, _ []Setting) (*Library, error) {
-	return nil, fmt.Errorf("%w: cannot load %s: this program was built without cgo, or not for Linux", device.ErrUnavailable, path)
+	return nil, fmt.Errorf("%w: cannot load %s: this program was built without cgo, or not for Linux",
+		device.ErrUnavailable, path)
 }
 
 // Describe returns device.ErrUnavailable.

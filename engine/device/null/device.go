@@ -23,7 +23,8 @@ type Model struct {
 }
 
 // Typical is an average GPU.
-var Typical = Model{FLOPS: 10e12, BytesPerSecond: 400e9, CopyBytesPerSecond: 12e9, LaunchSeconds: 5e-6, MemoryBytes: 16 << 30}
+var Typical = Model{FLOPS: 10e12, BytesPerSecond: 400e9, CopyBytesPerSecond: 12e9, LaunchSeconds: 5e-6,
+	MemoryBytes: 16 << 30}
 
 // Driver opens null devices. The zero value opens Typical ones.
 type Driver struct{ Model Model }

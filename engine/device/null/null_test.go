@@ -21,7 +21,8 @@ func TestConformance(t *testing.T) {
 		}
 		return dev
 	}
-	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16},
+		NoValues: true})
 }
 
 // rig holds a test, a null device and one of its streams.
@@ -113,11 +114,14 @@ func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
 		want time.Duration
 	}{
 		// 2·1000·1000·1000 = 2e9 FLOPs at 1e9 FLOP/s; the traffic of 12 MB alone would take 12 ms
-		{"bound by arithmetic", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000), device.Spec(tensor.F32, 1000, 1000)}, 2001 * time.Millisecond},
+		{"bound by arithmetic", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000),
+			device.Spec(tensor.F32, 1000, 1000)}, 2001 * time.Millisecond},
 		// reads 4 MB and writes 4 MB
-		{"bound by traffic", device.Unary{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000)}, 9 * time.Millisecond},
+		{"bound by traffic", device.Unary{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000)},
+			9 * time.Millisecond},
 		// reads 2 MB and writes 2 MB
-		{"half as wide, half as long", device.Unary{}, []device.TensorSpec{device.Spec(tensor.BF16, 1000, 1000)}, 5 * time.Millisecond},
+		{"half as wide, half as long", device.Unary{}, []device.TensorSpec{device.Spec(tensor.BF16, 1000, 1000)},
+			5 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := open(t, round)
@@ -222,7 +226,8 @@ func TestRealTimeSleepsInProportion(t *testing.T) {
 }
 
 func TestWrongModelIsRefused(t *testing.T) {
-	for _, m := range []Model{{FLOPS: -1}, {BytesPerSecond: -1}, {LaunchSeconds: -1}, {RealTime: -1}, {MemoryBytes: -1}} {
+	for _, m := range []Model{{FLOPS: -1}, {BytesPerSecond: -1}, {LaunchSeconds: -1}, {RealTime: -1},
+		{MemoryBytes: -1}} {
 		if _, err := New(m); err == nil {
 			t.Errorf("%+v: no error", m)
 		}

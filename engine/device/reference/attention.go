@@ -31,7 +31,8 @@ type attentionInputs[T real] struct {
 
 func loadAttention[T real](op device.Attention, in []operand) *attentionInputs[T] {
 	s := in[0].shape()
-	a := &attentionInputs[T]{op: op, n: s[0], t: s[1], c: s[2], stride: s[2], shared: s[2], group: op.Heads / op.SharedHeads()}
+	a := &attentionInputs[T]{op: op, n: s[0], t: s[1], c: s[2], stride: s[2], shared: s[2],
+		group: op.Heads / op.SharedHeads()}
 	if op.Packed {
 		a.c = s[2] / 3
 		all := load[T](in[0])

@@ -51,8 +51,9 @@ func (p planes) each(f func(c, r, from, end int)) {
 
 // loadNorm reads x, mean, var, gamma and beta.
 func loadNorm[T real](in []operand, group int, eps float64) norm[T] {
-	n := norm[T]{planes: planes{in[0].shape(), group, len(in[1].shape()) == 2}, x: load[T](in[0]), mean: load[T](in[1]), deviation: load[T](in[2]),
-		gamma: load[T](in[3]), beta: load[T](in[4])}
+	n := norm[T]{planes: planes{in[0].shape(), group, len(in[1].shape()) == 2}, x: load[T](in[0]), mean: load[T](in[1]),
+		deviation: load[T](in[2]),
+		gamma:     load[T](in[3]), beta: load[T](in[4])}
 	for r, variance := range n.deviation {
 		n.deviation[r] = squareRoot(variance + T(eps))
 	}

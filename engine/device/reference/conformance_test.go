@@ -19,5 +19,6 @@ func TestConformance(t *testing.T) {
 		}
 		return dev
 	}
-	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true})
+	devicetest.Run(conformance.Go(t), open,
+		devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true})
 }

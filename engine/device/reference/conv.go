@@ -15,9 +15,9 @@ func init() {
 // row of dst.
 type products struct{ s, step, w, d, n int }
 
-// eachProduct calls f once for all products of a convolution. Both gradients are sums over the same products, so one loop
-// nest serves all three ops. The products of an element of dst come in the order of the weights, or, if backwards, the
-// products of an element of src in the order of dst. Those of an element of weight always come in the order of dst.
+// eachProduct calls f once for all products of a convolution. Both gradients are sums over the same products, so one
+// loop nest serves all three ops. The products of an element of dst come in the order of the weights, or, if backwards,
+// the products of an element of src in the order of dst. Those of an element of weight always come in the order of dst.
 //
 //	src (N, C, H, W)   weight (O, C/Groups, KH, KW)   dst (N, O, OH, OW)
 func eachProduct(op device.Conv2D, src, weight, dst tensor.Shape, backwards bool, f func(products)) {

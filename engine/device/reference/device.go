@@ -55,5 +55,6 @@ func poisoned(n int64) []byte {
 
 // Info implements device.Device.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: d.Name, Kind: Kind, Model: "plain Go", ISA: runtime.GOARCH, Threads: 1, MemoryBytes: d.LimitBytes}
+	return device.Info{Name: d.Name, Kind: Kind, Model: "plain Go", ISA: runtime.GOARCH, Threads: 1,
+		MemoryBytes: d.LimitBytes}
 }

@@ -42,7 +42,8 @@ func TestSmallFloatsRoundToNearestEven(t *testing.T) {
 }
 
 func TestBF16AgreesWithTensor(t *testing.T) {
-	for bits := uint64(0); bits < 1<<32; bits += 65521 { // the step is a prime, so all upper halves and many lower halves occur
+	for bits := uint64(0); bits < 1<<32; bits += 65521 {
+		// the step is a prime, so all upper halves and many lower halves occur
 		f := math.Float32frombits(uint32(bits))
 		got, want := encodeSmall(float64(f), 8), tensor.BF16FromF32(f)
 		if f != f {
@@ -79,8 +80,10 @@ func TestPhiloxGivesThePublishedVectors(t *testing.T) {
 		key           [2]uint32
 	}{
 		{[4]uint32{}, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, [2]uint32{}},
-		{[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}, [2]uint32{0xffffffff, 0xffffffff}},
-		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}, [2]uint32{0xa4093822, 0x299f31d0}},
+		{[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+			[4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}, [2]uint32{0xffffffff, 0xffffffff}},
+		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}, [2]uint32{0xa4093822, 0x299f31d0}},
 	} {
 		if got := philox(c.counter, c.key); got != c.want {
 			t.Errorf("counter %#x, key %#x: got %#x, want %#x", c.counter, c.key, got, c.want)

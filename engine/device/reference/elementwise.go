@@ -202,7 +202,8 @@ func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
 		a := uint64(counter[0]) * 0xD2511F53
 		b := uint64(counter[2]) * 0xCD9E8D57
-		counter = [4]uint32{uint32(b>>32) ^ counter[1] ^ key[0], uint32(b), uint32(a>>32) ^ counter[3] ^ key[1], uint32(a)}
+		counter = [4]uint32{uint32(b>>32) ^ counter[1] ^ key[0], uint32(b), uint32(a>>32) ^ counter[3] ^ key[1],
+			uint32(a)}
 		key[0] += 0x9E3779B9
 		key[1] += 0xBB67AE85
 	}

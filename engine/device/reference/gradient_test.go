@@ -35,7 +35,8 @@ const (
 )
 
 func TestGradientsAreTheDerivatives(t *testing.T) {
-	for _, table := range [][]gradientCase{productGradients(), normGradients(), poolGradients(), elementGradients(), moveGradients(), lossGradients()} {
+	for _, table := range [][]gradientCase{productGradients(), normGradients(), poolGradients(), elementGradients(),
+		moveGradients(), lossGradients()} {
 		for _, c := range table {
 			t.Run(c.name, c.check)
 		}
@@ -106,19 +107,28 @@ func productGradients() []gradientCase {
 		n, ch, h, w, out int
 		kernel           [2]int
 	}{
-		{"3x3 padded", device.Conv2D{Groups: 1, Window: device.Window{Stride: one, Padding: one, Dilation: one}}, 2, 3, 4, 5, 2, [2]int{3, 3}},
-		{"1x1 with stride", device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 3}, Dilation: one}}, 1, 2, 5, 4, 3, one},
-		{"dilated, uneven", device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 1}, Padding: [2]int{1, 2}, Dilation: [2]int{2, 3}}}, 1, 2, 7, 6, 2, [2]int{3, 2}},
-		{"groups", device.Conv2D{Groups: 2, Window: device.Window{Stride: one, Dilation: one}}, 2, 4, 3, 3, 6, [2]int{2, 2}},
-		{"depthwise", device.Conv2D{Groups: 3, Window: device.Window{Stride: one, Padding: one, Dilation: one}}, 1, 3, 4, 4, 3, [2]int{3, 3}},
+		{"3x3 padded", device.Conv2D{Groups: 1, Window: device.Window{Stride: one, Padding: one, Dilation: one}}, 2, 3,
+			4, 5, 2, [2]int{3, 3}},
+		{"1x1 with stride", device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 3}, Dilation: one}}, 1, 2,
+			5, 4, 3, one},
+		{
+			"dilated, uneven",
+			device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 1}, Padding: [2]int{1, 2},
+				Dilation: [2]int{2, 3}}}, 1, 2, 7, 6, 2, [2]int{3, 2}},
+		{"groups", device.Conv2D{Groups: 2, Window: device.Window{Stride: one, Dilation: one}}, 2, 4, 3, 3, 6,
+			[2]int{2, 2}},
+		{"depthwise", device.Conv2D{Groups: 3, Window: device.Window{Stride: one, Padding: one, Dilation: one}}, 1, 3,
+			4, 4, 3, [2]int{3, 3}},
 	} {
 		cases = append(cases, gradientCase{
-			name:    "conv2d " + c.name,
-			inputs:  tensors{random(1, c.n, c.ch, c.h, c.w), random(2, c.out, c.ch/c.op.Groups, c.kernel[0], c.kernel[1]), random(3, c.out)},
+			name: "conv2d " + c.name,
+			inputs: tensors{random(1, c.n, c.ch, c.h, c.w),
+				random(2, c.out, c.ch/c.op.Groups, c.kernel[0], c.kernel[1]), random(3, c.out)},
 			forward: func(do exec, in tensors) tensors { return do(c.op, in...) },
 			backward: func(do exec, in, diff tensors) tensors {
 				src := do(device.Conv2DDiffSrc{Conv2D: c.op, Height: c.h, Width: c.w}, diff[0], in[1])
-				return append(src, do(device.Conv2DDiffWeights{Conv2D: c.op, Kernel: c.kernel, Bias: true}, in[0], diff[0])...)
+				return append(src, do(device.Conv2DDiffWeights{Conv2D: c.op, Kernel: c.kernel, Bias: true}, in[0],
+					diff[0])...)
 			},
 		})
 	}
@@ -143,7 +153,8 @@ func normGradients() []gradientCase {
 		for _, relu := range []bool{false, true} {
 			for _, add := range []bool{false, true} {
 				for _, two := range []bool{false, true} {
-					c := gradientCase{name: fmt.Sprintf("batch_norm group %d relu %t add %t two %t", group, relu, add, two),
+					c := gradientCase{
+						name:   fmt.Sprintf("batch_norm group %d relu %t add %t two %t", group, relu, add, two),
 						inputs: tensors{random(1, 5, 2, 3, 2), between(0.5, 1.5, 2, 2), random(3, 2)}}
 					if add {
 						c.inputs = append(c.inputs, random(4, 5, 2, 3, 2))
@@ -167,12 +178,14 @@ func normGradients() []gradientCase {
 						if relu && add {
 							operands = append(operands, out[1])
 						}
-						sums := do(device.BatchNormDiffReduce{Group: group, Eps: eps, ReLU: relu, Add: add, Two: two}, operands...)
+						sums := do(device.BatchNormDiffReduce{Group: group, Eps: eps, ReLU: relu, Add: add, Two: two},
+							operands...)
 						dz, masked := diff[0], false
 						if add || two {
 							dz, masked = sums[2], true
 						}
-						x := do(device.BatchNormDiffApply{Group: group, Eps: eps, ReLU: relu && !masked}, append(common[:5:5], dz, sums[0], sums[1])...)
+						x := do(device.BatchNormDiffApply{Group: group, Eps: eps, ReLU: relu && !masked},
+							append(common[:5:5], dz, sums[0], sums[1])...)
 						overGroups := device.Reduce{Func: device.Sum, Axes: []int{0}}
 						grads := tensors{x[0], do(overGroups, sums[0])[0], do(overGroups, sums[1])[0]}
 						if add {
@@ -206,7 +219,8 @@ func poolGradients() []gradientCase {
 	}
 	for _, padding := range []bool{false, true} {
 		op := device.AvgPool2D{Window: window, Kernel: kernel, CountPadding: padding}
-		cases = append(cases, gradientCase{name: fmt.Sprintf("avg_pool2d padding counts %t", padding), inputs: tensors{random(1, 2, 2, 5, 4)},
+		cases = append(cases, gradientCase{name: fmt.Sprintf("avg_pool2d padding counts %t", padding),
+			inputs:  tensors{random(1, 2, 2, 5, 4)},
 			forward: func(do exec, in tensors) tensors { return do(op, in...) },
 			backward: func(do exec, _, diff tensors) tensors {
 				return do(device.AvgPool2DDiff{AvgPool2D: op, Height: 5, Width: 4}, diff...)
@@ -248,14 +262,19 @@ func moveGradients() []gradientCase {
 		{name: "concat by slices", inputs: tensors{random(1, 2, 3, 2), random(2, 2, 1, 2)},
 			forward: func(do exec, in tensors) tensors { return do(device.Concat{Axis: 1}, in...) },
 			backward: func(do exec, _, diff tensors) tensors {
-				return append(do(device.Slice{Axis: 1, Start: 0, Size: 3}, diff[0]), do(device.Slice{Axis: 1, Start: 3, Size: 1}, diff[0])...)
+				return append(do(device.Slice{Axis: 1, Start: 0, Size: 3}, diff[0]),
+					do(device.Slice{Axis: 1, Start: 3, Size: 1}, diff[0])...)
 			}},
 		{name: "slice by padding", inputs: tensors{random(1, 2, 5)},
-			forward:  func(do exec, in tensors) tensors { return do(device.Slice{Axis: 1, Start: 1, Size: 3}, in...) },
-			backward: func(do exec, _, diff tensors) tensors { return do(device.Pad{Axis: 1, Start: 1, Size: 5}, diff...) }},
+			forward: func(do exec, in tensors) tensors { return do(device.Slice{Axis: 1, Start: 1, Size: 3}, in...) },
+			backward: func(do exec, _, diff tensors) tensors {
+				return do(device.Pad{Axis: 1, Start: 1, Size: 5}, diff...)
+			}},
 		{name: "transpose by its inverse", inputs: tensors{random(1, 2, 3, 4)},
-			forward:  func(do exec, in tensors) tensors { return do(device.Transpose{Perm: []int{2, 0, 1}}, in...) },
-			backward: func(do exec, _, diff tensors) tensors { return do(device.Transpose{Perm: []int{1, 2, 0}}, diff...) }},
+			forward: func(do exec, in tensors) tensors { return do(device.Transpose{Perm: []int{2, 0, 1}}, in...) },
+			backward: func(do exec, _, diff tensors) tensors {
+				return do(device.Transpose{Perm: []int{1, 2, 0}}, diff...)
+			}},
 		{name: "sum by broadcast", inputs: tensors{random(1, 2, 3, 4)},
 			forward: func(do exec, in tensors) tensors {
 				return do(device.Reduce{Func: device.Sum, Axes: []int{0, 2}}, in...)
@@ -277,18 +296,22 @@ func lossGradients() []gradientCase {
 	const scale = 0.37
 	labels := devicetest.Of(tensor.I32, tensor.Shape{4}, 2, -1, 0, 4)
 	var cases []gradientCase
-	second, lambda := devicetest.Of(tensor.I32, tensor.Shape{4}, 3, 1, 0, 1), devicetest.Of(tensor.F64, tensor.Shape{4}, 0.7, 0.5, 0.2, 0.4)
+	second, lambda := devicetest.Of(tensor.I32, tensor.Shape{4}, 3, 1, 0, 1),
+		devicetest.Of(tensor.F64, tensor.Shape{4}, 0.7, 0.5, 0.2, 0.4)
 	for _, smoothing := range []float64{0, 0.1} {
 		mixed := device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}
-		cases = append(cases, gradientCase{name: fmt.Sprintf("softmax_cross_entropy of mixed samples, smoothing %g", smoothing), weight: scale,
+		cases = append(cases, gradientCase{
+			name: fmt.Sprintf("softmax_cross_entropy of mixed samples, smoothing %g", smoothing), weight: scale,
 			inputs:  tensors{between(-3, 3, 1, 4, 5)},
 			forward: func(do exec, in tensors) tensors { return do(mixed, in[0], labels, second, lambda)[:1] },
 			backward: func(do exec, in, diff tensors) tensors {
 				lse := do(mixed, in[0], labels, second, lambda)[2]
 				factor := devicetest.Of(tensor.F64, tensor.Shape{1}, diff[0].Values[0])
-				return do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: smoothing, Mixed: true}, in[0], labels, lse, factor, second, lambda)
+				return do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: smoothing, Mixed: true}, in[0], labels, lse,
+					factor, second, lambda)
 			}})
-		cases = append(cases, gradientCase{name: fmt.Sprintf("softmax_cross_entropy smoothing %g", smoothing), weight: scale,
+		cases = append(cases, gradientCase{name: fmt.Sprintf("softmax_cross_entropy smoothing %g", smoothing),
+			weight: scale,
 			inputs: tensors{between(-3, 3, 1, 4, 5)},
 			forward: func(do exec, in tensors) tensors {
 				return do(device.SoftmaxCrossEntropy{LabelSmoothing: smoothing}, in[0], labels)[:1]

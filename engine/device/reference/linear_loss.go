@@ -60,7 +60,8 @@ func linearCrossEntropyDiff[T real](op device.LinearCrossEntropyDiff, in, out []
 	}
 	diffSrc, diffWeight, diffBias := make([]T, len(src)), make([]T, len(weight)), make([]T, classes)
 	logits := make([]T, classes)
-	rounded := operand{spec: device.Spec(in[0].spec.DType, classes), mem: make([]byte, int64(classes)*in[0].spec.DType.Size())}
+	rounded := operand{spec: device.Spec(in[0].spec.DType, classes),
+		mem: make([]byte, int64(classes)*in[0].spec.DType.Size())}
 	for r, l := range labels {
 		if l < 0 {
 			continue

@@ -64,7 +64,8 @@ func maxPool2DDiff[T real](_ device.MaxPool2DDiff, in, out []operand) {
 	windows := in[0].shape()[2] * in[0].shape()[3]
 	pixels := out[0].shape()[2] * out[0].shape()[3]
 	for d, v := range diffDst {
-		if winner := int32(binary.NativeEndian.Uint32(in[1].mem[bookkeeping.ArgmaxBytes*d:])); winner >= 0 && int(winner) < pixels {
+		if winner := int32(binary.NativeEndian.Uint32(in[1].mem[bookkeeping.ArgmaxBytes*d:])); winner >= 0 &&
+			int(winner) < pixels {
 			diffSrc[d/windows*pixels+int(winner)] += v
 		}
 	}

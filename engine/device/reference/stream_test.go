@@ -22,7 +22,8 @@ func TestFailedRunFailsWhatItWasToRecord(t *testing.T) {
 	must(t, err)
 	kernel, err := dev.Compile(device.Unary{Func: device.Neg}, []device.TensorSpec{spec}, []device.TensorSpec{spec})
 	must(t, err)
-	launch := &device.Launch{Kernel: kernel, In: []device.Region{device.Whole(in)}, Out: []device.Region{device.Whole(out)}}
+	launch := &device.Launch{Kernel: kernel, In: []device.Region{device.Whole(in)},
+		Out: []device.Region{device.Whole(out)}}
 	p, err := dev.NewProgram([]device.Step{{Record: before}, {Launch: launch}, {Record: after}})
 	must(t, err)
 	must(t, in.Free())

@@ -26,10 +26,13 @@ func TestParameterCountsArePublished(t *testing.T) {
 			return g.ParamCount()
 		}
 		size := bert.Family[name]
-		if got := count(func(n *nn.Net, in models.Tokens) { bert.Build(size, bert.Options{})(n, in) }); got != want.masked {
+		if got := count(func(n *nn.Net, in models.Tokens) { bert.Build(size, bert.Options{})(n, in) }); got !=
+			want.masked {
 			t.Errorf("%s: got %d parameters, want %d", name, got, want.masked)
 		}
-		if got := count(func(n *nn.Net, in models.Tokens) { bert.BuildClassifier(size, bert.Options{})(n, in, 2) }); got != want.classifier {
+		if got := count(func(n *nn.Net, in models.Tokens) {
+			bert.BuildClassifier(size, bert.Options{})(n, in, 2)
+		}); got != want.classifier {
 			t.Errorf("%s as a classifier: got %d parameters, want %d", name, got, want.classifier)
 		}
 	}

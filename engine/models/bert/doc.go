@@ -2,7 +2,8 @@
 // language understanding", 2018) in any size. It offers BERT as a masked language model and as a classifier of texts.
 //
 // Parameter names are those of the classes BertForMaskedLM, BertForPreTraining (with next-sentence prediction) and
-// BertForSequenceClassification of Hugging Face's library transformers. There is no cls.predictions.decoder, because it equals the token embedding.
+// BertForSequenceClassification of Hugging Face's library transformers. There is no cls.predictions.decoder, because it
+// equals the token embedding.
 //
 // Initial weights are normally distributed with standard deviation 0.02. Initial biases are 0.
 package bert

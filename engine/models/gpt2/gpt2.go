@@ -93,7 +93,8 @@ func branchStd(s Size) float64 { return std / math.Sqrt(2*float64(s.Layers)) }
 
 func attention(net *nn.Net, name string, h *graph.Value, in models.Tokens, s Size, o Options) *graph.Value {
 	qkv := net.Projection(name+".c_attn", h, 3*s.Channels, std) // (N, T, 3C)
-	a := net.Attention(name, nn.Attention{Heads: s.Heads, Causal: true, Lengths: in.Lengths, Dropout: o.AttentionDropout}, qkv)
+	a := net.Attention(name, nn.Attention{Heads: s.Heads, Causal: true, Lengths: in.Lengths,
+		Dropout: o.AttentionDropout}, qkv)
 	a = net.Projection(name+".c_proj", a, s.Channels, branchStd(s)) // (N, T, C)
 	return net.Dropout(name+".resid_dropout", a, o.ResidualDropout)
 }

@@ -14,7 +14,8 @@ import (
 func build(t *testing.T, s gpt2.Size, o gpt2.Options, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
-		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2), Key: g.Input("key", tensor.U32, 2)}
+		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2),
+			Key: g.Input("key", tensor.U32, 2)}
 		p := gpt2.Build(s, o)(net, models.Tokens{Tokens: g.Input("tokens", tensor.I32, 2, 8)})
 		loss, _ := g.LinearCrossEntropy("loss", p.Rows, p.Weight, g.Input("labels", tensor.I32, 16), p.Bias)
 		g.Output("loss", loss)
@@ -27,7 +28,8 @@ func build(t *testing.T, s gpt2.Size, o gpt2.Options, training bool) *graph.Grap
 
 // TestParameterCountsArePublished compares with the published checkpoints.
 func TestParameterCountsArePublished(t *testing.T) {
-	for name, want := range map[string]int64{"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200} {
+	for name, want := range map[string]int64{"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080,
+		"gpt2-xl": 1_557_611_200} {
 		if got := build(t, gpt2.Family[name], gpt2.Options{}, false).ParamCount(); got != want {
 			t.Errorf("%s: got %d parameters, want %d", name, got, want)
 		}
@@ -67,7 +69,8 @@ func TestEachDropoutHasItsOwnStreams(t *testing.T) {
 func TestASequenceBeyondThePositionsIsRefused(t *testing.T) {
 	_, err := graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Compute: tensor.F32}
-		gpt2.Build(gpt2.Size{Vocabulary: 9, Positions: 8, Layers: 1, Heads: 1, Channels: 4}, gpt2.Options{})(net, models.Tokens{Tokens: g.Input("tokens", tensor.I32, 2, 9)})
+		gpt2.Build(gpt2.Size{Vocabulary: 9, Positions: 8, Layers: 1, Heads: 1, Channels: 4}, gpt2.Options{})(net,
+			models.Tokens{Tokens: g.Input("tokens", tensor.I32, 2, 9)})
 	})
 	if err == nil {
 		t.Error("got no error for 9 tokens of a model with 8 positions")

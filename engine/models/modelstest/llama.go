@@ -41,8 +41,10 @@ func (s Llama) Build(net *nn.Net, in models.Tokens) models.Prediction {
 	for i := range s.Layers {
 		net.NextLayer()
 		name := fmt.Sprintf("model.layers.%d", i)
-		x = net.Graph.Binary(name+" attention", graph.Add, x, b.attention(name+".self_attn", b.norm(name+".input_layernorm", x)))
-		x = net.Graph.Binary(name+" mlp", graph.Add, x, b.feedForward(name+".mlp", b.norm(name+".post_attention_layernorm", x)))
+		x = net.Graph.Binary(name+" attention", graph.Add, x,
+			b.attention(name+".self_attn", b.norm(name+".input_layernorm", x)))
+		x = net.Graph.Binary(name+" mlp", graph.Add, x,
+			b.feedForward(name+".mlp", b.norm(name+".post_attention_layernorm", x)))
 	}
 	net.NextLayer()
 	head := net.Graph.Param("lm_head.weight", graph.Normal(s.Std), s.Vocabulary, s.Channels)
@@ -76,7 +78,8 @@ func (b block) norm(name string, x *graph.Value) *graph.Value {
 		x = g.Cast(name, x, wide)
 	}
 	squares := g.Reduce(name, device.Mean, g.Unary(name, device.Square, x), 2)
-	squares = g.Binary(name, graph.Add, g.Reshape(name, squares, x.Shape[0], x.Shape[1], 1), g.Full(name, wide, b.Eps, 1))
+	squares = g.Binary(name, graph.Add, g.Reshape(name, squares, x.Shape[0], x.Shape[1], 1),
+		g.Full(name, wide, b.Eps, 1))
 	y := g.Binary(name, device.Div, x, g.Unary(name, device.Sqrt, squares))
 	y = g.Binary(name, graph.Mul, y, g.Param(name+".weight", graph.Const(1), b.Channels))
 	if wide != b.Compute {
@@ -90,7 +93,8 @@ func (b block) rotated(name string, x *graph.Value, heads int) *graph.Value {
 	g, shape := b.Graph, x.Shape.Clone()
 	x = g.Reshape(name, x, shape[0], shape[1], heads, 2, b.Channels/b.Heads/2)
 	swapped := g.Concat(name, 3, g.Slice(name, x, 3, 1, 1), g.Slice(name, x, 3, 0, 1))
-	return g.Reshape(name, g.Binary(name, graph.Add, g.Binary(name, graph.Mul, x, b.cos), g.Binary(name, graph.Mul, swapped, b.sin)), shape...)
+	return g.Reshape(name, g.Binary(name, graph.Add, g.Binary(name, graph.Mul, x, b.cos),
+		g.Binary(name, graph.Mul, swapped, b.sin)), shape...)
 }
 
 func (b block) attention(name string, x *graph.Value) *graph.Value {
@@ -98,12 +102,14 @@ func (b block) attention(name string, x *graph.Value) *graph.Value {
 	q := b.rotated(name+".q", b.linear(name+".q_proj", x, b.Channels), b.Heads)
 	k := b.rotated(name+".k", b.linear(name+".k_proj", x, shared), b.KVHeads)
 	v := b.linear(name+".v_proj", x, shared)
-	a := b.Attention(name, nn.Attention{Heads: b.Heads, KVHeads: b.KVHeads, Causal: true, Lengths: b.in.Lengths}, q, k, v)
+	a := b.Attention(name, nn.Attention{Heads: b.Heads, KVHeads: b.KVHeads, Causal: true, Lengths: b.in.Lengths}, q, k,
+		v)
 	return b.linear(name+".o_proj", a, b.Channels)
 }
 
 func (b block) feedForward(name string, x *graph.Value) *graph.Value {
 	g, gate := b.Graph, b.linear(name+".gate_proj", x, b.Inner)
 	gate = g.Binary(name+" silu", graph.Mul, gate, g.Unary(name+" sigmoid", device.Sigmoid, gate))
-	return b.linear(name+".down_proj", g.Binary(name, graph.Mul, gate, b.linear(name+".up_proj", x, b.Inner)), b.Channels)
+	return b.linear(name+".down_proj", g.Binary(name, graph.Mul, gate, b.linear(name+".up_proj", x, b.Inner)),
+		b.Channels)
 }

@@ -84,7 +84,8 @@ func TestParametersAndStatesAreTorchvisions(t *testing.T) {
 	for name, depth := range resnet.Family {
 		t.Run(name, func(t *testing.T) {
 			for _, training := range []bool{true, false} {
-				wantLines(t, inventory(build(t, resnet.Build(depth, resnet.Options{}), 64, 1000, training)), golden(t, name))
+				wantLines(t, inventory(build(t, resnet.Build(depth, resnet.Options{}), 64, 1000, training)),
+					golden(t, name))
 			}
 		})
 	}
@@ -167,10 +168,12 @@ func TestGradientsFinishInTheReverseOrderOfForward(t *testing.T) {
 			read := firstReader(g)
 			for i, gr := range g.Gradients[1:] {
 				if before := g.Gradients[i]; read[gr.Param.Name] > read[before.Param.Name] {
-					t.Errorf("gradient of %s comes after that of %s, want it before: forward reads it later", gr.Param.Name, before.Param.Name)
+					t.Errorf("gradient of %s comes after that of %s, want it before: forward reads it later",
+						gr.Param.Name, before.Param.Name)
 				}
 			}
-			if first, last := g.Gradients[0].Param.Name, g.Gradients[len(g.Gradients)-1].Param.Name; first != "fc.weight" || last != "conv1.weight" {
+			if first, last := g.Gradients[0].Param.Name,
+				g.Gradients[len(g.Gradients)-1].Param.Name; first != "fc.weight" || last != "conv1.weight" {
 				t.Errorf("got %s … %s, want fc.weight … conv1.weight", first, last)
 			}
 		})
@@ -197,12 +200,14 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 		want    map[string]tensor.Shape // shape of the output of the last block of each stage
 	}{
 		{"imagenet stem, 224 pixels", resnet.Options{}, 224, map[string]tensor.Shape{
-			"conv1": {1, 64, 112, 112}, "maxpool": {1, 64, 56, 56}, "layer1.2.bn3": {1, 256, 56, 56}, "layer2.3.bn3": {1, 512, 28, 28},
+			"conv1": {1, 64, 112, 112}, "maxpool": {1, 64, 56, 56}, "layer1.2.bn3": {1, 256, 56, 56},
+			"layer2.3.bn3": {1, 512, 28, 28},
 			"layer3.5.bn3": {1, 1024, 14, 14}, "layer4.2.bn3": {1, 2048, 7, 7}, "avgpool": {1, 2048}, "fc": {1, 1000}}},
 		{"cifar stem, 32 pixels", resnet.Options{CIFARStem: true}, 32, map[string]tensor.Shape{
 			"conv1": {1, 64, 32, 32}, "layer1.2.bn3": {1, 256, 32, 32}, "layer2.3.bn3": {1, 512, 16, 16},
 			"layer3.5.bn3": {1, 1024, 8, 8}, "layer4.2.bn3": {1, 2048, 4, 4}, "avgpool": {1, 2048}}},
-		{"imagenet stem, a single pixel", resnet.Options{}, 1, map[string]tensor.Shape{"layer4.2.bn3": {1, 2048, 1, 1}}},
+		{"imagenet stem, a single pixel", resnet.Options{}, 1,
+			map[string]tensor.Shape{"layer4.2.bn3": {1, 2048, 1, 1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := build(t, resnet.Build(resnet.Family["resnet50"], c.options), c.size, 1000, false)
@@ -218,7 +223,8 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 // In version 1.5, the 3x3 convolution has the stride, not the 1x1 convolution before it.
 func TestBottleneckStridesInItsMiddle(t *testing.T) {
 	g := build(t, resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 64, 10, false)
-	for name, want := range map[string]int{"layer2.0.conv1": 1, "layer2.0.conv2": 2, "layer2.0.conv3": 1, "layer2.0.downsample.0": 2, "layer1.0.downsample.0": 1} {
+	for name, want := range map[string]int{"layer2.0.conv1": 1, "layer2.0.conv2": 2, "layer2.0.conv3": 1,
+		"layer2.0.downsample.0": 2, "layer1.0.downsample.0": 1} {
 		if got := node(t, g, name).Op.(device.Conv2D).Stride; got != [2]int{want, want} {
 			t.Errorf("%s: got stride %v, want %d", name, got, want)
 		}
@@ -243,13 +249,17 @@ func TestInitialValuesAreTorchvisions(t *testing.T) {
 			"fc.bias":               graph.Uniform(1 / math.Sqrt(2048)),
 		}},
 		{"resnet50", resnet.Options{ZeroInitResidual: true}, map[string]graph.Init{
-			"layer1.0.bn3.weight": graph.Const(0), "layer1.0.bn2.weight": graph.Const(1), "bn1.weight": graph.Const(1), "layer1.0.downsample.1.weight": graph.Const(1)}},
+			"layer1.0.bn3.weight": graph.Const(0), "layer1.0.bn2.weight": graph.Const(1), "bn1.weight": graph.Const(1),
+			"layer1.0.downsample.1.weight": graph.Const(1)}},
 		{"resnet18", resnet.Options{ZeroInitResidual: true}, map[string]graph.Init{
-			"layer1.0.bn2.weight": graph.Const(0), "layer1.0.bn1.weight": graph.Const(1), "layer2.0.downsample.1.weight": graph.Const(1)}},
+			"layer1.0.bn2.weight": graph.Const(0), "layer1.0.bn1.weight": graph.Const(1),
+			"layer2.0.downsample.1.weight": graph.Const(1)}},
 	} {
 		g := build(t, resnet.Build(resnet.Family[c.model], c.options), 32, 10, false)
 		for name, want := range c.want {
-			i := slices.IndexFunc(slices.Concat(g.Params, g.States), func(v *graph.Value) bool { return v.Name == name })
+			i := slices.IndexFunc(slices.Concat(g.Params, g.States), func(v *graph.Value) bool {
+				return v.Name == name
+			})
 			if i < 0 {
 				t.Errorf("%s: no parameter %s", c.model, name)
 			} else if got := slices.Concat(g.Params, g.States)[i].Init; got != want {

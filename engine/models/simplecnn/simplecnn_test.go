@@ -18,7 +18,8 @@ import (
 // build returns the graph for two images. training adds the loss and the gradients.
 func build(o simplecnn.Options, size int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
-		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2), Key: g.Input("key", tensor.U32, 2)}
+		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2),
+			Key: g.Input("key", tensor.U32, 2)}
 		logits := simplecnn.Build(o)(net, g.Input("images", tensor.F32, 2, 3, size, size), 10)
 		g.Output("logits", logits)
 		if training {
@@ -65,7 +66,8 @@ func TestEvaluationHasTheSameParametersAndNoDropout(t *testing.T) {
 		}
 		return list
 	}
-	if got, want := names(slices.Concat(eval.Params, eval.States)), names(slices.Concat(train.Params, train.States)); !slices.Equal(got, want) {
+	if got, want := names(slices.Concat(eval.Params, eval.States)),
+		names(slices.Concat(train.Params, train.States)); !slices.Equal(got, want) {
 		t.Errorf("parameters of evaluation: got %v, want %v", got, want)
 	}
 	has := func(g *graph.Graph, op device.Op) bool {
@@ -73,7 +75,8 @@ func TestEvaluationHasTheSameParametersAndNoDropout(t *testing.T) {
 	}
 	for _, op := range []device.Op{device.Dropout{}, device.BatchNormStats{}, device.BatchNormRunning{}} {
 		if !has(train, op) || has(eval, op) {
-			t.Errorf("%s: got %v in training and %v in evaluation, want it in training alone", op.Kind(), has(train, op), has(eval, op))
+			t.Errorf("%s: got %v in training and %v in evaluation, want it in training alone", op.Kind(),
+				has(train, op), has(eval, op))
 		}
 	}
 }

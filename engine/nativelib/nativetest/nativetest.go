@@ -1,5 +1,5 @@
-// Package nativetest finds and opens the native libraries for tests. A test binary is not in the program's folder, so this
-// package searches HETERO_LIB_DIR or build/lib of the source tree.
+// Package nativetest finds and opens the native libraries for tests. A test binary is not in the program's folder, so
+// this package searches HETERO_LIB_DIR or build/lib of the source tree.
 package nativetest
 
 import (
@@ -26,8 +26,8 @@ const cpuKernels = "HETERO_CPU_KERNELS"
 
 // Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
 // sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
-// to the folder. If a file is missing, or this build loads no libraries, part group ("cpu", "gloo") of package needtest is missing. If group is "", the test
-// fails.
+// to the folder. If a file is missing, or this build loads no libraries, part group ("cpu", "gloo") of package needtest
+// is missing. If group is "", the test fails.
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
@@ -95,7 +95,8 @@ func Preload(t testing.TB, source string) string {
 		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
 	}
 	library := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c")+".so")
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err !=
+		nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return library

@@ -131,14 +131,16 @@ func TestStreamsOfOtherNamesAndSeedsAreUnrelated(t *testing.T) {
 	const n = 1 << 16
 	base := New(7, "bn1.weight")
 	for _, other := range []Stream{
-		New(7, "bn2.weight"), New(7, "weight.bn1"), New(7, "bn1.weight "), New(7, ""), New(8, "bn1.weight"), New(7<<32, "bn1.weight"),
+		New(7, "bn2.weight"), New(7, "weight.bn1"), New(7, "bn1.weight "), New(7, ""), New(8, "bn1.weight"),
+		New(7<<32, "bn1.weight"),
 	} {
 		var product float64
 		for i := range uint64(n) {
 			product += base.Normal(i) * other.Normal(i)
 		}
 		if correlation := product / n; math.Abs(correlation) > 5/math.Sqrt(n) {
-			t.Errorf("streams %#x and %#x: got a correlation of %.4f, want less than %.4f", base.base, other.base, correlation, 5/math.Sqrt(n))
+			t.Errorf("streams %#x and %#x: got a correlation of %.4f, want less than %.4f", base.base, other.base,
+				correlation, 5/math.Sqrt(n))
 		}
 	}
 }

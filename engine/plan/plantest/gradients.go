@@ -39,7 +39,8 @@ func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 		y := build(g)
 		n := int(y.Shape.Elements())
 		scale = float64(n) // gives gradients of order 1 for any number of elements
-		loss, _ := g.SoftmaxCrossEntropy("loss of the check", g.Reshape("logits of the check", y, 1, n), g.Input("labels of the check", tensor.I32, 1), 0.1)
+		loss, _ := g.SoftmaxCrossEntropy("loss of the check", g.Reshape("logits of the check", y, 1, n),
+			g.Input("labels of the check", tensor.I32, 1), 0.1)
 		g.Output("loss of the check", loss)
 		g.Differentiate(loss, g.Input("scale of the check", tensor.F64, 1))
 	})
@@ -185,7 +186,8 @@ func (r *rig) check() error {
 		}
 	}
 	if !(largest >= least) {
-		return fmt.Errorf("check gradients: the largest gradient is %g, want at least %g: the check tests nothing", largest, least)
+		return fmt.Errorf("check gradients: the largest gradient is %g, want at least %g: the check tests nothing",
+			largest, least)
 	}
 	for _, p := range r.state.Params.Params {
 		if err := r.compare(p, grads[p.Name], largest); err != nil {
@@ -217,7 +219,8 @@ func (r *rig) compare(p plan.ParamInfo, grad []float64, largest float64) error {
 			return err
 		}
 		if want := (above - below) / (2 * step); !(math.Abs(got-want) <= tolerance*largest) {
-			return fmt.Errorf("check gradients: %s[%d]: got the gradient %.9g, want %.9g, the finite difference", p.Name, i, got, want)
+			return fmt.Errorf("check gradients: %s[%d]: got the gradient %.9g, want %.9g, the finite difference",
+				p.Name, i, got, want)
 		}
 	}
 	return nil

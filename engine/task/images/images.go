@@ -23,7 +23,8 @@ func (Classify) Targets() int { return 1 }
 
 // Report implements [task.Task].
 func (c Classify) Report() task.Report {
-	return task.Report{Metrics: []task.Metric{task.Top1, task.Top5}, Unit: "img", Units: 1, RateKey: "images_per_sec", Classes: c.Classes}
+	return task.Report{Metrics: []task.Metric{task.Top1, task.Top5}, Unit: "img", Units: 1, RateKey: "images_per_sec",
+		Classes: c.Classes}
 }
 
 // Graph implements [task.Task].

@@ -28,7 +28,8 @@ func (Classify) Targets() int { return 1 }
 
 // Report implements [task.Task]. The unit of throughput is one position, including padding.
 func (c Classify) Report() task.Report {
-	report := task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length, RateKey: "tokens_per_sec", Classes: c.Classes}
+	report := task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length,
+		RateKey: "tokens_per_sec", Classes: c.Classes}
 	if c.Grouped {
 		inSamples(&report)
 	}

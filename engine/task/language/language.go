@@ -14,7 +14,8 @@ const (
 	Tokens   = "tokens"   // (T), i32: tokens
 	Segments = "segments" // (T), i32: 0 for the first text of a pair, 1 for the second text; only with Padded
 	Lengths  = "lengths"  // (), i32: number of positions that are not padding; only with Padded
-	// Next is (), i32: 0 if the second text follows the first one, 1 if the second text is random; only with NextSentence.
+	// Next is (), i32: 0 if the second text follows the first one, 1 if the second text is random; only with
+	// NextSentence.
 	Next = "next_sentence"
 )
 
@@ -49,7 +50,8 @@ func (p Predict) Report() task.Report {
 	if p.Masked {
 		accuracy = task.MaskedAccuracy
 	}
-	report := task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
+	report := task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length,
+		RateKey: "tokens_per_sec"}
 	if p.Grouped {
 		inSamples(&report)
 	}
@@ -73,7 +75,8 @@ func (p Predict) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {
 		out.Logits = p.logits(g, made)
 	}
 	if p.NextSentence {
-		out.SampleLoss, out.SamplePosition = g.SoftmaxCrossEntropy("next sentence loss", made.Next, g.Input(Next, tensor.I32, n), 0)
+		out.SampleLoss, out.SamplePosition = g.SoftmaxCrossEntropy("next sentence loss", made.Next,
+			g.Input(Next, tensor.I32, n), 0)
 	}
 	return out
 }

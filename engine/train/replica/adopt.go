@@ -20,8 +20,8 @@ func (r *Replica) SetSamples(n int) error {
 	return r.adopt()
 }
 
-// adopt makes the plans and the sums over ranks follow the current shares. It compiles plans for this rank's share only if
-// the cache does not contain them.
+// adopt makes the plans and the sums over ranks follow the current shares. It compiles plans for this rank's share only
+// if the cache does not contain them.
 func (r *Replica) adopt() error {
 	p, err := r.plans.acquire(r.shares.Own())
 	if err != nil {
@@ -65,7 +65,8 @@ func (r *Replica) Prepare(n int) shares.Plans {
 	}
 	p.coming = make(chan planned, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked, so the thread and the device's per-thread resources end with the goroutine
+		// never unlocked, so the thread and the device's per-thread resources end with the goroutine
+		runtime.LockOSThread()
 		plans, err := p.cache.acquire(n)
 		p.coming <- planned{plans, err}
 	}()

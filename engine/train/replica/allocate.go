@@ -13,7 +13,8 @@ import (
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
-			err = fmt.Errorf("%w: the memory is too small even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+			err = fmt.Errorf("%w: the memory is too small even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory",
+				err)
 		}
 	}()
 	if r.state, err = plan.NewState(r.cache, r.plans.params); err != nil {
@@ -110,7 +111,8 @@ type MemoryError struct {
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
-	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit",
+		e.Samples,
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
@@ -144,7 +146,8 @@ func (r *Replica) allocateSum() (err error) {
 	sum := plan.At(r.sum, 0, flat)
 	r.addition = plan.NewSequence(r.cache)
 	r.closer.add(r.addition.Close)
-	r.addition.Launch("gradient sum", device.Binary{Func: device.Add}, []plan.Operand{sum, plan.At(r.state.Grads, 0, flat)}, sum)
+	r.addition.Launch("gradient sum", device.Binary{Func: device.Add},
+		[]plan.Operand{sum, plan.At(r.state.Grads, 0, flat)}, sum)
 	if r.addProgram, err = r.addition.Program(); err != nil {
 		return fmt.Errorf("replica: %w", err)
 	}

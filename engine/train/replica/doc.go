@@ -18,8 +18,8 @@
 //
 // # Duties of the caller
 //
-// Only one goroutine at a time may use a replica, locked to its OS thread while it trains. The caller closes the replica
-// before its device. Options are values: a replica never changes them, nor does its caller after New.
+// Only one goroutine at a time may use a replica, locked to its OS thread while it trains. The caller closes the
+// replica before its device. Options are values: a replica never changes them, nor does its caller after New.
 //
 // # Errors
 //

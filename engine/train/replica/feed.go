@@ -40,7 +40,8 @@ type batchFacts struct {
 
 // factsOf returns the facts of a batch that a pass of p computes.
 func factsOf(b *data.Batch, p *plans) batchFacts {
-	return batchFacts{n: b.N, count: targetsOf(b), stepLabels: b.StepLabels, pass: p.passOf(b.Length), length: b.Length, epoch: b.Epoch, replaced: b.Replaced}
+	return batchFacts{n: b.N, count: targetsOf(b), stepLabels: b.StepLabels, pass: p.passOf(b.Length), length: b.Length,
+		epoch: b.Epoch, replaced: b.Replaced}
 }
 
 // patience is the time that the host waits for a copy before it checks whether the device has failed.
@@ -97,8 +98,8 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 	}
 }
 
-// stage reads the next batch for a pass of p and starts its copy to the staging area at. If stage fails, take returns the
-// error. computes is the stream that copied the previous batch out of the staging area.
+// stage reads the next batch for a pass of p and starts its copy to the staging area at. If stage fails, take returns
+// the error. computes is the stream that copied the previous batch out of the staging area.
 func (f *feed) stage(ctx context.Context, batches Batches, p *plans, at device.Region, computes device.Stream) {
 	f.staged, f.batches, f.plans, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)
@@ -125,8 +126,10 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	return errors.Join(err, f.stream.Record(f.ready))
 }
 
-// take enqueues the copy of the staged batch to the inputs of its pass, which is one of p. If no batch is staged, take stages one first.
-func (f *feed) take(ctx context.Context, batches Batches, p *plans, at device.Region, stream device.Stream) (batchFacts, error) {
+// take enqueues the copy of the staged batch to the inputs of its pass, which is one of p. If no batch is staged, take
+// stages one first.
+func (f *feed) take(ctx context.Context, batches Batches, p *plans, at device.Region, stream device.Stream) (batchFacts,
+	error) {
 	if f.staged && (f.batches != batches || f.plans != p) {
 		if err := f.discard(); err != nil {
 			return batchFacts{}, err

@@ -75,7 +75,8 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 					if r.feed != nil && !r.feed.staged {
 						t.Error("the next batch has not been read")
 					}
-					if out.Times.Data <= 0 || out.Times.Forward <= 0 || out.Times.Backward <= 0 || out.Times.Optimizer <= 0 || out.Times.Total() > patience {
+					if out.Times.Data <= 0 || out.Times.Forward <= 0 || out.Times.Backward <= 0 ||
+						out.Times.Optimizer <= 0 || out.Times.Total() > patience {
 						t.Errorf("step %d took %+v", step, out.Times)
 					}
 					out.Times = StepTimes{}

@@ -52,8 +52,9 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 }
 
 func (r *Replica) footprint(p *plans) Footprint {
-	f := Footprint{Samples: p.samples, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(), Gradients: r.state.Grads.Bytes(),
-		Arena: p.arenaBytes(), Recomputed: p.recomputed, Usage: p.train.plan.Usage()}
+	f := Footprint{Samples: p.samples, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(),
+		Gradients: r.state.Grads.Bytes(),
+		Arena:     p.arenaBytes(), Recomputed: p.recomputed, Usage: p.train.plan.Usage()}
 	if r.sum != nil {
 		f.Gradients += r.sum.Bytes()
 	}

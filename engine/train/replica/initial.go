@@ -29,7 +29,8 @@ func (r *Replica) initialize() error {
 		}
 		return nil
 	}
-	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States), r.resetAverages())
+	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States),
+		r.resetAverages())
 }
 
 // initialValues returns the initial values of a tensor: plain layout, little endian. They are computed in double

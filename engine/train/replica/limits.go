@@ -108,7 +108,8 @@ func (r *Replica) limit(most int) (int, error) {
 		return fit, err
 	}
 	if share := p.first(); share > fit {
-		return 0, &MemoryError{Samples: share, Fit: fit, NeedBytes: need * int64(share) / int64(most), FreeBytes: free, Err: device.ErrOutOfMemory}
+		return 0, &MemoryError{Samples: share, Fit: fit, NeedBytes: need * int64(share) / int64(most), FreeBytes: free,
+			Err: device.ErrOutOfMemory}
 	}
 	return fit, nil
 }

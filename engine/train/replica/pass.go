@@ -193,8 +193,8 @@ const (
 	sampleScaleInput = "sample_scale" // (1): factor of the loss of every further target of a sample
 	keyInput         = "key"          // (2), u32: dropout key of this epoch
 
-	// classWeightInput has the factor of the loss of every target. It follows from the labels of a batch, so it counts as
-	// one of its fields.
+	// classWeightInput has the factor of the loss of every target. It follows from the labels of a batch, so it counts
+	// as one of its fields.
 	classWeightInput = "class_weight" // (N)
 )
 
@@ -251,7 +251,8 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 		}
 	}
 	if filled != len(p.fields) {
-		return fmt.Errorf("replica: the batch has the fields %s, want also %s", fieldNames(b), strings.Join(p.missing(b), ", "))
+		return fmt.Errorf("replica: the batch has the fields %s, want also %s", fieldNames(b),
+			strings.Join(p.missing(b), ", "))
 	}
 	return nil
 }
@@ -265,7 +266,8 @@ func (t transfer) fillWeights(host []byte, labels []int32, weights []float64) er
 			continue
 		}
 		if int(label) >= len(weights) {
-			return fmt.Errorf("replica: got label %d, want one of the %d classes that have weights", label, len(weights))
+			return fmt.Errorf("replica: got label %d, want one of the %d classes that have weights", label,
+				len(weights))
 		}
 		if size == 8 {
 			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(weights[label]))
@@ -291,7 +293,8 @@ func (t transfer) fill(host []byte, field data.Field, src []byte, n, positions i
 		return nil // the loss ignores the missing samples
 	}
 	if want := n * field.Bytes(); t.spec.DType != field.DType || len(dst) != want {
-		return fmt.Errorf("replica: got %[2]d bytes of %[3]v for field %[1]s of a batch, want %[4]d bytes of %[5]v", field.Name, want, field.DType, len(dst), t.spec.DType)
+		return fmt.Errorf("replica: got %[2]d bytes of %[3]v for field %[1]s of a batch, want %[4]d bytes of %[5]v",
+			field.Name, want, field.DType, len(dst), t.spec.DType)
 	}
 	rest := dst[copy(dst, src):]
 	for i := range rest {
@@ -305,7 +308,9 @@ func (t transfer) fillStart(dst []byte, field data.Field, src []byte, n, positio
 	full := field.Bytes()
 	part := full / field.Shape[0] * positions
 	if want := n * part; t.spec.DType != field.DType || len(dst) != want {
-		return fmt.Errorf("replica: got %[3]d bytes of %[4]v for %[1]d positions of field %[2]s, want %[5]d bytes of %[6]v", positions, field.Name, want, field.DType, len(dst), t.spec.DType)
+		return fmt.Errorf(
+			"replica: got %[3]d bytes of %[4]v for %[1]d positions of field %[2]s, want %[5]d bytes of %[6]v",
+			positions, field.Name, want, field.DType, len(dst), t.spec.DType)
 	}
 	for ; len(src) > 0; src, dst = src[full:], dst[part:] {
 		copy(dst[:part], src)

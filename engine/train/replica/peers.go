@@ -32,7 +32,8 @@ type Peers struct {
 	MaxShare    int
 	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all memory
 
-	SyncNorm bool // batch normalisation uses the samples of all ranks; otherwise the rank's own samples or groups of them
+	// batch normalisation uses the samples of all ranks; otherwise the rank's own samples or groups of them
+	SyncNorm bool
 
 	Wire       tensor.DType // element type of transferred gradients: bf16, or Invalid for the type of the gradients
 	CapBytes   int64        // size limit of a bucket; 0: choose buckets by timing passes and all-reduces at the start
@@ -46,7 +47,8 @@ func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 		return nil
 	}
 	size := p.Group.Size()
-	return &graph.Ranks{Rank: p.Group.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
+	return &graph.Ranks{Rank: p.Group.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size),
+		Total: micro}
 }
 
 // openSync prepares the sums over ranks with default buckets. tuneSync can replace the buckets after the plans exist.
@@ -101,7 +103,8 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 // CapBytes limits them.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
-	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: r.group.Grads, Stats: r.group.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
+	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: r.group.Grads, Stats: r.group.Stats, Ends: ends,
+		CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
 }
 
@@ -132,7 +135,8 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	if p.idle {
 		elapsed = nil
 	}
-	t, err := gradsync.Tune(context.Background(), r.group.Grads, r.dev, p.plan, elapsed, r.state.Grads, r.opts.Peers.Wire)
+	t, err := gradsync.Tune(context.Background(), r.group.Grads, r.dev, p.plan, elapsed, r.state.Grads,
+		r.opts.Peers.Wire)
 	return t.Ends, err
 }
 
@@ -183,7 +187,8 @@ func (r *Replica) Spread(ctx context.Context, state *checkpoint.State) (*checkpo
 		return nil, err
 	}
 	params := r.state.Params
-	buffers := []device.Region{{Buffer: r.state.Values, Bytes: params.Bytes}, {Buffer: r.state.States, Bytes: params.StateBytes}}
+	buffers := []device.Region{{Buffer: r.state.Values, Bytes: params.Bytes},
+		{Buffer: r.state.States, Bytes: params.StateBytes}}
 	for _, m := range r.optim.Moments() {
 		buffers = append(buffers, device.Region{Buffer: m.Flat, Bytes: params.TrainBytes})
 	}

@@ -29,8 +29,8 @@ type plans struct {
 	holds int   // number of holders; the cache keeps the plans while it is above 0
 }
 
-// passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0: any
-// number of positions.
+// passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0:
+// any number of positions.
 func (p *plans) passOf(positions int) *pass {
 	for _, s := range p.shorter {
 		if positions > 0 && positions <= s.positions {
@@ -217,7 +217,8 @@ func (c *planCache) planned(n int) (*plans, error) {
 func (c *planCache) bind(p *plans) error {
 	m := c.memory
 	if have, want := m.arena.Bytes(), p.arenaBytes(); want > have {
-		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare", p.samples, want, have)
+		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare",
+			p.samples, want, have)
 	}
 	for _, pass := range p.training() {
 		if err := pass.bind(c.dev, device.Whole(m.arena), m.state, m.sums); err != nil {

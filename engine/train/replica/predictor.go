@@ -34,7 +34,8 @@ type Predictor struct {
 // options that concern training only. All weights are 0 until LoadWeights or LoadAverages.
 func NewPredictor(dev device.Device, opts Options) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, !opts.ScoresOnly
-	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets(), sampled: opts.Task.Report().SampleTarget}}
+	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets(),
+		sampled: opts.Task.Report().SampleTarget}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -124,7 +125,8 @@ func (p *Predictor) Probabilities(i int, out []float64) error {
 			out[c] = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem[4*at:])))
 		}
 		if math.IsNaN(out[c]) || math.IsInf(out[c], 0) {
-			return fmt.Errorf("%w: the model's score of class %d is %g: use an earlier checkpoint, or train again with a smaller optimizer.lr", ErrDiverged, c, out[c])
+			return fmt.Errorf("%w: the model's score of class %d is %g: use an earlier checkpoint, or train again with a smaller optimizer.lr",
+				ErrDiverged, c, out[c])
 		}
 		most = max(most, out[c])
 	}

@@ -14,7 +14,8 @@ type Recompute uint8
 
 // The choices for a run. A plan for fewer samples may need no recomputation even if a plan for more samples needs it.
 const (
-	RecomputeShort Recompute = iota // the smallest number of layers with which the plans fit into the memory of the device
+	// the smallest number of layers with which the plans fit into the memory of the device
+	RecomputeShort Recompute = iota
 	RecomputeNever
 	RecomputeAlways // all layers except the last one
 )
@@ -32,7 +33,8 @@ func (c *planCache) compile(n int) (*plans, error) {
 		return c.compileWith(n, math.MaxInt)
 	}
 	kept, err := c.compileWith(n, 0)
-	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.free == 0 || kept.arenaBytes() <= c.free {
+	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.free == 0 ||
+		kept.arenaBytes() <= c.free {
 		return kept, err
 	}
 	return c.recomputing(kept)
@@ -79,7 +81,8 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 		return nil, err
 	}
 	p := &plans{samples: n, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
-		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled, classWeights: c.classWeights}}
+		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled,
+			classWeights: c.classWeights}}
 	if n == 0 {
 		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
 		return p, err
@@ -128,7 +131,8 @@ func (c *planCache) compileShorter(p *plans, positions, layers int) error {
 	if err != nil {
 		return err
 	}
-	p.shorter = append(p.shorter, &pass{plan: made, slots: c.accumulation, targets: targets, sampled: c.sampled, classWeights: c.classWeights, positions: positions})
+	p.shorter = append(p.shorter, &pass{plan: made, slots: c.accumulation, targets: targets, sampled: c.sampled,
+		classWeights: c.classWeights, positions: positions})
 	return nil
 }
 

@@ -18,7 +18,8 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 		}
 		defer p.free()
 		if want := min(layers, 3); p.recomputed != want {
-			t.Errorf("recomputed %d layers of %d, want %d: the last layer is never recomputed", p.recomputed, layers, want)
+			t.Errorf("recomputed %d layers of %d, want %d: the last layer is never recomputed", p.recomputed, layers,
+				want)
 		}
 		return p.arenaBytes()
 	}
@@ -36,7 +37,8 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.recomputed != c.want {
-			t.Errorf("%d bytes free: recomputed %d layers, want %d; bytes by number of layers: %d", c.free, p.recomputed, c.want, sizes)
+			t.Errorf("%d bytes free: recomputed %d layers, want %d; bytes by number of layers: %d", c.free,
+				p.recomputed, c.want, sizes)
 		}
 		if err := p.free(); err != nil {
 			t.Error(err)

@@ -24,34 +24,37 @@ import (
 
 // Options describes a task and how to train it.
 type Options struct {
-	Task         task.Task
-	Compute      tensor.DType // type of activations: F32, BF16, F16 with a loss scale, F64 on the reference device
-	LossScale    bool         // use a loss scale for any Compute; if one rank computes in F16, all ranks use the same scale
-	GhostGroup   int          // number of samples of a BatchNorm group; 0: the whole micro-batch
-	BatchSize    int          // global batch: number of samples of an optimizer step
-	Accumulation int          // number of micro-batches of an optimizer step; divides BatchSize
+	Task    task.Task
+	Compute tensor.DType // type of activations: F32, BF16, F16 with a loss scale, F64 on the reference device
+	// use a loss scale for any Compute; if one rank computes in F16, all ranks use the same scale
+	LossScale    bool
+	GhostGroup   int // number of samples of a BatchNorm group; 0: the whole micro-batch
+	BatchSize    int // global batch: number of samples of an optimizer step
+	Accumulation int // number of micro-batches of an optimizer step; divides BatchSize
 	Freeze       nn.Freeze
 	Seed         uint64
 	Optimizer    optim.Options
 	Average      optim.AverageOptions // averages of the weights; Decay 0: no averages
 	Recompute    Recompute            // whether the backward pass recomputes activations to save memory
 	CachedPlans  int                  // number of shares whose plans the replica keeps; 0: 32
-	MemoryBytes  int64                // device memory that decides how many layers are recomputed; 0: that of Peers or the device
-	Norms        bool                 // permit measuring norms of single parameters, see StepOptions.Norms
-	Peers        *Peers               // connections to other ranks; nil: a single rank
+	// device memory that decides how many layers are recomputed; 0: that of Peers or the device
+	MemoryBytes int64
+	Norms       bool   // permit measuring norms of single parameters, see StepOptions.Norms
+	Peers       *Peers // connections to other ranks; nil: a single rank
 
-	// Positions is the number of positions of a sample, and Shorter are smaller numbers in ascending order. A step whose
-	// longest sample (data.Batch.Length) fits into one of them computes only this number of positions. The task must be a
-	// task.Shortener. nil: all steps compute all positions.
+	// Positions is the number of positions of a sample, and Shorter are smaller numbers in ascending order. A step
+	// whose longest sample (data.Batch.Length) fits into one of them computes only this number of positions. The task
+	// must be a task.Shortener. nil: all steps compute all positions.
 	Positions int
 	Shorter   []int
 
-	// ClassWeights are the factors of the loss of a training sample by its class; nil: 1. The loss of a step is the mean of the
-	// products over the samples. Evaluations have no weights. Only tasks with a SoftmaxCrossEntropy support weights.
+	// ClassWeights are the factors of the loss of a training sample by its class; nil: 1. The loss of a step is the
+	// mean of the products over the samples. Evaluations have no weights. Only tasks with a SoftmaxCrossEntropy support
+	// weights.
 	ClassWeights []float64
 
-	// NoValues leaves parameters and statistics without initial values, for a device that computes nothing. Drawing the values
-	// of a large model takes minutes of CPU time.
+	// NoValues leaves parameters and statistics without initial values, for a device that computes nothing. Drawing the
+	// values of a large model takes minutes of CPU time.
 	NoValues bool
 
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.
@@ -73,8 +76,8 @@ func (o Options) Check() error {
 }
 
 // BatchStatistics returns the name of a value that the model computes over the samples of a micro-batch and keeps, such
-// as a running mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend on
-// Accumulation. It does not need a device.
+// as a running mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend
+// on Accumulation. It does not need a device.
 func (o Options) BatchStatistics() (string, error) {
 	g, err := o.graph(true, o.MicroBatch(), 0, 0)
 	if err != nil {
@@ -154,7 +157,8 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 	}()
 	r.closer.add(r.cache.Close)
 	if opts.Accumulation < 1 || opts.BatchSize < 1 || opts.BatchSize%opts.Accumulation != 0 {
-		return nil, fmt.Errorf("replica: batch size %d, want a multiple of the %d micro-batches", opts.BatchSize, opts.Accumulation)
+		return nil, fmt.Errorf("replica: batch size %d, want a multiple of the %d micro-batches", opts.BatchSize,
+			opts.Accumulation)
 	}
 	if err := opts.checkShorter(); err != nil {
 		return nil, err
@@ -173,8 +177,11 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget, classWeights: opts.ClassWeights,
-		cached: map[int]*plans{}, capacity: cmp.Or(opts.CachedPlans, cachedPlans)}
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation,
+		targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute,
+		predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
+		classWeights: opts.ClassWeights,
+		cached:       map[int]*plans{}, capacity: cmp.Or(opts.CachedPlans, cachedPlans)}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
 	}
@@ -243,7 +250,8 @@ func (o Options) graph(training bool, n, recomputed, positions int) (*graph.Grap
 			g.Recompute(recomputed)
 			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1), Weights: weights}}
 			if out.SampleLoss != nil {
-				terms = append(terms, graph.Term{Loss: out.SampleLoss, Scale: g.Input(sampleScaleInput, g.ParamType(), 1)})
+				terms = append(terms,
+					graph.Term{Loss: out.SampleLoss, Scale: g.Input(sampleScaleInput, g.ParamType(), 1)})
 			}
 			g.DifferentiateTerms(terms...)
 		}
@@ -259,7 +267,8 @@ func (o Options) checkShorter() error {
 		return fmt.Errorf("replica: a task of type %T cannot be shortened", o.Task)
 	}
 	if !slices.IsSorted(o.Shorter) || o.Shorter[0] < 1 || o.Shorter[len(o.Shorter)-1] >= o.Positions {
-		return fmt.Errorf("replica: passes for %v positions, want ascending numbers from 1 to %d", o.Shorter, o.Positions-1)
+		return fmt.Errorf("replica: passes for %v positions, want ascending numbers from 1 to %d", o.Shorter,
+			o.Positions-1)
 	}
 	return nil
 }

@@ -111,7 +111,8 @@ func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 	case !averaged:
 		want = slices.DeleteFunc(want, checkpoint.Info.IsAverage)
 	case r.mean == nil:
-		want = append(want, slices.DeleteFunc(c.Optimizer.Tensors(), func(i checkpoint.Info) bool { return !i.IsAverage() })...)
+		want = append(want,
+			slices.DeleteFunc(c.Optimizer.Tensors(), func(i checkpoint.Info) bool { return !i.IsAverage() })...)
 	}
 	if err := errors.Join(c.Model.Check(infos(model)), c.Optimizer.Check(want)); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", c.Path, err)

@@ -46,8 +46,8 @@ type StepResult struct {
 	Times    StepTimes
 	Buckets  int   // number of all-reduces of gradients
 	Bytes    int64 // bytes of gradients that were summed over ranks
-	// Reductions are this rank's all-reduces of gradients, valid until the next step. A time is 0 if the device does not
-	// measure it.
+	// Reductions are this rank's all-reduces of gradients, valid until the next step. A time is 0 if the device does
+	// not measure it.
 	Reductions []gradsync.Reduction
 	Replaced   int // number of samples that could not be read
 	// Positions is the fraction of the positions of a sample that the step computed, at most 1; see
@@ -57,9 +57,10 @@ type StepResult struct {
 
 // StepOptions are the inputs of one optimizer step, except its samples.
 type StepOptions struct {
-	Rate     float64  // learning rate
-	Norms    bool     // measure norms of single parameters; needs Options.Norms
-	Exchange Exchange // the values that several ranks exchange; nil: the numbers of targets that count; not used by a single rank
+	Rate  float64 // learning rate
+	Norms bool    // measure norms of single parameters; needs Options.Norms
+	// the values that several ranks exchange; nil: the numbers of targets that count; not used by a single rank
+	Exchange Exchange
 }
 
 // Exchange is what the ranks exchange in a step, directly after the gradients.
@@ -253,7 +254,8 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Wait, "wait for sums over ranks", begun)
 	}
-	out.Times.Hidden, out.Buckets, out.Bytes, out.Reductions = times.Hidden, times.Buckets, times.Bytes, r.sums.Reductions()
+	out.Times.Hidden, out.Buckets, out.Bytes, out.Reductions = times.Hidden, times.Buckets, times.Bytes,
+		r.sums.Reductions()
 	if err := r.lap(&out.Times, communicationPart); err != nil {
 		return 0, err
 	}
@@ -261,8 +263,8 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 }
 
 // update updates the parameters. At the interval of the averages, it also updates the averages of the parameters. count
-// is the number of labelled targets in the global batch. A single rank also stages the first batch of the next step, from
-// batches.
+// is the number of labelled targets in the global batch. A single rank also stages the first batch of the next step,
+// from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
@@ -340,7 +342,8 @@ func (r *Replica) begin(first batchFacts) error {
 		if first.stepLabels == 0 {
 			return errors.New("replica: the samples have a target each, but the batch lacks the number of labels of the step: want a data.LabelCounter")
 		}
-		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of samples.
+		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of
+		// samples.
 		perSample = scale * float64(first.stepLabels) / float64(r.opts.BatchSize)
 	}
 	if err := first.pass.setScale(r.stream, scale, perSample, key); err != nil {
@@ -373,8 +376,8 @@ func (r *Replica) accumulate(micro int, last bool) error {
 	return nil
 }
 
-// fraction returns the fraction of the positions of a full sample that a step computes whose longest sample has the given
-// length. It is equal on all ranks, also on those without samples.
+// fraction returns the fraction of the positions of a full sample that a step computes whose longest sample has the
+// given length. It is equal on all ranks, also on those without samples.
 func (o Options) fraction(length int) float64 {
 	for _, positions := range o.Shorter {
 		if length > 0 && length <= positions {

@@ -24,7 +24,8 @@ func (p *pass) sums(n, slot int) Sums {
 	return out
 }
 
-// sumTargets adds up the losses of the first n targets, and counts those whose label has one of the highest 1 or 5 scores.
+// sumTargets adds up the losses of the first n targets, and counts those whose label has one of the highest 1 or 5
+// scores.
 func sumTargets(losses, positions transfer, host []byte, n int) (loss float64, top1, top5 int) {
 	memory := losses.in(host)
 	at := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(positions.in(host)))), n)
@@ -61,7 +62,8 @@ type Sums struct {
 	SampleTop1 int
 }
 
-// Score returns the means over the targets that count, and those over the samples. The means are NaN if no target counts.
+// Score returns the means over the targets that count, and those over the samples. The means are NaN if no target
+// counts.
 func (s Sums) Score() task.Score {
 	n, samples := float64(s.Count), float64(max(s.Samples, 1))
 	perSample := s.SampleLoss / samples

@@ -12,7 +12,8 @@ import (
 // that only models time. Call it only between steps.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
-		return fmt.Errorf("trace: device %s only models time, so its launches cannot be put on the clock of the host", r.dev.Info().Name)
+		return fmt.Errorf("trace: device %s only models time, so its launches cannot be put on the clock of the host",
+			r.dev.Info().Name)
 	}
 	if r.plain == nil {
 		r.plain = r.stream

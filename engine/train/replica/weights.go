@@ -29,5 +29,6 @@ func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, er
 		}
 		return nil
 	}
-	return errors.Join(fill(r.state.Values, r.state.Params.Params), fill(r.state.States, r.state.Params.States), r.resetAverages())
+	return errors.Join(fill(r.state.Values, r.state.Params.Params), fill(r.state.States, r.state.Params.States),
+		r.resetAverages())
 }

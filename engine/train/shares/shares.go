@@ -14,7 +14,8 @@ type Rules struct {
 	Rank  int // number of this rank
 	Ranks int // number of ranks
 	Batch int // samples of a micro-batch; the shares sum to it
-	Unit  int // no share splits a group of this many samples, except the last group of the micro-batch; 0 and 1: no groups
+	// no share splits a group of this many samples, except the last group of the micro-batch; 0 and 1: no groups
+	Unit int
 }
 
 // Check returns an error if the shares do not satisfy the rules.
@@ -28,7 +29,8 @@ func (r Rules) Check(samples []int) error {
 			return fmt.Errorf("replica: share of rank %d: got %d samples, want 0 or more", rank, n)
 		}
 		if sum += n; r.Unit > 1 && n%r.Unit != 0 && sum != r.Batch {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of %d (the batch-norm group size, model.ghost_group)", rank, n, r.Unit)
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of %d (the batch-norm group size, model.ghost_group)",
+				rank, n, r.Unit)
 		}
 	}
 	if sum != r.Batch {
@@ -70,7 +72,8 @@ func New(rules Rules, limits []int) *Owner {
 
 // Alone returns the owner of a run of one rank, whose share is the whole micro-batch.
 func Alone(batch, unit int) *Owner {
-	return &Owner{rules: Rules{Ranks: 1, Batch: batch, Unit: unit}, alone: true, limits: []int{batch}, current: []int{batch}}
+	return &Owner{rules: Rules{Ranks: 1, Batch: batch, Unit: unit}, alone: true, limits: []int{batch},
+		current: []int{batch}}
 }
 
 // Check returns an error for shares that the ranks cannot train with.
@@ -83,7 +86,8 @@ func (o *Owner) Check(samples []int) error {
 	}
 	for rank, n := range samples {
 		if n > o.limits[rank] {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want at most the %d that it can hold", rank, n, o.limits[rank])
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want at most the %d that it can hold", rank,
+				n, o.limits[rank])
 		}
 	}
 	return nil
@@ -175,7 +179,8 @@ func (o *Owner) Vote() (unready bool, hash uint32, err error) {
 	}
 	if !c.ready {
 		if c.ready, err = c.own.Ready(); err != nil {
-			err = fmt.Errorf("prepare shares %v: plan rank %d for %d samples: %w", c.samples, o.rules.Rank, c.samples[o.rules.Rank], err)
+			err = fmt.Errorf("prepare shares %v: plan rank %d for %d samples: %w", c.samples, o.rules.Rank,
+				c.samples[o.rules.Rank], err)
 		}
 	}
 	return !c.ready, c.hash, err
@@ -201,5 +206,6 @@ func Hash(samples []int) uint32 {
 
 // Disagreement returns the error for a rank whose shares differ from those of rank 0.
 func Disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 computed different shares, because their CPUs or their builds of the program round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
+	return fmt.Errorf("rank %d and rank 0 computed different shares, because their CPUs or their builds of the program round differently: set balance.fixed_shares, or balance.policy = \"none\"",
+		rank)
 }

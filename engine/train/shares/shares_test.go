@@ -74,7 +74,8 @@ func TestAChangeWaitsForThePlansOfThisRank(t *testing.T) {
 		t.Helper()
 		unready, hash, err := o.Vote()
 		if err != nil || unready != wantUnready || hash != Hash([]int{2, 4}) {
-			t.Errorf("got unready %t, hash %d, %v; want unready %t and the hash of the next shares", unready, hash, err, wantUnready)
+			t.Errorf("got unready %t, hash %d, %v; want unready %t and the hash of the next shares", unready, hash, err,
+				wantUnready)
 		}
 	}
 	vote(true)
@@ -95,8 +96,10 @@ func TestAChangeWaitsForThePlansOfThisRank(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if unready, hash, err := o.Vote(); adopted != 4 || plans.released != 1 || o.Next() != nil || unready || hash != 0 || err != nil {
-		t.Errorf("after the switch: adopted %d, released %d times, next %v, vote %t %d %v", adopted, plans.released, o.Next(), unready, hash, err)
+	if unready, hash, err := o.Vote(); adopted != 4 || plans.released != 1 || o.Next() != nil || unready || hash != 0 ||
+		err != nil {
+		t.Errorf("after the switch: adopted %d, released %d times, next %v, vote %t %d %v", adopted, plans.released,
+			o.Next(), unready, hash, err)
 	}
 }
 
@@ -105,7 +108,8 @@ func TestPlansThatCannotCompileEndTheRun(t *testing.T) {
 	if err := o.Propose([]int{2, 4}, func(int) Plans { return &compiling{err: cause} }); err != nil {
 		t.Fatal(err)
 	}
-	if unready, _, err := o.Vote(); !unready || !errors.Is(err, cause) || !strings.Contains(err.Error(), "plan rank 1 for 4 samples") {
+	if unready, _, err := o.Vote(); !unready || !errors.Is(err, cause) ||
+		!strings.Contains(err.Error(), "plan rank 1 for 4 samples") {
 		t.Errorf("got %t, %v; want the cause, the rank and its share", unready, err)
 	}
 }
@@ -113,7 +117,8 @@ func TestPlansThatCannotCompileEndTheRun(t *testing.T) {
 func TestRefusedSharesChangeNothing(t *testing.T) {
 	o := twoRanks(t)
 	for _, samples := range [][]int{{1, 5}, {6}, {3, 2}} {
-		if err := o.Propose(samples, func(int) Plans { t.Error("prepared plans for refused shares"); return nil }); err == nil {
+		if err := o.Propose(samples,
+			func(int) Plans { t.Error("prepared plans for refused shares"); return nil }); err == nil {
 			t.Errorf("%v: proposed", samples)
 		}
 		if err := o.Set(samples); err == nil {

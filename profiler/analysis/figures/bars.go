@@ -55,7 +55,8 @@ func addBar(p *plot.Plot, b bar, x float64, width, textSize vg.Length, format st
 		whisker, err := plotter.NewYErrorBars(struct {
 			plotter.XYs
 			plotter.YErrors
-		}{point, plotter.YErrors{{Low: max(b.estimate.Value-b.estimate.Low, 0), High: max(b.estimate.High-b.estimate.Value, 0)}}})
+		}{point, plotter.YErrors{
+			{Low: max(b.estimate.Value-b.estimate.Low, 0), High: max(b.estimate.High-b.estimate.Value, 0)}}})
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,8 @@ func addText(p *plot.Plot, x, y float64, words string, size vg.Length) error {
 	}
 	label.Offset = vg.Point{Y: vg.Points(4)}
 	for i := range label.TextStyle {
-		label.TextStyle[i].Font.Variant, label.TextStyle[i].Font.Size, label.TextStyle[i].XAlign = "Sans", size, text.XCenter
+		label.TextStyle[i].Font.Variant, label.TextStyle[i].Font.Size, label.TextStyle[i].XAlign = "Sans", size,
+			text.XCenter
 	}
 	p.Add(label)
 	return nil

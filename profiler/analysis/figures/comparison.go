@@ -27,13 +27,17 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Throughput }, 1, "%.4g", 0, ""},
 	{"speedup", "Speed-up over none", "speed-up (ratio)", "Throughput divided by that of equal shares.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Speedup }, 1, "%.2fx", 1, "equal shares"},
-	{"utilization", "Average utilization", "utilization (%)", "Mean over ranks and steps. For CPU ranks: the used fraction of the CPUs that the rank may use.",
+	{"utilization", "Average utilization", "utilization (%)",
+		"Mean over ranks and steps. For CPU ranks: the used fraction of the CPUs that the rank may use.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Utilization }, 1, "%.0f %%", 0, ""},
-	{"scaling_efficiency", "Scaling efficiency", "throughput / sum of solo throughputs", "Throughput divided by the sum of the throughputs of the ranks alone.",
+	{"scaling_efficiency", "Scaling efficiency", "throughput / sum of solo throughputs",
+		"Throughput divided by the sum of the throughputs of the ranks alone.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Efficiency }, 1, "%.2f", 1, "ranks alone"},
-	{"load_imbalance", "Load imbalance", "(max - min) / max of compute time (%)", "Of the ranks' own compute time, mean over steps; less is better.",
+	{"load_imbalance", "Load imbalance", "(max - min) / max of compute time (%)",
+		"Of the ranks' own compute time, mean over steps; less is better.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Imbalance }, 100, "%.1f %%", 0, ""},
-	{"share_of_oracle", "Fraction of the oracle", "time of the best split / time (%)", "Time of the best possible shares divided by the time of the actual shares, on the curves measured in the run.",
+	{"share_of_oracle", "Fraction of the oracle", "time of the best split / time (%)",
+		"Time of the best possible shares divided by the time of the actual shares, on the curves measured in the run.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Oracle }, 100, "%.1f %%", 100, "oracle"},
 }
 
@@ -61,8 +65,11 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 		name, title, axis string
 		x                 func(analysis.CurvePoint) float64
 	}{
-		{"loss_by_step", "Training loss over steps", "step", func(p analysis.CurvePoint) float64 { return float64(p.Step) }},
-		{"loss_by_time", "Training loss over time", "time since the start of training (s)", func(p analysis.CurvePoint) float64 { return p.Seconds }},
+		{"loss_by_step", "Training loss over steps", "step", func(p analysis.CurvePoint) float64 {
+			return float64(p.Step)
+		}},
+		{"loss_by_time", "Training loss over time", "time since the start of training (s)",
+			func(p analysis.CurvePoint) float64 { return p.Seconds }},
 	} {
 		p, err := lossPlot(c, f.title, f.axis, f.x)
 		if err != nil {
@@ -95,7 +102,8 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	var bars []bar
 	for _, p := range c.Policies {
 		e := f.value(p)
-		bars = append(bars, bar{p.Policy, p.Policy, analysis.Estimate{Value: e.Value * f.scale, Low: e.Low * f.scale, High: e.High * f.scale}})
+		bars = append(bars, bar{p.Policy, p.Policy, analysis.Estimate{Value: e.Value * f.scale, Low: e.Low * f.scale,
+			High: e.High * f.scale}})
 	}
 	if !known(bars) || f.name == "speedup" && len(bars) < 2 {
 		return nil, nil

@@ -22,15 +22,19 @@ var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN(
 // comparison returns a comparison of two policies with two ranks. All values are known except the fraction of the
 // oracle.
 func comparison(id string) *analysis.Comparison {
-	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32, Devices: []string{"RTX 3060", "GTX 1650"}}
+	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32,
+		Devices: []string{"RTX 3060", "GTX 1650"}}
 	for i, name := range []string{"none", "hybrid"} {
 		v := float64(i + 1)
 		e := analysis.Estimate{Value: v, Low: 0.9 * v, High: 1.2 * v}
-		p := &analysis.PolicyResult{Policy: name, Throughput: e, Speedup: e, Utilization: e, Efficiency: e, Imbalance: e, Oracle: none}
+		p := &analysis.PolicyResult{Policy: name, Throughput: e, Speedup: e, Utilization: e, Efficiency: e,
+			Imbalance: e, Oracle: none}
 		run := &analysis.Run{Name: name, Seed: "1", Ranks: 2}
 		for step := range int64(50) {
-			run.Steps = append(run.Steps, analysis.Step{Iteration: step + 1, Ranks: []analysis.RankStep{{Samples: 16 + int64(i)*min(step, 8)}, {Samples: 16 - int64(i)*min(step, 8)}}})
-			p.Curve = append(p.Curve, analysis.CurvePoint{Step: step + 1, Seconds: float64(step) / v, Loss: math.Exp(-float64(step) / 10)})
+			run.Steps = append(run.Steps, analysis.Step{Iteration: step + 1, Ranks: []analysis.RankStep{
+				{Samples: 16 + int64(i)*min(step, 8)}, {Samples: 16 - int64(i)*min(step, 8)}}})
+			p.Curve = append(p.Curve, analysis.CurvePoint{Step: step + 1, Seconds: float64(step) / v,
+				Loss: math.Exp(-float64(step) / 10)})
 		}
 		p.Runs = []*analysis.Run{run}
 		c.Policies = append(c.Policies, p)
@@ -68,7 +72,8 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 		}
 	}
 	// The fraction of the oracle is unknown, so it has no figure.
-	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step", "loss_by_time", "shares"}
+	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step",
+		"loss_by_time", "shares"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
@@ -153,7 +158,8 @@ func TestOverviewIsDrawnForSeveralComparisons(t *testing.T) {
 }
 
 func TestFolderThatIsNotThereIsAnError(t *testing.T) {
-	if _, err := Comparison(filepath.Join(t.TempDir(), "none"), comparison("four")); err == nil || !strings.Contains(err.Error(), "throughput") {
+	if _, err := Comparison(filepath.Join(t.TempDir(), "none"), comparison("four")); err == nil ||
+		!strings.Contains(err.Error(), "throughput") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -167,8 +173,10 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 	}
 	nan := analysis.Number(math.NaN())
 	s := &analysis.SideBySide{Trials: []*analysis.Trial{
-		{Name: "a", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(3, 2, 1)}, {Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}}},
-		{Name: "b", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(2, 2, 2)}, {Key: "share_of_oracle", Title: "share", Points: points(nan, nan)}}},
+		{Name: "a", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(3, 2, 1)},
+			{Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}}},
+		{Name: "b", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(2, 2, 2)},
+			{Key: "share_of_oracle", Title: "share", Points: points(nan, nan)}}},
 	}}
 	dir := t.TempDir()
 	drawn, err := SideBySide(dir, s)

@@ -33,7 +33,8 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 	}
 	plots := []*plot.Plot{top}
 	if s.Ranks > 1 {
-		below, err := histogram("All-reduce latency", "time of the gradient all-reduces of a step, hidden or exposed (ms)", sums)
+		below, err := histogram("All-reduce latency",
+			"time of the gradient all-reduces of a step, hidden or exposed (ms)", sums)
 		if err != nil {
 			return fmt.Errorf("draw the histogram of latencies: %w", err)
 		}
@@ -69,7 +70,8 @@ func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 		}
 		outline := plotter.XYs{{X: low, Y: 0}}
 		for i, n := range counts(values, low, bin) {
-			outline = append(outline, plotter.XY{X: low + float64(i)*bin, Y: n}, plotter.XY{X: low + float64(i+1)*bin, Y: n})
+			outline = append(outline, plotter.XY{X: low + float64(i)*bin, Y: n},
+				plotter.XY{X: low + float64(i+1)*bin, Y: n})
 			most = max(most, n)
 		}
 		outline = append(outline, plotter.XY{X: high, Y: 0})

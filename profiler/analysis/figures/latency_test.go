@@ -26,9 +26,11 @@ func writeRun(t testing.TB, dir string, ranks int, steps int64) {
 			t.Fatal(err)
 		}
 		for step := int64(1); step <= steps; step++ {
-			m := runtime.Record{Iteration: step, Rank: rank, BatchSize: 8, Forward: time.Duration(rank+1)*10*time.Millisecond + time.Duration(step%10)*time.Millisecond}
+			m := runtime.Record{Iteration: step, Rank: rank, BatchSize: 8,
+				Forward: time.Duration(rank+1)*10*time.Millisecond + time.Duration(step%10)*time.Millisecond}
 			if ranks > 1 {
-				m.Communication, m.Bytes, m.Buckets = time.Duration(rank+1)*2*time.Millisecond+time.Duration(step%7)*time.Millisecond, 1<<20, 1
+				m.Communication, m.Bytes, m.Buckets = time.Duration(rank+1)*2*time.Millisecond+
+					time.Duration(step%7)*time.Millisecond, 1<<20, 1
 			}
 			w.Append(&m)
 		}

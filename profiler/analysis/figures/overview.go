@@ -34,7 +34,8 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 				continue
 			}
 			x := float64(i) + (float64(j)-float64(len(c.Policies)-1)/2)*barWidth
-			if err := addBar(p, bar{policy: policy.Policy, estimate: policy.Speedup}, x, whole*barWidth*0.6/vg.Length(len(groups)), vg.Points(8), "%.2f"); err != nil {
+			if err := addBar(p, bar{policy: policy.Policy, estimate: policy.Speedup}, x,
+				whole*barWidth*0.6/vg.Length(len(groups)), vg.Points(8), "%.2f"); err != nil {
 				return nil, fmt.Errorf("draw speed-ups: %w", err)
 			}
 			top = max(top, policy.Speedup.High)
@@ -52,7 +53,8 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 	if err := drawing.Save(dir, "speedups", whole, drawing.Height, p); err != nil {
 		return nil, err
 	}
-	return []analysis.Figure{{Title: "Speed-up over equal shares", Caption: "Each group is one comparison.", Path: "speedups.png"}}, nil
+	return []analysis.Figure{
+		{Title: "Speed-up over equal shares", Caption: "Each group is one comparison.", Path: "speedups.png"}}, nil
 }
 
 // swatch shows the colour of a policy in a legend.
@@ -60,5 +62,6 @@ type swatch struct{ policy string }
 
 // Thumbnail implements plot.Thumbnailer.
 func (s swatch) Thumbnail(c *draw.Canvas) {
-	c.FillPolygon(colorOf(s.policy), []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y}})
+	c.FillPolygon(colorOf(s.policy), []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y},
+		{X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y}})
 }

@@ -39,13 +39,16 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 		} else {
 			caption += " In long runs, a point is the mean of successive steps."
 		}
-		if err := add(key, "_by_step", "step", caption, func(p analysis.TrialPoint) float64 { return float64(p.Step) }); err != nil {
+		if err := add(key, "_by_step", "step", caption, func(p analysis.TrialPoint) float64 {
+			return float64(p.Step)
+		}); err != nil {
 			return nil, err
 		}
 		if key != "loss" {
 			continue
 		}
-		if err := add(key, "_by_time", "training time (s)", "The horizontal axis is the training time, without pauses.", func(p analysis.TrialPoint) float64 { return float64(p.Seconds) }); err != nil {
+		if err := add(key, "_by_time", "training time (s)", "The horizontal axis is the training time, without pauses.",
+			func(p analysis.TrialPoint) float64 { return float64(p.Seconds) }); err != nil {
 			return nil, err
 		}
 	}
@@ -54,7 +57,8 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 
 // trialPlot returns the plot of one curve of each run, and its title. It returns nil if no run has a known value. A
 // curve of one point, such as a single evaluation, is a mark.
-func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string, error) {
+func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string,
+	error) {
 	var p *plot.Plot
 	title := ""
 	for run := range s.Trials {
@@ -72,7 +76,8 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 		}
 		var points plotter.XYs
 		for _, point := range c.Points {
-			if at := x(point); !math.IsNaN(at) && !math.IsNaN(float64(point.Value)) && !math.IsInf(float64(point.Value), 0) {
+			if at := x(point); !math.IsNaN(at) && !math.IsNaN(float64(point.Value)) &&
+				!math.IsInf(float64(point.Value), 0) {
 				points = append(points, plotter.XY{X: at, Y: float64(point.Value)})
 			}
 		}
@@ -105,8 +110,8 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	return p, title, nil
 }
 
-// heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the usual
-// height; each further one needs a line of text.
+// heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the
+// usual height; each further one needs a line of text.
 func heightFor(runs int) vg.Length {
 	const usual, legendLine = 8, 0.043 // runs; part of the usual height, of one line of the legend
 	return drawing.Height * (1 + legendLine*vg.Length(max(0, runs-usual)))

@@ -35,5 +35,6 @@ func lineOf(policy string) draw.LineStyle {
 func rankLine(rank int) draw.LineStyle {
 	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
 	colours := len(drawing.Palette)
-	return draw.LineStyle{Color: drawing.Palette[rank%colours], Width: vg.Points(1.6), Dashes: dashes[(rank+rank/colours)%len(dashes)]}
+	return draw.LineStyle{Color: drawing.Palette[rank%colours], Width: vg.Points(1.6),
+		Dashes: dashes[(rank+rank/colours)%len(dashes)]}
 }

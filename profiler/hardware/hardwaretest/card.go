@@ -52,20 +52,24 @@ type Card struct {
 
 // GTX1650 returns a small GPU of 2019: Turing, without NVLink, ECC and fast bf16.
 func GTX1650() *Card {
-	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3, Width: 16,
+	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3,
+		Width:    16,
 		ClockMHz: 2145, MemoryMHz: 4001, LimitWatts: 75, NowMHz: 300, Temperature: 41, PowerWatts: 9, NoECC: true}
 }
 
 // RTX3060 returns a desktop GPU of the Ampere architecture.
 func RTX3060() *Card {
-	return &Card{Name: "NVIDIA GeForce RTX 3060", Major: 8, Minor: 6, Cores: 3584, MemoryBytes: 12 << 30, Generation: 4, Width: 16,
+	return &Card{Name: "NVIDIA GeForce RTX 3060", Major: 8, Minor: 6, Cores: 3584, MemoryBytes: 12 << 30, Generation: 4,
+		Width:    16,
 		ClockMHz: 2100, MemoryMHz: 7501, LimitWatts: 170, NowMHz: 210, Temperature: 38, PowerWatts: 14, NoECC: true}
 }
 
 // H100 returns a server GPU with NVLink.
 func H100() *Card {
-	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5, Width: 16, NVLinks: 18,
-		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72, LinkMBytes: 26562}
+	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5,
+		Width: 16, NVLinks: 18,
+		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72,
+		LinkMBytes: 26562}
 }
 
 // Set changes the state of the GPU. It may be called while the GPU is sampled.
@@ -117,7 +121,8 @@ func DGX() (nvml.Interface, []*Card) {
 	server := dgxa100.New()
 	cards := make([]*Card, len(server.Devices))
 	for i := range cards {
-		cards[i] = &Card{Cores: 6912, MemoryBytes: 40 << 30, Generation: 4, Width: 16, NVLinks: 12, ClockMHz: 1410, MemoryMHz: 1215,
+		cards[i] = &Card{Cores: 6912, MemoryBytes: 40 << 30, Generation: 4, Width: 16, NVLinks: 12, ClockMHz: 1410,
+			MemoryMHz:  1215,
 			LimitWatts: 400, NowMHz: 210, Temperature: 30, PowerWatts: 52}
 		cards[i].answer(&server.Devices[i].(*dgxa100.Device).Device)
 	}

@@ -54,7 +54,8 @@ func (r *Run) Notes() []string {
 		notes = append(notes, r.Data.Note)
 	}
 	if info := r.Rank.Device.Info(); info.Modelled {
-		notes = append(notes, "device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
+		notes = append(notes,
+			"device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
 	}
 	return notes
 }

@@ -41,12 +41,13 @@ func (r *Run) weighClasses() error {
 	for len(r.weights) < outputs { // outputs without samples
 		r.weights = append(r.weights, 1)
 	}
-	r.Process.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights", describeWeights(names, r.weights))
+	r.Process.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights",
+		describeWeights(names, r.weights))
 	return nil
 }
 
-// weightsFit refuses a weight that is infinite in f16, if a rank computes in f16: every gradient of the class would then be
-// infinite, and every such step skipped.
+// weightsFit refuses a weight that is infinite in f16, if a rank computes in f16: every gradient of the class would
+// then be infinite, and every such step skipped.
 func (r *Run) weightsFit() error {
 	if !r.Rank.ScalesLoss() || len(r.weights) == 0 {
 		return nil
@@ -55,10 +56,12 @@ func (r *Run) weightsFit() error {
 	if tensor.F16FromF32(float32(most))&0x7c00 != 0x7c00 {
 		return nil
 	}
-	return exit.Usagef("train.class_weights: got the weight %g, want at most 65504 because a rank computes in fp16: choose smaller weights, or another train.precision", most)
+	return exit.Usagef("train.class_weights: got the weight %g, want at most 65504 because a rank computes in fp16: choose smaller weights, or another train.precision",
+		most)
 }
 
-// balancedWeights returns samples / (classes · samples of the class) for each class. A class without samples does not count.
+// balancedWeights returns samples / (classes · samples of the class) for each class. A class without samples does not
+// count.
 func (r *Run) balancedWeights(classes int) []float64 {
 	counts, total, used := make([]int, classes), 0, 0
 	label := func(i int) int { return r.Data.Train.Label(i) }
@@ -89,16 +92,19 @@ func statedWeights(texts, names []string) ([]float64, error) {
 	for _, text := range texts {
 		at := strings.LastIndex(text, "=")
 		if at < 0 {
-			return nil, exit.Usagef("train.class_weights: got %q, want [%q] or NAME=WEIGHT for each class", text, balanced)
+			return nil, exit.Usagef("train.class_weights: got %q, want [%q] or NAME=WEIGHT for each class", text,
+				balanced)
 		}
 		name := text[:at]
 		weight, err := strconv.ParseFloat(text[at+1:], 64)
 		class := slices.Index(names, name)
 		switch {
 		case err != nil || !(weight >= 0) || weight > math.MaxFloat32:
-			return nil, exit.Usagef("train.class_weights: %q: got the weight %q, want a number from 0", text, text[at+1:])
+			return nil, exit.Usagef("train.class_weights: %q: got the weight %q, want a number from 0", text,
+				text[at+1:])
 		case class < 0:
-			return nil, exit.Usagef("train.class_weights: the data set has no class %q; nearest: %s", name, strings.Join(config.Nearest(name, names, 3), ", "))
+			return nil, exit.Usagef("train.class_weights: the data set has no class %q; nearest: %s", name,
+				strings.Join(config.Nearest(name, names, 3), ", "))
 		case given[name]:
 			return nil, exit.Usagef("train.class_weights: class %q appears twice", name)
 		}

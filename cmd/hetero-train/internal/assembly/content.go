@@ -16,15 +16,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// compareData compares the data of the machines, and starts the comparison of the samples that the ranks read while they
-// train. Ranks that read the same files compare nothing.
+// compareData compares the data of the machines, and starts the comparison of the samples that the ranks read while
+// they train. Ranks that read the same files compare nothing.
 func (r *Run) compareData(ctx context.Context) error {
 	if r.Data.Content == nil {
 		return nil
 	}
 	own := r.Rank.Team.Group.Members()[r.Rank.Team.Place.Rank]
-	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Rank.Team.Place.Rank, Seed: r.Process.Cfg.Experiment.Seed,
-		Place: placeOf(r.Process.Cfg, own.Host), Host: own.Name, Path: r.Process.Cfg.Data.Path, ValPath: r.Process.Cfg.Data.ValPath, Gather: r.Rank.Team.Group.Gather})
+	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Rank.Team.Place.Rank,
+		Seed:  r.Process.Cfg.Experiment.Seed,
+		Place: placeOf(r.Process.Cfg, own.Host), Host: own.Name, Path: r.Process.Cfg.Data.Path,
+		ValPath: r.Process.Cfg.Data.ValPath, Gather: r.Rank.Team.Group.Gather})
 	if err != nil || team.Alone() {
 		return err
 	}
@@ -33,9 +35,12 @@ func (r *Run) compareData(ctx context.Context) error {
 		return err
 	}
 	log := r.Process.Opts.LogOf(logs.ComponentData)
-	log.Info("the compared data of the machines are equal", "names_and_labels", r.Data.Content.Len(), "contents", compared)
+	log.Info("the compared data of the machines are equal", "names_and_labels", r.Data.Content.Len(), "contents",
+		compared)
 	if r.ledger = team.Ledger(); r.ledger == nil {
-		log.Warn("the data have too many units for a comparison during the run: the machines compared them only at the start", "units", r.Data.Content.Len())
+		log.Warn(
+			"the data have too many units for a comparison during the run: the machines compared them only at the start",
+			"units", r.Data.Content.Len())
 		return nil
 	}
 	r.Data.Watch.Send(r.ledger.Note)
@@ -61,9 +66,9 @@ func (r *Run) compareData(ctx context.Context) error {
 // disk of the data does not answer; the process then ends without it.
 const auditPatience = 2 * time.Second
 
-// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks call it between the same two
-// steps. whole exchanges all of them; otherwise some may remain for the next call. It returns nil if all ranks read the
-// same files.
+// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks call it between the same
+// two steps. whole exchanges all of them; otherwise some may remain for the next call. It returns nil if all ranks read
+// the same files.
 func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	if r.ledger == nil {
 		return nil
@@ -71,7 +76,8 @@ func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	return func(ctx context.Context, whole bool) error {
 		err := r.ledger.Compare(ctx, whole)
 		if errors.As(err, new(*rendezvous.LostError)) {
-			return nil // the next exchange of gradients reports the lost rank, and rank 0 then saves the last complete step
+			// the next exchange of gradients reports the lost rank, and rank 0 then saves the last complete step
+			return nil
 		}
 		return err
 	}

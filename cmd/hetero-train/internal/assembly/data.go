@@ -33,7 +33,8 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		r.Epochs = min(r.Epochs, most)
 	}
 	if r.Data.Note != "" {
-		r.Process.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Process.Cfg.Train.Epochs)
+		r.Process.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs",
+			r.Process.Cfg.Train.Epochs)
 	}
 	if err := r.checkMetrics(); err != nil {
 		return err
@@ -43,10 +44,12 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	}
 	r.warnOfUnused()
 	if classes := r.Data.Classes(); len(classes) == 1 {
-		r.Process.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
+		r.Process.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn",
+			"class", classes[0])
 	}
 	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Process.Cfg.Experiment.Seed,
-		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(), Workers: r.Process.Cfg.Data.Workers,
+		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(),
+		Workers:       r.Process.Cfg.Data.Workers,
 		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
@@ -58,7 +61,8 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		r.Steps = int64(r.Epochs) * r.StepsPer
 	}
 	if name := r.Process.Cfg.Schedule.Name; r.Steps == 0 && (name == "cosine" || name == "linear") {
-		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
+		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule",
+			name)
 	}
 	r.warnOfLength()
 	return exit.With(exit.Usage, r.Schedule().Check())
@@ -71,10 +75,12 @@ func (r *Run) checkMetrics() error {
 		have = append(have, m.Key)
 	}
 	if best != "auto" && !slices.Contains(have, best) {
-		return exit.Usagef("checkpoint.best_metric: evaluations on %s have no %s (got %q, want auto, %s)", r.Data.Name, best, best, strings.Join(have, ", "))
+		return exit.Usagef("checkpoint.best_metric: evaluations on %s have no %s (got %q, want auto, %s)", r.Data.Name,
+			best, best, strings.Join(have, ", "))
 	}
 	if t.EarlyStopPatience > 0 && !slices.Contains(have, t.EarlyStopMetric) {
-		return exit.Usagef("train.early_stop_metric: evaluations on %s have no %s (got %q, want %s)", r.Data.Name, t.EarlyStopMetric, t.EarlyStopMetric, strings.Join(have, ", "))
+		return exit.Usagef("train.early_stop_metric: evaluations on %s have no %s (got %q, want %s)", r.Data.Name,
+			t.EarlyStopMetric, t.EarlyStopMetric, strings.Join(have, ", "))
 	}
 	return nil
 }
@@ -89,7 +95,8 @@ func (r *Run) CheckModel(context.Context) error {
 	var frozen *nn.FreezeError
 	switch {
 	case errors.As(err, &frozen) && frozen.Unmatched != "":
-		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, r.Process.Cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, r.Process.Cfg.Model.Name,
+			strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
 	case errors.As(err, &frozen):
 		return exit.Usagef("model.freeze and model.freeze_layers: %w", frozen.Err)
 	}
@@ -97,7 +104,8 @@ func (r *Run) CheckModel(context.Context) error {
 		return fmt.Errorf("model %s on %d tokens: %w", r.Process.Cfg.Model.Name, r.Data.Tokens.Length, err)
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Process.Cfg.Model.Name, r.Process.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Process.Cfg.Model.Name,
+			r.Process.Cfg.Data.ImageSize, err)
 	}
 	return nil
 }
@@ -108,13 +116,15 @@ func (r *Run) trainSamples() data.Samples {
 		return t.Train
 	}
 	view, _ := parts.Transforms(r.Process.Cfg.Data)
-	view.Augment = parts.Augmentation(r.Process.Cfg.Augment, parts.Normalization(r.Process.Cfg.Data, r.Data.Normalization))
+	view.Augment = parts.Augmentation(r.Process.Cfg.Augment,
+		parts.Normalization(r.Process.Cfg.Data, r.Data.Normalization))
 	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Process.Cfg.Augment)}
 }
 
 // Evaluating returns the loader options for one pass over all evaluation samples.
 func (r *Run) Evaluating() data.Options {
-	o := data.Options{Seed: r.Process.Cfg.Experiment.Seed, BatchSize: r.Process.Cfg.Data.BatchSize / r.Process.Cfg.Train.MicroBatches(), Evaluate: true, Workers: r.Process.Cfg.Data.Workers}
+	o := data.Options{Seed: r.Process.Cfg.Experiment.Seed, BatchSize: r.Process.Cfg.Data.BatchSize /
+		r.Process.Cfg.Train.MicroBatches(), Evaluate: true, Workers: r.Process.Cfg.Data.Workers}
 	if t := r.Data.Tokens; t != nil {
 		o.Samples = t.Eval
 		return o

@@ -14,7 +14,9 @@ func (r *Run) RunOptions() experiment.Options {
 	if r.Data != nil { // a run on fallback data can have fewer epochs
 		epochs = r.Epochs
 	}
-	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: r.Process.Named() || len(r.Process.Opts.Allow) > 0, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(epochs), Length: r.Length(), EarlyStop: EarlyStop(&t), Compare: r.compare}
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: r.Process.Named() ||
+		len(r.Process.Opts.Allow) > 0, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(epochs),
+		Length: r.Length(), EarlyStop: EarlyStop(&t), Compare: r.compare}
 }
 
 // EarlyStop describes the settings of early stopping; "" if it is off.

@@ -11,12 +11,12 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// Foreign describes a run whose steps another program computes. Such a run has no replica and no data, so only the settings
-// of Applies have an effect.
+// Foreign describes a run whose steps another program computes. Such a run has no replica and no data, so only the
+// settings of Applies have an effect.
 type Foreign struct {
 	Program string // name and version of the program
-	// Setting describes everything on which the time of a step depends, apart from the device: the model, the element type
-	// and the versions of the program.
+	// Setting describes everything on which the time of a step depends, apart from the device: the model, the element
+	// type and the versions of the program.
 	Setting string
 	Report  task.Report
 
@@ -25,7 +25,8 @@ type Foreign struct {
 }
 
 // foreignKeys are the settings with an effect on a foreign run. An entry that ends with a dot is the name of a table.
-var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "profile.", "tracking.", "train.log_interval", "train.grad_accumulation",
+var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "profile.", "tracking.",
+	"train.log_interval", "train.grad_accumulation",
 	"data.batch_size", "data.dataset", "data.workers", "model.name"}
 
 // withoutReplica are settings of the tables in foreignKeys that need a replica.
@@ -33,7 +34,9 @@ var withoutReplica = []string{"experiment.seed", "profile.trace_steps", "profile
 
 // Applies reports whether a setting has an effect on a run whose steps another program computes.
 func Applies(key string) bool {
-	return !slices.Contains(withoutReplica, key) && slices.ContainsFunc(foreignKeys, func(k string) bool { return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })
+	return !slices.Contains(withoutReplica, key) && slices.ContainsFunc(foreignKeys, func(k string) bool {
+		return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k)
+	})
 }
 
 // Settings returns the settings that have an effect on the run.
@@ -51,7 +54,8 @@ func (r *Run) SettingsTOML(cfg *config.Config) string {
 		return string(cfg.TOML())
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n", r.Foreign.Program)
+	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n",
+		r.Foreign.Program)
 	last := ""
 	for _, s := range cfg.Settings() {
 		if !Applies(s.Key) {

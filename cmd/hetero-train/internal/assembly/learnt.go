@@ -75,8 +75,8 @@ func IdentityOf(state *checkpoint.State) string {
 	return before[dataPathKey]
 }
 
-// PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint has none, as
-// imported weights.
+// PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint has
+// none, as imported weights.
 func PrintOf(state *checkpoint.State) parts.Fingerprint { return printIn(state.Extra) }
 
 func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
@@ -146,7 +146,9 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		if !r.Process.Named() && r.Process.Cfg.Train.Resume == experiment.ResumeAuto {
 			return []experiment.Change{{Key: "configuration", Old: "unreadable", New: "another"}}, nil
 		}
-		r.Process.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared with the new settings", "error", err)
+		r.Process.Opts.Log.Warn(
+			"the settings of the earlier run cannot be read, so they are not compared with the new settings", "error",
+			err)
 		return nil, nil
 	}
 	before := derived{}
@@ -155,14 +157,15 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
-		rank0, _, _ := strings.Cut(r.Precision, " ") // ranks with different types have a precision such as "bf16 (ranks 0, 1), f32 (rank 2)"
+		// ranks with different types have a precision such as "bf16 (ranks 0, 1), f32 (rank 2)"
+		rank0, _, _ := strings.Cut(r.Precision, " ")
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return r.changes(old, before, printIn(e.Extra)), nil
 }
 
-// changes compares the settings and the derived values of two runs, key by key. data is the fingerprint of the data of the
-// earlier run.
+// changes compares the settings and the derived values of two runs, key by key. data is the fingerprint of the data of
+// the earlier run.
 func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, r.Process.Cfg) {
@@ -173,8 +176,11 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	adapts := r.Process.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now, detail string) {
-		if key == "data.batch_size" && slices.ContainsFunc(r.Process.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
-			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Process.Opts.Assignment.WorldSize, 1), was)
+		if key == "data.batch_size" && slices.ContainsFunc(r.Process.Opts.Args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--batch-size")
+		}) {
+			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)",
+				max(r.Process.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Process.Opts.Allow, key) {
 			shapes := texts[key].Shapes || key == "model.num_classes" // the derived number of outputs
@@ -194,7 +200,9 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	for key, now := range r.Learnt {
 		was, known := before[key]
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Process.Named() {
-			continue // a run with a name of its own may become longer; its learning rate then follows the schedule of the new length
+			// a run with a name of its own may become longer; its learning rate then follows the schedule of the new
+			// length
+			continue
 		}
 		detail := ""
 		if key == dataPathKey {
@@ -211,7 +219,8 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
-			key, was, now = lengthKey(r.Process.Cfg), was+" steps (schedule.name = "+strconv.Quote(r.Process.Cfg.Schedule.Name)+")", now+" steps"
+			key, was, now = lengthKey(r.Process.Cfg), was+" steps (schedule.name = "+
+				strconv.Quote(r.Process.Cfg.Schedule.Name)+")", now+" steps"
 		}
 		add(key, orNone(was), orNone(now), detail)
 	}
@@ -225,8 +234,8 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	return all
 }
 
-// dataDetails describes how the data differ from those with the print was: ofPath the data that data.path determines, and
-// ofVal those that data.val_path determines. Both are "" if no difference is known.
+// dataDetails describes how the data differ from those with the print was: ofPath the data that data.path determines,
+// and ofVal those that data.val_path determines. Both are "" if no difference is known.
 func (r *Run) dataDetails(old *config.Config, was parts.Fingerprint) (ofPath, ofVal string) {
 	train, eval := r.Data.Differences(was, r.print)
 	if old.Data.ValPath != "" || r.Process.Cfg.Data.ValPath != "" {
@@ -265,7 +274,8 @@ func Allowable(c *config.Config, keys []string) error {
 		switch {
 		case !known:
 			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
-			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
+			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key,
+				strings.Join(near, ", "))
 		case !affects && !slices.Contains(byContent, key):
 			return exit.Usagef("--allow: %s does not need --allow, because it does not affect training results", key)
 		}

@@ -17,13 +17,15 @@ func TestAResultOfSeveralTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Train.Precision = "bf16" // a fixed type; with "auto" a changed type is no change
-	r := New(cfg, session.Options{Env: session.Environment{Catalog: parts.BuiltinCatalog}, Log: slog.New(slog.DiscardHandler)})
+	r := New(cfg, session.Options{Env: session.Environment{Catalog: parts.BuiltinCatalog},
+		Log: slog.New(slog.DiscardHandler)})
 	r.Learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}
 	for _, c := range []struct {
 		precision string
 		changes   int
 	}{{"bf16", 0}, {"bf16 (ranks 0, 1), f32 (rank 2)", 0}, {"f32 (rank 0), bf16 (rank 1)", 1}} {
-		got, err := r.compare(experiment.Earlier{From: "resolved.toml", Config: "[train]\nepochs = 10\n", Result: &experiment.Result{Dataset: "synthetic_image", Precision: c.precision}})
+		got, err := r.compare(experiment.Earlier{From: "resolved.toml", Config: "[train]\nepochs = 10\n",
+			Result: &experiment.Result{Dataset: "synthetic_image", Precision: c.precision}})
 		if err != nil || len(got) != c.changes {
 			t.Errorf("a run in %s, resumed in bf16: got %v, %v, want %d changes", c.precision, got, err, c.changes)
 		}

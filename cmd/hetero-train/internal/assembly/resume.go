@@ -22,9 +22,12 @@ import (
 func (r *Run) LogOpened() {
 	switch changed := r.Folder.Changed; {
 	case r.Folder.MovedTo != "" && changed != nil:
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", r.Folder.MovedTo, "because", changed.Reason())
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info(
+			"a new run starts; the folder of the old run, which has other settings, was renamed", "in",
+			r.Folder.MovedTo, "because", changed.Reason())
 	case r.Folder.MovedTo != "":
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", r.Folder.MovedTo)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed",
+			"in", r.Folder.MovedTo)
 	}
 	for _, w := range r.Folder.Warnings {
 		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
@@ -49,7 +52,8 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if r.Process.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: averaging starts from its trained weights", "checkpoint", c.Path)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(
+			"the checkpoint has no averaged weights: averaging starts from its trained weights", "checkpoint", c.Path)
 	}
 	if err := r.Replica.Load(c); err != nil {
 		return nil, err
@@ -57,8 +61,8 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 	return &state, nil
 }
 
-// CheckResume returns an error if the run cannot continue from its checkpoint: the optimizer cannot use the state, or the
-// classes have other meanings. Restore detects changes of the model, because it loads the tensors.
+// CheckResume returns an error if the run cannot continue from its checkpoint: the optimizer cannot use the state, or
+// the classes have other meanings. Restore detects changes of the model, because it loads the tensors.
 func (r *Run) CheckResume() error {
 	c := r.Folder.Checkpoint
 	if c == nil {
@@ -76,24 +80,30 @@ func (r *Run) CheckResume() error {
 	const advice = "--resume none starts a new run and renames the folder of that run"
 	was, now := old.Optimizer, r.Process.Cfg.Optimizer
 	if was.Name != now.Name {
-		return exit.Usagef("optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s", c.Path, was.Name, now.Name, advice)
+		return exit.Usagef(
+			"optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s",
+			c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
-		return exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+		return exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s",
+			c.Path, was.Momentum, now.Momentum, advice)
 	}
-	if !slices.Equal(old.Model.Freeze, r.Process.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Process.Cfg.Model.FreezeLayers {
+	if !slices.Equal(old.Model.Freeze, r.Process.Cfg.Model.Freeze) ||
+		old.Model.FreezeLayers != r.Process.Cfg.Model.FreezeLayers {
 		return exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and its optimizer state cannot be used with %q and %d; start another run with model.init_from = %q, or %s",
-			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Process.Cfg.Model.Freeze, r.Process.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
+			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Process.Cfg.Model.Freeze,
+			r.Process.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	return nil
 }
 
-// logSettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a change of
-// the training data.
+// logSettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a
+// change of the training data.
 func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error",
+			err)
 		return false
 	}
 	for _, d := range config.Diff(old, r.Process.Cfg) {
@@ -108,10 +118,14 @@ func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 		write("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
 	if total := r.totalOf(c.State); r.Falls() && total != "" && total != strconv.FormatInt(r.Steps, 10) {
-		r.Process.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
+		r.Process.Opts.Log.Warn(
+			"the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps",
+			total, "now_steps", r.Steps,
 			"learning_rate", r.Schedule().Rate(int(c.State.Step)))
 	}
-	return slices.ContainsFunc([]string{"data.dataset", dataPathKey, valPathKey}, func(key string) bool { return slices.Contains(r.Process.Opts.Allow, key) })
+	return slices.ContainsFunc([]string{"data.dataset", dataPathKey, valPathKey}, func(key string) bool {
+		return slices.Contains(r.Process.Opts.Allow, key)
+	})
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
@@ -158,8 +172,8 @@ func (r *Run) totalOf(state checkpoint.State) string {
 	return before[totalKey]
 }
 
-// checkData compares the classes of the data. It discards earlier evaluations if the run resumes with other data, because
-// results on different data are not comparable. The caller has already checked that the data may change.
+// checkData compares the classes of the data. It discards earlier evaluations if the run resumes with other data,
+// because results on different data are not comparable. The caller has already checked that the data may change.
 func (r *Run) checkData(path string, state *checkpoint.State, changed bool) error {
 	before, known, err := parts.TrainedOn(path, state)
 	if err != nil {
@@ -167,7 +181,8 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	}
 	warning, err := r.compareClasses(&before, path)
 	if warning != "" {
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(warning, "checkpoint", weights.DescribeClasses(before.Classes), "data", weights.DescribeClasses(r.Data.Classes()))
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(warning, "checkpoint",
+			weights.DescribeClasses(before.Classes), "data", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if err != nil || !known {
 		return err
@@ -178,15 +193,16 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	return nil
 }
 
-// compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the resumed
-// classifier keep their numbers, so classes in another order are an error.
+// compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the
+// resumed classifier keep their numbers, so classes in another order are an error.
 func (r *Run) compareClasses(before *parts.Trained, path string) (warning string, err error) {
 	was, now := before.Classes, r.Data.Classes()
 	if now == nil || slices.Equal(was, now) {
 		return "", nil
 	}
 	if !weights.Named(was) || !weights.Named(now) {
-		return "the classes of the checkpoint and of the data set correspond by number only, because names are unknown", nil
+		return "the classes of the checkpoint and of the data set correspond by number only, because names are unknown",
+			nil
 	}
 	shared := min(len(was), len(now))
 	at, missing, ok := weights.Locate(now[:shared], was)
@@ -194,7 +210,8 @@ func (r *Run) compareClasses(before *parts.Trained, path string) (warning string
 		return "", nil
 	}
 	if !ok && before.Name != "" { // the user has allowed other data, for example renamed classes
-		return "the checkpoint has no class " + strconv.Quote(missing) + ": the outputs of its classifier keep their numbers", nil
+		return "the checkpoint has no class " + strconv.Quote(missing) +
+			": the outputs of its classifier keep their numbers", nil
 	}
 	return "", exit.Usagef("resume: the classes of the data set (%s) differ from those of the checkpoint (%s), so its classifier would give them other meanings; start a run with model.init_from = %q, which matches classes by name",
 		weights.DescribeClasses(now), weights.DescribeClasses(was), path)
@@ -207,8 +224,12 @@ func (r *Run) logTypesBefore(state *checkpoint.State) error {
 	if err != nil || before == nil {
 		return err
 	}
-	if was, now := compute.TypeSet(before), compute.TypeSet(r.Rank.Types); !slices.Equal(was, now) && r.Process.Cfg.Train.Precision == "auto" {
-		r.Process.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
+	if was, now := compute.TypeSet(before), compute.TypeSet(r.Rank.Types); !slices.Equal(was, now) &&
+		r.Process.Cfg.Train.Precision == "auto" {
+		r.Process.Opts.LogOf(logs.ComponentDevice).Warn(
+			fmt.Sprintf(
+				"the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision",
+				strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }

@@ -30,9 +30,12 @@ func TestResumedClassifiersKeepTheMeaningOfTheirOutputs(t *testing.T) {
 		warns   string
 	}{
 		{"equal", `{"name": "images", "classes": ["a", "b"]}`, []string{"a", "b"}, "", ""},
-		{"another order", `{"name": "images", "classes": ["a", "b"]}`, []string{"b", "a"}, `start a run with model.init_from = "step-1"`, ""},
-		{"imported, another order", `{"name": "", "classes": ["a", "b"]}`, []string{"b", "a"}, "differ from those of the checkpoint", ""},
-		{"imported, other classes", `{"name": "", "classes": ["a", "b"]}`, []string{"a", "c"}, "differ from those of the checkpoint", ""},
+		{"another order", `{"name": "images", "classes": ["a", "b"]}`, []string{"b", "a"},
+			`start a run with model.init_from = "step-1"`, ""},
+		{"imported, another order", `{"name": "", "classes": ["a", "b"]}`, []string{"b", "a"},
+			"differ from those of the checkpoint", ""},
+		{"imported, other classes", `{"name": "", "classes": ["a", "b"]}`, []string{"a", "c"},
+			"differ from those of the checkpoint", ""},
 		{"imported without names", ``, []string{"a", "b"}, "", "by number only"},
 		{"renamed by the user", `{"name": "images", "classes": ["a", "b"]}`, []string{"a", "c"}, "", `no class \"c\"`},
 		{"the first classes", `{"name": "images", "classes": ["a", "b", "c"]}`, []string{"a", "b"}, "", ""},
@@ -50,7 +53,8 @@ func TestResumedClassifiersKeepTheMeaningOfTheirOutputs(t *testing.T) {
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want %q", err, c.want)
 			}
-			if strings.Contains(out.String(), "level=WARN") != (c.warns != "") || !strings.Contains(out.String(), c.warns) {
+			if strings.Contains(out.String(), "level=WARN") != (c.warns != "") ||
+				!strings.Contains(out.String(), c.warns) {
 				t.Errorf("got log %q, want %q", out.String(), c.warns)
 			}
 		})
@@ -62,9 +66,12 @@ func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 	r := New(nil, session.Options{})
 	r.Data = &parts.Opened{Name: "cifar10", Splits: data.Splits{Train: classes{}}}
 	for _, changed := range []bool{false, true} {
-		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{parts.DataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
+		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{
+			parts.DataKey: json.RawMessage(`{"name": "cifar10"}`),
+			"train":       json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
 		err := r.checkData("step-1", &state, changed)
-		if err != nil || (state.Best == nil) != changed || strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
+		if err != nil || (state.Best == nil) != changed ||
+			strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
 			t.Errorf("changed %v: got %v, best %v, %s", changed, err, state.Best, state.Extra["train"])
 		}
 	}

@@ -23,7 +23,8 @@ func (r *Run) classes() (int, error) {
 		return have, nil
 	}
 	if want < have {
-		return 0, exit.Usagef("model.num_classes: data set %s has %d classes (got %d, want 0 or at least %d)", r.Data.Name, have, want, have)
+		return 0, exit.Usagef("model.num_classes: data set %s has %d classes (got %d, want 0 or at least %d)",
+			r.Data.Name, have, want, have)
 	}
 	return want, nil
 }
@@ -48,7 +49,8 @@ func (r *Run) Task() (task.Task, error) {
 		return nil, err
 	}
 	if t := r.Data.Tokens; t != nil {
-		return t.Task(&c.Model, parts.TextTask{Vocabulary: t.Vocabulary, Positions: t.Length, Classes: classes, LabelSmoothing: c.Train.LabelSmoothing})
+		return t.Task(&c.Model, parts.TextTask{Vocabulary: t.Vocabulary, Positions: t.Length, Classes: classes,
+			LabelSmoothing: c.Train.LabelSmoothing})
 	}
 	model, err := parts.BuildClassifier(&c.Model)
 	norm := parts.Normalization(c.Data, r.Data.Normalization)
@@ -72,12 +74,14 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 	}
 	o := replica.Options{
 		Task:    learns,
-		Compute: r.Rank.Precision, LossScale: r.Rank.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
-		Recompute: recomputes[c.Train.Recompute],
-		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Rank.Team.Joined()),
+		Compute: r.Rank.Precision, LossScale: r.Rank.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize,
+		Accumulation: c.Train.MicroBatches(),
+		Recompute:    recomputes[c.Train.Recompute],
+		Freeze:       nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		Seed:         c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Rank.Team.Joined()),
 		Norms:        c.Train.NormsInterval > 0 && r.Rank.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
-		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
+		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup,
+			Interval: c.EMA.Interval},
 	}
 	if t := r.Data.Tokens; t != nil && t.Shorter != nil {
 		o.Positions, o.Shorter = t.Length, t.Shorter
@@ -90,7 +94,8 @@ func Peers(c *config.Config, group *gradsync.Group) *replica.Peers {
 	if group == nil {
 		return nil
 	}
-	p := &replica.Peers{Group: group, SyncNorm: c.Model.BatchNorm == "sync", CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
+	p := &replica.Peers{Group: group, SyncNorm: c.Model.BatchNorm == "sync",
+		CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
 	if c.Parallel.WireDType == "bf16" {
 		p.Wire = tensor.BF16
 	}
@@ -98,14 +103,18 @@ func Peers(c *config.Config, group *gradsync.Group) *replica.Peers {
 }
 
 // recomputes maps the values of train.recompute to options of package train.
-var recomputes = map[string]replica.Recompute{"auto": replica.RecomputeShort, "off": replica.RecomputeNever, "all": replica.RecomputeAlways}
+var recomputes = map[string]replica.Recompute{"auto": replica.RecomputeShort, "off": replica.RecomputeNever,
+	"all": replica.RecomputeAlways}
 
 // OptimizerOptions returns the options of the configured optimizer.
 func OptimizerOptions(c *config.Config) optim.Options {
 	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
-		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
+		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1],
+		Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
 	if !c.Optimizer.DecayNormsAndBias { // the library timm also excludes these parameters from weight decay
-		o.Decays = func(name string, shape tensor.Shape) bool { return len(shape) > 1 && !strings.HasSuffix(name, ".bias") }
+		o.Decays = func(name string, shape tensor.Shape) bool {
+			return len(shape) > 1 && !strings.HasSuffix(name, ".bias")
+		}
 	}
 	return o
 }
@@ -113,7 +122,8 @@ func OptimizerOptions(c *config.Config) optim.Options {
 // Schedule returns the learning rate schedule, with epochs converted to steps.
 func (r *Run) Schedule() optim.Schedule {
 	s := r.Process.Cfg.Schedule
-	out := optim.Schedule{Name: s.Name, Base: r.Process.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(r.Steps),
+	out := optim.Schedule{Name: s.Name, Base: r.Process.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps,
+		Total:    int(r.Steps),
 		StepSize: s.StepSize * int(r.StepsPer), Gamma: s.Gamma}
 	if s.WarmupEpochs > 0 {
 		out.Warmup = int(s.WarmupEpochs*float64(r.StepsPer) + 0.5)
@@ -124,8 +134,8 @@ func (r *Run) Schedule() optim.Schedule {
 	return out
 }
 
-// CurveSetting describes the settings on which the time of a step depends, apart from the device and the data. element is
-// the element type in which the rank trains. Step times of one setting predict no other setting.
+// CurveSetting describes the settings on which the time of a step depends, apart from the device and the data. element
+// is the element type in which the rank trains. Step times of one setting predict no other setting.
 func CurveSetting(c *config.Config, element string) string {
 	var model []string
 	size := fmt.Sprintf("images of %d pixels", c.Data.ImageSize)
@@ -137,5 +147,6 @@ func CurveSetting(c *config.Config, element string) string {
 			size = "texts of " + s.Value + " tokens"
 		}
 	}
-	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size, c.Train.MicroBatches(), c.Optimizer.Name)
+	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size,
+		c.Train.MicroBatches(), c.Optimizer.Name)
 }

@@ -24,15 +24,20 @@ func (r *Run) JoinTeam(ctx context.Context) (err error) {
 }
 
 // local lists the settings that may differ between ranks. An entry that ends with a dot is the name of a table.
-var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab.", "dashboard.", "metrics.", "notify.", "tracking."}
+var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file", "data.class_names",
+	"data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir",
+	"experiment.log_dir", "train.resume", "parallel.", "profile.", "lab.", "dashboard.", "metrics.", "notify.",
+	"tracking."}
 
 // facts returns the values that must be equal on all ranks.
 func (r *Run) facts() []rendezvous.Fact {
-	facts := []rendezvous.Fact{{Name: "program", Value: version.Source()}} // first, because it explains other differences
+	// first, because it explains other differences
+	facts := []rendezvous.Fact{{Name: "program", Value: version.Source()}}
 	for _, s := range r.Process.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
-			if text, err := strconv.Unquote(value); err == nil { // strings without quotes, because the error message adds quotes
+			if text, err := strconv.Unquote(value); err == nil {
+				// strings without quotes, because the error message adds quotes
 				value = text
 			}
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
@@ -41,15 +46,20 @@ func (r *Run) facts() []rendezvous.Fact {
 	samples, evaluated := r.Data.Counts()
 	p := r.Process.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
-		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q%s", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
-		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Process.Cfg.Profile.TraceSteps, r.Process.Cfg.Profile.TraceStep)},
+		{
+			Name: "communication",
+			Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s",
+				p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q%s", r.Data.Name,
+			samples, evaluated, r.Data.Classes(), r.fingerprint())},
+		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Process.Cfg.Profile.TraceSteps,
+			r.Process.Cfg.Profile.TraceStep)},
 		{Name: "weather", Value: r.Process.Opts.Lab.Fact()},
 	}...)
 }
 
-// fingerprint returns ", fingerprint " and the digest of a data set of another module that provides no names of samples,
-// or no content, to compare; otherwise "".
+// fingerprint returns ", fingerprint " and the digest of a data set of another module that provides no names of
+// samples, or no content, to compare; otherwise "".
 func (r *Run) fingerprint() string {
 	digest := ""
 	switch t := r.Data.Tokens; {

@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// TestRanksMayServeAndReportDifferently: only one rank has the dashboard, the metrics of all ranks, or a tracking server.
+// TestRanksMayServeAndReportDifferently: only one rank has the dashboard, the metrics of all ranks, or a tracking
+// server.
 func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	cfg, err := config.Parse("defaults", nil, parts.BuiltinCatalog)
 	if err != nil {
@@ -33,7 +34,8 @@ func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	}
 }
 
-// A data set of another module may know neither names nor stored bytes of its samples; ranks then compare its own digest.
+// A data set of another module may know neither names nor stored bytes of its samples; ranks then compare its own
+// digest.
 func TestRanksCompareTheDigestOfADataSetWithoutNames(t *testing.T) {
 	r := &Run{Data: &parts.Opened{Splits: data.Splits{Fingerprint: "digest"}}}
 	if got := r.fingerprint(); got != `, fingerprint "digest"` {

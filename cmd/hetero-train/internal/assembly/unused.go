@@ -119,10 +119,12 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 		none(classless, "model.init_head", "model.num_classes")
 	}
 	if !labelled && !masks {
-		none("model.name = \""+cfg.Model.Name+"\" predicts the next token, and this key applies to models of masked tokens only", parts.MaskedKeys...)
+		none("model.name = \""+cfg.Model.Name+
+			"\" predicts the next token, and this key applies to models of masked tokens only", parts.MaskedKeys...)
 	}
 	if labelled {
-		none("data.dataset = \""+cfg.Data.Dataset+"\" has classes, and only the prediction of masked tokens uses it", "model.next_sentence")
+		none("data.dataset = \""+cfg.Data.Dataset+"\" has classes, and only the prediction of masked tokens uses it",
+			"model.next_sentence")
 	}
 	if t := set.Tokens; t.Shorter == nil {
 		none("all samples have the same length, or their lengths are unknown", "data.group_by_length")

@@ -41,7 +41,8 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 	splits, flat := t.TempDir(), t.TempDir()
 	picturesIn(t, 16, filepath.Join(splits, "train"), filepath.Join(splits, "test"))
 	picturesIn(t, 16, flat)
-	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of at most 16 pixels are enlarged to 224"
+	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect",
+		"images of at most 16 pixels are enlarged to 224"
 	for _, c := range []struct {
 		name, path string
 		set, want  []string
@@ -53,7 +54,8 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 		{"both", splits, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
 	} {
 		var set []config.Override
-		for _, text := range append([]string{"data.dataset=images", "data.path=" + c.path, "data.cache_dir=" + t.TempDir()}, c.set...) {
+		for _, text := range append([]string{"data.dataset=images", "data.path=" + c.path,
+			"data.cache_dir=" + t.TempDir()}, c.set...) {
 			o, err := config.ParseSet(text)
 			if err != nil {
 				t.Fatal(err)

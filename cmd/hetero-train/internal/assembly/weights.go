@@ -17,8 +17,8 @@ func (r *Run) loadsWeights() bool {
 	return r.Process.Cfg.Model.InitFrom != "" && r.Rank.Team.Leads() && r.Folder.Checkpoint == nil
 }
 
-// CheckInit compares the sizes in the config.json of model.init_from, if there is one, with the configured model. It needs
-// the data, but no replica, so that a run with wrong sizes ends before it builds a large model.
+// CheckInit compares the sizes in the config.json of model.init_from, if there is one, with the configured model. It
+// needs the data, but no replica, so that a run with wrong sizes ends before it builds a large model.
 func (r *Run) CheckInit() error {
 	m, tokens := r.Process.Cfg.Model, r.Data.Tokens
 	if tokens == nil || !r.loadsWeights() {
@@ -49,9 +49,12 @@ func (r *Run) InitFrom() error {
 	if !r.loadsWeights() {
 		return nil
 	}
-	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
+	f, err := parts.OpenWeights(m.InitFrom, func(err error) {
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error())
+	})
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w\nwant a .safetensors file, a checkpoint, or a folder of transformers, for example from hf download google-bert/bert-base-uncased --local-dir bert-base-uncased", err)
+		err = fmt.Errorf("%w\nwant a .safetensors file, a checkpoint, or a folder of transformers, for example from hf download google-bert/bert-base-uncased --local-dir bert-base-uncased",
+			err)
 	}
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
@@ -81,9 +84,12 @@ func (r *Run) InitFrom() error {
 	if err != nil {
 		return fmt.Errorf("model.init_drop: %w", err)
 	}
-	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, Drops: drops, FileClasses: f.About.Classes, Classes: r.Data.Classes()})
+	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead, Drops: drops,
+		FileClasses: f.About.Classes, Classes: r.Data.Classes()})
 	if weights.OnlyExtra(err) {
-		return fmt.Errorf("model.init_from: %w\nleave out tensors that the model does not need with model.init_drop = [\"REGEXP\"]", err)
+		return fmt.Errorf(
+			"model.init_from: %w\nleave out tensors that the model does not need with model.init_drop = [\"REGEXP\"]",
+			err)
 	} else if errors.As(err, new(*weights.RenameError)) {
 		return fmt.Errorf("model.init_drop: %w", err)
 	} else if err != nil {
@@ -92,22 +98,28 @@ func (r *Run) InitFrom() error {
 	if err := r.Replica.FillWeights(fit.ReadInto); err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
-	if now := parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization); r.Data.Tokens == nil && f.About.Differs(now) {
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the weights of model.init_from were trained on images that were prepared in another way", "then", f.About.Preprocessing.String(), "now", now.String())
+	if now := parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization); r.Data.Tokens == nil &&
+		f.About.Differs(now) {
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(
+			"the weights of model.init_from were trained on images that were prepared in another way", "then",
+			f.About.Preprocessing.String(), "now", now.String())
 	}
 	fresh, why := fit.Replaced()
-	r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors",
+		len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if fit.ByNumber() {
 		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(byNumber(f.About.Classes)+": its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
 			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
 	}
 	if len(fresh) > 0 {
-		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)", "tensors", strings.Join(fresh, ", "), "why", why)
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)",
+			"tensors", strings.Join(fresh, ", "), "why", why)
 	}
 	return nil
 }
 
-// byNumber returns why the classes of a file and of the data set cannot be compared by name. names are those of the file.
+// byNumber returns why the classes of a file and of the data set cannot be compared by name. names are those of the
+// file.
 func byNumber(names []string) string {
 	if weights.Named(names) {
 		return "the labels of the data set are numbers, so they cannot be compared with the names of the classes in the file"

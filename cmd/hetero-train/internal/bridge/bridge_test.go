@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// TestTranscript reads the messages of a PyTorch rank as the package hetero_train wrote them, and compares their values with
-// the golden file.
+// TestTranscript reads the messages of a PyTorch rank as the package hetero_train wrote them, and compares their values
+// with the golden file.
 func TestTranscript(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "rank_0.jsonl"))
 	if err != nil {
@@ -60,11 +60,16 @@ func TestFaults(t *testing.T) {
 		{`{"type":"gathered","values":[]}`, "got 0 values"},
 		{`{"type":"start","model":{"name":"a b"}}`, "model.name"},
 		{`{"type":"steps","first":0,"steps":[` + step + `]}`, "from step 0"},
-		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"seconds":[1]`, `"seconds":[1,2]`, 1) + `]}`, "seconds: got 2 ranks"},
-		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"forward":[0]`, `"forward":[null]`, 1) + `]}`, "forward of rank 0"},
-		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"data":[0]`, `"data":[1e9]`, 1) + `]}`, "data of rank 0"},
-		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"samples":[1]`, `"samples":[-1]`, 1) + `]}`, "-1 samples"},
-		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"epoch_steps":2`, `"epoch_steps":0`, 1) + `]}`, "of the 0 steps"},
+		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"seconds":[1]`, `"seconds":[1,2]`, 1) + `]}`,
+			"seconds: got 2 ranks"},
+		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"forward":[0]`, `"forward":[null]`, 1) + `]}`,
+			"forward of rank 0"},
+		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"data":[0]`, `"data":[1e9]`, 1) + `]}`,
+			"data of rank 0"},
+		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"samples":[1]`, `"samples":[-1]`, 1) + `]}`,
+			"-1 samples"},
+		{`{"type":"steps","first":1,"steps":[` + strings.Replace(step, `"epoch_steps":2`, `"epoch_steps":0`, 1) + `]}`,
+			"of the 0 steps"},
 	} {
 		_, err := Parse([]byte(c.line))
 		var fault *Fault
@@ -86,7 +91,8 @@ func TestHelloOfAnotherVersionIsReadable(t *testing.T) {
 
 func TestExchange(t *testing.T) {
 	var out bytes.Buffer
-	conn := Open(strings.NewReader(`{"type":"gathered","values":[1,{"a":2}]}`+"\n"+`{"type":"gathered","values":[1]}`+"\n"+`{"type":"end"}`+"\n"), &out)
+	conn := Open(strings.NewReader(`{"type":"gathered","values":[1,{"a":2}]}`+"\n"+`{"type":"gathered","values":[1]}`+
+		"\n"+`{"type":"end"}`+"\n"), &out)
 	values, err := conn.Exchange(context.Background(), "numbers", []byte("1"), 2)
 	if err != nil || len(values) != 2 || string(values[1]) != `{"a":2}` {
 		t.Fatalf("got %q, %v", values, err)
@@ -94,11 +100,13 @@ func TestExchange(t *testing.T) {
 	if got, want := out.String(), `{"type":"gather","what":"numbers","value":1}`+"\n"; got != want {
 		t.Errorf("sent %s, want %s", got, want)
 	}
-	if _, err := conn.Exchange(context.Background(), "numbers", nil, 2); err == nil || !strings.Contains(err.Error(), "1 ranks, want 2") {
+	if _, err := conn.Exchange(context.Background(), "numbers", nil, 2); err == nil ||
+		!strings.Contains(err.Error(), "1 ranks, want 2") {
 		t.Errorf("one value: got %v", err)
 	}
 	var order *OrderError
-	if _, err := conn.Exchange(context.Background(), "numbers", nil, 2); !errors.As(err, &order) || !strings.Contains(err.Error(), "got a message end, want gathered") {
+	if _, err := conn.Exchange(context.Background(), "numbers", nil, 2); !errors.As(err, &order) ||
+		!strings.Contains(err.Error(), "got a message end, want gathered") {
 		t.Errorf("another message: got %v", err)
 	}
 }
@@ -129,7 +137,8 @@ func FuzzParse(f *testing.F) {
 		}
 		if s, ok := m.(*Steps); ok { // its lists have one value per rank
 			for i := range s.Steps {
-				if len(s.Steps[i].Samples) != len(s.Steps[0].Samples) || len(s.Steps[i].Hidden) != len(s.Steps[0].Samples) {
+				if len(s.Steps[i].Samples) != len(s.Steps[0].Samples) ||
+					len(s.Steps[i].Hidden) != len(s.Steps[0].Samples) {
 					t.Fatal("a step has lists of different lengths")
 				}
 			}

@@ -39,11 +39,13 @@ func (m *Start) check() error {
 	case m.Device.Kind != "cpu" && m.Device.Kind != "cuda":
 		return fmt.Errorf("device.kind: got %.40q, want cpu or cuda", m.Device.Kind)
 	case m.Device.Threads < 0 || m.Device.MemoryBytes < 0 || m.Device.FreeBytes < 0:
-		return fmt.Errorf("device: got %d threads, %d bytes, %d bytes free", m.Device.Threads, m.Device.MemoryBytes, m.Device.FreeBytes)
+		return fmt.Errorf("device: got %d threads, %d bytes, %d bytes free", m.Device.Threads, m.Device.MemoryBytes,
+			m.Device.FreeBytes)
 	case !slices.Contains(types, m.DType):
 		return fmt.Errorf("dtype: got %.40q, want one of %v", m.DType, types)
 	case m.Step < 0 || m.Steps < 0 || m.Epoch < 0 || m.MaxShare < 0 || m.Workers < 0:
-		return fmt.Errorf("got step %d of %d, %d steps of an epoch, a largest share of %d, %d workers", m.Step, m.Steps, m.Epoch, m.MaxShare, m.Workers)
+		return fmt.Errorf("got step %d of %d, %d steps of an epoch, a largest share of %d, %d workers", m.Step, m.Steps,
+			m.Epoch, m.MaxShare, m.Workers)
 	case !(m.TFLOPS >= 0) || !(m.Copy >= 0) || math.IsInf(m.TFLOPS+m.Copy, 1):
 		return fmt.Errorf("got %v TFLOP/s and %v GB/s", m.TFLOPS, m.Copy)
 	}
@@ -84,7 +86,8 @@ func (s *Step) check(ranks int) error {
 	if ranks == 0 || ranks > mostRanks {
 		return fmt.Errorf("got %d ranks", ranks)
 	}
-	if s.Epoch < 0 || s.EpochStep < 1 || s.EpochSteps < s.EpochStep || s.EpochSteps > math.MaxInt32 || s.Epoch > math.MaxInt32 {
+	if s.Epoch < 0 || s.EpochStep < 1 || s.EpochSteps < s.EpochStep || s.EpochSteps > math.MaxInt32 ||
+		s.Epoch > math.MaxInt32 {
 		return fmt.Errorf("got step %d of the %d steps of epoch %d", s.EpochStep, s.EpochSteps, s.Epoch)
 	}
 	if !(s.Time >= 0 && s.Time < 1e11) {
@@ -94,7 +97,8 @@ func (s *Step) check(ranks int) error {
 		return fmt.Errorf("got %d and %d ranks, want %d", len(s.Samples), len(s.Buckets), ranks)
 	}
 	for rank := range ranks {
-		if s.Samples[rank] < 0 || s.Samples[rank] > math.MaxInt32 || s.Buckets[rank] < 0 || s.Buckets[rank] > math.MaxInt32 {
+		if s.Samples[rank] < 0 || s.Samples[rank] > math.MaxInt32 || s.Buckets[rank] < 0 ||
+			s.Buckets[rank] > math.MaxInt32 {
 			return fmt.Errorf("rank %d: got %d samples and %d buckets", rank, s.Samples[rank], s.Buckets[rank])
 		}
 	}
@@ -102,14 +106,17 @@ func (s *Step) check(ranks int) error {
 		name   string
 		values []Number
 		most   float64
-	}{{"seconds", s.Seconds, mostSeconds}, {"data", s.Data, mostSeconds}, {"forward", s.Forward, mostSeconds}, {"backward", s.Backward, mostSeconds}, {"exposed", s.Exposed, mostSeconds},
-		{"hidden", s.Hidden, mostSeconds}, {"optimizer", s.Optimizer, mostSeconds}, {"other", s.Other, mostSeconds}, {"bytes", s.Bytes, 1e18}, {"count", s.Count, math.MaxInt32}} {
+	}{{"seconds", s.Seconds, mostSeconds}, {"data", s.Data, mostSeconds}, {"forward", s.Forward, mostSeconds},
+		{"backward", s.Backward, mostSeconds}, {"exposed", s.Exposed, mostSeconds},
+		{"hidden", s.Hidden, mostSeconds}, {"optimizer", s.Optimizer, mostSeconds}, {"other", s.Other, mostSeconds},
+		{"bytes", s.Bytes, 1e18}, {"count", s.Count, math.MaxInt32}} {
 		if len(list.values) != ranks {
 			return fmt.Errorf("%s: got %d ranks, want %d", list.name, len(list.values), ranks)
 		}
 		for rank, v := range list.values {
 			if !(v >= 0) || float64(v) > list.most {
-				return fmt.Errorf("%s of rank %d: got %v, want a number from 0 to %v", list.name, rank, float64(v), list.most)
+				return fmt.Errorf("%s of rank %d: got %v, want a number from 0 to %v", list.name, rank, float64(v),
+					list.most)
 			}
 		}
 	}

@@ -26,11 +26,12 @@ type Gather struct {
 
 // Started answers a [Start]: from now on, the bridge takes steps.
 type Started struct {
-	Type      string   `json:"type"`              // started
-	Shares    []int    `json:"shares"`            // samples of a micro-batch, by rank
-	Interval  int      `json:"interval"`          // steps between two decisions
-	Opening   int      `json:"opening"`           // steps before the first decision; 0: the shares never change
-	Folder    string   `json:"folder"`            // absolute path of the folder of the run; "" on all ranks except rank 0
+	Type     string `json:"type"`     // started
+	Shares   []int  `json:"shares"`   // samples of a micro-batch, by rank
+	Interval int    `json:"interval"` // steps between two decisions
+	Opening  int    `json:"opening"`  // steps before the first decision; 0: the shares never change
+	// absolute path of the folder of the run; "" on all ranks except rank 0
+	Folder    string   `json:"folder"`
 	Cached    bool     `json:"cached"`            // the cache has a step-time curve of this rank
 	Telemetry []Number `json:"telemetry"`         // of this rank
 	Notes     []string `json:"notes,omitempty"`   // conditions that a reader of the figures must know
@@ -97,8 +98,8 @@ func Open(in io.Reader, out io.Writer) *Conn {
 	return c
 }
 
-// readLine reads a line of at most MostBytes, without its end. A last line without an end is incomplete, so it counts as
-// the end of the stream.
+// readLine reads a line of at most MostBytes, without its end. A last line without an end is incomplete, so it counts
+// as the end of the stream.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var all []byte
 	for {

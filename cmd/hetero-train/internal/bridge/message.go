@@ -88,9 +88,10 @@ type Gathered struct {
 
 // Steps contains the reports of all ranks about consecutive optimizer steps.
 type Steps struct {
-	First     int64      `json:"first"` // number of the first step, from 1
-	Steps     []Step     `json:"steps"`
-	Telemetry [][]Number `json:"telemetry"` // latest telemetry of each rank, from [Decided] or [Started]; empty: unknown
+	First int64  `json:"first"` // number of the first step, from 1
+	Steps []Step `json:"steps"`
+	// latest telemetry of each rank, from [Decided] or [Started]; empty: unknown
+	Telemetry [][]Number `json:"telemetry"`
 }
 
 // Step contains the measurements of one optimizer step. Each list has one value per rank. Times are in s.
@@ -167,7 +168,10 @@ func Parse(line []byte) (Message, error) {
 	}
 	create := kinds[head.Type]
 	if create == nil {
-		return nil, &Fault{fmt.Sprintf("got a message of type %.40q, want hello, start, gathered, steps, evaluation, saved or end", head.Type)}
+		return nil,
+			&Fault{
+				fmt.Sprintf("got a message of type %.40q, want hello, start, gathered, steps, evaluation, saved or end",
+					head.Type)}
 	}
 	m := create()
 	var err error

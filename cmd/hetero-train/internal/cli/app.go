@@ -32,9 +32,10 @@ type App struct {
 	LogFormat  string                     // --log-format
 	Comparison *session.ComparisonOptions // flags of balance compare; nil for other commands
 	Allow      []string                   // --allow
-	Overrides  []config.Override          // settings of --set and of flags that set keys, in the order of the command line
-	Counted    *Numbering                 // result of counting the ranks of all nodes; nil if they were not counted
-	Stops      chan os.Signal             // signals that end the command while it counts the ranks
+	// settings of --set and of flags that set keys, in the order of the command line
+	Overrides []config.Override
+	Counted   *Numbering     // result of counting the ranks of all nodes; nil if they were not counted
+	Stops     chan os.Signal // signals that end the command while it counts the ranks
 }
 
 // Warn prints an error as a warning. It is for commands without a log.
@@ -69,8 +70,8 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load is Read, with a warning for each key that the command line sets to several values, and for a learning rate of the
-// file that was made for another optimizer. A rank that this program
+// Load is Read, with a warning for each key that the command line sets to several values, and for a learning rate of
+// the file that was made for another optimizer. A rank that this program
 // started does not warn, because the process that started it does.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := a.Read()
@@ -85,7 +86,8 @@ func (a *App) Load() (*config.Config, error) {
 	return cfg, err
 }
 
-// OtherRate returns a warning if the command line changes the optimizer, but not the learning rate of the file; otherwise "".
+// OtherRate returns a warning if the command line changes the optimizer, but not the learning rate of the file;
+// otherwise "".
 func (a *App) OtherRate(cfg *config.Config) string {
 	const name, rate = "optimizer.name", "optimizer.lr"
 	if a.File == "" || cfg.Origin(rate) == "" {
@@ -158,7 +160,8 @@ func Informs(assigned discovery.Assignment) bool {
 // Options returns the options of a command that opens components of a run. The command prints messages of at least the
 // given level. If component is not "", each message names it. Messages for a log file are kept until the file is open.
 func (a *App) Options(assigned discovery.Assignment, level, component string) (session.Options, error) {
-	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)), LogFile: logs.NewScreen(new(bytes.Buffer)), Assignment: assigned,
+	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)),
+		LogFile: logs.NewScreen(new(bytes.Buffer)), Assignment: assigned,
 		Json: a.LogFormat == logs.FormatJSON, File: a.File, Args: a.Args}
 	format := a.LogOptions(level)
 	format.InFile = a.LogLevel

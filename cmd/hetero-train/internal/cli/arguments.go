@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// OnePath returns cmd as a command with exactly one argument, a path or the name of a run. Such a command does not accept
-// -c, --set and similar flags.
+// OnePath returns cmd as a command with exactly one argument, a path or the name of a run. Such a command does not
+// accept -c, --set and similar flags.
 func (a *App) OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -162,8 +162,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s", text)
 }
 
-// nearestFlag returns "; nearest: --FLAG" for the error of an unknown flag, or the subcommand that has this flag. It returns
-// "" if no flag is similar.
+// nearestFlag returns "; nearest: --FLAG" for the error of an unknown flag, or the subcommand that has this flag. It
+// returns "" if no flag is similar.
 func nearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -174,7 +174,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 		if Unconfigured(owner) == "" {
 			file = " -c FILE"
 		}
-		return fmt.Sprintf("; it is a flag of a subcommand: %s%s --%s", owner.CommandPath(), file, unknown.GetSpecifiedName())
+		return fmt.Sprintf("; it is a flag of a subcommand: %s%s --%s", owner.CommandPath(), file,
+			unknown.GetSpecifiedName())
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -188,8 +189,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// ownerOf returns the subcommand that has a flag, or nil. Of several subcommands of the root command, which also trains,
-// it returns train, otherwise the first.
+// ownerOf returns the subcommand that has a flag, or nil. Of several subcommands of the root command, which also
+// trains, it returns train, otherwise the first.
 func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		f := sub.LocalFlags().Lookup(flag)
@@ -203,8 +204,8 @@ func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	return owner
 }
 
-// FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the error
-// names this argument instead.
+// FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the
+// error names this argument instead.
 func FlagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return NoArguments(cmd, args)
@@ -219,8 +220,10 @@ func wanted(err error) error {
 	if !errors.As(err, &invalid) || !errors.As(err, &number) {
 		return err
 	}
-	want := map[string]string{"bool": "true or false", "int": "an integer", "int64": "an integer", "uint64": "an integer of at least 0",
-		"float64": "a number", "float64Slice": "numbers, separated by commas without spaces"}[invalid.GetFlag().Value.Type()]
+	want := map[string]string{"bool": "true or false", "int": "an integer", "int64": "an integer",
+		"uint64":       "an integer of at least 0",
+		"float64":      "a number",
+		"float64Slice": "numbers, separated by commas without spaces"}[invalid.GetFlag().Value.Type()]
 	if want == "" {
 		return err
 	}

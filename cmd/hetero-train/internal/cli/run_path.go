@@ -27,18 +27,24 @@ func InRuns(argument, folder string) (string, error) {
 	isRun := noRun == nil && named.IsDir()
 	switch {
 	case isRun && noPath == nil && !os.SameFile(named, direct):
-		return "", exit.Usagef("%s: got a name that is a run in %s, and a path: write %s or .%c%s", argument, folder, run, filepath.Separator, argument)
+		return "", exit.Usagef("%s: got a name that is a run in %s, and a path: write %s or .%c%s", argument, folder,
+			run, filepath.Separator, argument)
 	case isRun:
 		return run, nil
 	case noPath != nil:
-		return "", exit.Usagef("%s: there is no run of this name in %s, and no such file or folder; hetero-train runs lists the runs", argument, folder)
+		return "",
+			exit.Usagef(
+				"%s: there is no run of this name in %s, and no such file or folder; hetero-train runs lists the runs",
+				argument, folder)
 	}
 	return argument, nil
 }
 
 // runsFolder returns the folder of runs. The command reports faults of the file and of the setting.
 func (a *App) runsFolder() string {
-	settings := slices.DeleteFunc(slices.Clone(a.Overrides), func(o config.Override) bool { return o.Key != "experiment.output_dir" })
+	settings := slices.DeleteFunc(slices.Clone(a.Overrides), func(o config.Override) bool {
+		return o.Key != "experiment.output_dir"
+	})
 	for _, file := range []string{a.File, ""} {
 		if cfg, err := config.Load(file, a.Env.Catalog, settings...); err == nil {
 			return cfg.Experiment.OutputDir

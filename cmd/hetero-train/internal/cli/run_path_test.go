@@ -13,12 +13,15 @@ import (
 
 func TestArgumentsThatNameRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, dir := range []string{"experiments/first", "experiments/both", "both", "elsewhere", "other/first", "experiments/linked"} {
+	for _, dir := range []string{"experiments/first", "experiments/both", "both", "elsewhere", "other/first",
+		"experiments/linked"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.WriteFile("weights.safetensors", nil, 0o600), os.WriteFile("experiments/weights.safetensors", nil, 0o600), os.Symlink("experiments/linked", "linked")); err != nil {
+	if err := errors.Join(os.WriteFile("weights.safetensors", nil, 0o600),
+		os.WriteFile("experiments/weights.safetensors", nil, 0o600),
+		os.Symlink("experiments/linked", "linked")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ argument, output, want, fault string }{

@@ -90,7 +90,10 @@ func Harmless(t *testing.T, what string, texts ...string) {
 		if !utf8.ValidString(text) {
 			t.Errorf("%s: the text is not UTF-8: %q", what, text)
 		}
-		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) || r == '\u202e' }); at >= 0 {
+		if at := strings.IndexFunc(text, func(r rune) bool {
+			return r != '\n' && r != '\t' && unicode.IsControl(r) ||
+				r == '\u202e'
+		}); at >= 0 {
 			t.Errorf("%s: a terminal acts on %q", what, text[max(at-60, 0):min(at+20, len(text))])
 		}
 		if strings.HasPrefix(text, "FORGED") || strings.Contains(text, "\nFORGED") {

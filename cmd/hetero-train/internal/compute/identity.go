@@ -20,7 +20,8 @@ func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	}
 	r := profiles.Rank{Rank: assigned.Rank, LocalRank: max(assigned.LocalRank, 0), Host: host.Name, GPU: gpu,
 		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: k.MemoryBytes(),
-		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
+		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model,
+			ISA: info.ISA, Threads: info.Threads}}
 	if gpu != nil {
 		r.Device.Vendor = gpu.Vendor
 	} else {

@@ -77,7 +77,9 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	}
 	kept, err := devices.KeptType(o.Device, types)
 	if err != nil {
-		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run measures the number formats again", "error", err)
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn(
+			"the cached choice for train.precision = \"auto\" cannot be used; the run measures the number formats again",
+			"error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
@@ -111,7 +113,8 @@ func agreeTypes(reports []typeReport) []devices.RankType {
 			case other.Kept && kept == "":
 				kept = other.Type
 			case other.Seconds != nil:
-				times = append(times, []float64{other.Seconds[devices.TimedTypes[0].String()], other.Seconds[devices.TimedTypes[1].String()]})
+				times = append(times, []float64{other.Seconds[devices.TimedTypes[0].String()],
+					other.Seconds[devices.TimedTypes[1].String()]})
 			}
 		}
 		if agreed[rank].Type = kept; kept == "" {
@@ -131,7 +134,8 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &types); err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("read the compute types in the checkpoint of step %d: %w", state.Step, err))
+		return nil,
+			exit.With(exit.Data, fmt.Errorf("read the compute types in the checkpoint of step %d: %w", state.Step, err))
 	}
 	return types, nil
 }
@@ -145,12 +149,16 @@ func (k *Rank) ScalesLoss() bool {
 func (k *Rank) keepType(own typeReport) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {
-		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: k.Precision.String(), Seconds: own.Seconds})
+		err = cache.Store(devices.TypeCacheKey(own.Device),
+			precision.Choice{Type: k.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run measures again which format is faster", "error", err)
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn(
+			"the choice for train.precision = \"auto\" is not cached, so each run measures again which format is faster",
+			"error", err)
 	}
-	k.Process.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", k.Precision, own.Device), "timed", milliseconds(own.Seconds))
+	k.Process.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s",
+		k.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
 // milliseconds formats times as "bf16 8.1 ms, f32 15.2 ms".
@@ -164,14 +172,17 @@ func milliseconds(seconds map[string]float64) string {
 
 // logTypes logs, on rank 0, the element types of the ranks if they differ.
 func (k *Rank) logTypes() {
-	if !k.Team.Leads() || !slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type != k.Types[0].Type }) {
+	if !k.Team.Leads() ||
+		!slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type != k.Types[0].Type }) {
 		return
 	}
 	scale := ""
 	if k.ScalesLoss() {
 		scale = ", one loss scale"
 	}
-	k.Process.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(k.Types), scale))
+	k.Process.Opts.LogOf(logs.ComponentDevice).Info(
+		fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s",
+			TypesText(k.Types), scale))
 }
 
 // TypeSet returns the different element types, in ascending order.

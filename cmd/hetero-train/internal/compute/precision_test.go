@@ -22,13 +22,17 @@ func TestEachRankGetsTheTypeOfItsDevice(t *testing.T) {
 		reports []typeReport
 		want    string
 	}{
-		{"what is set or documented stays", []typeReport{typed("gpu a", "bf16"), typed("gpu b", "f16"), typed("cpu", "f32")}, "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
+		{"what is set or documented stays", []typeReport{typed("gpu a", "bf16"), typed("gpu b", "f16"),
+			typed("cpu", "f32")}, "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
 		{"the faster one", []typeReport{clock("cpu", 1, 2)}, "bf16"},
 		{"the faster one, where it is f32", []typeReport{clock("cpu", 2, 1)}, "f32"},
-		{"ranks with devices alike decide together", []typeReport{clock("cpu", 1, 0.8), clock("cpu", 1, 2), clock("cpu", 1, 2)}, "bf16"},
-		{"devices that differ decide alone", []typeReport{clock("cpu a", 2, 1), clock("cpu b", 1, 2)}, "f32 (rank 0), bf16 (rank 1)"},
+		{"ranks with devices alike decide together",
+			[]typeReport{clock("cpu", 1, 0.8), clock("cpu", 1, 2), clock("cpu", 1, 2)}, "bf16"},
+		{"devices that differ decide alone", []typeReport{clock("cpu a", 2, 1), clock("cpu b", 1, 2)},
+			"f32 (rank 0), bf16 (rank 1)"},
 		{"what one rank knows from before", []typeReport{clock("cpu", 1, 2), kept("cpu", "f32")}, "f32"},
-		{"what the first rank knows, where ranks disagree", []typeReport{kept("cpu", "bf16"), kept("cpu", "f32")}, "bf16"},
+		{"what the first rank knows, where ranks disagree", []typeReport{kept("cpu", "bf16"), kept("cpu", "f32")},
+			"bf16"},
 	} {
 		if got := TypesText(agreeTypes(c.reports)); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)

@@ -52,10 +52,13 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 		}
 	}
 	if most := runtime.NumCPU(); threads > most {
-		k.Process.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
+		k.Process.Opts.Log.Warn(
+			"device.threads: more threads than this process has CPUs, so the threads slow each other down", "got",
+			threads, "using", most)
 		threads = most
 	}
-	own := devices.Placement{Index: k.Process.Cfg.Device.Index, LocalRank: k.Process.Opts.Assignment.LocalRank, ShareGPU: k.Process.Cfg.Device.ShareGPU, Threads: threads, Log: k.Process.Opts.LogOf(logs.ComponentDevice)}
+	own := devices.Placement{Index: k.Process.Cfg.Device.Index, LocalRank: k.Process.Opts.Assignment.LocalRank,
+		ShareGPU: k.Process.Cfg.Device.ShareGPU, Threads: threads, Log: k.Process.Opts.LogOf(logs.ComponentDevice)}
 	kind := k.Process.Cfg.Device.Kind
 	onCPU, err := k.Process.IsCPURank()
 	if err != nil {
@@ -72,11 +75,15 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 		return err
 	}
 	if info := k.Device.Info(); info.Modelled && k.Process.Opts.Assignment.WorldSize > 1 {
-		return exit.Usagef("device.kind: device %s cannot exchange memory between processes; it is only for tests within one process", info.Name)
+		return exit.Usagef(
+			"device.kind: device %s cannot exchange memory between processes; it is only for tests within one process",
+			info.Name)
 	}
 	info := k.Device.Info()
 	if k.Process.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
-		k.Process.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+		k.Process.Opts.LogOf(logs.ComponentDevice).Warn(
+			"this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device",
+			info.Name)
 	}
 	k.Precision, err = devices.Precision(k.Process.Cfg.Train.Precision, info)
 	return err
@@ -115,7 +122,8 @@ func (k *Rank) MemoryBytes() int64 {
 func (k *Rank) LimitOfThreads() string {
 	limit, err := cpu.ThreadLimit(k.Process.Opts.Env.Lookup)
 	info := k.Device.Info()
-	if err != nil || limit == 0 || info.Kind != "cpu" || k.Process.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= k.Process.OwnCPUs() {
+	if err != nil || limit == 0 || info.Kind != "cpu" || k.Process.Cfg.Device.Threads != 0 || info.Threads != limit ||
+		limit >= k.Process.OwnCPUs() {
 		return ""
 	}
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
@@ -138,9 +146,12 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	}
 	p, addresses := k.Process.Cfg.Parallel, assigned.Addresses()
 	log := k.Process.Opts.LogOf(logs.ComponentCluster)
-	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at", assigned.Master())
-	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
-		Address: addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
+	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at",
+		assigned.Master())
+	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize,
+		LocalRank: assigned.LocalRank,
+		Address:   addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token,
+		Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err

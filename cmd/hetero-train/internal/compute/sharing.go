@@ -48,7 +48,8 @@ func (k *Rank) refuseSharing(ctx context.Context) error {
 		}
 		if !s.Shared || !seats[other].Shared {
 			return exit.Usagef("ranks %d (process %d) and %d (process %d) of %s would share one GPU, %s (%s): start one rank per GPU (parallel.ranks, device.index, CUDA_VISIBLE_DEVICES), or set device.share_gpu = true",
-				other, members[other].PID, rank, members[rank].PID, members[rank].Name, s.UUID, strings.Join([]string{seats[other].Device, s.Device}, " and "))
+				other, members[other].PID, rank, members[rank].PID, members[rank].Name, s.UUID,
+				strings.Join([]string{seats[other].Device, s.Device}, " and "))
 		}
 	}
 	return nil

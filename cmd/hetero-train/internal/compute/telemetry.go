@@ -125,11 +125,13 @@ func (t *Telemetry) open() (links []hardware.LinkSource) {
 		source, linkErr := gpus.LinkSource(card.Index, false)
 		if err = errors.Join(probeErr, linkErr); err == nil {
 			t.probe = probe
-			k.Process.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
+			k.Process.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index),
+				"name", card.Name, "memory_mb", card.MemoryBytes>>20)
 			return []hardware.LinkSource{source}
 		}
 	}
-	k.Process.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
+	k.Process.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it",
+		"error", err)
 	return nil
 }
 

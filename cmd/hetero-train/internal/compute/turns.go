@@ -33,7 +33,8 @@ func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 
 // Take measures in rounds of turns. All ranks must call Take; s is nil on a rank that does not measure. A rank whose
 // measurement fails still waits for the other ranks. After the deadline, a rank measures only in the first round.
-func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, rounds int, slice time.Duration, deadline time.Time) (failed error) {
+func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, rounds int, slice time.Duration,
+	deadline time.Time) (failed error) {
 	for round := range rounds {
 		for turn := range t.Count {
 			if turn == t.Own && s != nil && failed == nil && (round == 0 || time.Now().Before(deadline)) {

@@ -20,6 +20,7 @@ var Drivers = []struct {
 }{
 	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},
 	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},
-	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}, nil},
+	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64},
+		Threads: true}, nil},
 	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}, nil},
 }

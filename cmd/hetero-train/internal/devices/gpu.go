@@ -13,7 +13,8 @@ import (
 func KnownCard(info device.Info, gpus *hardware.GPUs) *hardware.GPU {
 	gpu, err := CardOf(info, gpus)
 	if err != nil {
-		gpu = &hardware.GPU{Name: info.Model, Vendor: hardware.Nvidia, MemoryBytes: info.MemoryBytes, BusID: info.BusID, MIG: strings.HasPrefix(info.UUID, "MIG-")}
+		gpu = &hardware.GPU{Name: info.Model, Vendor: hardware.Nvidia, MemoryBytes: info.MemoryBytes, BusID: info.BusID,
+			MIG: strings.HasPrefix(info.UUID, "MIG-")}
 	}
 	if gpu != nil {
 		gpu.UUID = info.UUID // UUID of the MIG slice if the device is a slice

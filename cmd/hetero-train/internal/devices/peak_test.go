@@ -18,7 +18,8 @@ func TestAShareOfPeakIsNeverAboveOne(t *testing.T) {
 		{"above: the peak is wrong", 481, 100, 0, false},
 		{"not measured", 50, 0, 0, false},
 	} {
-		if got, known := FractionOfPeak(c.reached, device.Reached{PerSecond: c.peak}); got != c.want || known != c.known {
+		if got, known := FractionOfPeak(c.reached, device.Reached{PerSecond: c.peak}); got != c.want ||
+			known != c.known {
 			t.Errorf("%s: got %v, %v; want %v, %v", c.name, got, known, c.want, c.known)
 		}
 	}

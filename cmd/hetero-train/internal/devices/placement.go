@@ -41,7 +41,8 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 			return nil, err
 		}
 	} else if p.Index > 0 {
-		return nil, exit.Usagef("device.index: got %d, want 0 or -1: a machine has only one device %s", p.Index, d.Kind())
+		return nil, exit.Usagef("device.index: got %d, want 0 or -1: a machine has only one device %s", p.Index,
+			d.Kind())
 	}
 	if d.Kind() == "cpu" && p.Threads == 0 { // an invalid setting must not select another device
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
@@ -60,17 +61,21 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
-		return 0, exit.Usagef("device.index: got %d, want the number of one of the %d %s devices that are visible to this process, from 0", p.Index, count, kind)
+		return 0,
+			exit.Usagef("device.index: got %d, want the number of one of the %d %s devices that are visible to this process, from 0",
+				p.Index, count, kind)
 	case p.Index >= 0:
 		return p.Index, nil
 	case count == 1:
 		return 0, nil
 	case p.LocalRank < 0:
-		return 0, exit.Usagef("cannot choose one of the %d %s devices, because the launcher does not set a local rank for this process: set device.index, or make one device visible to each rank", count, kind)
+		return 0, exit.Usagef("cannot choose one of the %d %s devices, because the launcher does not set a local rank for this process: set device.index, or make one device visible to each rank",
+			count, kind)
 	case p.LocalRank < count || p.ShareGPU:
 		return p.LocalRank % count, nil
 	}
-	return 0, exit.Usagef("rank %d of this machine needs its own device %s, but the machine has %d: start fewer ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
+	return 0, exit.Usagef("rank %d of this machine needs its own device %s, but the machine has %d: start fewer ranks (parallel.ranks), or set device.share_gpu = true",
+		p.LocalRank, kind, count)
 }
 
 // Open opens the configured device. "auto" never selects the reference device: if a native library is missing, Open
@@ -110,7 +115,8 @@ func Open(kind string, p Placement) (device.Device, error) {
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
-		err = fmt.Errorf("%w; device.kind = \"reference\" works on every machine, but is about a thousand times slower", err)
+		err = fmt.Errorf("%w; device.kind = \"reference\" works on every machine, but is about a thousand times slower",
+			err)
 	}
 	return nil, exit.With(exit.Usage, err)
 }

@@ -24,7 +24,8 @@ func TestRanksTakeTheirOwnDevice(t *testing.T) {
 		{index: -1, local: 5, count: 2, share: true, want: 1},
 		{index: -1, local: -1, count: 2, err: "cannot choose one of the 2 cuda devices"},
 		{index: 1, local: 0, count: 2, want: 1},
-		{index: 2, local: 0, count: 2, err: "device.index: got 2, want the number of one of the 2 cuda devices that are visible to this process, from 0"},
+		{
+			index: 2, local: 0, count: 2, err: "device.index: got 2, want the number of one of the 2 cuda devices that are visible to this process, from 0"},
 	} {
 		p := Placement{Index: c.index, LocalRank: c.local, ShareGPU: c.share}
 		got, err := p.pick("cuda", c.count)

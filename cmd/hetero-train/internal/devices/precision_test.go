@@ -23,7 +23,8 @@ func TestARunThatGoesOnKeepsItsTypes(t *testing.T) {
 		{"another device that can do one of them", mixed, "old cpu", []tensor.DType{tensor.F32}, "f32"},
 		{"a device that can do none", mixed, "old gpu", []tensor.DType{tensor.F16}, ""},
 		{"the same device, which cannot do it any more", mixed, "gpu", []tensor.DType{tensor.F16}, ""},
-		{"a GPU that is fast in bf16 goes on in f16", []RankType{{"old gpu", "f16"}}, "gpu", []tensor.DType{tensor.BF16, tensor.F16}, "f16"},
+		{"a GPU that is fast in bf16 goes on in f16", []RankType{{"old gpu", "f16"}}, "gpu",
+			[]tensor.DType{tensor.BF16, tensor.F16}, "f16"},
 	} {
 		if got := TypeBefore(c.before, c.device, c.types); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)

@@ -19,10 +19,11 @@ type Problem struct {
 	// Arrivals are the kinds of episodes; each episode draws one. Their seeds are ignored; the seed of the episode is
 	// used.
 	Arrivals []workload.Arrivals `json:"arrivals"`
-	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda < 1.
+	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda <
+	// 1.
 	Lambda float64 `json:"lambda"`
-	// Horizon is the time after which a cost counts 1/e, relative to the geometric mean of the running times of the jobs
-	// of the episode, each alone on its best type of GPU.
+	// Horizon is the time after which a cost counts 1/e, relative to the geometric mean of the running times of the
+	// jobs of the episode, each alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
 	// Shaped subtracts from the cost the running time of each job alone on its best type of GPU, which no decision can
 	// change. The cost of a job is then its excess over this time, counted when the job starts. The sum of the rewards
@@ -49,7 +50,8 @@ type Source struct {
 // Digest identifies a source: equal sources have equal digests.
 func (s *Source) Digest() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%+v\n%+v\n%+v\n%+v\n%+v\n", *s.Setup.Cluster, s.Setup.Kinds, s.Setup.Speeds.Kinds, s.Setup.Speeds.Pairs, s.Setup.Shapes)
+	fmt.Fprintf(h, "%+v\n%+v\n%+v\n%+v\n%+v\n", *s.Setup.Cluster, s.Setup.Kinds, s.Setup.Speeds.Kinds,
+		s.Setup.Speeds.Pairs, s.Setup.Shapes)
 	for _, list := range s.Lists {
 		fmt.Fprintf(h, "%+v\n", *list)
 	}
@@ -59,7 +61,8 @@ func (s *Source) Digest() string {
 // DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
 // jobs for each 16 GPUs at loads from 0.7 to 1.2, half of them on random clusters.
 func DefaultProblem() Problem {
-	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 12, Shaped: true, Caution: 0.1, Random: 0.5, Window: 60}
+	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 12, Shaped: true, Caution: 0.1, Random: 0.5,
+		Window: 60}
 	for _, load := range []float64{0.7, 0.8, 0.9, 1, 1.2} {
 		p.Arrivals = append(p.Arrivals, workload.Arrivals{Jobs: 60, Load: load})
 	}
@@ -77,7 +80,9 @@ func (p Problem) check() error {
 		return fmt.Errorf("problem: horizon: got %v running times, want a number above 0", p.Horizon)
 	}
 	if !(p.Random >= 0 && p.Random <= 1) || p.Window < 1 {
-		return fmt.Errorf("problem: got a fraction of %v random clusters and %d jobs of an episode, want 0 to 1 and at least 1", p.Random, p.Window)
+		return fmt.Errorf(
+			"problem: got a fraction of %v random clusters and %d jobs of an episode, want 0 to 1 and at least 1",
+			p.Random, p.Window)
 	}
 	return p.Encoding.check()
 }
@@ -88,17 +93,18 @@ const scaleUnits = 10
 // usualGPUs is the number of GPUs that Arrivals.Jobs and Window are meant for.
 const usualGPUs = 16
 
-// jobsFor is the number of jobs of an episode on a cluster: in proportion to its GPUs, but at least half of the usual number.
+// jobsFor is the number of jobs of an episode on a cluster: in proportion to its GPUs, but at least half of the usual
+// number.
 func jobsFor(jobs int, c *scheduler.Cluster) int {
 	return max(1, jobs/2, jobs*len(c.GPUs)/usualGPUs)
 }
 
 // cluster is an Environment: the simulator plays an episode of a Problem.
 //
-// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 units of time. It counts the time of
-// the step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is therefore
-// exactly the sum of all completion times and all weighted idle times. The environment skips states in which only one
-// action is possible.
+// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 units of time. It counts the time
+// of the step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is
+// therefore exactly the sum of all completion times and all weighted idle times. The environment skips states in which
+// only one action is possible.
 type cluster struct {
 	problem  Problem
 	source   Source
@@ -201,7 +207,8 @@ func (e *cluster) simulation(setup *workload.Setup, elsewhere bool) (err error) 
 		e.sim = e.usual
 		return e.sim.Reset(&e.workload)
 	}
-	if e.sim, err = simulate.New(setup.Cluster, &e.workload, setup.Speeds, simulate.Options{}); err == nil && !elsewhere {
+	if e.sim, err = simulate.New(setup.Cluster, &e.workload, setup.Speeds, simulate.Options{}); err == nil &&
+		!elsewhere {
 		e.usual = e.sim
 	}
 	return err
@@ -243,7 +250,8 @@ func (e *cluster) Step(action int) (Outcome, error) {
 	if extra := e.account(); e.problem.Shaped {
 		cost += extra
 	}
-	return Outcome{Reward: -cost / (scaleUnits * e.unit), Discount: math.Exp(-(s.Now - began) / (e.problem.Horizon * e.unit)), Done: e.sim.Done()}, nil
+	return Outcome{Reward: -cost / (scaleUnits * e.unit),
+		Discount: math.Exp(-(s.Now - began) / (e.problem.Horizon * e.unit)), Done: e.sim.Done()}, nil
 }
 
 // pass advances until there is a choice or the episode ends. It returns the cost in seconds.
@@ -256,7 +264,8 @@ func (e *cluster) pass() (cost float64, err error) {
 				return cost, nil
 			}
 			if !e.seen.Mask[e.shape.Wait()] {
-				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and no further event can occur", s.Now, len(s.Queue))
+				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and no further event can occur",
+					s.Now, len(s.Queue))
 			}
 		} else if a := e.encoder.idle(s); a.Verb != scheduler.Wait {
 			if err := e.sim.Apply(a); err != nil {

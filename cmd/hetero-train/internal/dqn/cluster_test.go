@@ -62,7 +62,8 @@ func TestGangStaysOnOneMachine(t *testing.T) {
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 8, CPUs: 64, Memory: 1 << 40, Network: 1e9})
 	kind := 2 // image classification, which runs on up to 8 GPUs
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
-		{Name: "gang", Kind: kind, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1}, {Name: "pair", Kind: kind, Work: 1000, GPUs: 2, CPUs: 1, Memory: 1}}}
+		{Name: "gang", Kind: kind, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1},
+		{Name: "pair", Kind: kind, Work: 1000, GPUs: 2, CPUs: 1, Memory: 1}}}
 	e := DefaultEncoding()
 	e.Advice = ""
 	n, o, sim := observed(t, e, setup, w)
@@ -75,14 +76,16 @@ func TestGangStaysOnOneMachine(t *testing.T) {
 		if o.Mask[action] != want.possible || o.Pairs[action*pairNumbers+pairSpread] != 0 {
 			t.Errorf("%+v: got possible %v, spread %v", want, o.Mask[action], o.Pairs[action*pairNumbers+pairSpread])
 		}
-		if a := n.start(sim.State(), action); want.possible && (len(a.GPUs) != w.Jobs[want.job].GPUs || a.GPUs[0] != want.first) {
+		if a := n.start(sim.State(), action); want.possible &&
+			(len(a.GPUs) != w.Jobs[want.job].GPUs || a.GPUs[0] != want.first) {
 			t.Errorf("%+v: got GPUs %v", want, a.GPUs)
 		}
 	}
 }
 
 // observed returns the observation of the first state of jobs on a cluster.
-func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation, *simulate.Sim) {
+func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation,
+	*simulate.Sim) {
 	t.Helper()
 	n, err := newEncoder(e, false)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package dqn learns a scheduling policy with deep Q-learning, on the simulator of package simulate. It is the only part
-// of the scheduler that imports the engine: the engine trains the network, on a CPU or a GPU.
+// Package dqn learns a scheduling policy with deep Q-learning, on the simulator of package simulate. It is the only
+// part of the scheduler that imports the engine: the engine trains the network, on a CPU or a GPU.
 //
 // # Use
 //
@@ -24,40 +24,41 @@
 // best GPUs, comparative advantage, effect of sharing, similarity score. Everything is normalised to about [0, 1], and
 // nothing names a machine, a type or a kind. [Encoding] defines the layout.
 //
-// The number of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them, so one
-// network decides on any cluster. A training gives all its observations the size of the largest one; empty rows and
-// slots have no effect.
+// The number of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
+// so one network decides on any cluster. A training gives all its observations the size of the largest one; empty rows
+// and slots have no effect.
 //
 // # Actions and rewards
 //
 // An action starts one of K jobs of the queue on a group of GPUs, alone or sharing, does what a baseline does
-// (Encoding.Advice), or waits for the next event. While no job waits, the baseline alone decides: it may move a running job,
-// which only the baseline then starts again. Impossible actions are masked, both when the network acts and in the
+// (Encoding.Advice), or waits for the next event. While no job waits, the baseline alone decides: it may move a running
+// job, which only the baseline then starts again. Impossible actions are masked, both when the network acts and in the
 // targets. The reward of a step is
 //
 //	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 units)
 //
-// over the time of the step. The unit is the geometric mean of the running times of the jobs. The sum over an episode is
-// therefore exactly that of all completion times and idle times.
+// over the time of the step. The unit is the geometric mean of the running times of the jobs. The sum over an episode
+// is therefore exactly that of all completion times and idle times.
 //
 // # Learning
 //
 // [Network] is a convolutional network over the image, followed by two fully connected layers, and scores each action.
-// [Learner] uses Adam, an exploration schedule, replay memory and target weights; double DQN, prioritised replay, n-step
-// returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network decides for all of them. Only
-// the value of the chosen action has a gradient.
+// [Learner] uses Adam, an exploration schedule, replay memory and target weights; double DQN, prioritised replay,
+// n-step returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network
+// decides for all of them. Only the value of the chosen action has a gradient.
 //
-// A [Policy] follows its baseline in states with more jobs than the training had (Progress.Jobs, which environments report
-// as a [Counter]). Values are sums over jobs, and the network has not learnt those of more jobs.
+// A [Policy] follows its baseline in states with more jobs than the training had (Progress.Jobs, which environments
+// report as a [Counter]). Values are sums over jobs, and the network has not learnt those of more jobs.
 //
-// Discounting follows the simulated time: a cost after Problem.Horizon units of time counts 1/e. At rates above 1e-4, networks of
-// one training differ much from each other: end a training with a smaller rate.
+// Discounting follows the simulated time: a cost after Problem.Horizon units of time counts 1/e. At rates above 1e-4,
+// networks of one training differ much from each other: end a training with a smaller rate.
 //
 // # Determinism
 //
 // Equal options give equal networks on devices of the same kind, independent of the number of workers. A checkpoint
-// contains weights, target weights, moments, the state of the random generator, and the replay memory without its states:
-// the actions of its episodes restore states and environments. A resumed training is bit-equal to an uninterrupted one.
+// contains weights, target weights, moments, the state of the random generator, and the replay memory without its
+// states: the actions of its episodes restore states and environments. A resumed training is bit-equal to an
+// uninterrupted one.
 //
 // # Errors
 //

@@ -81,7 +81,10 @@ func newEncoder(e Encoding, keep bool) (*encoder, error) {
 	}
 	n := &encoder{Encoding: e, rows: 1, slots: 1}
 	if scheduler.Stops(e.Advice) {
-		return nil, fmt.Errorf("encoding: advice: got policy %s, whose decisions depend on earlier states: choose another baseline", e.Advice)
+		return nil,
+			fmt.Errorf(
+				"encoding: advice: got policy %s, whose decisions depend on earlier states: choose another baseline",
+				e.Advice)
 	}
 	if e.Advice != "" {
 		var err error
@@ -102,8 +105,9 @@ type SeveralTypesError struct {
 
 // Error implements error.
 func (e *SeveralTypesError) Error() string {
-	return fmt.Sprintf("job %d (%q): %d GPUs of one type do not run it, and this network has no baseline that could place it: "+
-		"use another policy, or a network of schedule train, which has a baseline", e.Job, e.Name, e.GPUs)
+	return fmt.Sprintf(
+		"job %d (%q): %d GPUs of one type do not run it, and this network has no baseline that could place it: "+
+			"use another policy, or a network of schedule train, which has a baseline", e.Job, e.Name, e.GPUs)
 }
 
 // reset prepares for a run.
@@ -192,7 +196,8 @@ func (n *encoder) layout(c *scheduler.Cluster) {
 	n.partner, n.ratios = make([]int, n.shape.Jobs*rows), make([]float64, n.shape.Jobs*rows)
 }
 
-// fastest is the speed of a job on the best type of which upType GPUs are available. whole: only types with enough GPUs.
+// fastest is the speed of a job on the best type of which upType GPUs are available. whole: only types with enough
+// GPUs.
 func (n *encoder) fastest(job int, whole bool) (speed float64) {
 	j := &n.work.Jobs[job]
 	need := n.work.Kinds[j.Kind].GPUMemory
@@ -209,8 +214,8 @@ func (n *encoder) fastest(job int, whole bool) (speed float64) {
 	return speed
 }
 
-// rate computes the best speed of each job. A job that needs several types, or GPUs that are not available now, gets the
-// best estimate of its speed: only relative times follow from it.
+// rate computes the best speed of each job. A job that needs several types, or GPUs that are not available now, gets
+// the best estimate of its speed: only relative times follow from it.
 func (n *encoder) rate() {
 	n.best = zeroed(n.best, len(n.work.Jobs))
 	for i := range n.work.Jobs {
@@ -222,7 +227,8 @@ func (n *encoder) rate() {
 		}
 		j := &n.work.Jobs[i]
 		for t := range n.cluster.Types {
-			n.best[i] = max(n.best[i], n.speeds.Alone(j.Kind, t, j.GPUs, false), n.speeds.Alone(j.Kind, t, j.GPUs, true),
+			n.best[i] = max(n.best[i], n.speeds.Alone(j.Kind, t, j.GPUs, false),
+				n.speeds.Alone(j.Kind, t, j.GPUs, true),
 				float64(j.GPUs)*n.speeds.Alone(j.Kind, t, 1, false))
 		}
 	}

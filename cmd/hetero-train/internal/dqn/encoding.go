@@ -13,12 +13,12 @@ import (
 // # Rows
 //
 // The GPUs of one type on one machine form a group. A group is a row of the image: its available GPUs, those that are
-// free first in the order of time. The GPUs of a group are equal, so an action names a job and a group. With Share, a job
-// can use a group in two ways: alone, or on the GPUs of a job that runs in the group.
+// free first in the order of time. The GPUs of a group are equal, so an action names a job and a group. With Share, a
+// job can use a group in two ways: alone, or on the GPUs of a job that runs in the group.
 //
 // Nothing in an observation names a machine, a type or a kind. Speeds are relative to other types, times are relative
-// to the jobs ([Encoding] has no unit of time: the unit is the geometric mean of the running times of all jobs that have
-// arrived, each alone on its best type of GPU). The same network therefore works on any cluster and any jobs.
+// to the jobs ([Encoding] has no unit of time: the unit is the geometric mean of the running times of all jobs that
+// have arrived, each alone on its best type of GPU). The same network therefore works on any cluster and any jobs.
 //
 // # Gangs
 //
@@ -37,13 +37,13 @@ type Encoding struct {
 	Oldest   int  `json:"oldest"`
 	Shortest int  `json:"shortest"`
 	Share    bool `json:"share"`
-	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which does
-	// what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
+	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which
+	// does what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
 	// baseline of imitation. The network learns when to depart from it. While no job waits, the baseline alone decides:
 	// it may move running jobs. It must be a function of the present state, which excludes maxmin.
 	Advice string `json:"advice"`
-	// Ingested adds the normalised facts of package features, and the mask of those that are known: those of GPUs to the
-	// image, the others to the facts.
+	// Ingested adds the normalised facts of package features, and the mask of those that are known: those of GPUs to
+	// the image, the others to the facts.
 	Ingested bool `json:"ingested"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
 	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
@@ -63,7 +63,8 @@ func DefaultEncoding() Encoding {
 
 func (e Encoding) check() error {
 	if e.Similarity != 0 && (e.Similarity < MinSimilarity || e.Similarity > MaxSimilarity) {
-		return fmt.Errorf("encoding: got %d dimensions of the similarity scores, want 0, or %d to %d", e.Similarity, MinSimilarity, MaxSimilarity)
+		return fmt.Errorf("encoding: got %d dimensions of the similarity scores, want 0, or %d to %d", e.Similarity,
+			MinSimilarity, MaxSimilarity)
 	}
 	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Oldest+e.Shortest > 1<<10 {
 		return fmt.Errorf("encoding: got %+v, want 1 to 1024 jobs, and no negative number", e)
@@ -73,9 +74,10 @@ func (e Encoding) check() error {
 
 // Channels of the image.
 const (
-	imageBusy  = Weights + iota // jobs on the GPU, relative to the largest number: its utilization as this scheduler plans it
-	imageUntil                  // time until its jobs end
-	imageSpeed                  // mean speed of all kinds of jobs on its type, relative to the best type
+	// jobs on the GPU, relative to the largest number: its utilization as this scheduler plans it
+	imageBusy  = Weights + iota
+	imageUntil // time until its jobs end
+	imageSpeed // mean speed of all kinds of jobs on its type, relative to the best type
 	imageChannels
 )
 
@@ -122,7 +124,8 @@ const (
 // Shape returns the size of the observations of clusters of up to the given number of groups, and of GPUs in a group.
 func (e Encoding) Shape(rows, slots int) Shape {
 	jobs := e.Oldest + e.Shortest
-	s := Shape{Channels: imageChannels, Rows: rows, Slots: slots, Facts: factJobs + jobs*jobFacts, Jobs: jobs, Ways: 1, Pair: pairNumbers}
+	s := Shape{Channels: imageChannels, Rows: rows, Slots: slots, Facts: factJobs + jobs*jobFacts, Jobs: jobs, Ways: 1,
+		Pair: pairNumbers}
 	if e.Share {
 		s.Ways = 2
 	}

@@ -2,12 +2,12 @@ package dqn
 
 import "fmt"
 
-// Shape is the size of an observation and of the set of actions. The weights of a network fit any number of rows and slots:
-// an environment whose observations fill only a part of them leaves the rest 0.
+// Shape is the size of an observation and of the set of actions. The weights of a network fit any number of rows and
+// slots: an environment whose observations fill only a part of them leaves the rest 0.
 //
 // An action is a triple (job of the queue, way, row), another one with numbers of its own, or to wait: action
-// (j·Ways + w)·Rows + r starts job j of the queue on row r in way w, Extra actions of the environment follow, and the last
-// action waits.
+// (j·Ways + w)·Rows + r starts job j of the queue on row r in way w, Extra actions of the environment follow, and the
+// last action waits.
 type Shape struct {
 	Channels int // image: planes of the matrix of GPUs, the first of which are [Weights]
 	Rows     int // image: sets of GPUs that an action can start a job on
@@ -48,7 +48,9 @@ func (s Shape) pairs() int { return s.numbered() * s.Pair }
 func (s Shape) check() error {
 	for _, n := range []int{s.Channels - Weights + 1, s.Rows, s.Slots, s.Facts, s.Jobs, s.Ways, s.Pair} {
 		if n < 1 {
-			return fmt.Errorf("shape of the observations: got %+v, want at least %d channels and at least 1 everywhere else", s, Weights)
+			return fmt.Errorf(
+				"shape of the observations: got %+v, want at least %d channels and at least 1 everywhere else", s,
+				Weights)
 		}
 	}
 	if s.Extra < 0 {
@@ -74,7 +76,8 @@ func NewObservation(s Shape) *Observation {
 // view returns an observation in the given memory.
 func (s Shape) view(state []float32, mask []bool) *Observation {
 	image, facts := s.image(), s.image()+s.Facts
-	return &Observation{State: state, Image: state[:image:image], Facts: state[image:facts:facts], Pairs: state[facts:], Mask: mask}
+	return &Observation{State: state, Image: state[:image:image], Facts: state[image:facts:facts], Pairs: state[facts:],
+		Mask: mask}
 }
 
 // Outcome is the result of an action.

@@ -78,7 +78,8 @@ type Progress struct {
 	Updates   int64   `json:"updates"`   // changes of the weights
 	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
 	Explore   float64 `json:"explore"`   // current probability of a random action
-	Jobs      int     `json:"jobs"`      // largest number of jobs that waited or ran at a decision; 0: no environment is a Counter
+	// largest number of jobs that waited or ran at a decision; 0: no environment is a Counter
+	Jobs int `json:"jobs"`
 	// Return is the mean sum of rewards of the last 100 episodes; NaN before the first one ended.
 	Return float64 `json:"-"`
 	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
@@ -125,7 +126,8 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 	if len(environments) != o.Environments {
 		return nil, fmt.Errorf("learner: got %d environments, want %d", len(environments), o.Environments)
 	}
-	l := &Learner{options: o, shape: environments[0].Shape(), workers: max(1, min(workers, len(environments))), batch: make([]drawn, o.Batch)}
+	l := &Learner{options: o, shape: environments[0].Shape(), workers: max(1, min(workers, len(environments))),
+		batch: make([]drawn, o.Batch)}
 	if err := l.shape.check(); err != nil {
 		return nil, err
 	}
@@ -139,13 +141,15 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 		l.envs = append(l.envs, &actor{env: e})
 	}
 	if most := maxReplayBytes / (4 * l.shape.Floats()); o.Replay > most {
-		return nil, fmt.Errorf("learner: replay: got %d decisions of %d numbers each, want at most %d decisions: the memory is limited to %d GiB", o.Replay, l.shape.Floats(), most, maxReplayBytes>>30)
+		return nil, fmt.Errorf("learner: replay: got %d decisions of %d numbers each, want at most %d decisions: the memory is limited to %d GiB",
+			o.Replay, l.shape.Floats(), most, maxReplayBytes>>30)
 	}
 	l.source = rand.NewPCG(o.Seed, 0x64716e)
 	l.random = rand.New(l.source)
 	l.replay = newReplay(l.shape, o.Environments, o.Replay, o.Steps, o.Prioritised)
 	l.progress.Return = math.NaN()
-	adam := optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, ClipNorm: o.Clip} // without weight decay this is Adam
+	// without weight decay this is Adam
+	adam := optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, ClipNorm: o.Clip}
 	if l.net, err = openNet(dev, l.shape, o.Network, adam); err != nil {
 		return nil, err
 	}
@@ -238,7 +242,8 @@ func (l *Learner) round() error {
 	l.curve.add(&l.progress)
 	l.observe()
 	l.progress.Decisions += int64(len(l.envs))
-	if rounds := l.progress.Decisions / int64(len(l.envs)); l.replay.available() >= l.options.Warm && rounds%int64(l.options.Every) == 0 {
+	if rounds := l.progress.Decisions / int64(len(l.envs)); l.replay.available() >= l.options.Warm &&
+		rounds%int64(l.options.Every) == 0 {
 		return l.update()
 	}
 	return nil
@@ -372,13 +377,14 @@ func (l *Learner) advance(i int, a *actor) error {
 	return nil
 }
 
-// stored returns the reward and the discount of an outcome as the replay memory stores them: in single precision, and with
-// discount 0 at the end of an episode.
+// stored returns the reward and the discount of an outcome as the replay memory stores them: in single precision, and
+// with discount 0 at the end of an episode.
 func stored(out Outcome) (reward, discount float32, err error) {
 	reward, discount = float32(out.Reward), float32(out.Discount)
 	if wide := float64(reward); math.IsNaN(wide) || math.IsInf(wide, 0) || !(out.Discount >= 0 && out.Discount <= 1) {
-		return 0, 0, fmt.Errorf("got reward %v and discount %v, want a reward from %.4g to %.4g and a discount between 0 and 1",
-			out.Reward, out.Discount, -math.MaxFloat32, math.MaxFloat32)
+		return 0, 0,
+			fmt.Errorf("got reward %v and discount %v, want a reward from %.4g to %.4g and a discount between 0 and 1",
+				out.Reward, out.Discount, -math.MaxFloat32, math.MaxFloat32)
 	}
 	if out.Done {
 		discount = 0

@@ -201,7 +201,8 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 			}
 
 			// Another problem is refused.
-			if _, err := Resume(context.Background(), referenceDevice(t), c, 1, twoProblems(o.Environments, 4), nil); err == nil || !strings.Contains(err.Error(), "shape") {
+			if _, err := Resume(context.Background(), referenceDevice(t), c, 1, twoProblems(o.Environments, 4),
+				nil); err == nil || !strings.Contains(err.Error(), "shape") {
 				t.Errorf("resuming with another shape: got %v, want an error about the shape", err)
 			}
 		})
@@ -221,11 +222,13 @@ func TestRunStopsWhenTheContextEnds(t *testing.T) {
 		}
 	})
 	if err != nil || rounds != 3 || l.Progress().Decisions != int64(3*o.Environments) {
-		t.Errorf("got error %v after %d rounds and %d decisions, want none after 3 rounds and %d decisions", err, rounds, l.Progress().Decisions, 3*o.Environments)
+		t.Errorf("got error %v after %d rounds and %d decisions, want none after 3 rounds and %d decisions", err,
+			rounds, l.Progress().Decisions, 3*o.Environments)
 	}
 }
 
-// The rate is that of all calls of Run together: a caller that interrupts a training to save it gets no jump of the estimate.
+// The rate is that of all calls of Run together: a caller that interrupts a training to save it gets no jump of the
+// estimate.
 func TestRateIsThatOfAllRuns(t *testing.T) {
 	l := open(t, referenceDevice(t), tinyOptions(), 3)
 	defer end(t, l)
@@ -274,7 +277,8 @@ func TestLossConcernsOnlyTheChosenAction(t *testing.T) {
 			}
 		}
 		if got := l.aim(i, d); got > d.reward+d.discount*most+1e-6 {
-			t.Errorf("transition %d: target %v exceeds that of the best possible action, %v", i, got, d.reward+d.discount*most)
+			t.Errorf("transition %d: target %v exceeds that of the best possible action, %v", i, got,
+				d.reward+d.discount*most)
 		}
 	}
 }
@@ -368,10 +372,12 @@ func TestCurveIsBounded(t *testing.T) {
 	}
 	for i, p := range c.Points {
 		if i > 0 && p.Episodes-c.Points[i-1].Episodes != c.Every {
-			t.Fatalf("points %d and %d: %d and %d episodes, want a distance of %d", i-1, i, c.Points[i-1].Episodes, p.Episodes, c.Every)
+			t.Fatalf("points %d and %d: %d and %d episodes, want a distance of %d", i-1, i, c.Points[i-1].Episodes,
+				p.Episodes, c.Every)
 		}
 	}
-	if n := len(c.Points); n < curvePoints/2 || n > curvePoints || c.Points[0].Episodes > c.Every || c.Points[n-1].Episodes < 100000-c.Every {
+	if n := len(c.Points); n < curvePoints/2 || n > curvePoints || c.Points[0].Episodes > c.Every ||
+		c.Points[n-1].Episodes < 100000-c.Every {
 		t.Errorf("got %d points from %d to %d episodes", n, c.Points[0].Episodes, c.Points[n-1].Episodes)
 	}
 }
@@ -402,8 +408,8 @@ func changedProblems(n int, factor float64, shift float32) []Environment {
 	return out
 }
 
-// A checkpoint has the actions of the replay memory instead of its states. Resuming repeats them: another environment is
-// an error, and the end of the context stops it.
+// A checkpoint has the actions of the replay memory instead of its states. Resuming repeats them: another environment
+// is an error, and the end of the context stops it.
 func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 	o := tinyOptions()
 	l := open(t, referenceDevice(t), o, 3)
@@ -418,8 +424,10 @@ func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, a := range l.envs {
-		if rows := l.replay.written - a.past[0].First; l.replay.written <= int64(l.replay.rows) || rows > int64(l.replay.rows+10) {
-			t.Errorf("environment %d: got the actions of %d of %d rows, want those of %d rows and one episode more", i, rows, l.replay.written, l.replay.rows)
+		if rows := l.replay.written - a.past[0].First; l.replay.written <= int64(l.replay.rows) ||
+			rows > int64(l.replay.rows+10) {
+			t.Errorf("environment %d: got the actions of %d of %d rows, want those of %d rows and one episode more", i,
+				rows, l.replay.written, l.replay.rows)
 		}
 	}
 	end(t, l)

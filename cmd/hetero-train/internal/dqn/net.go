@@ -68,7 +68,8 @@ func openNet(dev device.Device, s Shape, layers Network, options optim.Options) 
 		return nil, err
 	}
 	n.closer = append(n.closer, n.stream.Close)
-	// The layout of the parameters is that of the training plan for one observation, on all devices and for every batch.
+	// The layout of the parameters is that of the training plan for one observation, on all devices and for every
+	// batch.
 	g, err := layers.graph(s, 1, true)
 	if err != nil {
 		return nil, err
@@ -157,7 +158,8 @@ func (n *net) initialise(seed uint64) error {
 func (n *net) copyTarget() error {
 	bytes := n.online.Params.Bytes
 	return errors.Join(
-		n.stream.Copy(device.Region{Buffer: n.target.Values, Bytes: bytes}, device.Region{Buffer: n.online.Values, Bytes: bytes}),
+		n.stream.Copy(device.Region{Buffer: n.target.Values, Bytes: bytes},
+			device.Region{Buffer: n.online.Values, Bytes: bytes}),
 		n.stream.Sync())
 }
 
@@ -190,7 +192,8 @@ func (n *net) newPass(state *plan.State, s Shape, observations int, training boo
 		to   *port
 		name string
 		of   func(string) (device.Region, device.TensorSpec, error)
-	}{{&p.image, inputImage, p.plan.Input}, {&p.facts, inputFacts, p.plan.Input}, {&p.q, outputQ, p.plan.Output}, {&p.pairs, inputPairs, p.plan.Input}}
+	}{{&p.image, inputImage, p.plan.Input}, {&p.facts, inputFacts, p.plan.Input}, {&p.q, outputQ, p.plan.Output},
+		{&p.pairs, inputPairs, p.plan.Input}}
 	if training {
 		ports = append(ports[:len(ports):len(ports)], struct {
 			to   *port
@@ -298,7 +301,8 @@ func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, e
 		if err := n.online.Read(flat, p, data); err != nil {
 			return nil, err
 		}
-		out = append(out, checkpoint.Tensor{Name: p.Name + ending, DType: p.Spec.DType, Shape: p.Spec.Shape, Data: data})
+		out = append(out, checkpoint.Tensor{Name: p.Name + ending, DType: p.Spec.DType, Shape: p.Spec.Shape,
+			Data: data})
 	}
 	return out, nil
 }

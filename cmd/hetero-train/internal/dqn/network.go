@@ -12,9 +12,9 @@ import (
 
 // Network describes the layers of the Q network.
 //
-// A convolutional network reads the matrix of GPUs row by row: its filters have a height of 1, so all rows have the same
-// weights. Means over the slots describe each row, and a mean over all GPUs describes the cluster. Two fully connected
-// layers read the cluster and the facts:
+// A convolutional network reads the matrix of GPUs row by row: its filters have a height of 1, so all rows have the
+// same weights. Means over the slots describe each row, and a mean over all GPUs describes the cluster. Two fully
+// connected layers read the cluster and the facts:
 //
 //	image (N, Channels, Rows, Slots) ─ conv1 1x3 ─ ReLU ─ conv2 1x3 ─ ReLU ─ mean ┬ rows (N, Filters, Rows)
 //	                                                                              └ cluster (N, Filters) ┐
@@ -61,8 +61,11 @@ func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 		x := g.Unary("relu1", graph.ReLU, w.alongRow(g, "conv1", image))
 		x = g.Binary("gpus", graph.Mul, x, plane("up", WeightUp)) // an empty slot is like the end of the row
 		x = g.Unary("relu2", graph.ReLU, w.alongRow(g, "conv2", x))
-		rows := g.Reduce("rows", device.Sum, g.Binary("rows", graph.Mul, x, plane("row weights", WeightRow)), 3)                     // (n, Filters, Rows)
-		cluster := g.Reduce("cluster", device.Sum, g.Binary("cluster", graph.Mul, x, plane("cluster weights", WeightCluster)), 2, 3) // (n, Filters)
+		// (n, Filters, Rows)
+		rows := g.Reduce("rows", device.Sum, g.Binary("rows", graph.Mul, x, plane("row weights", WeightRow)), 3)
+		// (n, Filters)
+		cluster := g.Reduce("cluster", device.Sum,
+			g.Binary("cluster", graph.Mul, x, plane("cluster weights", WeightCluster)), 2, 3)
 
 		x = g.Concat("situation", 1, cluster, facts)
 		x = g.Unary("relu3", graph.ReLU, net.Linear("fc1", x, w.Hidden, tensor.F32))

@@ -60,8 +60,8 @@ func (n *encoder) observe(s *scheduler.State, o *Observation) {
 	}
 }
 
-// idle returns the action of the baseline in a state in which no job waits: it may stop a job to move it. Only the baseline
-// starts this job again: otherwise baseline and network could move it forever.
+// idle returns the action of the baseline in a state in which no job waits: it may stop a job to move it. Only the
+// baseline starts this job again: otherwise baseline and network could move it forever.
 func (n *encoder) idle(s *scheduler.State) scheduler.Action {
 	n.watch(s)
 	if n.adviser == nil {
@@ -240,7 +240,8 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	for i, g := range n.groups {
 		n.usable[i] = 0
 		if n.free[i] > 0 && need <= n.cluster.Types[g.typ].Memory {
-			n.usable[i] = min(n.free[i], scheduler.Multiples(s.FreeCPUs[g.machine], j.CPUs), scheduler.Multiples(s.FreeMem[g.machine], j.Memory))
+			n.usable[i] = min(n.free[i], scheduler.Multiples(s.FreeCPUs[g.machine], j.CPUs),
+				scheduler.Multiples(s.FreeMem[g.machine], j.Memory))
 		}
 		n.total[g.typ] += n.usable[i]
 		n.most[g.typ] = max(n.most[g.typ], n.usable[i])

@@ -23,7 +23,8 @@ type Options struct {
 	Rate Schedule `json:"rate"` // learning rate of Adam
 	Clip float64  `json:"clip"` // largest norm of the gradient; 0: no limit
 
-	// Exploration is the probability of a random action. It falls linearly from From to To over the first Over episodes.
+	// Exploration is the probability of a random action. It falls linearly from From to To over the first Over
+	// episodes.
 	Exploration Schedule `json:"exploration"`
 
 	// Double selects the action of the target with the trained weights, and computes its value with the target weights.
@@ -62,13 +63,15 @@ func (s Schedule) At(episodes int64) float64 {
 	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
 }
 
-// Defaults are the options of the figures in docs/benchmarks/scheduling.md. The learning rate falls over 15,000 episodes; a
-// longer training continues with the small rate.
+// Defaults are the options of the figures in docs/benchmarks/scheduling.md. The learning rate falls over 15,000
+// episodes; a longer training continues with the small rate.
 func Defaults() Options {
 	return Options{
-		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1, Target: 250,
-		Rate: Schedule{From: 1e-3, To: 1e-5, Over: 15000}, Clip: 10, Exploration: Schedule{From: 0.05, To: 0.01, Over: 4000},
-		Double: true, Prioritised: true, Alpha: 0.6, Beta: 0.4, Steps: 4, Imitate: 300, Margin: 0.05,
+		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1,
+		Target: 250,
+		Rate:   Schedule{From: 1e-3, To: 1e-5, Over: 15000}, Clip: 10,
+		Exploration: Schedule{From: 0.05, To: 0.01, Over: 4000},
+		Double:      true, Prioritised: true, Alpha: 0.6, Beta: 0.4, Steps: 4, Imitate: 300, Margin: 0.05,
 	}
 }
 
@@ -79,20 +82,23 @@ func (o Options) check() error {
 	for _, f := range []struct {
 		name string
 		got  int
-	}{{"environments", o.Environments}, {"batch", o.Batch}, {"replay", o.Replay}, {"warm", o.Warm}, {"every", o.Every}, {"target", o.Target}, {"steps", o.Steps}} {
+	}{{"environments", o.Environments}, {"batch", o.Batch}, {"replay", o.Replay}, {"warm", o.Warm}, {"every", o.Every},
+		{"target", o.Target}, {"steps", o.Steps}} {
 		if f.got < 1 {
 			return fmt.Errorf("learner: %s: got %d, want at least 1", f.name, f.got)
 		}
 	}
 	if o.Replay < o.Batch || o.Warm < o.Batch || o.Replay < o.Warm {
-		return fmt.Errorf("learner: got a batch of %d transitions, a warm-up of %d and a replay memory of %d, want batch <= warm-up <= replay memory", o.Batch, o.Warm, o.Replay)
+		return fmt.Errorf("learner: got a batch of %d transitions, a warm-up of %d and a replay memory of %d, want batch <= warm-up <= replay memory",
+			o.Batch, o.Warm, o.Replay)
 	}
 	for _, f := range []struct {
 		name      string
 		got       float64
 		low, high float64
 	}{
-		{"rate from", o.Rate.From, 0, 1}, {"rate to", o.Rate.To, 0, 1}, {"clip", o.Clip, 0, math.MaxFloat64}, {"exploration from", o.Exploration.From, 0, 1}, {"exploration to", o.Exploration.To, 0, 1},
+		{"rate from", o.Rate.From, 0, 1}, {"rate to", o.Rate.To, 0, 1}, {"clip", o.Clip, 0, math.MaxFloat64},
+		{"exploration from", o.Exploration.From, 0, 1}, {"exploration to", o.Exploration.To, 0, 1},
 		{"alpha", o.Alpha, 0, 1}, {"beta", o.Beta, 0, 1}, {"margin", o.Margin, 0, math.MaxFloat64},
 	} {
 		if !(f.got >= f.low && f.got <= f.high) {
@@ -100,7 +106,9 @@ func (o Options) check() error {
 		}
 	}
 	if o.Imitate < 0 || o.Exploration.Over < 0 || o.Rate.Over < 0 {
-		return fmt.Errorf("learner: number of episodes: got %d of imitation, %d of exploration and %d of the rate, want at least 0", o.Imitate, o.Exploration.Over, o.Rate.Over)
+		return fmt.Errorf(
+			"learner: number of episodes: got %d of imitation, %d of exploration and %d of the rate, want at least 0",
+			o.Imitate, o.Exploration.Over, o.Rate.Over)
 	}
 	return nil
 }

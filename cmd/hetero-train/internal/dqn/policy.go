@@ -13,8 +13,8 @@ import (
 
 // Policy is policy "dqn". It takes the possible action with the largest value, computed by a trained network.
 //
-// The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if the
-// network has no baseline that could place it.
+// The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if
+// the network has no baseline that could place it.
 type Policy struct {
 	net      *net
 	pass     *pass // for the shape of the present cluster; nil before Reset
@@ -43,7 +43,8 @@ func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options
 }
 
 // openPolicy creates a policy from the state and the weights of a checkpoint.
-func openPolicy(dev device.Device, path string, state *saved, weights *checkpoint.File, o scheduler.Options) (_ *Policy, err error) {
+func openPolicy(dev device.Device, path string, state *saved, weights *checkpoint.File, o scheduler.Options) (_ *Policy,
+	err error) {
 	p := &Policy{progress: state.Progress, explain: o.Explain}
 	if err := json.Unmarshal(state.Problem, &p.problem); err != nil {
 		return nil, fmt.Errorf("%s: state.json: problem: %w", path, err)
@@ -52,7 +53,8 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 		return nil, fmt.Errorf("%s: state.json: %w", path, err)
 	}
 	if want := p.problem.Encoding.Shape(state.Shape.Rows, state.Shape.Slots); want != state.Shape {
-		return nil, fmt.Errorf("%s: the network needs observations of shape %+v, but this version of the program makes observations of shape %+v: train the network again", path, state.Shape, want)
+		return nil, fmt.Errorf("%s: the network needs observations of shape %+v, but this version of the program makes observations of shape %+v: train the network again",
+			path, state.Shape, want)
 	}
 	if p.encoder, err = newEncoder(p.problem.Encoding, o.Keep); err != nil {
 		return nil, err
@@ -110,7 +112,8 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	if len(s.Queue) == 0 {
 		a := p.encoder.idle(s)
 		if a.Verb != scheduler.Wait && p.explain {
-			a.Reason = fmt.Sprintf("no job waits, and policy %s decides then: it moves job %q to faster GPUs", p.encoder.Advice, p.encoder.work.Jobs[a.Job].Name)
+			a.Reason = fmt.Sprintf("no job waits, and policy %s decides then: it moves job %q to faster GPUs",
+				p.encoder.Advice, p.encoder.work.Jobs[a.Job].Name)
 		}
 		return a
 	}
@@ -146,8 +149,9 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// departs states why the policy follows the baseline instead of the action with the largest value. gain is the difference
-// between this value and that of the baseline's action. The result is "" if the policy does not follow the baseline.
+// departs states why the policy follows the baseline instead of the action with the largest value. gain is the
+// difference between this value and that of the baseline's action. The result is "" if the policy does not follow the
+// baseline.
 func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 	jobs, most := jobsIn(s), p.progress.Jobs
 	switch {
@@ -161,21 +165,21 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 	return ""
 }
 
-// maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job. Waiting for
-// better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be wrong in all
-// states. Jobs would then run one after another. With a smaller number, the policy loses part of its gain at load 1.5. With
-// a larger one, it gains on clusters like those of the training, and loses much on others.
+// maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job.
+// Waiting for better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be
+// wrong in all states. Jobs would then run one after another. With a smaller number, the policy loses part of its gain
+// at load 1.5. With a larger one, it gains on clusters like those of the training, and loses much on others.
 //
-// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none of
-// which is better on all clusters.
+// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none
+// of which is better on all clusters.
 const maxIdle = 12
 
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
 // unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
 // policy is greedy. With +Inf, it equals the baseline. Independent of the margin, the policy follows the baseline
 //
-//   - in states with more jobs than the training had (Progress.Jobs): values are sums over jobs, and those of more jobs are
-//     outside the range that the network has learnt
+//   - in states with more jobs than the training had (Progress.Jobs): values are sums over jobs, and those of more jobs
+//     are outside the range that the network has learnt
 //   - instead of waiting while more than maxIdle GPUs are free
 //
 // Choose the margin on jobs that neither the training nor a later comparison uses.
@@ -194,7 +198,8 @@ func (p *Policy) reason(s *scheduler.State, values []float32, action, possible i
 		}
 	}
 	if departs != "" {
-		return fmt.Sprintf("policy %s decides: %.3f for %s; %.3f for %s is larger, but %s", p.encoder.Advice, values[action], p.describe(s, action), values[second], p.describe(s, second), departs)
+		return fmt.Sprintf("policy %s decides: %.3f for %s; %.3f for %s is larger, but %s", p.encoder.Advice,
+			values[action], p.describe(s, action), values[second], p.describe(s, second), departs)
 	}
 	text := fmt.Sprintf("largest of %d values: %.3f for %s", possible, values[action], p.describe(s, action))
 	if second >= 0 {

@@ -82,11 +82,13 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 		},
 		"another type": func(s *workload.Setup, _ *simulate.Options) {
 			c := s.Cluster
-			c.Types = append(slices.Clone(c.Types), scheduler.GPUType{Name: "ampere", Memory: 40 << 30, Bandwidth: math.NaN(), Compute: math.NaN()})
+			c.Types = append(slices.Clone(c.Types),
+				scheduler.GPUType{Name: "ampere", Memory: 40 << 30, Bandwidth: math.NaN(), Compute: math.NaN()})
 			m := scheduler.Machine{Name: "new", CPUs: 64, Memory: 512 << 30, Network: math.NaN()}
 			for range 2 {
 				m.GPUs = append(m.GPUs, len(c.GPUs))
-				c.GPUs = append(c.GPUs, scheduler.GPU{Name: "new", Type: 3, Machine: len(c.Machines), Utilization: math.NaN(), Temperature: math.NaN()})
+				c.GPUs = append(c.GPUs, scheduler.GPU{Name: "new", Type: 3, Machine: len(c.Machines),
+					Utilization: math.NaN(), Temperature: math.NaN()})
 			}
 			c.Machines = append(c.Machines, m)
 			for i, kind := range s.Speeds.Kinds {
@@ -103,7 +105,8 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 			}
 		},
 		"failure": func(_ *workload.Setup, o *simulate.Options) {
-			o.Changes = []simulate.Change{{At: 500, GPU: 0}, {At: 900, GPU: 5}, {At: 2000, GPU: 0, Up: true}, {At: 4000, GPU: 5, Up: true}}
+			o.Changes = []simulate.Change{{At: 500, GPU: 0}, {At: 900, GPU: 5}, {At: 2000, GPU: 0, Up: true},
+				{At: 4000, GPU: 5, Up: true}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,8 +129,10 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 					finish[i] += c.Finish
 				}
 				for _, s := range r.Segments {
-					if !strings.Contains(s.Reason, "largest of") && !strings.Contains(s.Reason, "is larger, but more than 12 GPUs are free") &&
-						!strings.Contains(s.Reason, fmt.Sprintf("jobs wait or run, more than the %d of the training", policy.Trained().Jobs)) {
+					if !strings.Contains(s.Reason, "largest of") &&
+						!strings.Contains(s.Reason, "is larger, but more than 12 GPUs are free") &&
+						!strings.Contains(s.Reason, fmt.Sprintf("jobs wait or run, more than the %d of the training",
+							policy.Trained().Jobs)) {
 						t.Fatalf("reason: got %q", s.Reason)
 					}
 				}
@@ -155,8 +160,8 @@ func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
 	return policy
 }
 
-// With an endless margin, a policy with any weights is its baseline, also on random clusters, and without moves if these are
-// forbidden.
+// With an endless margin, a policy with any weights is its baseline, also on random clusters, and without moves if
+// these are forbidden.
 func TestEndlessCautionIsTheBaseline(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice = "gang"
@@ -243,7 +248,8 @@ func (w *twin) Decide(s *scheduler.State) scheduler.Action {
 	}
 	w.beyond++
 	if !same {
-		w.t.Errorf("%d jobs wait or run, more than %d: got action %+v, want that of gang, %+v", len(s.Queue)+len(s.Running), w.limit, got, want)
+		w.t.Errorf("%d jobs wait or run, more than %d: got action %+v, want that of gang, %+v",
+			len(s.Queue)+len(s.Running), w.limit, got, want)
 	}
 	return got
 }
@@ -251,7 +257,8 @@ func (w *twin) Decide(s *scheduler.State) scheduler.Action {
 // In states with more jobs than the training had, the policy is its baseline.
 func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
-	if got := policy.Trained().Jobs; got < 4 || got > 24 { // an episode has 12 jobs for each 16 GPUs, and at most 32 GPUs
+	if got := policy.Trained().Jobs; got < 4 || got > 24 {
+		// an episode has 12 jobs for each 16 GPUs, and at most 32 GPUs
 		t.Errorf("largest number of jobs of the training: got %d, want 4 to 24", got)
 	}
 	gang, err := scheduler.New("gang", scheduler.Options{})
@@ -270,7 +277,8 @@ func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if both.beyond < 10 || both.differs < 1 {
-		t.Errorf("got %d states with more than 10 jobs, and %d other states whose action is not that of gang, want at least 10 and 1", both.beyond, both.differs)
+		t.Errorf("got %d states with more than 10 jobs, and %d other states whose action is not that of gang, want at least 10 and 1",
+			both.beyond, both.differs)
 	}
 	named := func(s scheduler.Segment) bool { return strings.Contains(s.Reason, "more than the 10 of the training") }
 	if !slices.ContainsFunc(r.Segments, named) {
@@ -285,7 +293,8 @@ func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Share = "srf", 256, false
 	p.Arrivals = []workload.Arrivals{{Jobs: 40, Load: 0.3}}
 	setup := workload.Default()
-	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 4, Type: 1, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 4, Type: 1, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
 	check := func(name string, a *hyper.Affinity) {
 		placements, checked := a.Placements(), 0
 		for _, p := range placements {
@@ -386,17 +395,20 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		}
 		return err
 	}
-	if err := older(true); err == nil || !strings.Contains(err.Error(), "its inputs have changed: got format 2, want 3") {
+	if err := older(true); err == nil ||
+		!strings.Contains(err.Error(), "its inputs have changed: got format 2, want 3") {
 		t.Errorf("an older network with ingested facts: got %v, want the formats and what to do", err)
 	}
 	if err := older(false); err != nil {
 		t.Errorf("an older network without ingested facts: got %v", err)
 	}
-	if _, err := Resume(t.Context(), referenceDevice(t), &other, 1, nil, nil); err == nil || !strings.Contains(err.Error(), "its network can be used, but its training cannot be resumed") {
+	if _, err := Resume(t.Context(), referenceDevice(t), &other, 1, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "its network can be used, but its training cannot be resumed") {
 		t.Errorf("an older training: got %v, want an error", err)
 	}
 	other.State.Extra = nil
-	if _, err := OpenPolicy(referenceDevice(t), &other, scheduler.Options{}); err == nil || !strings.Contains(err.Error(), "not a checkpoint of a scheduling network") {
+	if _, err := OpenPolicy(referenceDevice(t), &other, scheduler.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "not a checkpoint of a scheduling network") {
 		t.Errorf("checkpoint of another program part: got %v", err)
 	}
 }
@@ -429,9 +441,9 @@ func TestResumedClusterIsBitEqual(t *testing.T) {
 	}
 }
 
-// The network that is part of the program loads, and schedules better than its baseline gang. On workloads of the default
-// cluster that it was not trained on, the mean completion time is at least 8 % shorter. On clusters that it was not trained
-// on, the ratio to gang is at most 1 and 1.05. A network with random weights follows gang, or is worse.
+// The network that is part of the program loads, and schedules better than its baseline gang. On workloads of the
+// default cluster that it was not trained on, the mean completion time is at least 8 % shorter. On clusters that it was
+// not trained on, the ratio to gang is at most 1 and 1.05. A network with random weights follows gang, or is worse.
 func TestTrainedNetwork(t *testing.T) {
 	dev := cpuDevice(t)
 	trained, err := OpenTrained(dev, scheduler.Options{})
@@ -444,7 +456,8 @@ func TestTrainedNetwork(t *testing.T) {
 		}
 	}()
 	if got := trained.Trained().Jobs; got != 47 {
-		t.Errorf("largest number of jobs of the training: got %d, want 47: the policy then follows gang in states with more jobs", got)
+		t.Errorf("largest number of jobs of the training: got %d, want 47: the policy then follows gang in states with more jobs",
+			got)
 	}
 	gang, err := scheduler.New("gang", scheduler.Options{})
 	if err != nil {
@@ -491,6 +504,7 @@ func TestTrainedNetwork(t *testing.T) {
 		if ratio = math.Exp(ratio); !(ratio <= c.most) {
 			t.Errorf("%s: completion time relative to gang: got %.3f, want at most %v", c.name, ratio, c.most)
 		}
-		t.Logf("%s: completion time relative to gang: %.3f after %d episodes", c.name, ratio, trained.Trained().Episodes)
+		t.Logf("%s: completion time relative to gang: %.3f after %d episodes", c.name, ratio,
+			trained.Trained().Episodes)
 	}
 }

@@ -68,7 +68,8 @@ func TestReplayReturnsWhatWasWritten(t *testing.T) {
 			for range 50 {
 				row, env, weight := r.sample(random, 0.5)
 				if row < from || row >= to || weight <= 0 || math.IsInf(weight, 0) {
-					t.Fatalf("after %d rows: sampled row %d with weight %v, want %d to %d", r.written, row, weight, from, to-1)
+					t.Fatalf("after %d rows: sampled row %d with weight %v, want %d to %d", r.written, row, weight,
+						from, to-1)
 				}
 				if got, want := r.state(r.at(row, env))[0], float32(100*row+int64(env)); got != want {
 					t.Fatalf("state of row %d, environment %d: got %v, want %v", row, env, got, want)
@@ -82,7 +83,8 @@ func TestReplayReturnsWhatWasWritten(t *testing.T) {
 					factor = 0
 				}
 				if reward != want || discount != factor {
-					t.Fatalf("row %d, environment %d: got reward %v and discount %v, want %v and %v", row, env, reward, discount, want, factor)
+					t.Fatalf("row %d, environment %d: got reward %v and discount %v, want %v and %v", row, env, reward,
+						discount, want, factor)
 				}
 				if factor > 0 && r.state(next)[0] != float32(100*(row+2)+int64(env)) {
 					t.Fatalf("row %d, environment %d: the next state is %v", row, env, r.state(next)[0])

@@ -33,8 +33,8 @@ type saved struct {
 	States   uint32           `json:"states"` // checksum of the states and masks of the replay memory
 }
 
-// Formats of saved. A change of the network's format makes older networks unusable. A change of the training's format only
-// prevents that older trainings are resumed.
+// Formats of saved. A change of the network's format makes older networks unusable. A change of the training's format
+// only prevents that older trainings are resumed.
 const (
 	networkFormat = 3
 	// olderFormat differs from networkFormat only in the inputs of networks with Encoding.Ingested.
@@ -42,8 +42,8 @@ const (
 	trainingFormat = 3
 )
 
-// savedActor restores an environment and its part of the replay memory: it repeats the actions of the episodes. Actions take
-// 300 times less space than the states that follow from them.
+// savedActor restores an environment and its part of the replay memory: it repeats the actions of the episodes. Actions
+// take 300 times less space than the states that follow from them.
 type savedActor struct {
 	Sum  checkpoint.Float `json:"sum"`
 	Past []episode        `json:"past"`
@@ -61,7 +61,8 @@ const (
 // Snapshot returns the complete state of the learner. problem describes the environments for the reader of the file.
 // program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
-	state := saved{Format: networkFormat, Training: trainingFormat, Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
+	state := saved{Format: networkFormat, Training: trainingFormat, Shape: l.shape, Options: l.options,
+		Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
 		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest), States: l.replay.checksum()}
 	for _, a := range l.envs {
 		state.Actors = append(state.Actors, savedActor{Sum: checkpoint.Float(a.sum), Past: a.past})
@@ -75,10 +76,12 @@ func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.
 		return checkpoint.Snapshot{}, err
 	}
 	snapshot := checkpoint.Snapshot{State: checkpoint.State{
-		Program: program, Step: l.progress.Updates, Epoch: l.progress.Episodes, SamplesSeen: l.progress.Decisions, Seed: l.options.Seed,
-		Optimizer: checkpoint.OptimizerState{Name: "adam", Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(l.net.optimizer.Steps())}},
-		Counters:  map[string]int64{"episodes": l.progress.Episodes},
-		Extra:     map[string]json.RawMessage{extraName: text},
+		Program: program, Step: l.progress.Updates, Epoch: l.progress.Episodes, SamplesSeen: l.progress.Decisions,
+		Seed: l.options.Seed,
+		Optimizer: checkpoint.OptimizerState{
+			Name: "adam", Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(l.net.optimizer.Steps())}},
+		Counters: map[string]int64{"episodes": l.progress.Episodes},
+		Extra:    map[string]json.RawMessage{extraName: text},
 	}}
 	if snapshot.Model, err = l.net.tensors(l.net.online.Values, ""); err != nil {
 		return checkpoint.Snapshot{}, err
@@ -99,7 +102,8 @@ func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.
 }
 
 // Save writes a checkpoint. The folder's name contains the number of updates.
-func (l *Learner) Save(ctx context.Context, store *checkpoint.Store, program string, problem json.RawMessage) (checkpoint.Saved, error) {
+func (l *Learner) Save(ctx context.Context, store *checkpoint.Store, program string, problem json.RawMessage) (
+	checkpoint.Saved, error) {
 	snapshot, err := l.Snapshot(program, problem)
 	if err != nil {
 		return checkpoint.Saved{}, err
@@ -122,7 +126,8 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 // the learner (network, environments, replay, steps, prioritised) cannot change.
 //
 // Resume repeats the episodes of the replay memory, which takes seconds. If ctx ends, it stops and returns the cause.
-func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment, change func(*Options)) (_ *Learner, err error) {
+func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment,
+	change func(*Options)) (_ *Learner, err error) {
 	state, err := readState(c)
 	if err != nil {
 		return nil, err
@@ -136,8 +141,11 @@ func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, wo
 		change(&options)
 	}
 	o, s := options, state.Options
-	if o.Network != s.Network || o.Environments != s.Environments || o.Replay != s.Replay || o.Steps != s.Steps || o.Prioritised != s.Prioritised || o.Seed != s.Seed {
-		return nil, fmt.Errorf("resume from %s: the options that determine the learner's memory differ: got %+v, want %+v", c.Path, o, s)
+	if o.Network != s.Network || o.Environments != s.Environments || o.Replay != s.Replay || o.Steps != s.Steps ||
+		o.Prioritised != s.Prioritised || o.Seed != s.Seed {
+		return nil,
+			fmt.Errorf("resume from %s: the options that determine the learner's memory differ: got %+v, want %+v",
+				c.Path, o, s)
 	}
 	l, err := newLearner(dev, options, workers, environments)
 	if err != nil {
@@ -149,7 +157,8 @@ func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, wo
 		}
 	}()
 	if l.shape != state.Shape {
-		return nil, fmt.Errorf("the environments have shape %+v, the network was trained with %+v", l.shape, state.Shape)
+		return nil, fmt.Errorf("the environments have shape %+v, the network was trained with %+v", l.shape,
+			state.Shape)
 	}
 	return l, l.restore(ctx, c, state)
 }
@@ -173,7 +182,8 @@ func (l *Learner) restore(ctx context.Context, c *checkpoint.Checkpoint, state *
 	if err := l.source.UnmarshalBinary(state.Random); err != nil {
 		return err
 	}
-	if len(state.Actors) != len(l.envs) || len(state.Window.Values) > windowEpisodes || state.Window.Next < 0 || state.Window.Next >= windowEpisodes || state.Written < 1 {
+	if len(state.Actors) != len(l.envs) || len(state.Window.Values) > windowEpisodes || state.Window.Next < 0 ||
+		state.Window.Next >= windowEpisodes || state.Written < 1 {
 		return fmt.Errorf("state.json: got %d environments, %d sums of rewards and %d rows; want %d environments, at most %d sums and at least 1 row",
 			len(state.Actors), len(state.Window.Values), state.Written, len(l.envs), windowEpisodes)
 	}
@@ -190,7 +200,8 @@ func (l *Learner) restore(ctx context.Context, c *checkpoint.Checkpoint, state *
 		}
 	}
 	if got := l.replay.checksum(); got != state.States {
-		return fmt.Errorf("the repeated episodes have states with checksum %#08x, want %#08x: %w", got, state.States, errOther)
+		return fmt.Errorf("the repeated episodes have states with checksum %#08x, want %#08x: %w", got, state.States,
+			errOther)
 	}
 	return nil
 }
@@ -207,7 +218,8 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 	}
 	from, _ := l.replay.bounds()
 	if s.Past[0].First < 0 || s.Past[0].First > from {
-		return fmt.Errorf("the first episode begins in row %d, want 0 to %d, the first row of the replay memory", s.Past[0].First, from)
+		return fmt.Errorf("the first episode begins in row %d, want 0 to %d, the first row of the replay memory",
+			s.Past[0].First, from)
 	}
 	a.past, a.sum = s.Past, float64(s.Sum)
 	beyond := NewObservation(l.shape) // of a row that has left the memory
@@ -216,8 +228,10 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if want := s.Past[0].Number + int64(k); e.First != row || e.Number != want || row+int64(len(e.Actions)) >= l.replay.written {
-			return fmt.Errorf("episode %d with %d actions begins in row %d, want episode %d in row %d of %d", e.Number, len(e.Actions), e.First, want, row, l.replay.written)
+		if want := s.Past[0].Number + int64(k); e.First != row || e.Number != want ||
+			row+int64(len(e.Actions)) >= l.replay.written {
+			return fmt.Errorf("episode %d with %d actions begins in row %d, want episode %d in row %d of %d", e.Number,
+				len(e.Actions), e.First, want, row, l.replay.written)
 		}
 		if err := a.env.Reset(l.seed(i, e.Number)); err != nil {
 			return err
@@ -229,7 +243,8 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 			}
 			a.env.Observe(a.view)
 			if action < 0 || int(action) >= l.shape.Actions() || !a.view.Mask[action] {
-				return fmt.Errorf("action %d of episode %d is %d, which is not possible: %w", at, e.Number, action, errOther)
+				return fmt.Errorf("action %d of episode %d is %d, which is not possible: %w", at, e.Number, action,
+					errOther)
 			}
 			out, err := a.env.Step(int(action))
 			if err != nil {
@@ -239,7 +254,8 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 				return fmt.Errorf("action %d of episode %d: %w: %w", at, e.Number, err, errOther)
 			}
 			if row++; out.Done != (k < last && at == len(e.Actions)-1) {
-				return fmt.Errorf("action %d of episode %d: the end of the episode is %v, want the opposite: %w", at, e.Number, out.Done, errOther)
+				return fmt.Errorf("action %d of episode %d: the end of the episode is %v, want the opposite: %w", at,
+					e.Number, out.Done, errOther)
 			}
 		}
 	}
@@ -259,7 +275,8 @@ func (l *Learner) outcome(row int64, i int, action int32, out Outcome) error {
 	}
 	at, r := l.replay.at(row, i), l.replay
 	if r.actions[at] != action || r.rewards[at] != reward || r.discounts[at] != discount {
-		return fmt.Errorf("got action %d, reward %v and discount %v, want %d, %v and %v", action, reward, discount, r.actions[at], r.rewards[at], r.discounts[at])
+		return fmt.Errorf("got action %d, reward %v and discount %v, want %d, %v and %v", action, reward, discount,
+			r.actions[at], r.rewards[at], r.discounts[at])
 	}
 	return nil
 }
@@ -268,7 +285,8 @@ func (l *Learner) outcome(row int64, i int, action int32, out Outcome) error {
 func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	text, ok := c.State.Extra[extraName]
 	if !ok {
-		return nil, fmt.Errorf("%s: not a checkpoint of a scheduling network: state.json has no part %q", c.Path, extraName)
+		return nil, fmt.Errorf("%s: not a checkpoint of a scheduling network: state.json has no part %q", c.Path,
+			extraName)
 	}
 	var format struct{ Format int }
 	if err := json.Unmarshal(text, &format); err != nil {
@@ -303,7 +321,8 @@ func (p *Progress) check() error {
 	for _, c := range []struct {
 		name string
 		got  int64
-	}{{"episodes", p.Episodes}, {"decisions", p.Decisions}, {"updates", p.Updates}, {"skipped", p.Skipped}, {"jobs", int64(p.Jobs)}} {
+	}{{"episodes", p.Episodes}, {"decisions", p.Decisions}, {"updates", p.Updates}, {"skipped", p.Skipped},
+		{"jobs", int64(p.Jobs)}} {
 		if c.got < 0 {
 			return fmt.Errorf("progress: %s: got %d, want at least 0", c.name, c.got)
 		}
@@ -355,7 +374,8 @@ func (r *replay) tensors() []checkpoint.Tensor {
 	var out []checkpoint.Tensor
 	for _, p := range r.parts() {
 		bytes := used * p.width * int(p.dtype.Size())
-		out = append(out, checkpoint.Tensor{Name: replayAt + p.name, DType: p.dtype, Shape: tensor.Shape{used, p.width}, Data: p.data[:bytes]})
+		out = append(out, checkpoint.Tensor{Name: replayAt + p.name, DType: p.dtype, Shape: tensor.Shape{used, p.width},
+			Data: p.data[:bytes]})
 	}
 	return out
 }
@@ -374,8 +394,11 @@ func (r *replay) load(f *checkpoint.File) error {
 		}
 	}
 	for i := range used {
-		if a, b := int(r.actions[i]), int(r.advice[i]); a < 0 || a >= r.shape.Actions() || b < -1 || b >= r.shape.Actions() {
-			return fmt.Errorf("transition %d: got action %d and advice %d, want an action from 0 to %d and an advice from -1 to %d", i, a, b, r.shape.Actions()-1, r.shape.Actions()-1)
+		if a, b := int(r.actions[i]), int(r.advice[i]); a < 0 || a >= r.shape.Actions() || b < -1 ||
+			b >= r.shape.Actions() {
+			return fmt.Errorf(
+				"transition %d: got action %d and advice %d, want an action from 0 to %d and an advice from -1 to %d",
+				i, a, b, r.shape.Actions()-1, r.shape.Actions()-1)
 		}
 		if r.tree != nil {
 			w := r.tree.weight(i)

@@ -64,9 +64,10 @@ func freshNet(t *testing.T, e Encoding) *net {
 	return n
 }
 
-// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has at
-// least the given numbers of rows and slots.
-func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload, s *scheduler.State) ([]float32, *encoder, *Observation) {
+// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has
+// at least the given numbers of rows and slots.
+func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload,
+	s *scheduler.State) ([]float32, *encoder, *Observation) {
 	t.Helper()
 	n, err := newEncoder(e, false)
 	if err != nil {
@@ -150,7 +151,8 @@ func TestEmptyRowsAndSlotsHaveNoEffect(t *testing.T) {
 			other = action/n.shape.Rows*padded.shape.Rows + action%n.shape.Rows
 		}
 		if large.Mask[other] != ok || math.Abs(float64(got[other]-want[action])) > 1e-5 {
-			t.Errorf("action %d: got possible %v and value %v, want %v and %v", action, large.Mask[other], got[other], ok, want[action])
+			t.Errorf("action %d: got possible %v and value %v, want %v and %v", action, large.Mask[other], got[other],
+				ok, want[action])
 		}
 	}
 }
@@ -175,22 +177,29 @@ func TestUnitOfTimeHasNoEffect(t *testing.T) {
 	}
 }
 
-// A network schedules all jobs on clusters that it has never seen: many machines, large ones, several types on a machine.
+// A network schedules all jobs on clusters that it has never seen: many machines, large ones, several types on a
+// machine.
 func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Ingested = "gang", true
 	policy := opened(t, trained(t, tinyOptions(), p), scheduler.Options{})
 	types := workload.Default().Cluster.Types
-	both := workload.NewCluster(types, workload.MachineSpec{Count: 2, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	both := workload.NewCluster(types, workload.MachineSpec{Count: 2, Type: workload.Volta, GPUs: 4, CPUs: 64,
+		Memory: 1 << 40, Network: 1e9})
 	for _, gpu := range []int{1, 2, 6} { // two types on each machine, not one after the other
 		both.GPUs[gpu].Type = workload.Radeon
 	}
 	for name, setup := range map[string]*workload.Setup{
-		"many machines": {Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 20, Type: workload.Turing, GPUs: 2, CPUs: 16, Memory: 1 << 38, Network: 1e9},
-			workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 1 << 38, Network: 1e9})},
-		"a large machine": {Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 1, Type: workload.Radeon, GPUs: 36, CPUs: 512, Memory: 1 << 42, Network: 1e9})},
-		"two types":       {Cluster: both},
-		"random":          workload.Random(11),
+		"many machines": {
+			Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 20, Type: workload.Turing, GPUs: 2,
+				CPUs: 16, Memory: 1 << 38, Network: 1e9},
+				workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 1 << 38,
+					Network: 1e9})},
+		"a large machine": {
+			Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 1, Type: workload.Radeon, GPUs: 36,
+				CPUs: 512, Memory: 1 << 42, Network: 1e9})},
+		"two types": {Cluster: both},
+		"random":    workload.Random(11),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if setup.Kinds == nil {
@@ -220,7 +229,8 @@ func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 // The baseline places a job that needs GPUs of several types. Without a baseline, the job is an error with a type.
 func TestJobsThatNeedSeveralTypes(t *testing.T) {
 	setup := workload.Default()
-	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9},
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9},
 		workload.MachineSpec{Count: 1, Type: workload.Turing, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9})
 	const images = 2 // a kind that runs on GPUs of several types
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
@@ -230,7 +240,8 @@ func TestJobsThatNeedSeveralTypes(t *testing.T) {
 	for _, advice := range []string{"gang", "srf", ""} {
 		p := smallProblem()
 		p.Encoding.Advice = advice
-		policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{Explain: true})
+		policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)),
+			scheduler.Options{Explain: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,8 @@ func TestHoldOutTables(t *testing.T) {
 	for gpu := 4; gpu < 8; gpu++ {
 		gone = append(gone, simulate.Change{GPU: gpu})
 	}
-	failing = []simulate.Change{{At: 4000, GPU: 12}, {At: 4000, GPU: 13}, {At: 4000, GPU: 14}, {At: 4000, GPU: 15}, {At: 20000, GPU: 12, Up: true},
+	failing = []simulate.Change{{At: 4000, GPU: 12}, {At: 4000, GPU: 13}, {At: 4000, GPU: 14}, {At: 4000, GPU: 15},
+		{At: 20000, GPU: 12, Up: true},
 		{At: 20000, GPU: 13, Up: true}, {At: 20000, GPU: 14, Up: true}, {At: 20000, GPU: 15, Up: true}}
 	for _, scenario := range []struct {
 		name     string
@@ -35,9 +36,12 @@ func TestHoldOutTables(t *testing.T) {
 		{name: "load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}},
 		{name: "load 1.0", arrivals: workload.Arrivals{Jobs: 200, Load: 1}},
 		{name: "load 1.5", arrivals: workload.Arrivals{Jobs: 200, Load: 1.5}},
-		{name: "surge of machine-learning jobs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8, Surge: 4, SurgeFrom: 0.3, SurgeTo: 0.6}},
-		{name: "one Volta machine less, jobs of at most 4 GPUs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.6}, changes: gone, gangs: 4},
-		{name: "the Radeon machine fails and returns", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}, changes: failing},
+		{name: "surge of machine-learning jobs",
+			arrivals: workload.Arrivals{Jobs: 200, Load: 0.8, Surge: 4, SurgeFrom: 0.3, SurgeTo: 0.6}},
+		{name: "one Volta machine less, jobs of at most 4 GPUs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.6},
+			changes: gone, gangs: 4},
+		{name: "the Radeon machine fails and returns", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8},
+			changes: failing},
 		{name: "random clusters, load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}, random: true},
 		{name: "random clusters, load 1.2", arrivals: workload.Arrivals{Jobs: 200, Load: 1.2}, random: true},
 	} {
@@ -74,7 +78,8 @@ func TestHoldOutTables(t *testing.T) {
 						j.GPUs = scenario.gangs
 					}
 				}
-				result, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{Changes: scenario.changes, Checkpoint: 600})
+				result, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds,
+					simulate.Options{Changes: scenario.changes, Checkpoint: 600})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +104,8 @@ func table(t *testing.T, scenario string, seeds []uint64, runs []compare.Runs) s
 			t.Fatal(err)
 		}
 		row := study.Rows[i]
-		fmt.Fprintf(&out, "| %s | %.0f ± %.0f | %.1f ± %.1f | %.1f %% | %.1f |", r.Policy, row.Completion.Mean, row.Completion.Deviation,
+		fmt.Fprintf(&out, "| %s | %.0f ± %.0f | %.1f ± %.1f | %.1f %% | %.1f |", r.Policy, row.Completion.Mean,
+			row.Completion.Deviation,
 			row.Throughput.Mean, row.Throughput.Deviation, 100*row.Utilization.Mean, row.HyperScore.Mean)
 		if r.Policy != PolicyName {
 			if study, err = compare.New(r.Policy, seeds, []compare.Runs{r, runs[len(runs)-1]}); err != nil {
@@ -115,12 +121,15 @@ func table(t *testing.T, scenario string, seeds []uint64, runs []compare.Runs) s
 				}
 			case "gang": // 2 to 12 %, and each interval is above zero
 				if less(d.CompletionRatio.Low) <= 0 {
-					t.Errorf("%s, against gang: got completion times that are %.1f %% shorter (%.1f to %.1f), want an interval above zero", scenario,
+					t.Errorf("%s, against gang: got completion times that are %.1f %% shorter (%.1f to %.1f), want an interval above zero",
+						scenario,
 						less(d.CompletionRatio.Mean), less(d.CompletionRatio.Low), less(d.CompletionRatio.High))
 				}
 			}
-			fmt.Fprintf(&out, " %.1f %% (%.1f to %.1f), p %.1g | %+.1f %% (%+.1f to %+.1f), p %.1g |", less(d.CompletionRatio.Mean), less(d.CompletionRatio.Low),
-				less(d.CompletionRatio.High), d.CompletionRatio.Wilcoxon, 100*(d.ThroughputRatio.Mean-1), 100*(d.ThroughputRatio.Low-1),
+			fmt.Fprintf(&out, " %.1f %% (%.1f to %.1f), p %.1g | %+.1f %% (%+.1f to %+.1f), p %.1g |",
+				less(d.CompletionRatio.Mean), less(d.CompletionRatio.Low),
+				less(d.CompletionRatio.High), d.CompletionRatio.Wilcoxon, 100*(d.ThroughputRatio.Mean-1),
+				100*(d.ThroughputRatio.Low-1),
 				100*(d.ThroughputRatio.High-1), d.ThroughputRatio.Wilcoxon)
 		} else {
 			out.WriteString(" | |")

@@ -19,8 +19,8 @@ var (
 	trainedState []byte
 )
 
-// OpenTrained returns policy "dqn" with the network that is part of the program. It was trained on the default cluster and
-// on random clusters; docs/benchmarks/scheduling.md states how, and its results.
+// OpenTrained returns policy "dqn" with the network that is part of the program. It was trained on the default cluster
+// and on random clusters; docs/benchmarks/scheduling.md states how, and its results.
 func OpenTrained(dev device.Device, o scheduler.Options) (*Policy, error) {
 	const path = "the network of the program"
 	c := &checkpoint.Checkpoint{Path: path}

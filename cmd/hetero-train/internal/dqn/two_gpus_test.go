@@ -50,7 +50,8 @@ func (e *twoGPUs) Observe(o *Observation) {
 	clear(o.Mask)
 	n := 0
 	for g := range 2 {
-		for channel, v := range []float32{1, 1, 0.5, float32(min(e.busy[g], 1)), float32(e.busy[g]) / twoScale, float32(g)} {
+		for channel, v := range []float32{1, 1, 0.5, float32(min(e.busy[g], 1)), float32(e.busy[g]) / twoScale,
+			float32(g)} {
 			o.Image[2*channel+g] = v
 		}
 		o.Facts[1+2*e.jobs+g] = float32(e.busy[g]) / twoScale

@@ -74,7 +74,8 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Process.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
+	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Process.Cfg.Parallel.SharedMemory != "off",
+		reports: make([]abilities, len(words))}
 	if x.staged, err = staged.Needs(k.Device); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,8 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 		}
 		if why := x.reports[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false
-			k.Process.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
+			k.Process.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network",
+				"because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string
@@ -127,7 +129,8 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 
 // both opens a communicator that uses shared memory within each machine, and the network between the first ranks of the
 // machines.
-func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
+func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator,
+	err error) {
 	assigned := x.Rank.Team.Place
 	host, number := hosts.HostOf(x.Hosts, assigned.Rank)
 	within, between, spread := hosts.Timeouts(limit)
@@ -167,7 +170,8 @@ func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Durati
 }
 
 // InMemory opens a communicator of ranks of one machine.
-func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator, error) {
+func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator,
+	error) {
 	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
 	if err != nil { // a nil pointer in an interface is not a nil interface
 		return nil, err
@@ -176,8 +180,10 @@ func InMemory(ctx context.Context, rank, size int, address string, limit time.Du
 }
 
 // Network opens a communicator of ranks on several machines.
-func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: x.Rank.Team.OwnAddress(), Timeout: limit})
+func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration,
+	rankOf func(error) int) (collective.Communicator, error) {
+	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name,
+		Host: x.Rank.Team.OwnAddress(), Timeout: limit})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, exit.With(exit.Usage, err)
 	}

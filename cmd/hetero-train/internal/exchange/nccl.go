@@ -40,10 +40,12 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		k.Process.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		k.Process.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version",
+			version.String(), "settings", strings.Join(late, ", "))
 	}
 	if k.Team.Leads() {
-		k.Process.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", k.Process.Cfg.NCCL.MaxCTAs)
+		k.Process.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path,
+			"settings", settings.String(), "max_ctas", k.Process.Cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }
@@ -56,7 +58,8 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	}
 	for rank, why := range noNCCL {
 		if why != "" && backend == "nccl" {
-			return false, exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs on all ranks, but rank %d cannot use NCCL: %s; use \"auto\" or \"gloo\"", rank, why)
+			return false, exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs on all ranks, but rank %d cannot use NCCL: %s; use \"auto\" or \"gloo\"",
+				rank, why)
 		}
 		if why != "" {
 			return false, nil
@@ -69,7 +72,9 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 // rank.
 func WantNCCL(k *compute.Rank) error {
 	if kind := k.Device.Info().Kind; k.Process.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
-		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", k.Device.Info().Name)
+		return exit.Usagef(
+			"parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"",
+			k.Device.Info().Name)
 	}
 	return nil
 }
@@ -78,8 +83,10 @@ func WantNCCL(k *compute.Rank) error {
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	k := x.Rank
 	host := k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host
-	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.OperationLimit(k.Process.Cfg.Parallel.TimeoutSeconds),
-		MinCTAs: k.Process.Cfg.NCCL.MinCTAs, MaxCTAs: k.Process.Cfg.NCCL.MaxCTAs, ShareGPU: k.Process.Cfg.Device.ShareGPU, Host: host})
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device,
+		Timeout: session.OperationLimit(k.Process.Cfg.Parallel.TimeoutSeconds),
+		MinCTAs: k.Process.Cfg.NCCL.MinCTAs, MaxCTAs: k.Process.Cfg.NCCL.MaxCTAs,
+		ShareGPU: k.Process.Cfg.Device.ShareGPU, Host: host})
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}

@@ -25,7 +25,8 @@ func TestNCCLIsChosenWhereAllRanksCan(t *testing.T) {
 		{"gloo", false, []string{"", ""}, false, ""},
 	} {
 		got, err := choosesNCCL(c.backend, c.share, c.noNCCL)
-		if got != c.want || (err != nil) != (c.fault != "") || err != nil && (!strings.Contains(err.Error(), c.fault) || exit.Code(err) != exit.Usage) {
+		if got != c.want || (err != nil) != (c.fault != "") || err != nil &&
+			(!strings.Contains(err.Error(), c.fault) || exit.Code(err) != exit.Usage) {
 			t.Errorf("%+v: got %v and %v", c, got, err)
 		}
 	}

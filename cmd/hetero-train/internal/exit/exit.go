@@ -100,7 +100,8 @@ func Code(err error) int {
 // FolderCode returns the exit code of an error in a folder. The code is Usage if the user must fix the folder: it is
 // missing, read-only, owned by another user, or not a folder. The code is IO if the disk has failed or is full.
 func FolderCode(err error) int {
-	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
+	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR,
+		syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, mend) {
 			return Usage
 		}
@@ -177,17 +178,24 @@ func Classify(ctx context.Context, err error) error {
 		return With(IO, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return With(Data, err)
-	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)), is(new(*experiment.ChangedError)):
+	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)),
+		is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)),
+		is(new(*experiment.ResumeError)), is(new(*experiment.ChangedError)):
 		return With(Usage, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return With(FolderCode(err), err)
-	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken), errors.Is(err, shm.ErrUnavailable):
+	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),
+		is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken),
+		errors.Is(err, shm.ErrUnavailable):
 		return With(Usage, err)
-	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
-		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged):
+	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)),
+		is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
+		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)),
+		errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged):
 		return With(Communication, err)
 	case is(new(*replica.MemoryError)):
-		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)", err))
+		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",
+			err))
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
 		return With(Device, err)
 	}

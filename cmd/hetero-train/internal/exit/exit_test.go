@@ -32,7 +32,8 @@ func TestExitCodesOfAStart(t *testing.T) {
 func TestTheRankThatFailedFirstIsNamed(t *testing.T) {
 	passedOn := &rendezvous.LostError{Rank: 2, Cause: "collective: rank 2: communication aborted: hosts[rank=3 kind=died number=0 limit=0s missing= behind=] its process has ended"}
 	const want = "rank 3 is lost: its process has ended"
-	if err := Classify(context.Background(), fmt.Errorf("connect: %w", passedOn)); err.Error() != want || Code(err) != Communication {
+	if err := Classify(context.Background(), fmt.Errorf("connect: %w", passedOn)); err.Error() != want ||
+		Code(err) != Communication {
 		t.Errorf("got %v (exit code %d), want %s (%d)", err, Code(err), want, Communication)
 	}
 	if rank := LostRank(passedOn); rank != 3 {

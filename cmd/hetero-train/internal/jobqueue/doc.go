@@ -3,7 +3,7 @@
 //
 // Packages slurm and kubernetes read a [Snapshot] and apply a [Placement]. [Propose] is pure.
 //
-// A snapshot contains only facts that the queue system reports. The package does not place a job whose constraints it cannot
-// represent; Job.Skip gives the reason. The speed of a job is known only if its kind is known. Otherwise all GPUs count
-// as equally fast for the job, and the proposal states this.
+// A snapshot contains only facts that the queue system reports. The package does not place a job whose constraints it
+// cannot represent; Job.Skip gives the reason. The speed of a job is known only if its kind is known. Otherwise all
+// GPUs count as equally fast for the job, and the proposal states this.
 package jobqueue

@@ -23,8 +23,8 @@ const unlimited = 365 * 24 * 3600
 // Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that must wait,
 // or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
 //
-// The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with the
-// GPUs that they hold. It must not stop jobs; a stop is an error.
+// The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with
+// the GPUs that they hold. It must not stop jobs; a stop is an error.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
 	b := newBoard(s, table)
 	if err := policy.Reset(&b.cluster, &b.workload, b); err != nil {
@@ -36,7 +36,8 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 		a := policy.Decide(&b.state)
 		switch a.Verb {
 		case scheduler.Stop:
-			return nil, fmt.Errorf("policy %s stops job %s, want a policy that only starts jobs", policy.Name(), b.name(a.Job))
+			return nil, fmt.Errorf("policy %s stops job %s, want a policy that only starts jobs", policy.Name(),
+				b.name(a.Job))
 		case scheduler.Start:
 			if why := b.start(a); why != "" {
 				refused[a.Job] = why
@@ -60,8 +61,9 @@ type board struct {
 	state    scheduler.State
 	classes  []class   // by type of GPU
 	left     []float64 // by budget
-	jobs     []int     // by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
-	kinds    []int     // by job: kind in the table, or -1
+	// by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
+	jobs  []int
+	kinds []int // by job: kind in the table, or -1
 }
 
 // class is a set of GPUs that are equal for all jobs.
@@ -104,21 +106,26 @@ func (b *board) addNode(i int) {
 		}
 	}
 	for _, g := range n.GPUs {
-		c := class{model: g.Type, labels: strings.Join(labels, "\n"), repels: strings.Join(n.Repels, "\n"), node: i, typ: -1}
+		c := class{model: g.Type, labels: strings.Join(labels, "\n"), repels: strings.Join(n.Repels, "\n"), node: i,
+			typ: -1}
 		if b.table != nil {
 			if t, ok := b.table.Type(g.Type); ok {
 				c.typ = t
 			}
 		}
-		t := slices.IndexFunc(b.classes, func(o class) bool { return o.model == c.model && o.labels == c.labels && o.repels == c.repels })
+		t := slices.IndexFunc(b.classes, func(o class) bool {
+			return o.model == c.model && o.labels == c.labels && o.repels == c.repels
+		})
 		if t < 0 {
 			t = len(b.classes)
 			b.classes = append(b.classes, c)
-			b.cluster.Types = append(b.cluster.Types, scheduler.GPUType{Name: g.Type, Memory: math.Inf(1), Bandwidth: math.NaN(), Compute: math.NaN()})
+			b.cluster.Types = append(b.cluster.Types,
+				scheduler.GPUType{Name: g.Type, Memory: math.Inf(1), Bandwidth: math.NaN(), Compute: math.NaN()})
 		}
 		for k := range g.Total {
 			m.GPUs = append(m.GPUs, len(b.cluster.GPUs))
-			b.cluster.GPUs = append(b.cluster.GPUs, scheduler.GPU{Name: fmt.Sprintf("%s/%s%d", n.Name, g.Type, k), Type: t, Machine: i,
+			b.cluster.GPUs = append(b.cluster.GPUs, scheduler.GPU{Name: fmt.Sprintf("%s/%s%d", n.Name, g.Type, k),
+				Type: t, Machine: i,
 				Utilization: math.NaN(), Temperature: math.NaN()})
 			b.state.Up = append(b.state.Up, n.Down == "")
 			b.state.OnGPU = append(b.state.OnGPU, nil)
@@ -186,8 +193,9 @@ func (b *board) hold(i int, j *Job, gpus []int) {
 		remaining = max(0, work-speed*max(0, b.snapshot.Now-j.Started))
 	}
 	b.state.Remaining[job] = remaining
-	b.state.Running = append(b.state.Running, scheduler.Running{Job: job, GPUs: gpus, Since: min(0, j.Started-b.snapshot.Now), Speed: speed,
-		Remaining: remaining, Leaves: math.Inf(1), Partner: -1})
+	b.state.Running = append(b.state.Running,
+		scheduler.Running{Job: job, GPUs: gpus, Since: min(0, j.Started-b.snapshot.Now), Speed: speed,
+			Remaining: remaining, Leaves: math.Inf(1), Partner: -1})
 	for _, g := range gpus {
 		b.state.OnGPU[g] = append(b.state.OnGPU[g], job)
 	}
@@ -232,9 +240,11 @@ func (b *board) addJob(i int, j *Job, gpus int) int {
 		arrival = min(0, j.Submitted-b.snapshot.Now)
 	}
 	b.jobs, b.kinds = append(b.jobs, i), append(b.kinds, kind)
-	b.workload.Kinds = append(b.workload.Kinds, scheduler.Kind{Name: cmp.Or(j.Kind, "unknown"), Class: scheduler.Learning})
+	b.workload.Kinds = append(b.workload.Kinds,
+		scheduler.Kind{Name: cmp.Or(j.Kind, "unknown"), Class: scheduler.Learning})
 	n := float64(max(gpus, 1))
-	b.workload.Jobs = append(b.workload.Jobs, scheduler.Job{Name: cmp.Or(j.Name, "unknown"), Kind: job, Work: work, GPUs: gpus, CPUs: j.CPUs / n, Memory: j.Memory / n,
+	b.workload.Jobs = append(b.workload.Jobs, scheduler.Job{Name: cmp.Or(j.Name, "unknown"), Kind: job, Work: work,
+		GPUs: gpus, CPUs: j.CPUs / n, Memory: j.Memory / n,
 		Arrival: arrival, Guessed: kind < 0})
 	b.state.Remaining = append(b.state.Remaining, work)
 	return job
@@ -260,8 +270,8 @@ func (b *board) allowed(job, typ int) bool {
 	})
 }
 
-// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT. In a toleration, an empty effect matches all, "*" as
-// value matches all values, and "*" as key matches all keys.
+// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT. In a toleration, an empty effect matches
+// all, "*" as value matches all values, and "*" as key matches all keys.
 func tolerates(toleration, taint string) bool {
 	left, effect, _ := cutLast(toleration)
 	right, other, _ := cutLast(taint)
@@ -342,7 +352,8 @@ func (b *board) start(a scheduler.Action) string {
 	takes := b.snapshot.Jobs[b.jobs[a.Job]].Takes
 	for _, t := range takes {
 		if left := b.left[t.Budget]; t.Amount > left {
-			return fmt.Sprintf("%s has %v left, and the job needs %v", b.snapshot.Budgets[t.Budget].Name, max(0, left), t.Amount)
+			return fmt.Sprintf("%s has %v left, and the job needs %v", b.snapshot.Budgets[t.Budget].Name, max(0, left),
+				t.Amount)
 		}
 	}
 	for _, t := range takes {
@@ -355,7 +366,8 @@ func (b *board) start(a scheduler.Action) string {
 		b.state.FreeCPUs[m] -= j.CPUs
 		b.state.FreeMem[m] -= j.Memory
 	}
-	b.state.Running = append(b.state.Running, scheduler.Running{Job: a.Job, GPUs: gpus, Speed: speed, Remaining: j.Work, Leaves: math.Inf(1), Partner: -1})
+	b.state.Running = append(b.state.Running, scheduler.Running{Job: a.Job, GPUs: gpus, Speed: speed, Remaining: j.Work,
+		Leaves: math.Inf(1), Partner: -1})
 	return ""
 }
 

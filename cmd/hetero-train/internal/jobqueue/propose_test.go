@@ -29,10 +29,14 @@ func (table) Mixed(_ int, _ []int, _ bool) (float64, bool) { return 0, false }
 
 func cluster() *Snapshot {
 	return &Snapshot{System: "test", Now: 1000, Nodes: []Node{
-		{Name: "turing1", GPUs: []GPUs{{Type: "t4", Total: 4, Used: 1}}, CPUs: 16, UsedCPUs: 2, Memory: 64, Labels: []string{"main", "slow"}},
-		{Name: "volta1", GPUs: []GPUs{{Type: "v100", Total: 4, Used: 4}}, CPUs: 16, UsedCPUs: 4, Memory: 64, Labels: []string{"main"}},
-		{Name: "volta2", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"}, Repels: []string{"gpu=yes:NoSchedule"}},
-		{Name: "volta3", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"}, Down: "drained"},
+		{Name: "turing1", GPUs: []GPUs{{Type: "t4", Total: 4, Used: 1}}, CPUs: 16, UsedCPUs: 2, Memory: 64,
+			Labels: []string{"main", "slow"}},
+		{Name: "volta1", GPUs: []GPUs{{Type: "v100", Total: 4, Used: 4}}, CPUs: 16, UsedCPUs: 4, Memory: 64,
+			Labels: []string{"main"}},
+		{Name: "volta2", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"},
+			Repels: []string{"gpu=yes:NoSchedule"}},
+		{Name: "volta3", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"},
+			Down: "drained"},
 	}}
 }
 
@@ -60,25 +64,30 @@ func TestPropose(t *testing.T) {
 	s := cluster()
 	inf := math.Inf(1)
 	s.Jobs = []Job{
-		{ID: "1", Name: "running", Phase: Active, Started: 900, Limit: inf, GPUs: 4, CPUs: 4, On: []string{"volta1"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Kind: "lm", Work: 1e4},
+		{ID: "1", Name: "running", Phase: Active, Started: 900, Limit: inf, GPUs: 4, CPUs: 4, On: []string{"volta1"},
+			Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Kind: "lm", Work: 1e4},
 		{ID: "2", Name: "held", Limit: inf, GPUs: 1, Skip: "held by its user"},
-		{ID: "3", Name: "tolerant", Submitted: 10, Limit: inf, GPUs: 2, GPUType: "V100", CPUs: 4, Memory: 8, Requires: []string{"main"}, Tolerates: []string{"gpu=*:NoSchedule"}, Kind: "lm", Work: 100},
+		{ID: "3", Name: "tolerant", Submitted: 10, Limit: inf, GPUs: 2, GPUType: "V100", CPUs: 4, Memory: 8,
+			Requires: []string{"main"}, Tolerates: []string{"gpu=*:NoSchedule"}, Kind: "lm", Work: 100},
 		{ID: "4", Name: "strict", Submitted: 20, Limit: inf, GPUs: 2, GPUType: "v100"},
 		{ID: "5", Name: "late", Submitted: 30, Limit: 60, GPUs: 1, Urgency: 5},
 		{ID: "6", Name: "two", Submitted: 40, Limit: inf, GPUs: 2, Nodes: 2, Urgency: 4},
 	}
 	got := propose(t, s, "fcfs", table{})
 	// By urgency: late, two, tolerant, strict. fcfs blocks at the first job that does not fit; strict is the last one.
-	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 || !strings.Contains(p.Reason, "kind of the job is unknown") {
+	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 ||
+		!strings.Contains(p.Reason, "kind of the job is unknown") {
 		t.Errorf("late: got %+v", p)
 	}
 	if p := got["6"]; len(p.Nodes) != 0 || !strings.Contains(p.Reason, "requires 2 nodes") {
 		t.Errorf("two: got %+v", p)
 	}
-	if p := got["3"]; strings.Join(p.Nodes, " ") != "volta2" || p.GPUs["v100"] != 2 || strings.Contains(p.Reason, "not known") {
+	if p := got["3"]; strings.Join(p.Nodes, " ") != "volta2" || p.GPUs["v100"] != 2 ||
+		strings.Contains(p.Reason, "not known") {
 		t.Errorf("tolerant: got %+v", p)
 	}
-	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "the policy starts the job later: too few free GPUs, CPU cores or too little memory, or another job goes first" {
+	if p := got["4"]; len(p.Nodes) != 0 ||
+		p.Reason != "the policy starts the job later: too few free GPUs, CPU cores or too little memory, or another job goes first" {
 		t.Errorf("strict: got %+v", p)
 	}
 	if p := got["2"]; len(p.Nodes) != 0 || p.Reason != "held by its user" {
@@ -94,8 +103,11 @@ func TestTolerates(t *testing.T) {
 		toleration, taint string
 		want              bool
 	}{
-		{"*", "a=b:NoSchedule", true}, {"*:", "a=b:NoSchedule", true}, {"*:NoSchedule", "a=b:NoExecute", false}, {"a=b:NoSchedule", "a=b:NoSchedule", true}, {"a=b:", "a=b:NoExecute", true}, {"a=*:NoSchedule", "a=c:NoSchedule", true},
-		{"a=*:NoExecute", "a=c:NoSchedule", false}, {"a=b:NoSchedule", "a=c:NoSchedule", false}, {"a=*:", "ab=c:NoSchedule", false},
+		{"*", "a=b:NoSchedule", true}, {"*:", "a=b:NoSchedule", true}, {"*:NoSchedule", "a=b:NoExecute", false},
+		{"a=b:NoSchedule", "a=b:NoSchedule", true}, {"a=b:", "a=b:NoExecute", true},
+		{"a=*:NoSchedule", "a=c:NoSchedule", true},
+		{"a=*:NoExecute", "a=c:NoSchedule", false}, {"a=b:NoSchedule", "a=c:NoSchedule", false},
+		{"a=*:", "ab=c:NoSchedule", false},
 		{"a=:NoSchedule", "a=:NoSchedule", true},
 	} {
 		if got := tolerates(c.toleration, c.taint); got != c.want {
@@ -130,7 +142,8 @@ func randomSnapshot(random *rand.Rand) *Snapshot {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	s := &Snapshot{Now: 1000}
 	for i := range 1 + random.IntN(5) {
-		n := Node{Name: fmt.Sprint("n", i), CPUs: 8, UsedCPUs: float64(random.IntN(5)), Memory: 64, UsedMemory: float64(random.IntN(40)), Labels: []string{pick("a", "b")},
+		n := Node{Name: fmt.Sprint("n", i), CPUs: 8, UsedCPUs: float64(random.IntN(5)), Memory: 64,
+			UsedMemory: float64(random.IntN(40)), Labels: []string{pick("a", "b")},
 			GPUs: []GPUs{{Type: pick("t4", "v100", "x"), Total: 1 + random.IntN(4)}}}
 		n.GPUs[0].Used = random.IntN(n.GPUs[0].Total + 1)
 		if random.IntN(5) == 0 {
@@ -142,7 +155,8 @@ func randomSnapshot(random *rand.Rand) *Snapshot {
 		s.Nodes = append(s.Nodes, n)
 	}
 	for i := range random.IntN(8) {
-		j := Job{ID: fmt.Sprint(i), GPUs: 1 + random.IntN(4), CPUs: float64(random.IntN(5)), Memory: float64(random.IntN(20)), Limit: 100, Kind: pick("lm", "resnet", "other", ""),
+		j := Job{ID: fmt.Sprint(i), GPUs: 1 + random.IntN(4), CPUs: float64(random.IntN(5)),
+			Memory: float64(random.IntN(20)), Limit: 100, Kind: pick("lm", "resnet", "other", ""),
 			Work: float64(random.IntN(3) * 50), GPUType: pick("", "", "t4", "v100")}
 		if random.IntN(2) == 0 {
 			j.Requires = []string{pick("a", "b")}
@@ -186,7 +200,8 @@ func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
 		}
 		for _, chosen := range p.Nodes {
 			for _, n := range s.Nodes {
-				if n.Name == chosen && (n.Down != "" || len(j.Requires) > 0 && j.Requires[0] != n.Labels[0] || len(n.Repels) > 0 && len(j.Tolerates) == 0) {
+				if n.Name == chosen && (n.Down != "" || len(j.Requires) > 0 && j.Requires[0] != n.Labels[0] ||
+					len(n.Repels) > 0 && len(j.Tolerates) == 0) {
 					t.Errorf("%s: job %+v on node %+v", name, j, n)
 				}
 			}
@@ -198,7 +213,8 @@ func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
 func TestAJobSpansNodes(t *testing.T) {
 	s := &Snapshot{Jobs: []Job{{ID: "1", GPUs: 8, Limit: 60, Requires: []string{"zone=a"}}}}
 	for _, name := range []string{"n1", "n2", "n3"} {
-		s.Nodes = append(s.Nodes, Node{Name: name, GPUs: []GPUs{{Type: "v100", Total: 4}}, Labels: []string{"host=" + name, "zone=a"}})
+		s.Nodes = append(s.Nodes,
+			Node{Name: name, GPUs: []GPUs{{Type: "v100", Total: 4}}, Labels: []string{"host=" + name, "zone=a"}})
 	}
 	s.Nodes[1].Labels[1] = "zone=b"
 	for _, name := range []string{"fcfs", "gang"} {
@@ -217,15 +233,19 @@ func TestJobsTakeFromABudget(t *testing.T) {
 			{ID: "b", Name: "b", GPUs: 2, Limit: 100, Takes: []Take{{Budget: 0, Amount: 2}}},
 			{ID: "c", Name: "c", GPUs: 1, Limit: 100}}}
 	got := propose(t, s, "fcfs", nil)
-	if len(got["a"].Nodes) != 1 || len(got["b"].Nodes) != 0 || len(got["c"].Nodes) != 1 || got["b"].Reason != "the quota gpus has 1 left, and the job needs 2" {
+	if len(got["a"].Nodes) != 1 || len(got["b"].Nodes) != 0 || len(got["c"].Nodes) != 1 ||
+		got["b"].Reason != "the quota gpus has 1 left, and the job needs 2" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// A job of 8 GPUs of unknown work has waited for ten days. With a bound, jobs that came just now leave it the free GPUs.
+// A job of 8 GPUs of unknown work has waited for ten days. With a bound, jobs that came just now leave it the free
+// GPUs.
 func TestAGangDoesNotStarve(t *testing.T) {
-	s := &Snapshot{System: "test", Now: 864000, Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}
-	s.Jobs = []Job{{ID: "runs", Phase: Active, GPUs: 4, On: []string{"n"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Started: 860000, Limit: 7200},
+	s := &Snapshot{System: "test", Now: 864000,
+		Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}
+	s.Jobs = []Job{{ID: "runs", Phase: Active, GPUs: 4, On: []string{"n"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}},
+		Started: 860000, Limit: 7200},
 		{ID: "big", Submitted: 1, GPUs: 8, Limit: math.Inf(1)}}
 	for i := range 3 {
 		s.Jobs = append(s.Jobs, Job{ID: fmt.Sprint(i), Submitted: 863999, GPUs: 1, Limit: 7000})

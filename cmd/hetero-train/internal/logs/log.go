@@ -94,7 +94,8 @@ func New(w io.Writer, file *Screen, o Options) (*slog.Logger, error) {
 	default:
 		shown = textHandler(w, least, time.DateTime, false)
 	}
-	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, inFile, time.DateTime, false)), hide: o.Hide}), nil
+	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, inFile, time.DateTime, false)),
+		hide: o.Hide}), nil
 }
 
 // ParseLevel parses the value of --log-level.
@@ -113,7 +114,9 @@ func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) 
 		}
 		return a
 	}
-	return &labelled{inText: true, inner: tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: timeFormat, NoColor: !colour, ReplaceAttr: readableDurations})}
+	return &labelled{
+		inText: true, inner: tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: timeFormat, NoColor: !colour,
+			ReplaceAttr: readableDurations})}
 }
 
 // ComponentKey is the key of the attribute that names the part of the program that wrote the record. If several loggers

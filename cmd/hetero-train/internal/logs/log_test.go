@@ -35,7 +35,8 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 		"name with dashes": func(log *slog.Logger) { log.Info("x", "X-Api-Key", "s3cr3t") },
 	} {
 		var b bytes.Buffer
-		log, err := New(&b, NewScreen(&b), Options{Level: "info", Format: FormatJSON, Hide: SecretsIn([]string{"HETERO_TOKEN=" + secret})})
+		log, err := New(&b, NewScreen(&b),
+			Options{Level: "info", Format: FormatJSON, Hide: SecretsIn([]string{"HETERO_TOKEN=" + secret})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,13 +49,17 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 
 func TestRedactorLeavesTheRestAlone(t *testing.T) {
 	var b bytes.Buffer
-	log, err := New(&b, NewScreen(io.Discard), Options{Level: "info", Format: FormatJSON, Hide: SecretsIn([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
+	log, err := New(&b, NewScreen(io.Discard), Options{Level: "info", Format: FormatJSON,
+		Hide: SecretsIn([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log.Debug("hidden by its level")
-	log.With("rank", 0).WithGroup("step").Info("done", "tokens", 512, "token_file", "/root/token", "loss", 2.5, "list", []int{1, 2}, "key", "data.path")
-	want := `"msg":"done","rank":0,"step":{"tokens":512,"token_file":"/root/token","loss":2.5,"list":[1,2],"key":"data.path"}}` + "\n"
+	log.With("rank", 0).WithGroup("step").Info("done", "tokens", 512, "token_file", "/root/token", "loss", 2.5, "list",
+		[]int{1, 2}, "key", "data.path")
+	want := `"msg":"done","rank":0,"step":{"tokens":512,"token_file":"/root/token","loss":2.5,"list":[1,2],"key":"data.path"}}` +
+
+		"\n"
 	if got := b.String(); !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got  %swant …%s", got, want)
 	}
@@ -62,7 +67,8 @@ func TestRedactorLeavesTheRestAlone(t *testing.T) {
 
 func TestSecretsOfEnvironment(t *testing.T) {
 	got := SecretsIn([]string{
-		"HETERO_TOKEN=abcdef", "HETERO_TOKEN_FILE=/run/token", "MLFLOW_TRACKING_PASSWORD=longer-password", "AWS_SECRET_ACCESS_KEY=akey-akey",
+		"HETERO_TOKEN=abcdef", "HETERO_TOKEN_FILE=/run/token", "MLFLOW_TRACKING_PASSWORD=longer-password",
+		"AWS_SECRET_ACCESS_KEY=akey-akey",
 		"SECRET=1", "PATH=/usr/bin:/bin", "TOKENIZERS_PARALLELISM=false", "EMPTY_TOKEN=", "no equals sign",
 	})
 	if text := strings.Join(got, " "); text != "longer-password akey-akey abcdef" {

@@ -10,8 +10,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// File is the log file of a run. While the disk is full, or does not answer and Disk is full, lines are lost. File reports the failure once on the screen;
-// when writing works again, it reports the number of lost lines. The run continues without its log.
+// File is the log file of a run. While the disk is full, or does not answer and Disk is full, lines are lost. File
+// reports the failure once on the screen; when writing works again, it reports the number of lost lines. The run
+// continues without its log.
 type File struct {
 	File   io.Writer
 	Path   string
@@ -47,7 +48,8 @@ func (f *File) write(line []byte) {
 	if err != nil {
 		f.torn = n > 0 || f.torn
 		if f.lost++; f.lost == 1 {
-			f.Screen.Warn("the log file cannot be written; training continues, and log lines appear only on the screen", "error", err)
+			f.Screen.Warn("the log file cannot be written; training continues, and log lines appear only on the screen",
+				"error", err)
 		}
 		return
 	}

@@ -41,7 +41,8 @@ func TestLinesThatFindTheQueueFullAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "lost=23"
-	if disk.lines != 17 || strings.Count(screen.String(), "can be written again") != 1 || !strings.Contains(screen.String(), want) {
+	if disk.lines != 17 || strings.Count(screen.String(), "can be written again") != 1 ||
+		!strings.Contains(screen.String(), want) {
 		t.Errorf("got %d lines of %d and the messages %q, want 17 and %s", disk.lines, written, &screen, want)
 	}
 }

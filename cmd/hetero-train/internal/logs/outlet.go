@@ -132,7 +132,8 @@ func (o *outlet) message(format string, args ...any) []byte {
 // note queues a line with the number of lines dropped at this place.
 func (o *outlet) note() {
 	if o.lost > 0 {
-		o.push(o.message("%d lines are missing here, because the program that reads this output is too slow; the log file of the run has all lines", o.lost))
+		o.push(o.message("%d lines are missing here, because the program that reads this output is too slow; the log file of the run has all lines",
+			o.lost))
 		o.lost = 0
 	}
 }
@@ -228,7 +229,8 @@ func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	}
 	late.Wait()
 	if out != messages && missing[0] > 0 && missing[1] == 0 {
-		messages.Write(messages.message("%d lines of standard output are lost, because no program read them within %v after the end of the run; the log file of the run has all lines", missing[0], limit))
+		messages.Write(messages.message("%d lines of standard output are lost, because no program read them within %v after the end of the run; the log file of the run has all lines",
+			missing[0], limit))
 		messages.flush(limit)
 	}
 }

@@ -52,11 +52,13 @@ func TestAPausedReaderMissesProgressLinesFirst(t *testing.T) {
 	if got := strings.Count(text, line); got != kept {
 		t.Errorf("%d progress lines arrived, want %d", got, kept)
 	}
-	if want := fmt.Sprintf("hetero-train: %d %s; the log file of the run has all lines\nan error\n", 3*progressPending/len(line)-kept, says); !strings.Contains(text, want) {
+	if want := fmt.Sprintf("hetero-train: %d %s; the log file of the run has all lines\nan error\n",
+		3*progressPending/len(line)-kept, says); !strings.Contains(text, want) {
 		t.Errorf("the text lacks %q", want)
 	}
 	if strings.Count(text, says) != 2 || !strings.HasSuffix(text, "the next\n") {
-		t.Errorf("got %d notes and the end %q, want 2 and the next line", strings.Count(text, says), text[max(len(text)-100, 0):])
+		t.Errorf("got %d notes and the end %q, want 2 and the next line", strings.Count(text, says),
+			text[max(len(text)-100, 0):])
 	}
 	if len(text) > pending+4096 {
 		t.Errorf("%d bytes waited, want at most %d", len(text), pending)

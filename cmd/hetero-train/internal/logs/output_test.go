@@ -25,7 +25,8 @@ func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
 	log.With(ComponentKey, ComponentBalancer).Info("Registered 2 nodes")
 	log.Info("starts 2 ranks", ComponentKey, ComponentCluster)
 	lines := strings.Split(out.String(), "\n")
-	for i, want := range []string{`INF trainer: saved took=1m03s`, `INF load_balancer: Registered 2 nodes`, `INF cluster: starts 2 ranks`} {
+	for i, want := range []string{`INF trainer: saved took=1m03s`, `INF load_balancer: Registered 2 nodes`,
+		`INF cluster: starts 2 ranks`} {
 		if !regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ` + want + `$`).MatchString(lines[i]) {
 			t.Errorf("got %q, want a time and %q", lines[i], want)
 		}
@@ -34,11 +35,13 @@ func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
 
 func TestJSONNamesTheComponentOnce(t *testing.T) {
 	var out bytes.Buffer
-	log, err := New(&out, NewScreen(io.Discard), Options{Level: "info", Format: FormatJSON, Each: []slog.Attr{slog.Int("from_rank", 3)}})
+	log, err := New(&out, NewScreen(io.Discard),
+		Options{Level: "info", Format: FormatJSON, Each: []slog.Attr{slog.Int("from_rank", 3)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.With(ComponentKey, ComponentTrainer).With(ComponentKey, ComponentBalancer).Info("Registered 2 nodes", "device", "cpu")
+	log.With(ComponentKey, ComponentTrainer).With(ComponentKey, ComponentBalancer).Info("Registered 2 nodes", "device",
+		"cpu")
 	want := `"msg":"Registered 2 nodes","from_rank":3,"component":"load_balancer","device":"cpu"}` + "\n"
 	if got := out.String(); !strings.HasSuffix(got, want) {
 		t.Errorf("got %swant …%s", got, want)
@@ -51,7 +54,8 @@ func TestLinesBecomeRecords(t *testing.T) {
 	fmt.Fprint(w, "goroutine 1 [run")
 	fmt.Fprint(w, "ning]:\n\n{\"time\":\"now\",\"level\":\"INFO\",\"msg\":\"a record\"}\n{torn\nrest")
 	w.Flush()
-	if got, want := clitest.Messages(clitest.Objects(t, out.String())), []string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
+	if got, want := clitest.Messages(clitest.Objects(t, out.String())),
+		[]string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

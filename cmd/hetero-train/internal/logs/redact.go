@@ -44,13 +44,16 @@ func (hide Secrets) Text(s string) string {
 // namesSecret reports whether the name of a variable or attribute marks a secret. HETERO_TOKEN does; token_file (a
 // path) and tokens (a count) do not.
 func namesSecret(name string) bool {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == ' ' })
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return r == '_' || r == '-' || r == '.' || r == ' '
+	})
 	if len(words) == 0 || slices.Contains([]string{"file", "path", "dir"}, words[len(words)-1]) {
 		return false
 	}
 	for i, word := range words {
 		switch word {
-		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization", "apikey":
+		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization",
+			"apikey":
 			return true
 		case "key": // as in api_key, access_key, private_key; "key" alone is no secret
 			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
@@ -75,7 +78,8 @@ func (r *redactor) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (r *redactor) Handle(ctx context.Context, record slog.Record) error {
-	clean := slog.NewRecord(record.Time, record.Level, show.Indented(show.Visible(r.hide.Text(record.Message))), record.PC)
+	clean := slog.NewRecord(record.Time, record.Level, show.Indented(show.Visible(r.hide.Text(record.Message))),
+		record.PC)
 	record.Attrs(func(a slog.Attr) bool {
 		clean.AddAttrs(r.attr(a))
 		return true

@@ -66,7 +66,8 @@ func (s *View) fit(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if len(lines) > height-1 {
 		left := len(lines) - (height - 2)
-		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines do not fit: enlarge the window, or use --json", left))
+		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines do not fit: enlarge the window, or use --json",
+			left))
 	}
 	for i, line := range lines {
 		if runes := []rune(line); len(runes) > width {

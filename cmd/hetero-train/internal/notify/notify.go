@@ -189,7 +189,8 @@ func (s *Sender) try(ctx context.Context, setting, event string, send func(conte
 			return
 		}
 		if n == mostTries || errors.As(err, new(permanent)) || ctx.Err() != nil {
-			s.o.Log.Warn(setting+": an event was not reported; training is not affected", "event", event, "tries", n, "error", s.o.Hide(err.Error()))
+			s.o.Log.Warn(setting+": an event was not reported; training is not affected", "event", event, "tries", n,
+				"error", s.o.Hide(err.Error()))
 			return
 		}
 		select {
@@ -244,7 +245,8 @@ func (s *Sender) post(ctx context.Context, body []byte) error {
 		return err
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, mostOutput)) // lets the connection close in order; the content does not matter
+	// lets the connection close in order; the content does not matter
+	io.Copy(io.Discard, io.LimitReader(resp.Body, mostOutput))
 	switch {
 	case resp.StatusCode < 300:
 		return nil

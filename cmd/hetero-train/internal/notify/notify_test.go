@@ -61,7 +61,8 @@ func TestAProgramGetsTheEvent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "event")
 	s, out := open(t, Options{Command: []string{"sh", "-c", `cat > "$0"`, file}})
 	code, loss := 4, 1.5
-	s.Send(Event{Event: Diverged, Run: "run", Step: 12, Loss: &loss, Exit: &code, Message: "token s3cr3t-value is in the text"})
+	s.Send(Event{Event: Diverged, Run: "run", Step: 12, Loss: &loss, Exit: &code,
+		Message: "token s3cr3t-value is in the text"})
 	s.Close()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -74,7 +75,8 @@ func TestAProgramGetsTheEvent(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Version != 1 || got.Event != Diverged || got.Run != "run" || got.Step != 12 || *got.Loss != 1.5 || *got.Exit != 4 || got.Rank != nil ||
+	if got.Version != 1 || got.Event != Diverged || got.Run != "run" || got.Step != 12 || *got.Loss != 1.5 ||
+		*got.Exit != 4 || got.Rank != nil ||
 		got.Message != "token [redacted] is in the text" {
 		t.Errorf("got %s", text)
 	}
@@ -88,7 +90,8 @@ func TestFailuresOfAProgram(t *testing.T) {
 		s, out := open(t, Options{Command: []string{"sh", "-c", c.script}})
 		s.Send(Event{Event: Finished})
 		s.Close()
-		if text := out.String(); !strings.Contains(text, c.says) || strings.Contains(text, "s3cr3t") || len(text) > 4*mostOutput || strings.Count(text, "WARN") != 1 {
+		if text := out.String(); !strings.Contains(text, c.says) || strings.Contains(text, "s3cr3t") ||
+			len(text) > 4*mostOutput || strings.Count(text, "WARN") != 1 {
 			t.Errorf("%s: got %.300q, want one warning with %q", c.script, text, c.says)
 		}
 	}
@@ -98,8 +101,10 @@ func TestFailuresOfAProgram(t *testing.T) {
 func TestAProgramThatHangsIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	var text []byte
-	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} { // longer if the machine has much other load
-		s, out := open(t, Options{Command: []string{"sh", "-c", `sleep 1000 & echo $! > "$0"; wait`, pid}, Timeout: limit})
+	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
+		// longer if the machine has much other load
+		s, out := open(t, Options{Command: []string{"sh", "-c", `sleep 1000 & echo $! > "$0"; wait`, pid},
+			Timeout: limit})
 		s.Send(Event{Event: Finished})
 		s.Close()
 		if text := out.String(); !strings.Contains(text, "did not end within "+limit.String()) {
@@ -115,7 +120,8 @@ func TestAProgramThatHangsIsKilled(t *testing.T) {
 	// The kernel delivers SIGKILL some time after the call. The limit is for a machine that is very busy.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
-		if err != nil || strings.Contains(string(stat), ") Z ") { // a zombie waits for its parent, which is not this program
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			// a zombie waits for its parent, which is not this program
 			return
 		}
 		if time.Now().After(end) {
@@ -134,7 +140,8 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 			if requests.Add(1) == 3 {
 				code = http.StatusNoContent
 			}
-			return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+			return &http.Response{StatusCode: code, Status: http.StatusText(code),
+				Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 		})
 		s.Send(Event{Event: Failed})
 		synctest.Wait()
@@ -169,14 +176,16 @@ func TestAWebhookThatRefuses(t *testing.T) {
 		s, out := open(t, Options{Webhook: server.URL + path})
 		s.Send(Event{Event: Finished})
 		s.Close()
-		if text := out.String(); requests.Load() != 1 || !strings.Contains(text, "the receiver answered") || strings.Contains(text, path) {
-			t.Errorf("%s: got %d requests and %q, want one request and a warning without the path", path, requests.Load(), text)
+		if text := out.String(); requests.Load() != 1 || !strings.Contains(text, "the receiver answered") ||
+			strings.Contains(text, path) {
+			t.Errorf("%s: got %d requests and %q, want one request and a warning without the path", path,
+				requests.Load(), text)
 		}
 	}
 }
 
-// A receiver that accepts connections and never answers, and an address where no server listens. Neither Send nor the end
-// of the run waits longer than the time-out.
+// A receiver that accepts connections and never answers, and an address where no server listens. Neither Send nor the
+// end of the run waits longer than the time-out.
 func TestSlowAndDeadReceivers(t *testing.T) {
 	defer func(usual http.RoundTripper) { http.DefaultTransport = usual }(http.DefaultTransport)
 	http.DefaultTransport = &http.Transport{}
@@ -192,7 +201,9 @@ func TestSlowAndDeadReceivers(t *testing.T) {
 		}
 		s.Close() // likewise
 		text := out.String()
-		if !strings.Contains(text, "was not reported") || !strings.Contains(text, "events were not reported, because the receiver is too slow") || strings.Contains(text, "s3cr3t-path") {
+		if !strings.Contains(text, "was not reported") ||
+			!strings.Contains(text, "events were not reported, because the receiver is too slow") ||
+			strings.Contains(text, "s3cr3t-path") {
 			t.Errorf("got %q, want warnings without the address", text)
 		}
 		s.Send(Event{Event: Straggler}) // after Close: ignored
@@ -209,7 +220,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{Options{Webhook: "host/s3cr3t"}, "notify.webhook: want an address"},
 		{Options{Webhook: "https://me:s3cr3t@host/"}, "without user:password@"},
 	} {
-		if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cr3t") {
+		if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%+v: got %v, want an error with %q and without the address", c.o, err, c.says)
 		}
 	}
@@ -219,7 +231,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 func collected(t *testing.T) *Sender {
 	_, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	return &Sender{o: Options{Events: config.NotifyEvents, Hide: func(s string) string { return s }}, cancel: cancel, queue: make(chan Event, mostWaiting)}
+	return &Sender{o: Options{Events: config.NotifyEvents, Hide: func(s string) string { return s }}, cancel: cancel,
+		queue: make(chan Event, mostWaiting)}
 }
 
 func TestAStallIsReportedOnce(t *testing.T) {
@@ -246,7 +259,8 @@ func TestAStallIsReportedOnce(t *testing.T) {
 		events(1)
 		time.Sleep(10 * time.Second)
 		events(2)
-		if e := <-s.queue; e.Event != Stalled || e.Step != 7 || e.Steps != 100 || e.Run != "run" || !strings.Contains(e.Message, "10s") {
+		if e := <-s.queue; e.Event != Stalled || e.Step != 7 || e.Steps != 100 || e.Run != "run" ||
+			!strings.Contains(e.Message, "10s") {
 			t.Errorf("got %+v", e)
 		}
 		w.Close()
@@ -257,14 +271,17 @@ func TestAStragglerIsReportedOnce(t *testing.T) {
 	s := collected(t)
 	w := NewWatch(s, 0, func() Event { return Event{} })
 	defer w.Close()
-	healthy, sick := straggler.Verdict{}, straggler.Verdict{Kind: straggler.Sick, Ratio: 2, Cause: straggler.CauseData, Evidence: "evidence"}
-	for _, v := range [][]straggler.Verdict{nil, {healthy, healthy}, {healthy, sick}, {healthy, sick}, {healthy, healthy}, {healthy, sick}} {
+	healthy, sick := straggler.Verdict{}, straggler.Verdict{Kind: straggler.Sick, Ratio: 2, Cause: straggler.CauseData,
+		Evidence: "evidence"}
+	for _, v := range [][]straggler.Verdict{nil, {healthy, healthy}, {healthy, sick}, {healthy, sick},
+		{healthy, healthy}, {healthy, sick}} {
 		w.Decided(10, nil, v)
 	}
 	if len(s.queue) != 2 {
 		t.Fatalf("got %d events, want one for each of 2 slow times", len(s.queue))
 	}
-	if e := <-s.queue; e.Event != Straggler || *e.Rank != 1 || !strings.Contains(e.Message, "2.0 times its usual") || !strings.Contains(e.Message, "evidence") {
+	if e := <-s.queue; e.Event != Straggler || *e.Rank != 1 || !strings.Contains(e.Message, "2.0 times its usual") ||
+		!strings.Contains(e.Message, "evidence") {
 		t.Errorf("got %+v", e)
 	}
 }

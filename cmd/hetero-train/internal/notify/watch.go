@@ -30,7 +30,8 @@ type Watch struct {
 // NewWatch starts to watch for stalls. The caller closes the watch. event returns an event with the properties of the
 // run; the watch sets the other fields.
 func NewWatch(s *Sender, after time.Duration, event func() Event) *Watch {
-	w := &Watch{sender: s, event: event, start: time.Now(), after: after, stop: make(chan struct{}), stopped: make(chan struct{}), sick: map[int]bool{}}
+	w := &Watch{sender: s, event: event, start: time.Now(), after: after, stop: make(chan struct{}),
+		stopped: make(chan struct{}), sick: map[int]bool{}}
 	w.loss.Store(math.Float64bits(math.NaN()))
 	go w.watch()
 	return w
@@ -98,7 +99,9 @@ func (w *Watch) Decided(_ int, _ *balancer.Decision, verdicts []straggler.Verdic
 			continue
 		}
 		w.sick[rank] = true
-		e := w.Event(Straggler, fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v (%s)", rank, v.Ratio, v.Cause, v.Evidence))
+		e := w.Event(Straggler,
+			fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v (%s)", rank, v.Ratio,
+				v.Cause, v.Evidence))
 		e.Rank = &rank
 		w.sender.Send(e)
 	}

@@ -30,7 +30,8 @@ type bottlenecks struct {
 }
 
 func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSettings) *bottlenecks {
-	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks), times: make([]runtime.RankTimes, ranks)}
+	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks),
+		times: make([]runtime.RankTimes, ranks)}
 }
 
 // Watchers returns the observers of the run: the observers in first, then the observers that the configuration selects.
@@ -42,7 +43,8 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
-		verdicts := newBottlenecks(a.Process.Opts.LogOf(logs.ComponentProfiler), max(a.Process.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
+		verdicts := newBottlenecks(a.Process.Opts.LogOf(logs.ComponentProfiler),
+			max(a.Process.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
 		verdicts.events = events
 		communication, err := openCommunication(a, resume)
 		if err != nil {
@@ -77,8 +79,10 @@ func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 }
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {
-	s := runtime.BottleneckSettings{DataWorkers: c.Data.Workers, CPUs: cpus, Policy: c.Balance.Policy, WireDType: c.Parallel.WireDType, Overlap: c.Parallel.Overlap,
-		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision, Accumulation: c.Train.MicroBatches()}
+	s := runtime.BottleneckSettings{DataWorkers: c.Data.Workers, CPUs: cpus, Policy: c.Balance.Policy,
+		WireDType: c.Parallel.WireDType, Overlap: c.Parallel.Overlap,
+		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision,
+		Accumulation: c.Train.MicroBatches()}
 	if s.DataWorkers == 0 {
 		s.DataWorkers = cpus
 	}
@@ -93,7 +97,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	for rank := range o.times {
 		own := &r.Ranks[rank]
 		t := &own.Times
-		o.times[rank] = runtime.RankTimes{Samples: own.Samples, Data: t.Data.Seconds(), Forward: t.Forward.Seconds(), Backward: t.Backward.Seconds(),
+		o.times[rank] = runtime.RankTimes{Samples: own.Samples, Data: t.Data.Seconds(), Forward: t.Forward.Seconds(),
+			Backward:  t.Backward.Seconds(),
 			Exchanges: t.Exchanges.Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
 			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Telemetry[telemetry.Memory]}
 	}
@@ -113,7 +118,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 
 // Decided takes how good the shares of the last steps were from a decision of the balancer.
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
-	o.find.Balanced(steps, account.Split{Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
+	o.find.Balanced(steps, account.Split{
+		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
 }
 
 // isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not

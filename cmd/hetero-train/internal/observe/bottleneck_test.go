@@ -18,7 +18,8 @@ import (
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
 	return train.RankStep{Sums: replica.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),
-		Times: replica.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2, Exchanges: exchanges * ms, Communication: communication * ms}}
+		Times: replica.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2,
+			Exchanges: exchanges * ms, Communication: communication * ms}}
 }
 
 func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
@@ -33,12 +34,16 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 		want    []string // expected parts of the log, one per line
 	}{
 		{"ranks that are balanced", [][]train.RankStep{equal, equal, equal}, []string{"compute-bound"}},
-		{"and then are not", [][]train.RankStep{equal, late, late, second, second, first}, []string{"compute-bound", "communication-bound", "straggler: 150.0 of 300.0 ms per step (50 %) are lost to imbalance, which the best split would save: the others wait for rank 1", "wait for rank 0"}},
+		{"and then are not", [][]train.RankStep{equal, late, late, second, second, first},
+			[]string{"compute-bound", "communication-bound", "straggler: 150.0 of 300.0 ms per step (50 %) are lost to imbalance, which the best split would save: the others wait for rank 1",
+				"wait for rank 0"}},
 		{"one rank that computes", [][]train.RankStep{fed, fed}, nil},
-		{"one rank that waits for data", [][]train.RankStep{fed, hungry, hungry, fed, fed}, []string{"data-bound: 100.0 of 400.0 ms", "compute-bound"}},
+		{"one rank that waits for data", [][]train.RankStep{fed, hungry, hungry, fed, fed},
+			[]string{"data-bound: 100.0 of 400.0 ms", "compute-bound"}},
 	} {
 		var text bytes.Buffer
-		o := newBottlenecks(slog.New(slog.NewTextHandler(&text, nil)), len(c.windows[0]), runtime.BottleneckSettings{Accumulation: 1, DataWorkers: 1, CPUs: 4})
+		o := newBottlenecks(slog.New(slog.NewTextHandler(&text, nil)), len(c.windows[0]),
+			runtime.BottleneckSettings{Accumulation: 1, DataWorkers: 1, CPUs: 4})
 		step := int64(0)
 		for _, window := range c.windows {
 			for range runtime.BottleneckWindow {
@@ -59,7 +64,8 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 			continue
 		}
 		for i, want := range c.want {
-			if !strings.Contains(got[i], `msg="bottleneck: `) || !strings.Contains(got[i], want) || !strings.Contains(got[i], "level=INFO") || !strings.Contains(got[i], "advice=") {
+			if !strings.Contains(got[i], `msg="bottleneck: `) || !strings.Contains(got[i], want) ||
+				!strings.Contains(got[i], "level=INFO") || !strings.Contains(got[i], "advice=") {
 				t.Errorf("%s: line %d is %q, want %q", c.name, i, got[i], want)
 			}
 		}
@@ -86,7 +92,8 @@ func TestBottleneckSettingsAreThoseInEffect(t *testing.T) {
 	c := &config.Config{}
 	c.Balance.Policy, c.Parallel.WireDType, c.Model.BatchNorm, c.Train.GradAccumulation = "hybrid", "auto", "sync", 2
 	got := bottleneckSettings(c, 6, "f32")
-	want := runtime.BottleneckSettings{DataWorkers: 6, CPUs: 6, Policy: "hybrid", WireDType: "auto", AutoBuckets: true, SyncNorm: true, Precision: "f32", Accumulation: 2}
+	want := runtime.BottleneckSettings{DataWorkers: 6, CPUs: 6, Policy: "hybrid", WireDType: "auto", AutoBuckets: true,
+		SyncNorm: true, Precision: "f32", Accumulation: 2}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

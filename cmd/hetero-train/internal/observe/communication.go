@@ -53,7 +53,8 @@ func openCommunication(a *assembly.Run, resume *checkpoint.State) (*communicatio
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines(a.Queue, "communication of the run", filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "communication of the run",
+		filepath.Join(a.Folder.LogDir(), runtime.CommunicationFile), kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,8 @@ func (c *communicationLines) StepDone(r *train.StepRecord) {
 	}
 	for i, reduction := range r.Reductions {
 		b := &c.buckets[i]
-		b.name, b.bytes, b.busy, b.exposed = reduction.Name, reduction.Bytes, b.busy+reduction.Busy, b.exposed+reduction.Exposed
+		b.name, b.bytes, b.busy, b.exposed = reduction.Name, reduction.Bytes, b.busy+reduction.Busy,
+			b.exposed+reduction.Exposed
 	}
 	if r.Time.Sub(c.begun) >= c.pause {
 		c.begun = r.Time
@@ -141,14 +143,18 @@ func (c *communicationLines) write(now time.Time) {
 
 // mean returns the means over a number of steps. If there are several ranks, the all-reduces are a link of their own.
 func (s *rankLinks) mean(steps float64, ranks int) runtime.RankCommunication {
-	out := runtime.RankCommunication{Compute: s.compute.Seconds() / steps, Exposed: s.exposed.Seconds() / steps, Hidden: s.hidden.Seconds() / steps, Bytes: float64(s.bytes) / steps,
+	out := runtime.RankCommunication{Compute: s.compute.Seconds() / steps, Exposed: s.exposed.Seconds() / steps,
+		Hidden: s.hidden.Seconds() / steps, Bytes: float64(s.bytes) / steps,
 		Links: []runtime.LinkTraffic{}}
 	for i, l := range s.links {
-		out.Links = append(out.Links, runtime.LinkTraffic{Link: l, Sent: runtime.Known(s.traffic[i].Sent), Received: runtime.Known(s.traffic[i].Received)})
+		out.Links = append(out.Links, runtime.LinkTraffic{Link: l, Sent: runtime.Known(s.traffic[i].Sent),
+			Received: runtime.Known(s.traffic[i].Received)})
 	}
 	if ranks > 1 {
 		bus := runtime.Known(runtime.BusBandwidth(out.Bytes, out.Exposed+out.Hidden, ranks))
-		out.Links = append(out.Links, runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkAllReduce, Name: "all-reduce", Basis: telemetry.BasisComputed}, Sent: bus, Received: bus})
+		out.Links = append(out.Links,
+			runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkAllReduce, Name: "all-reduce",
+				Basis: telemetry.BasisComputed}, Sent: bus, Received: bus})
 	}
 	return out
 }

@@ -41,18 +41,29 @@ func TestCommunicationOfARun(t *testing.T) {
 	}
 	t.Cleanup(func() { file.Close() })
 	o := newCommunication(file, [][]telemetry.Link{
-		{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9, Basis: telemetry.BasisSample}, {Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8, Basis: telemetry.BasisCounter}, {Kind: telemetry.LinkLoopback, Name: "lo", Basis: telemetry.BasisCounter}},
+		{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9, Basis: telemetry.BasisSample},
+			{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8, Basis: telemetry.BasisCounter},
+			{Kind: telemetry.LinkLoopback, Name: "lo", Basis: telemetry.BasisCounter}},
 		nil})
 	unknown := telemetry.UnknownTraffic()
 	begun := time.Unix(1000, 0)
 	const ms = time.Millisecond
 	step := func(n int64) *train.StepRecord {
 		r := &train.StepRecord{Step: n, Time: begun.Add(time.Duration(n) * 500 * ms)}
-		r.Times = replica.StepTimes{Data: 1 * ms, Forward: 100 * ms, Backward: 200 * ms, Exchanges: 1 * ms, Communication: 30 * ms, Optimizer: 10 * ms, Hidden: 70 * ms}
-		r.Reductions = []gradsync.Reduction{{Name: "bucket 0", Bytes: 4000, Busy: 60 * ms}, {Name: "bucket 1", Bytes: 1000, Busy: 40 * ms, Exposed: 30 * ms}, {Name: "unmeasured", Bytes: 8}}
-		r.Ranks = []train.RankStep{{Times: r.Times, Bytes: 5000, Links: train.LinkReport{First: 0, Traffic: [2]telemetry.Traffic{{Sent: 5, Received: math.NaN()}, {Sent: 100, Received: 200}}}}, {Times: r.Times, Bytes: 5000, Links: train.LinkReport{Traffic: [2]telemetry.Traffic{unknown, unknown}}}}
+		r.Times = replica.StepTimes{Data: 1 * ms, Forward: 100 * ms, Backward: 200 * ms, Exchanges: 1 * ms,
+			Communication: 30 * ms, Optimizer: 10 * ms, Hidden: 70 * ms}
+		r.Reductions = []gradsync.Reduction{{Name: "bucket 0", Bytes: 4000, Busy: 60 * ms},
+			{Name: "bucket 1", Bytes: 1000, Busy: 40 * ms, Exposed: 30 * ms}, {Name: "unmeasured", Bytes: 8}}
+		r.Ranks = []train.RankStep{
+			{
+				Times: r.Times, Bytes: 5000,
+				Links: train.LinkReport{
+					First: 0, Traffic: [2]telemetry.Traffic{{Sent: 5, Received: math.NaN()},
+						{Sent: 100, Received: 200}}}}, {Times: r.Times, Bytes: 5000,
+				Links: train.LinkReport{Traffic: [2]telemetry.Traffic{unknown, unknown}}}}
 		if n%2 == 0 { // the other links of rank 0 are in the next report
-			r.Ranks[0].Links = train.LinkReport{First: 2, Traffic: [2]telemetry.Traffic{{Sent: 7, Received: 7}, unknown}}
+			r.Ranks[0].Links = train.LinkReport{
+				First: 2, Traffic: [2]telemetry.Traffic{{Sent: 7, Received: 7}, unknown}}
 		}
 		return r
 	}
@@ -82,8 +93,10 @@ func TestCommunicationOfARun(t *testing.T) {
 	near("exposed", r.Exposed, 0.03)
 	near("hidden", r.Hidden, 0.07)
 	near("bytes", r.Bytes, 5000)
-	if len(r.Links) != 4 || len(c.Ranks[1].Links) != 1 || r.Links[1].Name != "eth0" || r.Links[1].Limit != 1.25e8 || r.Links[3].Basis != telemetry.BasisComputed {
-		t.Fatalf("got links %+v and %+v, want the three of rank 0, and the all-reduces of both", r.Links, c.Ranks[1].Links)
+	if len(r.Links) != 4 || len(c.Ranks[1].Links) != 1 || r.Links[1].Name != "eth0" || r.Links[1].Limit != 1.25e8 ||
+		r.Links[3].Basis != telemetry.BasisComputed {
+		t.Fatalf("got links %+v and %+v, want the three of rank 0, and the all-reduces of both", r.Links,
+			c.Ranks[1].Links)
 	}
 	near("pcie sent", known(r.Links[0].Sent), 5)
 	near("pcie received", known(r.Links[0].Received), nan)

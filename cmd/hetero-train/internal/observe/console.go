@@ -102,9 +102,11 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 		return c
 	}
 	c.plain()
-	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil { // another program owns the terminal
+	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil {
+		// another program owns the terminal
 		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
-		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
+		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(),
+			mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(a.Process.Opts.Env.Stdout) {
 			// lines of out appear above the bar because the bar has the same writer
 			c.out = io.MultiWriter(logs.NewStream(c.bars), log)
@@ -150,7 +152,8 @@ func (c *Console) StepDone(r *train.StepRecord) {
 		if r.Lowered {
 			reason = fmt.Sprintf("the gradient exceeds the range of f16; loss scale lowered to %.0f", r.Scale/2)
 		}
-		c.Log(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped", "step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
+		c.Log(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped",
+			"step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
 	}
 	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
 		return
@@ -199,15 +202,17 @@ func (c *Console) EvalDone(e train.Evaluation) {
 	}
 	attrs = append(attrs, "samples", e.Samples, "seconds", e.Took.Seconds(), "best", e.Best, "averaged", e.Averaged)
 	c.Log(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
-		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples, show.Duration(e.Took), note), "evaluation", attrs...)
+		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples,
+		show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
-// warnOfNever warns if the model never predicts some classes. It warns once for each class, because the first evaluations of a
-// training with many classes miss other classes each time.
+// warnOfNever warns if the model never predicts some classes. It warns once for each class, because the first
+// evaluations of a training with many classes miss other classes each time.
 func (c *Console) warnOfNever(e train.Evaluation) {
 	warned := func(class int) bool { return slices.Contains(c.never, class) }
 	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {
-		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike", "step", e.Step)
+		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike",
+			"step", e.Step)
 		c.never = append(c.never, fresh...)
 	}
 }

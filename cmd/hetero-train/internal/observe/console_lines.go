@@ -35,7 +35,8 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	c.logRecipe()
 	c.note()
 	if resume != nil {
-		c.Log(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", a.Folder.Checkpoint.Path)
+		c.Log(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step",
+			resume.Step, "checkpoint", a.Folder.Checkpoint.Path)
 	}
 	if c.bars != nil && a.Steps > 0 {
 		left := func(decor.Statistics) string {
@@ -44,7 +45,8 @@ func (c *Console) Begin(resume *checkpoint.State) {
 			}
 			return ""
 		}
-		c.bar = c.bars.AddBar(a.Steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")), mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
+		c.bar = c.bars.AddBar(a.Steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")),
+			mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
 		if resume != nil {
 			c.bar.SetCurrent(resume.Step)
 		}
@@ -67,7 +69,8 @@ func (c *Console) logJoined() {
 	case n > 0: // a test with several nodes on one machine
 		here = here[:min(n, len(here))]
 	}
-	c.Log(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
+	c.Log(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints",
+		rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
 		"joined", "ranks", here, "world_size", t.Place.WorldSize, "rank_0", t.Place.Master())
 }
 
@@ -75,12 +78,14 @@ func (c *Console) logDevice() {
 	a := c.run
 	info := a.Rank.Device.Info()
 	threads := fmt.Sprintf("%d threads", info.Threads)
-	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
+	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes",
+		info.MemoryBytes}
 	if limit := a.Rank.LimitOfThreads(); limit != "" {
 		threads += " (" + limit + ")"
 		attrs = append(attrs, "threads_limited_by", limit)
 	}
-	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, show.GiB(info.MemoryBytes))
+	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads,
+		show.GiB(info.MemoryBytes))
 	if c.peak > 0 {
 		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, a.Rank.Precision)
 		attrs = append(attrs, "peak_flops", c.peak)
@@ -94,11 +99,14 @@ func (c *Console) logModel(resume *checkpoint.State) {
 		here = " on this rank"
 	}
 	c.Log(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
-		a.Process.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Rank.Precision, show.GiB(r.PredictedBytes())),
-		"model", "model", a.Process.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Rank.Precision.String(),
+		a.Process.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Rank.Precision,
+		show.GiB(r.PredictedBytes())),
+		"model", "model", a.Process.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(),
+		"step_flops", r.FLOPs(), "precision", a.Rank.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.Recomputed(); n > 0 {
-		c.Log(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again", n, a.Process.Cfg.Train.Recompute),
+		c.Log(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again",
+			n, a.Process.Cfg.Train.Recompute),
 			"recompute", "layers", n, "recompute", a.Process.Cfg.Train.Recompute)
 	}
 	if n := r.FrozenCount(); n > 0 {
@@ -131,8 +139,10 @@ func (c *Console) logData() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
 	if t := a.Data.Tokens; t != nil {
-		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch%s", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
-		c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch%s", t.Length,
+			t.Vocabulary, cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
+		c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated,
+			"sequence_length", t.Length, "vocabulary", t.Vocabulary,
 			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 		if t.Note != "" {
 			c.Log("data "+a.Data.Name+": "+t.Note, "data note", "note", t.Note)
@@ -140,12 +150,15 @@ func (c *Console) logData() {
 		return
 	}
 	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
-	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch%s", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
-	c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch%s", classes, size, size,
+		strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
+	c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes",
+		classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
-// leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the others.
+// leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the
+// others.
 func (c *Console) leftOver(samples int) string {
 	n := int64(samples) - int64(c.run.StepsPer)*int64(c.run.Process.Cfg.Data.BatchSize)
 	if n <= 0 {
@@ -180,7 +193,8 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 			fmt.Fprintf(&b, v.format, v.value)
 		}
 	}
-	fmt.Fprintf(&b, " | %s | %s %s/s", show.Duration(step), analysis.Digits(show.PerSecond(c.samples*int64(report.Units), c.busy)), report.Unit)
+	fmt.Fprintf(&b, " | %s | %s %s/s", show.Duration(step),
+		analysis.Digits(show.PerSecond(c.samples*int64(report.Units), c.busy)), report.Unit)
 	if fraction, known := c.peakFraction(step); known {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}
@@ -245,18 +259,22 @@ func (c *Console) End(r train.Result, err error) {
 	defer c.note()
 	if err != nil {
 		state, _ := (&experiment.Result{Exit: exit.Code(err)}).Outcome()
-		c.Log(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "state", string(state), "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
+		c.Log(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "state", string(state), "steps", r.Steps,
+			"error", err.Error(), "exit_code", exit.Code(err))
 		return
 	}
 	how, message, state := "done", "done", experiment.Finished
 	if r.OutOfTime {
-		how, message, state = "stopped (train.max_seconds), saved; the run "+c.run.Process.WayOn(r.Steps), "stopped", experiment.Stopped
+		how, message, state = "stopped (train.max_seconds), saved; the run "+c.run.Process.WayOn(r.Steps), "stopped",
+			experiment.Stopped
 	}
 	if r.GaveUp != "" {
 		how, message = "finished early ("+r.GaveUp+"): saved", "finished early"
 	}
-	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %s", how, r.Steps, r.Epochs, c.run.Data.Name, show.Figure("%.4f", r.LastLoss))
-	attrs := []any{"state", string(state), "steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %s", how, r.Steps, r.Epochs,
+		c.run.Data.Name, show.Figure("%.4f", r.LastLoss))
+	attrs := []any{"state", string(state), "steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name,
+		"final_train_loss", show.Number(r.LastLoss)}
 	report := c.run.Report()
 	best := report.Best()
 	if r.LastEval != nil {

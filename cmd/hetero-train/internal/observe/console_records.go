@@ -14,9 +14,12 @@ import (
 func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	step, score, report := c.busy/time.Duration(c.count), r.Score(), c.run.Report()
 	best := report.Best()
-	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(score.Loss),
-		best.Key, show.Number(best.Of(score)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
-		report.RateKey, show.Number(show.PerSecond(c.samples*int64(report.Units), c.busy)), "data_seconds", r.Times.Data.Seconds()}
+	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps",
+		r.EpochSteps, "loss", show.Number(score.Loss),
+		best.Key, show.Number(best.Of(score)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate,
+		"step_seconds", step.Seconds(),
+		report.RateKey, show.Number(show.PerSecond(c.samples*int64(report.Units), c.busy)), "data_seconds",
+		r.Times.Data.Seconds()}
 	if fraction, known := c.peakFraction(step); known {
 		attrs = append(attrs, "peak_fraction", show.Number(fraction))
 	}
@@ -40,5 +43,6 @@ func LogBatch(a *assembly.Run, r *train.StepRecord) {
 	if own := r.Ranks[rank].Sums; own.Count > 0 {
 		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Count))
 	}
-	a.Process.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
+	a.Process.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep,
+		r.EpochSteps, loss))
 }

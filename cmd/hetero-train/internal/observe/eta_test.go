@@ -37,7 +37,8 @@ func TestETAFollowsSteadyTimesAndNotSingleSlowSteps(t *testing.T) {
 
 func TestEvaluationsLeft(t *testing.T) {
 	for _, c := range []struct{ step, total, interval, want int64 }{
-		{0, 100, 10, 10}, {9, 100, 10, 10}, {10, 100, 10, 9}, {95, 100, 10, 1}, {100, 100, 10, 0}, {0, 95, 10, 10}, {91, 95, 10, 1}, {5, 95, 0, 0},
+		{0, 100, 10, 10}, {9, 100, 10, 10}, {10, 100, 10, 9}, {95, 100, 10, 1}, {100, 100, 10, 0}, {0, 95, 10, 10},
+		{91, 95, 10, 1}, {5, 95, 0, 0},
 	} {
 		if got := evaluationsLeft(c.step, c.total, c.interval); got != c.want {
 			t.Errorf("step %d of %d, each %d: got %d, want %d", c.step, c.total, c.interval, got, c.want)

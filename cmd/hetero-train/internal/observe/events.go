@@ -41,8 +41,11 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	file.Limit(LimitOfFile(a))
 	a.Process.Later(file.Close)
 	e := &events{file: file, report: a.Report(), step: max(kept, 0)}
-	start := &runtime.StartEvent{Program: version.Text(), Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Process.Cfg.Balance.Policy,
-		Ranks: max(a.Process.Opts.Assignment.WorldSize, 1), BatchSize: a.Process.Cfg.Data.BatchSize, Precision: compute.TypesText(a.Rank.Types), Unit: e.report.Unit, Units: e.report.Units, BestMetric: e.report.Named(a.Process.Cfg.Checkpoint.BestMetric).Key, Notes: a.Notes()}
+	start := &runtime.StartEvent{Program: version.Text(), Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name,
+		Policy: a.Process.Cfg.Balance.Policy,
+		Ranks:  max(a.Process.Opts.Assignment.WorldSize, 1), BatchSize: a.Process.Cfg.Data.BatchSize,
+		Precision: compute.TypesText(a.Rank.Types), Unit: e.report.Unit, Units: e.report.Units,
+		BestMetric: e.report.Named(a.Process.Cfg.Checkpoint.BestMetric).Key, Notes: a.Notes()}
 	for _, m := range e.report.Metrics {
 		start.Metrics = append(start.Metrics, runtime.EventMetric{Key: m.Key, Title: m.Title, Percent: m.Percent})
 	}
@@ -60,13 +63,15 @@ func (e *events) StepDone(r *train.StepRecord) {
 	e.step = r.Step
 	if !e.counted {
 		e.counted = true
-		e.file.Add(runtime.Event{Step: r.Step, Time: r.Time, Length: &runtime.LengthEvent{Steps: r.Total, EpochSteps: r.EpochSteps}})
+		e.file.Add(runtime.Event{
+			Step: r.Step, Time: r.Time, Length: &runtime.LengthEvent{Steps: r.Total, EpochSteps: r.EpochSteps}})
 	}
 }
 
 // EvalDone implements train.Observer.
 func (e *events) EvalDone(v train.Evaluation) {
-	out := &runtime.EvaluationEvent{Samples: v.Samples, Loss: runtime.Known(v.Loss), Metrics: map[string]*float64{}, Best: v.Best, Seconds: v.Took.Seconds()}
+	out := &runtime.EvaluationEvent{Samples: v.Samples, Loss: runtime.Known(v.Loss), Metrics: map[string]*float64{},
+		Best: v.Best, Seconds: v.Took.Seconds()}
 	for _, m := range e.report.Metrics {
 		out.Metrics[m.Key] = runtime.Known(m.Of(v.Score()))
 	}
@@ -87,7 +92,8 @@ func (e *events) Saving() {
 
 // Saved implements train.Observer.
 func (e *events) Saved(_ checkpoint.Saved, took time.Duration) {
-	e.file.Add(runtime.Event{Step: e.saving, Time: time.Now(), Checkpoint: &runtime.CheckpointEvent{Seconds: took.Seconds()}})
+	e.file.Add(runtime.Event{Step: e.saving, Time: time.Now(), Checkpoint: &runtime.CheckpointEvent{
+		Seconds: took.Seconds()}})
 }
 
 // Warn implements train.Observer.

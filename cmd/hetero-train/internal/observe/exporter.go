@@ -25,7 +25,8 @@ type Exporter struct {
 // NewExporter returns an exporter of the metrics of ranks.
 func NewExporter(a *assembly.Run, ranks []prometheus.Rank) *Exporter {
 	e := &Exporter{ranks: ranks, report: a.Report()}
-	run := prometheus.Run{Name: a.Process.Cfg.Experiment.Name, Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Process.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks}
+	run := prometheus.Run{Name: a.Process.Cfg.Experiment.Name, Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name,
+		Policy: a.Process.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks}
 	for _, m := range e.report.Metrics {
 		run.Metrics = append(run.Metrics, m.Key)
 	}
@@ -51,7 +52,8 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 			rank.Samples += int64(own.Samples)
 			takeReport(rank.Links, &own.Links)
 			rank.Bytes, rank.Hidden = rank.Bytes+own.Bytes, rank.Hidden+own.Times.Hidden.Seconds()
-			rank.Bus = runtime.BusBandwidth(float64(own.Bytes), (own.Times.Communication + own.Times.Hidden).Seconds(), len(r.Ranks))
+			rank.Bus = runtime.BusBandwidth(float64(own.Bytes), (own.Times.Communication + own.Times.Hidden).Seconds(),
+				len(r.Ranks))
 			s.Samples += int64(own.Samples)
 			t := &own.Times
 			for phase, took := range [...]time.Duration{t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer} {

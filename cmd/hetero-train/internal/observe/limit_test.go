@@ -56,12 +56,13 @@ func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
 		return nil
 	})
 	if err != nil || starts != 1 || lengths != 1 || evaluations != 10 || verdicts < 20 || last != 5000 {
-		t.Errorf("got %d starts, %d lengths, %d evaluations, %d verdicts, last step %d, %v", starts, lengths, evaluations, verdicts, last, err)
+		t.Errorf("got %d starts, %d lengths, %d evaluations, %d verdicts, last step %d, %v", starts, lengths,
+			evaluations, verdicts, last, err)
 	}
 }
 
-// If lines that usually stay fill the file, they are thinned out, too. Only starts and lengths always stay, and then the
-// file is not copied for each line.
+// If lines that usually stay fill the file, they are thinned out, too. Only starts and lengths always stay, and then
+// the file is not copied for each line.
 func TestLinesThatUsuallyStayAreLimitedToo(t *testing.T) {
 	const most = 20_000
 	path := filepath.Join(t.TempDir(), "balance.jsonl")

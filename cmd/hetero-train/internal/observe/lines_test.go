@@ -48,7 +48,8 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(clitest.ReadFile(t, path)), "{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
+	if got, want := string(clitest.ReadFile(t, path)),
+		"{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "lost=2") != 1 {
@@ -65,7 +66,8 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 // On a full disk, fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
 func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	var said bytes.Buffer
-	l, err := OpenLines(nil, "norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
+	l, err := OpenLines(nil, "norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0,
+		slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,8 @@ func TestNormsOfRepeatedStepsAreRemoved(t *testing.T) {
 	}
 	n := &norms{StepLines: l, line: NormsLine{Params: map[string]normsPart{}}}
 	for step := range int64(3) {
-		n.StepDone(&train.StepRecord{StepResult: replica.StepResult{Norms: []optim.ParamNorms{{Name: "w"}}}, Step: step + 1})
+		n.StepDone(&train.StepRecord{StepResult: replica.StepResult{Norms: []optim.ParamNorms{{Name: "w"}}},
+			Step: step + 1})
 	}
 	n.RolledBack(1)
 	if err := l.Close(); err != nil {

@@ -11,7 +11,8 @@ import (
 
 func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "balance.jsonl")
-	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	l, err := OpenLines(nil, "decisions", path, 10, slog.New(slog.DiscardHandler))
@@ -24,7 +25,8 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if got, want := string(clitest.ReadFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+"\n"; got != want {
+	if got, want := string(clitest.ReadFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+
+		"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

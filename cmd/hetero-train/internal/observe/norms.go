@@ -39,7 +39,8 @@ func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines(a.Queue, "norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines(a.Queue, "norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept,
+		a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,8 @@ func (n *norms) StepDone(r *train.StepRecord) {
 	}
 	n.line.Step, n.line.Rate = r.Step, experiment.Number(r.Rate)
 	for _, p := range r.Norms {
-		n.line.Params[p.Name] = normsPart{experiment.Number(p.Gradient), experiment.Number(p.Weight), experiment.Number(p.Update)}
+		n.line.Params[p.Name] = normsPart{experiment.Number(p.Gradient), experiment.Number(p.Weight),
+			experiment.Number(p.Update)}
 	}
 	n.Add(n.line)
 }

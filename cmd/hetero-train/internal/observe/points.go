@@ -44,8 +44,8 @@ type points struct {
 // rankCharts contains the names of the charts of one rank.
 type rankCharts struct{ share, own, utilization, memory string }
 
-// mostDensePoints is the number of points with the interval that the user chose. TensorBoard shows 1,000 points of a chart
-// by default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
+// mostDensePoints is the number of points with the interval that the user chose. TensorBoard shows 1,000 points of a
+// chart by default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
 const mostDensePoints = 1 << 17
 
 // stride returns the number of steps between two points at a step. It doubles each time that the steps have doubled, so
@@ -67,7 +67,8 @@ func newPoints(a *assembly.Run, interval int) *points {
 	if ranks := max(a.Process.Opts.Assignment.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
 		for rank := range ranks {
 			name := func(what string) string { return fmt.Sprintf("%s/rank_%d", what, rank) }
-			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
+			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"),
+				name("memory_percent")})
 		}
 	}
 	return o
@@ -103,22 +104,28 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 		return nil
 	}
 	o.addMetrics(r)
-	o.values = append(o.values, trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
+	o.values = append(o.values,
+		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
 		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.took)},
 		trace.Scalar{Tag: "progress/steps", Value: float64(r.Trained.Steps)},
-		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))}, trace.Scalar{Tag: tagOf(telemetry.TrainingTime), Value: r.Trained.Time.Seconds()})
+		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))},
+		trace.Scalar{Tag: tagOf(telemetry.TrainingTime), Value: r.Trained.Time.Seconds()})
 	for _, part := range []struct {
 		tag  string
 		took time.Duration
 	}{
-		{"time_seconds/step", o.took}, {tagOf(telemetry.DataLoading), o.times.Data}, {tagOf(telemetry.Forward), o.times.Forward}, {tagOf(telemetry.Backward), o.times.Backward},
-		{tagOf(telemetry.Communication), o.times.Communication}, {tagOf(telemetry.CommunicationHidden), o.times.Hidden}, {tagOf(telemetry.OptimizerTime), o.times.Optimizer},
+		{"time_seconds/step", o.took}, {tagOf(telemetry.DataLoading), o.times.Data},
+		{tagOf(telemetry.Forward), o.times.Forward}, {tagOf(telemetry.Backward), o.times.Backward},
+		{tagOf(telemetry.Communication), o.times.Communication}, {tagOf(telemetry.CommunicationHidden), o.times.Hidden},
+		{tagOf(telemetry.OptimizerTime), o.times.Optimizer},
 		{"time_seconds/between", max(o.took-o.times.Total(), 0)},
 	} {
 		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
 	}
 	if o.foreign {
-		o.values = slices.DeleteFunc(o.values, func(v trace.Scalar) bool { return math.IsNaN(v.Value) && v.Tag != tagOf(telemetry.Loss) })
+		o.values = slices.DeleteFunc(o.values, func(v trace.Scalar) bool {
+			return math.IsNaN(v.Value) && v.Tag != tagOf(telemetry.Loss)
+		})
 	}
 	o.addRanks(r.Ranks)
 	o.reset()

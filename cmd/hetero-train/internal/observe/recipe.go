@@ -10,7 +10,8 @@ import (
 // logRecipe prints the optimizer, the learning rate and its schedule, and which of them are defaults of the model.
 func (c *Console) logRecipe() {
 	cfg, schedule := c.run.Process.Cfg, c.run.Schedule()
-	c.Log(recipeText(cfg, schedule.Warmup), "recipe", "optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "weight_decay", cfg.Optimizer.WeightDecay,
+	c.Log(recipeText(cfg, schedule.Warmup), "recipe", "optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR,
+		"weight_decay", cfg.Optimizer.WeightDecay,
 		"warmup_steps", schedule.Warmup, "clip_norm", cfg.Train.ClipNorm, "schedule", cfg.Schedule.Name)
 }
 

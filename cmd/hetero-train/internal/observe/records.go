@@ -39,7 +39,8 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	if !a.Process.Cfg.Profile.Enabled {
 		return o, nil
 	}
-	a.Process.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
+	a.Process.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder",
+		a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
 		gone := rank >= max(a.Process.Opts.Assignment.WorldSize, 1) // an earlier process of this run had more ranks
@@ -62,20 +63,24 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	if resume != nil {
 		kept = resume.Step
 	}
-	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, Queue: a.Queue, OnFault: func(err error) {
-		if err == nil {
-			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
-			return
-		}
-		a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
-	}})
+	w, repair, err := runtime.Open(path,
+		runtime.Options{Fresh: resume == nil, Queue: a.Queue, OnFault: func(err error) {
+			if err == nil {
+				a.Process.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
+				return
+			}
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory",
+				"error",
+				err)
+		}})
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))
 	}
 	a.Process.Later(func() error {
 		err := w.Close()
 		if n := w.Dropped(); n > 0 {
-			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost, because they could not be written to the disk", n))
+			err = errors.Join(err,
+				fmt.Errorf("metrics: %d records were lost, because they could not be written to the disk", n))
 		}
 		return err
 	})
@@ -106,7 +111,8 @@ func (o *Records) StepDone(r *train.StepRecord) {
 		own := &r.Ranks[rank]
 		t := &own.Times
 		m.Rank, m.BatchSize = rank, int64(own.Samples)
-		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
+		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward,
+			t.Backward, t.Communication, t.Optimizer, t.Hidden
 		m.Exchanges, m.Bytes, m.Buckets = t.Exchanges, own.Bytes, int64(own.Buckets)
 		m.Telemetry = own.Telemetry
 		w.Append(m)

@@ -11,7 +11,8 @@ func TestTheLastStepHasARecord(t *testing.T) {
 	for _, c := range []struct {
 		interval, total, steps int64
 		want                   []int64
-	}{{7, 16, 16, []int64{7, 14, 16}}, {7, 14, 14, []int64{7, 14}}, {7, 0, 16, []int64{7, 14}}} { // 0: the number of steps is unknown
+	}{{7, 16, 16, []int64{7, 14, 16}}, {7, 14, 14, []int64{7, 14}}, {7, 0, 16, []int64{7, 14}}} {
+		// 0: the number of steps is unknown
 		o := &Records{interval: c.interval}
 		var got []int64
 		for step := range c.steps {

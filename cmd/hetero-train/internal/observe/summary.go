@@ -52,7 +52,9 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // a summary of an earlier process is out of date
-			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("the summary is not written now, because the records are large: run hetero-train analyze " + a.Folder.Dir)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Info(
+				"the summary is not written now, because the records are large: run hetero-train analyze " +
+					a.Folder.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(a.Folder.Dir, a.Folder.LogDir()); err == nil {
@@ -66,7 +68,8 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	}
 	rows := append(screen.results(r), SummaryRows(s)...)
 	rows = append(rows, Row{"files", filesOf(a, s)})
-	screen.Log(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(), "table", filepath.Join(a.Folder.Dir, "results", "results.md"))
+	screen.Log(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(),
+		"table", filepath.Join(a.Folder.Dir, "results", "results.md"))
 	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
 }
 
@@ -75,7 +78,8 @@ func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	if s == nil {
 		return a.Folder.Dir
 	}
-	return fmt.Sprintf("%s (%s, %s)", a.Folder.Dir, filepath.Join(a.Folder.LogDir(), SummaryFile), filepath.Join(a.Folder.Dir, "results", "results.md"))
+	return fmt.Sprintf("%s (%s, %s)", a.Folder.Dir, filepath.Join(a.Folder.LogDir(), SummaryFile),
+		filepath.Join(a.Folder.Dir, "results", "results.md"))
 }
 
 // WriteSummary writes logs/summary.json and logs/latency_histogram.png. Each file appears complete or not at all.
@@ -91,7 +95,9 @@ func WriteSummary(logs string, s *analysis.Summary) error {
 	if err != nil {
 		return err
 	}
-	return experiment.Replace(filepath.Join(logs, LatencyFile), func(w io.Writer) error { return figures.Latency(w, s) })
+	return experiment.Replace(filepath.Join(logs, LatencyFile), func(w io.Writer) error {
+		return figures.Latency(w, s)
+	})
 }
 
 // Row is a line of the table of results.
@@ -103,7 +109,9 @@ func (c *Console) results(r train.Result) []Row {
 	if c.run.Data.Note != "" {
 		trainedOn += " instead of " + c.run.Process.Cfg.Data.Dataset
 	}
-	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%s after %d steps, %.2f epochs", show.Figure("%.4f", r.LastLoss), r.Steps, r.Epochs)}}
+	rows := []Row{
+		{"data", trainedOn}, {"final training loss",
+			fmt.Sprintf("%s after %d steps, %.2f epochs", show.Figure("%.4f", r.LastLoss), r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
 		return fmt.Sprintf("%s, loss %.4f at step %d", strings.Join(report.Texts(e.Score(), 2), ", "), e.Loss, e.Step)
 	}
@@ -115,16 +123,22 @@ func (c *Console) results(r train.Result) []Row {
 	case c.bestEval != nil && c.bestEval.Step == b.Step:
 		rows = append(rows, Row{"best evaluation", eval(c.bestEval)})
 	default: // the evaluation of an earlier process
-		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s at step %d", task.TextOf(b.Metric, float64(b.Value)), b.Step)})
+		rows = append(rows,
+			Row{"best evaluation", fmt.Sprintf("%s at step %d", task.TextOf(b.Metric, float64(b.Value)), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
-		rows = append(rows, Row{"skipped", fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d", r.Skipped, r.RollBacks)})
+		rows = append(rows,
+			Row{
+				"skipped",
+				fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d",
+					r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.run.Process.Started)
 	speed := func(samples int64, took time.Duration) string {
 		return analysis.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
 	}
-	took, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)), speed(r.Trained.Samples, r.Trained.Time)
+	took, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)),
+		speed(r.Trained.Samples, r.Trained.Time)
 	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or steps were repeated
 		took = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), took)
 		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
@@ -141,7 +155,8 @@ func (c *Console) results(r train.Result) []Row {
 		if c.run.Rank.Team != nil {
 			what += ", rank 0"
 		}
-		rows = append(rows, Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})
+		rows = append(rows,
+			Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})
 	}
 	return rows
 }
@@ -153,24 +168,31 @@ func SummaryRows(s *analysis.Summary) []Row {
 	}
 	rows := []Row{}
 	if of := s.Segment(); of != "" {
-		rows = append(rows, Row{"figures below", fmt.Sprintf("%s, with %s; the run had another number of ranks before", of, show.Count(s.Ranks, "rank"))})
+		rows = append(rows, Row{"figures below", fmt.Sprintf("%s, with %s; the run had another number of ranks before",
+			of, show.Count(s.Ranks, "rank"))})
 	}
 	rows = append(rows,
-		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		Row{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50),
+			ms(s.StepTime.P99))},
 		Row{"parts of a step", partsOf(s.StepParts)})
 	if s.Bottleneck != nil {
-		rows = append(rows, Row{"time of a step", fmt.Sprintf("%s (without the first %d steps)", s.Bottleneck.Account, runtime.WarmUpSteps)}, Row{"bottleneck", s.Bottleneck.Verdict})
+		rows = append(rows, Row{"time of a step", fmt.Sprintf("%s (without the first %d steps)", s.Bottleneck.Account,
+			runtime.WarmUpSteps)}, Row{"bottleneck", s.Bottleneck.Verdict})
 	}
 	if s.Ranks > 1 {
 		rows = append(rows, Row{"communication", communication(s)})
-		balance := "fraction of the oracle unknown: the balancer made no decision on measured times; load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
+		balance := "fraction of the oracle unknown: the balancer made no decision on measured times; load imbalance " +
+			show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
 			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end%s, load imbalance %s",
-				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle), show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s), show.Figure("%.1f %%", 100*s.Imbalance))
+				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle),
+				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s),
+				show.Figure("%.1f %%", 100*s.Imbalance))
 		}
 		rows = append(rows, Row{"balance", balance})
 		if gain := float64(s.Gain); gain == gain {
-			rows = append(rows, Row{"gain", fmt.Sprintf("%.2f times faster than equal shares, on the measured step-time curves", gain)})
+			rows = append(rows,
+				Row{"gain", fmt.Sprintf("%.2f times faster than equal shares, on the measured step-time curves", gain)})
 		}
 	}
 	if text := slowRanks(s); text != "" {
@@ -200,9 +222,11 @@ func communication(s *analysis.Summary) string {
 		text += fmt.Sprintf(", %s in exchanges of batch normalisation", ms(exchanges))
 	}
 	if s.Bottleneck != nil {
-		text += fmt.Sprintf(" (including %s waiting for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Parts.Communication)))
+		text += fmt.Sprintf(" (including %s waiting for slower ranks)",
+			ms(max(0, gradients+exchanges-s.Bottleneck.Parts.Communication)))
 	}
-	return fmt.Sprintf("%s; %s hidden behind the backward pass (overlap %s), bus bandwidth %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
+	return fmt.Sprintf("%s; %s hidden behind the backward pass (overlap %s), bus bandwidth %s GB/s", text,
+		ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
 }
 
 // partsOf returns the fraction of the step time that each part takes.
@@ -215,7 +239,8 @@ func partsOf(p analysis.StepParts) string {
 	if p.Exchanges > 0 {
 		backward += " (forward and backward include " + part("exchanges of batch normalisation:", p.Exchanges) + ")"
 	}
-	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward, part("communication", p.Communication), part("optimizer", p.Optimizer),
+	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward,
+		part("communication", p.Communication), part("optimizer", p.Optimizer),
 		part("between the parts", p.Between)}, ", ")
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 func TestTablesFitOneRankAndSeveral(t *testing.T) {
-	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(show.NaN)}}}
+	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1},
+		{Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(show.NaN)}}}
 	rows := []Row{{"a", "b | c"}}
 	if got := Table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
 		t.Errorf("got\n%s", got)
@@ -29,15 +30,19 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 			t.Errorf("one rank: got %q", r)
 		}
 	}
-	s.Ranks, s.StepParts = 2, analysis.StepParts{Forward: 0.06, Communication: 0.02, Exchanges: 0.02, Optimizer: 0.01, Between: 0.01}
+	s.Ranks, s.StepParts = 2, analysis.StepParts{Forward: 0.06, Communication: 0.02, Exchanges: 0.02, Optimizer: 0.01,
+		Between: 0.01}
 	s.Bottleneck = &analysis.BottleneckSummary{Parts: analysis.Parts{Communication: 0.035}}
-	if got, want := communication(s), "20 ms per step spent waiting for gradients, 20 ms in exchanges of batch normalisation (including 5 ms waiting for slower ranks); "; !strings.HasPrefix(got, want) {
+	if got, want := communication(s),
+		"20 ms per step spent waiting for gradients, 20 ms in exchanges of batch normalisation (including 5 ms waiting for slower ranks); "; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q first", got, want)
 	}
-	if got, want := partsOf(s.StepParts), "data 0.0 %, forward 60.0 %, backward 0.0 % (forward and backward include exchanges of batch normalisation: 20.0 %), communication 20.0 %, optimizer 10.0 %, between the parts 10.0 %"; got != want {
+	if got, want := partsOf(s.StepParts),
+		"data 0.0 %, forward 60.0 %, backward 0.0 % (forward and backward include exchanges of batch normalisation: 20.0 %), communication 20.0 %, optimizer 10.0 %, between the parts 10.0 %"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	slow := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{SamplesPerSecond: 0.4}, {Rank: 1, SamplesPerSecond: 1234.4}}}
+	slow := &analysis.Summary{
+		Ranks: 2, PerRank: []analysis.RankSummary{{SamplesPerSecond: 0.4}, {Rank: 1, SamplesPerSecond: 1234.4}}}
 	if got := Table(nil, slow); !strings.Contains(got, " 0.4000 ") || !strings.Contains(got, " 1234 ") {
 		t.Errorf("samples/s of slow ranks: got\n%s", got)
 	}
@@ -46,14 +51,18 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	}
 	c := &Console{run: assembly.New(new(config.Config), session.Options{})}
 	c.run.Data = &parts.Opened{Name: "synthetic_image"}
-	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" || got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
+	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" ||
+		got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
 	}
-	for first, trained := range map[string]train.Trained{"": {Steps: 110, Samples: 440, Time: 11 * time.Second}, "from step 101: ": {Steps: 10, Samples: 40, Time: time.Second}} {
+	for first, trained := range map[string]train.Trained{"": {Steps: 110, Samples: 440, Time: 11 * time.Second},
+		"from step 101: ": {Steps: 10, Samples: 40, Time: time.Second}} {
 		got := c.results(train.Result{Steps: 110, Samples: 40, TrainTime: time.Second, Trained: trained})
 		for _, row := range got[len(got)-2:] {
-			if value, found := strings.CutPrefix(row.Value, "from step 101: "); found != (first != "") || !strings.ContainsAny(value[:1], "0123456789") {
-				t.Errorf("%d of 110 steps counted: %s: got %q, want %q first", trained.Steps, row.Name, row.Value, first)
+			if value, found := strings.CutPrefix(row.Value, "from step 101: "); found != (first != "") ||
+				!strings.ContainsAny(value[:1], "0123456789") {
+				t.Errorf("%d of 110 steps counted: %s: got %q, want %q first", trained.Steps, row.Name, row.Value,
+					first)
 			}
 		}
 	}

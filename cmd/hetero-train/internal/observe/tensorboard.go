@@ -35,20 +35,24 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 		kept = resume.Step
 	}
 	var err error
-	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, Queue: a.Queue, OnFault: func(err error) {
-		if err == nil {
-			a.Process.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
-			return
-		}
-		a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
-	}})
+	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder),
+		trace.BoardOptions{Fresh: resume == nil, Keep: kept, Queue: a.Queue, OnFault: func(err error) {
+			if err == nil {
+				a.Process.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
+				return
+			}
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn(
+				"TensorBoard events cannot be written and are kept in memory",
+				"error", err)
+		}})
 	if err != nil {
 		return nil, err
 	}
 	a.Process.Later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost, because they could not be written to the disk", "events", n)
+			a.Process.Opts.LogOf(logs.ComponentProfiler).Warn(
+				"TensorBoard events were lost, because they could not be written to the disk", "events", n)
 		}
 		return err
 	})
@@ -65,7 +69,8 @@ func boardSettings(all []config.Setting, ranks int) []trace.Setting {
 	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
 	for _, s := range all {
 		table, key, _ := strings.Cut(s.Key, ".")
-		single := slices.Contains([]string{"experiment.seed", "data.dataset", "data.batch_size", "data.image_size", "train.precision", "train.grad_accumulation",
+		single := slices.Contains([]string{"experiment.seed", "data.dataset", "data.batch_size", "data.image_size",
+			"train.precision", "train.grad_accumulation",
 			"train.label_smoothing", "train.clip_norm", "balance.policy"}, s.Key)
 		if !single && !slices.Contains([]string{"model", "optimizer", "schedule"}, table) {
 			continue
@@ -99,7 +104,8 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.reset()
 	if err := o.out.Restart(step); err != nil {
-		o.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the TensorBoard events of repeated steps cannot be removed", "error", err)
+		o.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn(
+			"the TensorBoard events of repeated steps cannot be removed", "error", err)
 	}
 }
 

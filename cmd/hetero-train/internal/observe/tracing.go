@@ -55,8 +55,8 @@ func NewTracing(a *assembly.Run) *Tracing {
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
-// MissedTimeline returns a text if the run trained all steps of its timeline before this start, without a timeline. Only
-// rank 0 may call it.
+// MissedTimeline returns a text if the run trained all steps of its timeline before this start, without a timeline.
+// Only rank 0 may call it.
 func MissedTimeline(a *assembly.Run, trained int64) string {
 	p := a.Process.Cfg.Profile
 	if p.TraceStep == 0 || trained < int64(p.TraceStep)+int64(p.TraceSteps) {
@@ -65,7 +65,8 @@ func MissedTimeline(a *assembly.Run, trained int64) string {
 	if _, err := os.Stat(filepath.Join(a.Folder.LogDir(), TraceFile)); err == nil {
 		return ""
 	}
-	return fmt.Sprintf("profile.trace_step = %d has no effect: the run trained this step before, without a timeline", p.TraceStep)
+	return fmt.Sprintf("profile.trace_step = %d has no effect: the run trained this step before, without a timeline",
+		p.TraceStep)
 }
 
 // Before begins or ends the window before a step. All ranks must call it before every step.
@@ -94,7 +95,8 @@ func (t *Tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = StartNoting(t.run.Rank.Device); why != nil {
-		t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains the times that the host measured for each launch", "error", why)
+		t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains the times that the host measured for each launch",
+			"error", why)
 	}
 }
 
@@ -133,7 +135,8 @@ func (t *Tracing) finish(together bool) {
 				return
 			}
 			all := Explained(ranks)
-			log.Info("timeline written", "file", path, "steps", all.Steps, "ranks", len(ranks), "explained_percent", percent(all.Mean), "at_least_percent", percent(all.Least))
+			log.Info("timeline written", "file", path, "steps", all.Steps, "ranks", len(ranks), "explained_percent",
+				percent(all.Mean), "at_least_percent", percent(all.Least))
 		})
 	}
 	if err != nil {
@@ -174,7 +177,8 @@ func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 // meetTimelines sends the timeline of a rank, encoded in at most limit bytes. It returns all timelines on rank 0. A
 // rank that cannot encode its timeline sends an empty message, because the other ranks wait for a message; rank 0 skips
 // empty messages.
-func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
+func meetTimelines(ctx context.Context, own trace.Rank, limit int,
+	gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
 	packed, err := trace.Pack(own, limit)
 	all, gatherErr := gather(ctx, "timeline", packed)
 	if err = errors.Join(err, gatherErr); err != nil || own.Rank != 0 {
@@ -199,7 +203,8 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 // at all.
 func WriteTrace(path string, ranks []trace.Rank) error {
 	all := Explained(ranks)
-	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean, "explained_least": all.Least, "started": startOf(ranks)}
+	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean,
+		"explained_least": all.Least, "started": startOf(ranks)}
 	for kind, fraction := range all.Kinds {
 		facts[timeline.Kind(kind).String()+"_share"] = fraction
 	}

@@ -19,10 +19,11 @@ func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
 		want  int // number of timelines; 0: an error
 	}{{"no room", 1, 0}, {"room", mostPacked, 2}} {
 		met := false
-		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit, func(_ context.Context, _ string, own []byte) ([][]byte, error) {
-			met = true
-			return [][]byte{own, other, nil}, nil // rank 2 could not encode its timeline
-		})
+		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit,
+			func(_ context.Context, _ string, own []byte) ([][]byte, error) {
+				met = true
+				return [][]byte{own, other, nil}, nil // rank 2 could not encode its timeline
+			})
 		if !met || len(ranks) != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%s: met %v, got %d timelines and %v, want %d", c.name, met, len(ranks), err, c.want)
 		}

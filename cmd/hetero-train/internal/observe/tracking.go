@@ -40,9 +40,13 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	}
 	log := a.Process.Opts.LogOf(logs.ComponentProfiler)
 	hide := logs.SecretsIn(a.Process.Opts.Env.Environ)
-	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(), Params: map[string]string{}, Tags: map[string]string{
-		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Rank.Device.Info().Name,
-		"hetero_train.precision": compute.TypesText(a.Rank.Types), "hetero_train.ranks": fmt.Sprint(max(a.Process.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
+	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(),
+		Params: map[string]string{}, Tags: map[string]string{
+			"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(),
+			"hetero_train.device":    a.Rank.Device.Info().Name,
+			"hetero_train.precision": compute.TypesText(a.Rank.Types),
+			"hetero_train.ranks":     fmt.Sprint(max(a.Process.Opts.Assignment.WorldSize, 1)),
+			"hetero_train.folder":    a.Folder.Dir}}
 	if host, err := os.Hostname(); err == nil {
 		start.Tags["hetero_train.host"] = host
 	}
@@ -65,19 +69,23 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("tracking: %w", err))
 	}
-	t.sender = mlflow.StartSender(mlflow.SenderOptions{RunDir: a.Folder.Dir, LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Process.Opts.Env.Environ,
+	t.sender = mlflow.StartSender(mlflow.SenderOptions{RunDir: a.Folder.Dir, LogDir: a.Folder.LogDir(),
+		Target: c.MLflow, Environ: a.Process.Opts.Env.Environ,
 		OnFault: func(err error) {
 			if err == nil {
 				log.Info("MLflow takes points again; the points on the disk are sent")
 				return
 			}
-			log.Warn("MLflow does not take points; training continues, and the points are kept on the disk until MLflow takes them", "error", err)
+			log.Warn("MLflow does not take points; training continues, and the points are kept on the disk until MLflow takes them",
+				"error", err)
 		},
 		OnSkip: func(file string, err error) {
 			log.Warn("a file could not be sent to MLflow", "file", file, "error", err)
 		},
 		OnRefuse: func(err error) {
-			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: "+t.syncCommand(), "error", err)
+			log.Warn(
+				"MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: "+
+					t.syncCommand(), "error", err)
 		}})
 	a.Process.Later(func() error { t.close(); return nil })
 	log.Info("metrics go to MLflow", "target", c.MLflow, "experiment", c.Experiment)
@@ -97,7 +105,8 @@ func (t *Tracking) End(r train.Result, err error) {
 		status = mlflow.Failed
 	}
 	dir, logDir := t.run.Folder.Dir, t.run.Folder.LogDir()
-	for _, name := range []string{"configs/resolved.toml", "configs/gpu_profiles.json", "results/result.json", "results/results.md"} {
+	for _, name := range []string{"configs/resolved.toml", "configs/gpu_profiles.json", "results/result.json",
+		"results/results.md"} {
 		t.addFile(name, filepath.Join(dir, filepath.FromSlash(name)))
 	}
 	for _, name := range []string{SummaryFile, LatencyFile, "curves.csv"} {

@@ -30,8 +30,8 @@ func verdictText(verdict string, cause *string) string {
 // mostSlow is the maximum number of verdicts in the row of slow ranks. summary.json contains all of them.
 const mostSlow = 8
 
-// slowRanks states which ranks had another verdict than healthy during the run, and in which steps: first those with the
-// most steps. It returns "" if there are none.
+// slowRanks states which ranks had another verdict than healthy during the run, and in which steps: first those with
+// the most steps. It returns "" if there are none.
 func slowRanks(s *analysis.Summary) string {
 	type slow struct {
 		rank int
@@ -46,7 +46,8 @@ func slowRanks(s *analysis.Summary) string {
 	slices.SortStableFunc(all, func(a, b slow) int { return cmp.Compare(b.of.Steps, a.of.Steps) })
 	var texts []string
 	for _, v := range all[:min(len(all), mostSlow)] {
-		texts = append(texts, fmt.Sprintf("rank %d: %s, in %s (%d to %d)", v.rank, verdictText(v.of.Verdict, &v.of.Cause), show.Count(v.of.Steps, "step"), v.of.First, v.of.Last))
+		texts = append(texts, fmt.Sprintf("rank %d: %s, in %s (%d to %d)", v.rank,
+			verdictText(v.of.Verdict, &v.of.Cause), show.Count(v.of.Steps, "step"), v.of.First, v.of.Last))
 	}
 	if left := len(all) - mostSlow; left > 0 {
 		texts = append(texts, fmt.Sprintf("%d more in %s", left, SummaryFile))

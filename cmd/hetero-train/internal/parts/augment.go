@@ -13,7 +13,8 @@ func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	return data.Augment{
 		Rand:   data.RandAugment{Ops: a.RandAugmentOps, Magnitude: a.RandAugmentMagnitude, Std: a.RandAugmentStd},
 		Jitter: data.ColorJitter{Brightness: a.Brightness, Contrast: a.Contrast, Saturation: a.Saturation, Hue: a.Hue},
-		Erase: data.RandomErase{Probability: a.EraseProb, Mode: data.EraseMode(slices.Index([]string{"const", "rand", "pixel"}, a.EraseMode)),
+		Erase: data.RandomErase{Probability: a.EraseProb,
+			Mode:  data.EraseMode(slices.Index([]string{"const", "rand", "pixel"}, a.EraseMode)),
 			Count: a.EraseCount, Normalization: norm},
 	}
 }

@@ -48,8 +48,10 @@ func (o *bertOptions) pairs() bool { return o.NextSentence }
 // sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
 // tokens in a sample.
 func (o *bertOptions) sizes(vocabulary, length int) bert.Size {
-	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Segments: o.segments(), Layers: cmp.Or(o.Layers, o.size.Layers),
-		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner, Activation: o.Activation, Eps: o.NormEps}
+	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length),
+		Segments: o.segments(), Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner,
+		Activation: o.Activation, Eps: o.NormEps}
 }
 
 // Published implements [Transformer].
@@ -65,8 +67,10 @@ func (*bertOptions) Tables() (tokens, positions string) {
 // Settings implements [Transformer].
 func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
 	size, s := o.sizes(vocabulary, positions), weights.NewBERTSettings()
-	s.VocabSize, s.MaxPositionEmbeddings, s.TypeVocabSize, s.HiddenSize, s.NumHiddenLayers, s.NumAttentionHeads = size.Vocabulary, size.Positions, size.Segments, size.Channels, size.Layers, size.Heads
-	s.IntermediateSize, s.HiddenAct, s.LayerNormEps = cmp.Or(size.Inner, 4*size.Channels), cmp.Or(size.Activation, bert.Activation), cmp.Or(size.Eps, bert.Eps)
+	s.VocabSize, s.MaxPositionEmbeddings, s.TypeVocabSize, s.HiddenSize, s.NumHiddenLayers, s.NumAttentionHeads =
+		size.Vocabulary, size.Positions, size.Segments, size.Channels, size.Layers, size.Heads
+	s.IntermediateSize, s.HiddenAct, s.LayerNormEps = cmp.Or(size.Inner, 4*size.Channels),
+		cmp.Or(size.Activation, bert.Activation), cmp.Or(size.Eps, bert.Eps)
 	s.HiddenDropoutProb, s.AttentionProbsDropProb = o.Dropout, o.Dropout
 	if o.NextSentence {
 		s.SetPreTraining()
@@ -80,7 +84,8 @@ func (o *bertOptions) Adopt(settings weights.Settings) {
 	if !ok {
 		return // CompareSettings reports that config.json describes another kind of model
 	}
-	o.adopt(transformerSizes{Layers: s.NumHiddenLayers, Heads: s.NumAttentionHeads, Channels: s.HiddenSize, Vocabulary: s.VocabSize, Positions: s.MaxPositionEmbeddings,
+	o.adopt(transformerSizes{Layers: s.NumHiddenLayers, Heads: s.NumAttentionHeads, Channels: s.HiddenSize,
+		Vocabulary: s.VocabSize, Positions: s.MaxPositionEmbeddings,
 		Inner: s.IntermediateSize, Activation: s.HiddenAct, NormEps: s.LayerNormEps})
 	o.Segments = cmp.Or(o.Segments, s.TypeVocabSize)
 }
@@ -151,7 +156,9 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 		config.Int(&t.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 18).
 			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
 		config.Choice(&t.Activation, "activation", "", append([]string{""}, models.Activations()...)...).Learnt().
-			Doc("Activation function of the feed-forward layers: `gelu` (exact), `gelu_new` (approximation by tanh) or `relu`. Empty: `" + activation + "`, as in the published model."),
+			Doc("Activation function of the feed-forward layers: `gelu` (exact), `gelu_new` (approximation by tanh) or `relu`. Empty: `" +
+
+				activation + "`, as in the published model."),
 		config.Float(&t.NormEps, "norm_eps", 0).Learnt().AtMost(1).
 			Doc("Number that LayerNorm adds to the variance. 0: as in the published model."),
 	}
@@ -159,8 +166,9 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 
 // adopt sets each key that is not set to the value of their.
 func (t *transformerSizes) adopt(their transformerSizes) {
-	for own, value := range map[*int]int{&t.Layers: their.Layers, &t.Heads: their.Heads, &t.Channels: their.Channels, &t.Vocabulary: their.Vocabulary,
-		&t.Positions: their.Positions, &t.Inner: their.Inner} {
+	for own, value := range map[*int]int{&t.Layers: their.Layers, &t.Heads: their.Heads, &t.Channels: their.Channels,
+		&t.Vocabulary: their.Vocabulary,
+		&t.Positions:  their.Positions, &t.Inner: their.Inner} {
 		*own = cmp.Or(*own, value)
 	}
 	t.NormEps = cmp.Or(t.NormEps, their.NormEps)
@@ -174,11 +182,14 @@ func (t *transformerSizes) adopt(their transformerSizes) {
 func checkSizes(channels, heads, tokens, positions, vocabulary, length int) error {
 	switch {
 	case channels%heads != 0:
-		return fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", channels, heads)
+		return fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", channels,
+			heads)
 	case tokens < vocabulary:
-		return fmt.Errorf("model.vocabulary_size: got %d, want at least the %d tokens of the data set", tokens, vocabulary)
+		return fmt.Errorf("model.vocabulary_size: got %d, want at least the %d tokens of the data set", tokens,
+			vocabulary)
 	case positions < length:
-		return fmt.Errorf("model.positions: got %d, want at least the %d positions of a sample (data.sequence_length)", positions, length)
+		return fmt.Errorf("model.positions: got %d, want at least the %d positions of a sample (data.sequence_length)",
+			positions, length)
 	}
 	return nil
 }

@@ -16,7 +16,9 @@ import (
 // Builtin lists the models, data sets and policies of this program. Another program adds its own components through
 // [Main].
 var Builtin = append([]Part{
-	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }, nil},
+	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions {
+		return new(simpleCNNOptions)
+	}, nil},
 	resnetModel("resnet18", "11.7 million parameters"),
 	resnetModel("resnet34", "21.8 million parameters"),
 	resnetModel("resnet50", "25.6 million parameters"),
@@ -29,16 +31,27 @@ var Builtin = append([]Part{
 	bertModel("bert_base", "109.5 million parameters"),
 	bertModel("bert_large", "335.2 million parameters"),
 
-	DataSet{"synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart", func() DataSetOptions { return syntheticImages{} },
+	DataSet{"synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart",
+		func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},
-	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
-	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
-	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed", func() DataSetOptions { return imageFiles{} }, photos},
-	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`", func() DataSetOptions { return shards{} }, photos},
-	TokenData{"synthetic_text", "tokens of a Markov source, computed from the seed; its known entropy is the lowest possible loss", func() TokenDataOptions { return new(syntheticText) },
+	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing",
+		cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
+	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing",
+		cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
+	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed",
+		func() DataSetOptions { return imageFiles{} }, photos},
+	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`",
+		func() DataSetOptions { return shards{} }, photos},
+	TokenData{
+		"synthetic_text",
+		"tokens of a Markov source, computed from the seed; its known entropy is the lowest possible loss",
+		func() TokenDataOptions { return new(syntheticText) },
 		config.DataTraits{Computed: true}},
-	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
-	TokenData{LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines", func() TokenDataOptions { return new(labelledText) }, config.DataTraits{}},
+	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions {
+		return new(textFiles)
+	}, config.DataTraits{NeedsPath: true}},
+	TokenData{LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines",
+		func() TokenDataOptions { return new(labelledText) }, config.DataTraits{}},
 }, builtinPolicies()...)
 
 // BuiltinCatalog is the catalog of the components in Builtin.
@@ -59,7 +72,8 @@ func resnetModel(name, size string) Model {
 }
 
 func cifarSet(doc string, set cifarImages) DataSet {
-	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set }, config.DataTraits{CropPadding: 4, Flip: true}}
+	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set },
+		config.DataTraits{CropPadding: 4, Flip: true}}
 }
 
 // builtinPolicies returns the policies of package policies.
@@ -100,7 +114,8 @@ type simpleCNNOptions struct {
 // Keys returns the keys of simple_cnn.
 func (o *simpleCNNOptions) Keys() []config.Key {
 	return []config.Key{
-		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
+		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).
+			AtMost(4096).
 			Doc("Number of channels of each block. A block has two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
 		config.Float(&o.Dropout, "dropout", 0).Learnt().Below(1).
 			Doc("Dropout before the classifier: fraction of the features that training sets to zero."),
@@ -135,5 +150,6 @@ func (o *resnetOptions) Keys() []config.Key {
 
 // Build implements [ModelOptions].
 func (o *resnetOptions) Build() models.Classifier {
-	return resnet.Build(o.depth, resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual, StochasticDepth: o.StochasticDepth})
+	return resnet.Build(o.depth, resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual,
+		StochasticDepth: o.StochasticDepth})
 }

@@ -52,7 +52,9 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("an unreadable sample was replaced", "error", f) })
+		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) {
+			log.Warn("an unreadable sample was replaced", "error", f)
+		})
 	}
 	return out, nil
 }
@@ -100,7 +102,8 @@ func keyOfMissing(d config.Data, err error) string {
 		return "data.path"
 	}
 	path, val := filepath.Clean(missing.Path), filepath.Clean(d.ValPath)
-	if strings.HasPrefix(path, val) && (len(val) > len(filepath.Clean(d.Path)) || !strings.HasPrefix(path, filepath.Clean(d.Path))) {
+	if strings.HasPrefix(path, val) &&
+		(len(val) > len(filepath.Clean(d.Path)) || !strings.HasPrefix(path, filepath.Clean(d.Path))) {
 		return "data.val_path"
 	}
 	return "data.path"
@@ -109,7 +112,8 @@ func keyOfMissing(d config.Data, err error) string {
 // checkSubset returns an error if data.max_classes exceeds the number of classes of the data set.
 func checkSubset(d config.Data, train data.Dataset) error {
 	if have := len(train.Classes()); d.MaxClasses > have {
-		return exit.Usagef("data.max_classes: got %d, want at most %d, the number of classes of data set %s", d.MaxClasses, have, d.Dataset)
+		return exit.Usagef("data.max_classes: got %d, want at most %d, the number of classes of data set %s",
+			d.MaxClasses, have, d.Dataset)
 	}
 	return nil
 }
@@ -127,10 +131,12 @@ var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orie
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
 	classes := d.NumClasses
-	if known, ok := d.Options.(counted); ok && classes == 0 { // a fallback has as many classes as the data set that it replaces
+	if known, ok := d.Options.(counted); ok && classes == 0 {
+		// a fallback has as many classes as the data set that it replaces
 		classes = known.classes()
 	}
-	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples,
+		Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
 	return splits, exit.With(exit.Usage, err)
 }
 
@@ -155,14 +161,22 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 		return data.Splits{}, err
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
-	if missing && d.Download == "auto" && d.Fallback != "" { // logged before the download, because a download can take minutes to fail
-		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it now, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
+	if missing && d.Download == "auto" && d.Fallback != "" {
+		// logged before the download, because a download can take minutes to fail
+		log.Info(
+			fmt.Sprintf("%s is not in the cache; the program downloads it now, and trains on %s if the download fails",
+				name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
-		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: the data are not in the cache, and data.download is \"never\"", download.ErrUnavailable),
-			Advice: "set data.path to the official archive, or data.download = \"auto\""}
+		return data.Splits{},
+			&data.Fault{
+				Op: "open " + name, Index: -1,
+				Err: fmt.Errorf("%w: the data are not in the cache, and data.download is \"never\"",
+					download.ErrUnavailable),
+				Advice: "set data.path to the official archive, or data.download = \"auto\""}
 	}
-	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache, Progress: ProgressLog(log, "downloading "+name)})
+	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache,
+		Progress: ProgressLog(log, "downloading "+name)})
 }
 
 func (s cifarImages) normalization() data.Normalization { return s.norm }
@@ -181,7 +195,8 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return images.Open(ctx, images.Options{Path: d.Path, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
+	return images.Open(ctx, images.Options{Path: d.Path, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks,
+		ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
 		Logger: log, Progress: ProgressLog(log, "expanding "+d.Path)})
 }
 
@@ -199,8 +214,10 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 	if err != nil {
 		return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
 	}
-	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
-		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
+	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found,
+		ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ValFraction: d.ValFraction, CacheDir: cache,
+		CacheBytes: int64(d.ShardCacheMB) << 20,
+		Decode:     DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
 // shardClassNames returns the names of numeric labels. The list comes from the configuration, otherwise from a file

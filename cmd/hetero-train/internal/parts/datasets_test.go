@@ -12,7 +12,8 @@ import (
 func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
 	load := func(fallback string) *config.Config {
 		var set []config.Override
-		for key, value := range map[string]string{"data.dataset": "cifar10", "data.download": "never", "data.cache_dir": t.TempDir(), "data.num_samples": "8", "data.fallback": fallback} {
+		for key, value := range map[string]string{"data.dataset": "cifar10", "data.download": "never",
+			"data.cache_dir": t.TempDir(), "data.num_samples": "8", "data.fallback": fallback} {
 			set = append(set, config.Override{Key: key, Value: value})
 		}
 		cfg, err := config.Load("", BuiltinCatalog, set...)
@@ -22,7 +23,8 @@ func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
 		return cfg
 	}
 	cfg := load("")
-	if _, err := OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), `data.fallback = "synthetic_image"`) {
+	if _, err := OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), `data.fallback = "synthetic_image"`) {
 		t.Errorf("none set: got %v, want it advised", err)
 	} else if got := exit.Code(err); got != exit.Data {
 		t.Errorf("none set: got exit code %d, want %d", got, exit.Data)
@@ -33,7 +35,9 @@ func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	if set.Name != "synthetic_image" || !strings.Contains(set.Note, "data.path") || strings.Contains(set.Note, "data.fallback") {
-		t.Errorf("set: got data set %s and note %q, want synthetic_image and no advice to fall back", set.Name, set.Note)
+	if set.Name != "synthetic_image" || !strings.Contains(set.Note, "data.path") ||
+		strings.Contains(set.Note, "data.fallback") {
+		t.Errorf("set: got data set %s and note %q, want synthetic_image and no advice to fall back", set.Name,
+			set.Note)
 	}
 }

@@ -122,7 +122,8 @@ func CatalogOf(parts []Part) (config.Catalog, error) {
 func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
 	o, ok := cfg.Data.Options.(DataSetOptions)
 	if !ok {
-		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only", cfg.Data.Dataset, cfg.Data.Samples)
+		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
+			cfg.Data.Dataset, cfg.Data.Samples)
 	}
 	return o.Open(ctx, cfg, log)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// identitySamples is the number of samples of each part that a fingerprint covers. A part with fewer samples is read as a
-// whole. With a larger number, the start of a run takes longer; with a smaller number, a change of the data is more likely
-// to remain undetected. Reading 256 samples takes well under a second from a local disk.
+// identitySamples is the number of samples of each part that a fingerprint covers. A part with fewer samples is read as
+// a whole. With a larger number, the start of a run takes longer; with a smaller number, a change of the data is more
+// likely to remain undetected. Reading 256 samples takes well under a second from a local disk.
 const identitySamples = 256
 
-// Fingerprint describes the content of a data set. Checkpoints contain it, so that a later process can state what differs.
+// Fingerprint describes the content of a data set. Checkpoints contain it, so that a later process can state what
+// differs.
 type Fingerprint struct {
 	Digest string     `json:"-"` // of both parts; "" if the settings alone determine the data
 	Train  *PartPrint `json:"train,omitempty"`
@@ -30,8 +31,8 @@ type PartPrint struct {
 	Unit  string `json:"unit"`  // "samples" or "tokens"
 	Units int64  `json:"units"` // number of samples or tokens
 	Rest  string `json:"rest"`  // digest of what is compared in addition to Sums, for example of labels
-	// Sums are hashes (data.SumOf) of the content of up to identitySamples evenly spaced samples, of 8 bytes each. 0 is the
-	// hash of a sample that cannot be read. Parts of tokens have none.
+	// Sums are hashes (data.SumOf) of the content of up to identitySamples evenly spaced samples, of 8 bytes each. 0 is
+	// the hash of a sample that cannot be read. Parts of tokens have none.
 	Sums []byte `json:"sums,omitempty"`
 }
 
@@ -92,8 +93,8 @@ func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
 	return f, nil
 }
 
-// printPart adds the class names, the labels of all samples, and the content of up to identitySamples evenly spaced samples
-// to the digest of the data set, and returns the print of the part.
+// printPart adds the class names, the labels of all samples, and the content of up to identitySamples evenly spaced
+// samples to the digest of the data set, and returns the print of the part.
 func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, error) {
 	p, rest := &PartPrint{Unit: "samples", Units: int64(d.Len())}, sha256.New()
 	both := io.MultiWriter(h, rest)
@@ -154,7 +155,8 @@ func printLabelled(set *tokens.Classification) *PartPrint {
 	return p
 }
 
-// Differences describes how the parts of the data differ from those with the print was; "" if they are equal or unknown.
+// Differences describes how the parts of the data differ from those with the print was; "" if they are equal or
+// unknown.
 func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
 	name := func(part string, first int) func(i int) string {
 		if o.Tokens != nil || o.Content == nil {
@@ -169,7 +171,8 @@ func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
 	if was.Train == nil && was.Eval == nil { // imported weights
 		return "", ""
 	}
-	return difference("training", was.Train, now.Train, name("training", 0)), difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
+	return difference("training", was.Train, now.Train, name("training", 0)),
+		difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
 }
 
 func difference(part string, was, now *PartPrint, name func(i int) string) string {
@@ -194,7 +197,8 @@ func difference(part string, was, now *PartPrint, name func(i int) string) strin
 	}
 	switch {
 	case first >= 0:
-		return fmt.Sprintf("the content of %s differs (%d of %d compared %s samples differ)", name(sampleAt(first, n, now.Units)), differing, n, part)
+		return fmt.Sprintf("the content of %s differs (%d of %d compared %s samples differ)",
+			name(sampleAt(first, n, now.Units)), differing, n, part)
 	case was.Rest != now.Rest && n > 0:
 		return fmt.Sprintf("the classes, the labels or the content of other %s samples differ", part)
 	case was.Rest != now.Rest:

@@ -13,16 +13,16 @@ func groupByLength(field *bool) config.Key {
 		Doc("Puts samples of similar length into one step, and pads them only to the longest of them, rounded up. Training computes less padding; the order of the samples depends on their lengths.")
 }
 
-// fewestPositions is the smallest distance of two lengths to which steps are padded. Kernels compute 8 positions or more
-// at a time.
+// fewestPositions is the smallest distance of two lengths to which steps are padded. Kernels compute 8 positions or
+// more at a time.
 const fewestPositions = 8
 
-// mostLengths is the largest number of lengths to which steps are padded. With more lengths, steps have less padding, but a
-// rank compiles one more plan for each of them when its share changes.
+// mostLengths is the largest number of lengths to which steps are padded. With more lengths, steps have less padding,
+// but a rank compiles one more plan for each of them when its share changes.
 const mostLengths = 8
 
-// shorterLengths returns the numbers of positions below length to which steps are padded, in ascending order: multiples of
-// fewestPositions that some sample needs.
+// shorterLengths returns the numbers of positions below length to which steps are padded, in ascending order: multiples
+// of fewestPositions that some sample needs.
 func shorterLengths(samples data.Samples, length int) (all []int) {
 	lengths := samples.(data.Lengths)
 	shortest, longest := math.MaxInt, 0

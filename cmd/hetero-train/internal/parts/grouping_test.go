@@ -19,7 +19,8 @@ func TestStepsArePaddedToFewLengths(t *testing.T) {
 		{3, 8, nil},
 		{0, 128, nil}, // all samples have 128 tokens
 	} {
-		m, err := tokens.NewMarkov(tokens.MarkovOptions{Vocabulary: 8, Entropy: 1, Length: c.length, Shortest: c.shortest, Samples: 5000})
+		m, err := tokens.NewMarkov(tokens.MarkovOptions{Vocabulary: 8, Entropy: 1, Length: c.length,
+			Shortest: c.shortest, Samples: 5000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,8 @@ func (*labelledText) Ignores() []string {
 // Keys implements [config.Options].
 func (s *labelledText) Keys() []config.Key {
 	return []config.Key{
-		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
+		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
+			tokens.MostLength).
 			Doc("Number of tokens per sample, with `[CLS]`, `[SEP]` and padding. Longer texts are truncated. In a pair, the longer text is truncated first."),
 		config.String(&s.Text, "text_column", "text").Learnt().
 			Doc("Column, or field of each JSON line, that contains the text."),
@@ -88,7 +89,9 @@ func UseClasses(cfg *config.Config, names []string) {
 // vocabulary. warning describes a difference between the setting and the vocabulary; it is "" if there is none.
 func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, warning string, err error) {
 	if s.VocabFile == "" {
-		return nil, "", exit.Usagef("data.vocab_file: labelled texts need a WordPiece vocabulary, for example the vocab.txt of a BERT model")
+		return nil, "",
+			exit.Usagef(
+				"data.vocab_file: labelled texts need a WordPiece vocabulary, for example the vocab.txt of a BERT model")
 	}
 	w, err = tokenizer.OpenWordPiece(s.VocabFile, s.Cased)
 	if err != nil {
@@ -100,29 +103,38 @@ func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, wa
 	}
 	if cfg.Origin("data.cased") == "" {
 		s.Cased = found.Cased
-		return w.WithCase(found.Cased), fmt.Sprintf("data.cased is not set; the tokenizer %s, because %s: set data.cased = %v", map[bool]string{true: "keeps capital letters", false: "converts text to lower case"}[found.Cased], found.Reason, found.Cased), nil
+		return w.WithCase(found.Cased),
+			fmt.Sprintf("data.cased is not set; the tokenizer %s, because %s: set data.cased = %v",
+				map[bool]string{true: "keeps capital letters", false: "converts text to lower case"}[found.Cased],
+				found.Reason, found.Cased), nil
 	}
-	return w, fmt.Sprintf("data.cased = %v does not fit the vocabulary: %s; words with capital letters may become [UNK]", s.Cased, found.Reason), nil
+	return w,
+		fmt.Sprintf("data.cased = %v does not fit the vocabulary: %s; words with capital letters may become [UNK]",
+			s.Cased, found.Reason), nil
 }
 
-// MostUnknown is the fraction of unknown tokens from which a warning appears. BERT's vocabularies leave less than 1 % of the
-// tokens of their own language unknown.
+// MostUnknown is the fraction of unknown tokens from which a warning appears. BERT's vocabularies leave less than 1 %
+// of the tokens of their own language unknown.
 const MostUnknown = 0.05
 
 // warnUnknown warns if many tokens are unknown.
 func warnUnknown(log *slog.Logger, path string, fraction float64) {
 	if fraction > MostUnknown {
-		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and the model cannot tell these words apart", 100*fraction), "path", path)
+		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and the model cannot tell these words apart",
+			100*fraction), "path", path)
 	}
 }
 
 // OpenTokens implements [TokenDataOptions].
-func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
+func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits,
+	err error) {
 	if cfg.Data.Path == "" {
-		return out, exit.Usagef("data.path: data set %s needs a file of tab-separated values or of JSON lines", LabelledText)
+		return out, exit.Usagef("data.path: data set %s needs a file of tab-separated values or of JSON lines",
+			LabelledText)
 	}
 	if _, ok := cfg.Model.Options.(textClassifier); !ok {
-		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base", cfg.Model.Name, LabelledText)
+		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base",
+			cfg.Model.Name, LabelledText)
 	}
 	if err := CheckPairs(cfg); err != nil {
 		return out, err
@@ -138,7 +150,8 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if err != nil {
 		return out, err
 	}
-	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Numbered: s.classes != nil}
+	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second,
+		Label: s.Label, Numbered: s.classes != nil}
 	open := func(path string, classes []string) (*tokens.Classification, error) {
 		o.Path, o.Classes = path, classes
 		if s.classes != nil { // classes of images correspond by the same rule
@@ -174,19 +187,25 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		files = append(files, eval)
 	}
 	if n := decimals(all.Classes()); n > 0 {
-		log.Warn("labels are decimal numbers: each number is a class of its own, because this program has no regression", "path", cfg.Data.Path, "numbers", n, "classes", len(all.Classes()))
+		log.Warn(
+			"labels are decimal numbers: each number is a class of its own, because this program has no regression",
+			"path", cfg.Data.Path, "numbers", n, "classes", len(all.Classes()))
 	}
 	if example, n := combinations(all.Classes()); n > 0 {
-		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one text: each combination is a class of its own, because this program has no classifier for several labels per text", example),
+		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one text: each combination is a class of its own, because this program has no classifier for several labels per text",
+			example),
 			"path", cfg.Data.Path, "combinations", n, "classes", len(all.Classes()))
 	}
 	warnTruncated(log, "training", train, s.Length)
 	warnTruncated(log, "evaluation", eval, s.Length)
 	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
-		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding", "longest", longest, "sequence_length", s.Length)
+		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding",
+			"longest", longest, "sequence_length", s.Length)
 	}
-	out = TokenSplits{Train: train, EvalFrom: found.EvalFrom, Same: eval == all, Unused: found.Unused, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(), Words: wordsOf(words),
-		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
+	out = TokenSplits{Train: train, EvalFrom: found.EvalFrom, Same: eval == all, Unused: found.Unused,
+		Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
+		Words: wordsOf(words),
+		Note:  fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
 	if s.Group {
 		out.Shorter = shorterLengths(train, s.Length)
 	}
@@ -215,7 +234,8 @@ func (s *labelledText) find(d *config.Data) (tokens.Found, error) {
 	case d.All && found.Train == nil:
 		found.Train = found.Eval
 	case found.Train == nil:
-		return found, &data.Fault{Op: "find labelled texts", Path: d.Path, Index: -1, Err: errors.New("no file names the training part: want a name that contains train")}
+		return found, &data.Fault{Op: "find labelled texts", Path: d.Path, Index: -1,
+			Err: errors.New("no file names the training part: want a name that contains train")}
 	case d.ValPath != "":
 		err := evaluateOn(&found, d.ValPath, d.FollowLinks, tokens.FindLabelled, "find labelled texts", "one file")
 		return found, err
@@ -226,18 +246,20 @@ func (s *labelledText) find(d *config.Data) (tokens.Found, error) {
 // warnTruncated warns if texts of a part of the data are truncated.
 func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, length int) {
 	if n := set.Truncated(); n > 0 {
-		log.Warn(fmt.Sprintf("%d of %d %s texts are longer than data.sequence_length and are truncated", n, set.Len(), part), "sequence_length", length)
+		log.Warn(fmt.Sprintf("%d of %d %s texts are longer than data.sequence_length and are truncated", n, set.Len(),
+			part), "sequence_length", length)
 	}
 }
 
-// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured. warning
-// describes a vocabulary that does not fit the settings. ok is false if the configuration has another data set.
+// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured.
+// warning describes a vocabulary that does not fit the settings. ok is false if the configuration has another data set.
 func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, warning string, ok bool, err error) {
 	s, ok := cfg.Data.Options.(*labelledText)
 	if !ok {
 		return o, "", false, nil
 	}
-	o = tokens.ClassificationOptions{Path: cfg.Data.Path, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label}
+	o = tokens.ClassificationOptions{Path: cfg.Data.Path, Length: s.Length, Text: s.Text, Second: s.Second,
+		Label: s.Label}
 	if s.VocabFile != "" {
 		o.Tokenizer, warning, err = s.wordPiece(cfg)
 	}
@@ -278,7 +300,8 @@ var _ io.WriterTo = (*tokens.Classification)(nil)
 func BuildTexts(m *config.Model, vocabulary, length int) (models.SequenceClassifier, error) {
 	o, ok := m.Options.(textClassifier)
 	if !ok {
-		return nil, exit.Usagef("model %s predicts tokens, want a model that classifies texts, such as bert_base", m.Name)
+		return nil, exit.Usagef("model %s predicts tokens, want a model that classifies texts, such as bert_base",
+			m.Name)
 	}
 	model, err := o.buildTexts(vocabulary, length)
 	if err != nil {
@@ -297,8 +320,8 @@ func SampleOf(cfg *config.Config) (length int, pairs bool) {
 	return s.Length, s.Second != ""
 }
 
-// TokenizerOf returns the tokenizer of a trained model of text. vocab is the path of a WordPiece vocabulary; "": that of
-// the data settings.
+// TokenizerOf returns the tokenizer of a trained model of text. vocab is the path of a WordPiece vocabulary; "": that
+// of the data settings.
 func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.Tokenizer, error) {
 	switch name := trained.Tokenizer; {
 	case Masks(&cfg.Model), strings.HasPrefix(name, "wordpiece"):
@@ -329,7 +352,8 @@ func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.
 			path, cased = o.VocabFile, o.Cased
 		case *textFiles:
 			path = o.VocabFile
-			if found, err := tokens.Find(cfg.Data.Path, cfg.Data.FollowLinks); path == "" && err == nil && len(found.Train) > 0 {
+			if found, err := tokens.Find(cfg.Data.Path, cfg.Data.FollowLinks); path == "" && err == nil &&
+				len(found.Train) > 0 {
 				path = filepath.Join(filepath.Dir(found.Train[0]), "vocab.txt")
 			}
 		}

@@ -13,7 +13,8 @@ import (
 func TestTheVocabularyDecidesAboutCapitalLetters(t *testing.T) {
 	dir := t.TempDir()
 	for name, words := range map[string]string{"cased.txt": "The\nfilm\n", "uncased.txt": "the\nfilm\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"+words), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"+words),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +29,9 @@ func TestTheVocabularyDecidesAboutCapitalLetters(t *testing.T) {
 		{"uncased.txt", "", false, ""},
 		{"uncased.txt", "true", true, "data.cased = true does not fit the vocabulary"},
 	} {
-		overrides := []config.Override{{Key: "model.name", Value: "bert_base"}, {Key: "data.dataset", Value: LabelledText}, {Key: "data.path", Value: "t.tsv"}, {Key: "data.vocab_file", Value: filepath.Join(dir, c.vocab)}}
+		overrides := []config.Override{{Key: "model.name", Value: "bert_base"},
+			{Key: "data.dataset", Value: LabelledText}, {Key: "data.path", Value: "t.tsv"},
+			{Key: "data.vocab_file", Value: filepath.Join(dir, c.vocab)}}
 		if c.set != "" {
 			overrides = append(overrides, config.Override{Origin: "--set", Key: "data.cased", Value: c.set})
 		}
@@ -37,8 +40,10 @@ func TestTheVocabularyDecidesAboutCapitalLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, warning, _, err := LabelledOptions(cfg)
-		if err != nil || o.Tokenizer.Cased() != c.cased || (warning == "") != (c.warning == "") || !strings.Contains(warning, c.warning) {
-			t.Errorf("%s, cased = %q: got cased %v, warning %q, %v; want %v, %q", c.vocab, c.set, o.Tokenizer.Cased(), warning, err, c.cased, c.warning)
+		if err != nil || o.Tokenizer.Cased() != c.cased || (warning == "") != (c.warning == "") ||
+			!strings.Contains(warning, c.warning) {
+			t.Errorf("%s, cased = %q: got cased %v, warning %q, %v; want %v, %q", c.vocab, c.set, o.Tokenizer.Cased(),
+				warning, err, c.cased, c.warning)
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// decimals returns the number of classes that are no whole numbers, if all classes are numbers. Otherwise, it returns 0.
+// decimals returns the number of classes that are no whole numbers, if all classes are numbers. Otherwise, it returns
+// 0.
 func decimals(classes []string) (n int) {
 	for _, c := range classes {
 		v, err := strconv.ParseFloat(c, 64)
@@ -21,9 +22,9 @@ func decimals(classes []string) (n int) {
 	return n
 }
 
-// combinations returns the number of classes that seem to be several labels of one text, such as "a,b" or "a|b", and one of
-// them. All their pieces are classes, or pieces of other such classes. It returns 0 if they are less than a tenth of the
-// classes; a few names with a comma are usual.
+// combinations returns the number of classes that seem to be several labels of one text, such as "a,b" or "a|b", and
+// one of them. All their pieces are classes, or pieces of other such classes. It returns 0 if they are less than a
+// tenth of the classes; a few names with a comma are usual.
 func combinations(classes []string) (example string, n int) {
 	for _, separator := range []string{",", "|", ";"} {
 		uses := map[string]int{} // number of classes that consist of the piece, or contain it
@@ -41,7 +42,9 @@ func combinations(classes []string) (example string, n int) {
 		}
 		found := slices.DeleteFunc(slices.Clone(classes), func(class string) bool {
 			pieces := split(class)
-			return len(pieces) < 2 || slices.ContainsFunc(pieces, func(piece string) bool { return piece == "" || uses[piece] < 2 })
+			return len(pieces) < 2 || slices.ContainsFunc(pieces, func(piece string) bool {
+				return piece == "" || uses[piece] < 2
+			})
 		})
 		if len(found) > n && 10*len(found) >= len(classes) {
 			example, n = found[0], len(found)

@@ -11,7 +11,8 @@ import (
 
 func gpt2Model(name, published, size string) LanguageModel {
 	return LanguageModel{name, "GPT-2 as OpenAI published it, " + size + " with its 50,257 tokens and 1,024 positions",
-		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} }, gpt2Recipes[published].defaults(true)}
+		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} },
+		gpt2Recipes[published].defaults(true)}
 }
 
 // gpt2Options are the keys of the GPT-2 family. A key with value 0 selects the size of the published model.
@@ -37,8 +38,10 @@ func (o *gpt2Options) Keys() []config.Key {
 // sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
 // tokens in a sample.
 func (o *gpt2Options) sizes(vocabulary, length int) gpt2.Size {
-	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
-		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner, Activation: o.Activation, Eps: o.NormEps}
+	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length),
+		Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads:  cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner,
+		Activation: o.Activation, Eps: o.NormEps}
 }
 
 // Published implements [Transformer].
@@ -54,7 +57,8 @@ func (*gpt2Options) Tables() (tokens, positions string) {
 // Settings implements [Transformer].
 func (o *gpt2Options) Settings(vocabulary, positions int) weights.Settings {
 	size, s := o.sizes(vocabulary, positions), weights.NewGPT2Settings()
-	s.VocabSize, s.NPositions, s.NEmbd, s.NLayer, s.NHead = size.Vocabulary, size.Positions, size.Channels, size.Layers, size.Heads
+	s.VocabSize, s.NPositions, s.NEmbd, s.NLayer, s.NHead = size.Vocabulary, size.Positions, size.Channels, size.Layers,
+		size.Heads
 	s.ActivationFunction, s.LayerNormEpsilon = cmp.Or(size.Activation, gpt2.Activation), cmp.Or(size.Eps, gpt2.Eps)
 	if size.Inner != 0 && size.Inner != 4*size.Channels {
 		s.NInner = &size.Inner
@@ -72,8 +76,9 @@ func (o *gpt2Options) Adopt(settings weights.Settings) {
 	if !ok {
 		return // CompareSettings reports that config.json describes another kind of model
 	}
-	o.adopt(transformerSizes{Layers: s.NLayer, Heads: s.NHead, Channels: s.NEmbd, Vocabulary: s.VocabSize, Positions: s.NPositions,
-		Inner: s.Inner(), Activation: s.ActivationFunction, NormEps: s.LayerNormEpsilon})
+	o.adopt(transformerSizes{Layers: s.NLayer, Heads: s.NHead, Channels: s.NEmbd, Vocabulary: s.VocabSize,
+		Positions: s.NPositions,
+		Inner:     s.Inner(), Activation: s.ActivationFunction, NormEps: s.LayerNormEpsilon})
 }
 
 // BuildLanguage implements [LanguageOptions].
@@ -82,5 +87,6 @@ func (o *gpt2Options) BuildLanguage(vocabulary, length int) (models.Language, er
 	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
 		return nil, err
 	}
-	return gpt2.Build(s, gpt2.Options{EmbeddingDropout: o.Dropout, AttentionDropout: o.Dropout, ResidualDropout: o.Dropout}), nil
+	return gpt2.Build(s, gpt2.Options{EmbeddingDropout: o.Dropout, AttentionDropout: o.Dropout,
+		ResidualDropout: o.Dropout}), nil
 }

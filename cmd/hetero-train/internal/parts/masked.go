@@ -33,8 +33,10 @@ func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplit
 	if err != nil {
 		return out, exit.With(exit.Usage, err)
 	}
-	return TokenSplits{Train: source, Eval: eval, Vocabulary: s.Vocabulary, Length: s.Length, Masked: true, Counted: source.Counted(),
-		Note: fmt.Sprintf("entropy %.4f nats per token, given the previous one, perplexity %.2f; 4 of the %d tokens are special tokens", source.Entropy(), math.Exp(source.Entropy()), s.Vocabulary)}, nil
+	return TokenSplits{Train: source, Eval: eval, Vocabulary: s.Vocabulary, Length: s.Length, Masked: true,
+		Counted: source.Counted(),
+		Note: fmt.Sprintf("entropy %.4f nats per token, given the previous one, perplexity %.2f; 4 of the %d tokens are special tokens",
+			source.Entropy(), math.Exp(source.Entropy()), s.Vocabulary)}, nil
 }
 
 // wordPiece opens the vocabulary of the token files.
@@ -42,7 +44,10 @@ func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.W
 	shard := corpus.Shards[0]
 	const advice = "want files of hetero-train data tokenize --tokenizer wordpiece --vocab FILE"
 	if shard.Tokenizer != "wordpiece" && shard.Tokenizer != "wordpiece-cased" {
-		return nil, exit.Usagef("model %s predicts masked tokens and needs WordPiece tokens, but the tokens of %s come from %s: %s", model, shard.Path, tokenizerName(shard.Tokenizer), advice)
+		return nil,
+			exit.Usagef(
+				"model %s predicts masked tokens and needs WordPiece tokens, but the tokens of %s come from %s: %s",
+				model, shard.Path, tokenizerName(shard.Tokenizer), advice)
 	}
 	path := s.VocabFile
 	if path == "" {
@@ -53,7 +58,8 @@ func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.W
 		return nil, fmt.Errorf("data.vocab_file: %w", err)
 	}
 	if w.VocabularySum() != shard.VocabularySum || w.Vocabulary() != shard.Vocabulary {
-		return nil, exit.Usagef("data.vocab_file: %s (%d tokens) is not the vocabulary of %s (%d tokens): want the file of data tokenize --vocab", path, w.Vocabulary(), shard.Path, shard.Vocabulary)
+		return nil, exit.Usagef("data.vocab_file: %s (%d tokens) is not the vocabulary of %s (%d tokens): want the file of data tokenize --vocab",
+			path, w.Vocabulary(), shard.Path, shard.Vocabulary)
 	}
 	return w, nil
 }
@@ -66,8 +72,10 @@ func tokenizerName(name string) string {
 }
 
 // masked returns the samples of a corpus for a masked language model. With pairs, samples are pairs of texts.
-func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece, pairs bool) (*tokens.Masked, error) {
-	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction, NextSentence: pairs}
+func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece,
+	pairs bool) (*tokens.Masked, error) {
+	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction,
+		NextSentence: pairs}
 	for _, end := range []string{".", "!", "?"} {
 		if token, ok := w.Token(end); ok {
 			o.SentenceEnds = append(o.SentenceEnds, token)

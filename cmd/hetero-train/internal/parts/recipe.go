@@ -54,7 +54,8 @@ func (r recipe) defaults(sized bool) []config.DefaultValue {
 	}
 	if sized {
 		for _, s := range small {
-			all = append(all, config.DefaultValue{Key: "optimizer.lr", Value: s.lr, Needs: []config.Need{adamw, config.Between("model.embedding_size", s.least, s.most)}})
+			all = append(all, config.DefaultValue{Key: "optimizer.lr", Value: s.lr,
+				Needs: []config.Need{adamw, config.Between("model.embedding_size", s.least, s.most)}})
 		}
 	}
 	return append(all,
@@ -62,7 +63,9 @@ func (r recipe) defaults(sized bool) []config.DefaultValue {
 		config.DefaultValue{Key: "optimizer.weight_decay", Value: r.decay, Needs: []config.Need{adamw}},
 		config.DefaultValue{Key: "optimizer.betas", Value: []float64{0.9, r.beta2}, Needs: []config.Need{adamw}},
 		// a falling learning rate needs the length of the run
-		config.DefaultValue{Key: "schedule.name", Value: r.schedule, Needs: []config.Need{config.Any(config.IsNot("train.epochs", 0), config.IsNot("train.steps", 0))}},
-		config.DefaultValue{Key: "schedule.warmup_steps", Value: usualWarmup, Needs: []config.Need{config.Is("schedule.warmup_epochs", 0.0)}},
+		config.DefaultValue{Key: "schedule.name", Value: r.schedule,
+			Needs: []config.Need{config.Any(config.IsNot("train.epochs", 0), config.IsNot("train.steps", 0))}},
+		config.DefaultValue{Key: "schedule.warmup_steps", Value: usualWarmup,
+			Needs: []config.Need{config.Is("schedule.warmup_epochs", 0.0)}},
 	)
 }

@@ -39,7 +39,8 @@ func Divide(c *config.Config, ranks int) ([]int, error) {
 		return nil, exit.Usagef("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
 	}
 	if len(fixed) > 0 && c.Train.MicroBatches() == 1 && !slices.Equal(fixed, shares) {
-		return nil, exit.Usagef("balance.fixed_shares: got %v, want multiples of model.ghost_group = %d samples, with the remainder on the last rank, for example %v", fixed, b.Unit, shares)
+		return nil, exit.Usagef("balance.fixed_shares: got %v, want multiples of model.ghost_group = %d samples, with the remainder on the last rank, for example %v",
+			fixed, b.Unit, shares)
 	}
 	return shares, nil
 }

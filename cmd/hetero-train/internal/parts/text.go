@@ -22,12 +22,14 @@ import (
 )
 
 // imageKeys are the keys of [data] that only image data sets use.
-var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip", "mean", "std", "class_names", "shard_cache_mb",
+var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip",
+	"mean", "std", "class_names", "shard_cache_mb",
 	"exif_orientation", "max_classes", "samples_per_class", "corrupt", "corrupt_limit"}
 
 // sequenceLength returns the key that states the number of tokens in a sample.
 func sequenceLength(field *int) config.Key {
-	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
+	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
+		tokens.MostLength).
 		Doc("Number of tokens per sample. GPT-2: the label of each token is the token that follows it. BERT: samples are whole sentences of one document, as many as fit, with `[CLS]`, `[SEP]` and padding.")
 }
 
@@ -70,9 +72,11 @@ const (
 func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger) (TokenSplits, error) {
 	train := cmp.Or(cfg.Data.NumSamples, textTrainSamples)
 	if s.Shortest > s.Length {
-		return TokenSplits{}, exit.Usagef("data.min_sequence_length: got %d, want at most data.sequence_length, %d", s.Shortest, s.Length)
+		return TokenSplits{}, exit.Usagef("data.min_sequence_length: got %d, want at most data.sequence_length, %d",
+			s.Shortest, s.Length)
 	}
-	o := tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: s.Vocabulary, Entropy: s.Entropy, Length: s.Length, Shortest: s.Shortest, Samples: train}
+	o := tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: s.Vocabulary, Entropy: s.Entropy, Length: s.Length,
+		Shortest: s.Shortest, Samples: train}
 	evaluated := o
 	evaluated.Samples, evaluated.Part = min(train, textEvalSamples), 1
 	if Masks(&cfg.Model) {
@@ -91,7 +95,8 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 		return TokenSplits{}, exit.With(exit.Usage, err)
 	}
 	out := TokenSplits{Train: source, Eval: held, Vocabulary: s.Vocabulary, Length: s.Length,
-		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss", source.Entropy(), math.Exp(source.Entropy()))}
+		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss",
+			source.Entropy(), math.Exp(source.Entropy()))}
 	if s.Group {
 		out.Shorter = shorterLengths(source, s.Length)
 	}
@@ -148,9 +153,13 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 	}
 	vocabulary := cmp.Or(s.Vocabulary, train.Shards[0].Vocabulary)
 	if vocabulary == 0 {
-		return out, exit.Usagef("data.vocabulary: %s has no header that states the number of different tokens; set data.vocabulary", train.Shards[0].Path)
+		return out,
+			exit.Usagef(
+				"data.vocabulary: %s has no header that states the number of different tokens; set data.vocabulary",
+				train.Shards[0].Path)
 	}
-	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length, EvalFrom: found.EvalFrom, Same: slices.Equal(found.Train, found.Eval), Unused: found.Unused, Closer: files}
+	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length,
+		EvalFrom: found.EvalFrom, Same: slices.Equal(found.Train, found.Eval), Unused: found.Unused, Closer: files}
 	var words *tokenizer.WordPiece
 	if Masks(&cfg.Model) {
 		if words, err = s.wordPiece(train, cfg.Model.Name); err != nil {
@@ -180,7 +189,8 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		}
 		out.Note += fmt.Sprintf(", %d evaluation tokens", held.Len())
 	} else {
-		log.Warn("no file names a part for evaluation (val, test), so the run has no evaluation: set data.val_path", "path", cfg.Data.Path)
+		log.Warn("no file names a part for evaluation (val, test), so the run has no evaluation: set data.val_path",
+			"path", cfg.Data.Path)
 	}
 	if name := train.Shards[0].Tokenizer; name != "" {
 		out.Note += ", tokenizer " + show.Foreign(name)
@@ -200,7 +210,8 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 func FindTokens(cfg *config.Config) (tokens.Found, tokens.OpenOptions, error) {
 	s, ok := cfg.Data.Options.(*textFiles)
 	if !ok {
-		return tokens.Found{}, tokens.OpenOptions{}, exit.Usagef("data.dataset: got %s, want text for token files", cfg.Data.Dataset)
+		return tokens.Found{}, tokens.OpenOptions{}, exit.Usagef("data.dataset: got %s, want text for token files",
+			cfg.Data.Dataset)
 	}
 	if err := s.check(); err != nil {
 		return tokens.Found{}, tokens.OpenOptions{}, err
@@ -253,7 +264,8 @@ type corpora struct {
 
 func (c *corpora) openAll(paths []string, vocabulary int) (*tokens.Corpus, error) {
 	if len(paths) == 0 {
-		return nil, &data.Fault{Op: "find token shards", Index: -1, Err: errors.New("no file names the training part: want a name that contains train")}
+		return nil, &data.Fault{Op: "find token shards", Index: -1,
+			Err: errors.New("no file names the training part: want a name that contains train")}
 	}
 	o := c.open
 	o.Vocabulary = vocabulary
@@ -308,12 +320,14 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, err
 	return digest(all.Sum(nil)), Fingerprint{Train: prints[0], Eval: prints[1]}, nil
 }
 
-// evaluateOn makes the files at path, which data.val_path names, the evaluation part. op and want complete the error for a
-// path with several parts.
-func evaluateOn(found *tokens.Found, path string, followLinks bool, find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {
+// evaluateOn makes the files at path, which data.val_path names, the evaluation part. op and want complete the error
+// for a path with several parts.
+func evaluateOn(found *tokens.Found, path string, followLinks bool,
+	find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {
 	held, err := find(path, followLinks)
 	if err == nil && held.Train != nil && held.Eval != nil {
-		err = &data.Fault{Op: op, Path: path, Index: -1, Err: errors.New("data.val_path has several parts, want " + want)}
+		err = &data.Fault{
+			Op: op, Path: path, Index: -1, Err: errors.New("data.val_path has several parts, want " + want)}
 	}
 	if err != nil {
 		return err

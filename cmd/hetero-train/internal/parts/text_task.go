@@ -17,7 +17,8 @@ type TextTask struct {
 func (t *TokenSplits) Task(m *config.Model, o TextTask) (task.Task, error) {
 	if o.Classes > 0 {
 		model, err := BuildTexts(m, o.Vocabulary, o.Positions)
-		return language.Classify{Model: model, Classes: o.Classes, Length: t.Length, LabelSmoothing: o.LabelSmoothing, Grouped: t.Shorter != nil}, err
+		return language.Classify{Model: model, Classes: o.Classes, Length: t.Length, LabelSmoothing: o.LabelSmoothing,
+			Grouped: t.Shorter != nil}, err
 	}
 	model, err := BuildLanguage(m, o.Vocabulary, o.Positions)
 	learns := t.predict()
@@ -35,5 +36,6 @@ func (t *TokenSplits) Report() task.Report {
 
 // predict returns the task to predict tokens, without the model.
 func (t *TokenSplits) predict() language.Predict {
-	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs, Grouped: t.Shorter != nil, Counted: t.Counted}
+	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs,
+		Grouped: t.Shorter != nil, Counted: t.Counted}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// timmModel is implemented by the options of image models that the Python library timm also has, under the same name and
-// with the same names of tensors. transformers loads these models through timm.
+// timmModel is implemented by the options of image models that the Python library timm also has, under the same name
+// and with the same names of tensors. transformers loads these models through timm.
 type timmModel interface {
 	ModelOptions
 	// timm returns the number of features that the classifier reads, or an error if timm lacks the model with these
@@ -30,28 +30,34 @@ func (o *resnetOptions) timm() (int, error) {
 	return 512, nil
 }
 
-// TimmFiles returns the files from which timm and transformers load the configured image model, by name: config.json, and
-// preprocessor_config.json if the preparation of the images is known. outputs is the number of outputs of the classifier.
+// TimmFiles returns the files from which timm and transformers load the configured image model, by name: config.json,
+// and preprocessor_config.json if the preparation of the images is known. outputs is the number of outputs of the
+// classifier.
 func TimmFiles(cfg *config.Config, trained Trained, outputs int) (map[string][]byte, error) {
 	model, ok := cfg.Model.Options.(timmModel)
 	if !ok {
-		return nil, exit.Usagef("checkpoint export: --format hf: neither transformers nor timm has a model %s; export it without --format, and load the file by the names of its tensors (safetensors.torch.load_file)", cfg.Model.Name)
+		return nil, exit.Usagef("checkpoint export: --format hf: neither transformers nor timm has a model %s; export it without --format, and load the file by the names of its tensors (safetensors.torch.load_file)",
+			cfg.Model.Name)
 	}
 	features, err := model.timm()
 	if err != nil {
 		return nil, exit.Usagef("checkpoint export: --format hf: %w; export it without --format", err)
 	}
-	about := map[string]any{"num_classes": outputs, "first_conv": "conv1", "classifier": "fc", "crop_mode": "center", "interpolation": "bilinear", "fixed_input_size": false}
+	about := map[string]any{"num_classes": outputs, "first_conv": "conv1", "classifier": "fc", "crop_mode": "center",
+		"interpolation": "bilinear", "fixed_input_size": false}
 	files := map[string][]byte{}
 	if p := trained.Preprocessing; p.Known() {
 		about["input_size"], about["mean"], about["std"] = []int{3, p.ImageSize, p.ImageSize}, p.Mean, p.Std
 		about["crop_pct"] = cropFraction(p.ImageSize, p.scaled())
-		files["preprocessor_config.json"] = indented(map[string]any{"image_processor_type": "BitImageProcessor", "do_convert_rgb": true,
-			"do_resize": true, "size": map[string]int{"shortest_edge": p.scaled()}, "resample": 2, // 2: bilinear
+		files["preprocessor_config.json"] = indented(map[string]any{"image_processor_type": "BitImageProcessor",
+			"do_convert_rgb": true,
+			"do_resize":      true, "size": map[string]int{"shortest_edge": p.scaled()}, "resample": 2, // 2: bilinear
 			"do_center_crop": true, "crop_size": map[string]int{"height": p.ImageSize, "width": p.ImageSize},
-			"do_rescale": true, "rescale_factor": 1.0 / 255, "do_normalize": true, "image_mean": p.Mean, "image_std": p.Std})
+			"do_rescale": true, "rescale_factor": 1.0 / 255, "do_normalize": true, "image_mean": p.Mean,
+			"image_std": p.Std})
 	}
-	top := map[string]any{"architecture": cfg.Model.Name, "num_classes": outputs, "num_features": features, "global_pool": "avg", "pretrained_cfg": about}
+	top := map[string]any{"architecture": cfg.Model.Name, "num_classes": outputs, "num_features": features,
+		"global_pool": "avg", "pretrained_cfg": about}
 	if len(trained.Classes) == outputs {
 		top["label_names"] = trained.Classes
 	}

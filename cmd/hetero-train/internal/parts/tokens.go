@@ -44,8 +44,8 @@ func Masks(m *config.Model) bool {
 	return ok
 }
 
-// Pairs reports whether the configured model predicts, in addition to masked tokens, whether the second text of a sample
-// follows the first one.
+// Pairs reports whether the configured model predicts, in addition to masked tokens, whether the second text of a
+// sample follows the first one.
 func Pairs(m *config.Model) bool {
 	o, ok := m.Options.(maskedModel)
 	return ok && o.pairs()
@@ -63,8 +63,8 @@ type TokenData struct {
 type TokenDataOptions interface {
 	config.Options
 	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
-	// reports an error in the data as a *[data.Fault]. The samples have masked tokens if Masks reports true for the model
-	// of cfg, and are pairs of texts if Pairs does.
+	// reports an error in the data as a *[data.Fault]. The samples have masked tokens if Masks reports true for the
+	// model of cfg, and are pairs of texts if Pairs does.
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
@@ -77,30 +77,34 @@ type TokenSplits struct {
 	Length     int          // number of tokens in a sample
 	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
-	Pairs      bool         // samples are pairs of texts, and the field language.Next tells whether they belong together
-	Shorter    []int        // numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
-	Counted    float64      // expected fraction of the positions that have a label; 0: all
-	Note       string       // description of the data that the start of a run prints; may be ""
-	Tokenizer  string       // name of the tokenizer; "" if it is unknown
-	Words      string       // digest of the WordPiece vocabulary; "" if the tokenizer has none
-	EvalFrom   string       // origin of Eval if it was not split off from the training samples; see data.Splits
-	Same       bool         // Train and Eval are the same samples, because the data set was opened for evaluation only
-	Unused     string       // files of a part that neither Train nor Eval has; "" if there are none
-	Identity   string       // digest of the content; "" if the settings alone determine the data
-	Print      Fingerprint  // the parts, without Digest; empty if they are unknown
-	Content    data.Content // stored data, which machines compare; nil: they compare only Identity
-	Closer     io.Closer    // frees resources that both splits share; may be nil
+	// samples are pairs of texts, and the field language.Next tells whether they belong together
+	Pairs bool
+	// numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
+	Shorter   []int
+	Counted   float64      // expected fraction of the positions that have a label; 0: all
+	Note      string       // description of the data that the start of a run prints; may be ""
+	Tokenizer string       // name of the tokenizer; "" if it is unknown
+	Words     string       // digest of the WordPiece vocabulary; "" if the tokenizer has none
+	EvalFrom  string       // origin of Eval if it was not split off from the training samples; see data.Splits
+	Same      bool         // Train and Eval are the same samples, because the data set was opened for evaluation only
+	Unused    string       // files of a part that neither Train nor Eval has; "" if there are none
+	Identity  string       // digest of the content; "" if the settings alone determine the data
+	Print     Fingerprint  // the parts, without Digest; empty if they are unknown
+	Content   data.Content // stored data, which machines compare; nil: they compare only Identity
+	Closer    io.Closer    // frees resources that both splits share; may be nil
 }
 
 func (m LanguageModel) addTo(c *config.Catalog) error {
 	if m.Defaults == nil {
 		m.Defaults = otherRecipe.defaults(false)
 	}
-	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Samples: config.Tokens, Defaults: m.Defaults}, m.New)
+	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Samples: config.Tokens,
+		Defaults: m.Defaults}, m.New)
 }
 
 func (d TokenData) addTo(c *config.Catalog) error {
-	return addKind(&c.DataSets, "data set", config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.Tokens}, d.New)
+	return addKind(&c.DataSets, "data set",
+		config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.Tokens}, d.New)
 }
 
 // openTokens opens the configured data set of text.
@@ -146,8 +150,8 @@ func (o *Opened) Counts() (train, eval int) {
 	return o.Train.Len(), eval
 }
 
-// EvalFrom describes the origin of the evaluation samples, and names files of a part that is not used. Both are "" if the
-// data set has no parts.
+// EvalFrom describes the origin of the evaluation samples, and names files of a part that is not used. Both are "" if
+// the data set has no parts.
 func (o *Opened) EvalFrom() (origin, unused string) {
 	if t := o.Tokens; t != nil {
 		return t.EvalFrom, t.Unused

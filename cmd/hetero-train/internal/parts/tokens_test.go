@@ -29,8 +29,10 @@ func TestModelsRefuseSamplesThatTheyCannotRead(t *testing.T) {
 		set  []string
 		want string // part of the expected error; "" if no error is expected
 	}{
-		{[]string{"model.name=gpt2"}, `data.dataset: model "gpt2" reads tokens, but data set "synthetic_image" has images`},
-		{[]string{"model.name=resnet50", "data.dataset=synthetic_text"}, `model "resnet50" reads images, but data set "synthetic_text" has tokens`},
+		{[]string{"model.name=gpt2"},
+			`data.dataset: model "gpt2" reads tokens, but data set "synthetic_image" has images`},
+		{[]string{"model.name=resnet50", "data.dataset=synthetic_text"},
+			`model "resnet50" reads images, but data set "synthetic_text" has tokens`},
 		{[]string{"model.name=gpt2", "data.dataset=cifar10"}, "want a data set of tokens (synthetic_text, text, labelled_text), or with model.name a model of images (simple_cnn, resnet18"},
 		{[]string{"model.name=gpt2", "data.dataset=synthetic_text"}, ""},
 		{[]string{"model.name=gpt2", "data.dataset=text"}, "needs a path"},
@@ -59,7 +61,8 @@ func TestSizesOfLanguageModelsFollowTheData(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = BuildLanguage(&cfg.Model, 64, 64)
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage) {
 			t.Errorf("%v: got %v, want %q", c.set, err, c.want)
 		}
 		if _, err := BuildClassifier(&cfg.Model); err == nil || exit.Code(err) != exit.Usage {
@@ -69,7 +72,8 @@ func TestSizesOfLanguageModelsFollowTheData(t *testing.T) {
 }
 
 func TestSyntheticTextOpensWithItsEntropy(t *testing.T) {
-	cfg, err := load(t, "model.name=gpt2", "data.dataset=synthetic_text", "data.num_samples=30", "data.sequence_length=8", "data.vocabulary=10", "data.entropy=2")
+	cfg, err := load(t, "model.name=gpt2", "data.dataset=synthetic_text", "data.num_samples=30",
+		"data.sequence_length=8", "data.vocabulary=10", "data.entropy=2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,22 +82,27 @@ func TestSyntheticTextOpensWithItsEntropy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	if train, eval := set.Counts(); train != 30 || eval != 30 || !set.HasEval() || set.Classes() != nil || set.Tokens.Length != 8 || !strings.Contains(set.Tokens.Note, "2.0000 nats") {
+	if train, eval := set.Counts(); train != 30 || eval != 30 || !set.HasEval() || set.Classes() != nil ||
+		set.Tokens.Length != 8 || !strings.Contains(set.Tokens.Note, "2.0000 nats") {
 		t.Errorf("%d and %d samples, %+v", train, eval, set.Tokens)
 	}
-	if cfg, err = load(t, "model.name=gpt2", "data.dataset=synthetic_text", "data.vocabulary=10", "data.entropy=2.4"); err != nil {
+	if cfg, err = load(t, "model.name=gpt2", "data.dataset=synthetic_text", "data.vocabulary=10",
+		"data.entropy=2.4"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenData(context.Background(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil || exit.Code(err) != exit.Usage {
+	if _, err := OpenData(context.Background(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil ||
+		exit.Code(err) != exit.Usage {
 		t.Errorf("an entropy above %.3f: got %v, want a usage error", math.Log(10), err)
 	}
 	if cfg, err = load(t, "model.name=gpt2", "data.dataset=text", "data.path=/nowhere"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenData(context.Background(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil || exit.Code(err) != exit.Data {
+	if _, err := OpenData(context.Background(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil ||
+		exit.Code(err) != exit.Data {
 		t.Errorf("missing files: got %v, want an error of the data", err)
 	}
-	if _, err := OpenSplits(context.Background(), cfg, slog.New(slog.DiscardHandler)); err == nil || exit.Code(err) != exit.Usage {
+	if _, err := OpenSplits(context.Background(), cfg, slog.New(slog.DiscardHandler)); err == nil ||
+		exit.Code(err) != exit.Usage {
 		t.Errorf("text as images: got %v, want a usage error", err)
 	}
 }

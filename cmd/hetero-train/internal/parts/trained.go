@@ -50,15 +50,16 @@ type Preprocessing struct {
 // Known reports whether p says something.
 func (p Preprocessing) Known() bool { return p.Std != [3]float32{} }
 
-// PreprocessingOf returns how an evaluation with the settings d prepares images. own is the normalization of the data set.
+// PreprocessingOf returns how an evaluation with the settings d prepares images. own is the normalization of the data
+// set.
 func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
 	norm := Normalization(d, own)
 	_, eval := Transforms(d)
 	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
 }
 
-// Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not part of
-// them.
+// Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not
+// part of them.
 func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
 	if p.ImageSize == 0 {
 		return
@@ -104,7 +105,8 @@ func (t Trained) checkWords(words, key string) error {
 	if words == "" || t.Words == "" || words == t.Words {
 		return nil
 	}
-	return exit.Usagef("%s: the vocabulary differs from that of the training (digest %s, want %s), so each token would mean another word: want the vocab.txt of the training", key, words, t.Words)
+	return exit.Usagef("%s: the vocabulary differs from that of the training (digest %s, want %s), so each token would mean another word: want the vocab.txt of the training",
+		key, words, t.Words)
 }
 
 // CheckSplits is CheckWords for the vocabulary of a data set.
@@ -144,8 +146,9 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// Described returns what is known about the training of the weights in file. The checkpoint or the folder of transformers
-// that contains the file has priority over the metadata of the file, because users edit config.json and vocab.txt.
+// Described returns what is known about the training of the weights in file. The checkpoint or the folder of
+// transformers that contains the file has priority over the metadata of the file, because users edit config.json and
+// vocab.txt.
 func Described(file *checkpoint.File) (t Trained, err error) {
 	folder := filepath.Dir(file.Path())
 	if state, peeked := checkpoint.PeekState(folder); peeked == nil {
@@ -163,12 +166,13 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 	return t, err
 }
 
-// preprocessingIn returns the preprocessing in the metadata of a file, if export wrote it. Other programs may use the key for
-// another purpose.
+// preprocessingIn returns the preprocessing in the metadata of a file, if export wrote it. Other programs may use the
+// key for another purpose.
 func preprocessingIn(file *checkpoint.File) (p Preprocessing) {
 	const mostPixels = 1 << 16
 	text := file.Metadata()[preprocessingKey]
-	if json.Unmarshal([]byte(text), &p) != nil || slices.Min(p.Std[:]) <= 0 || p.ImageSize < 1 || p.ImageSize > mostPixels || p.Resize < 0 || p.Resize > 2*mostPixels {
+	if json.Unmarshal([]byte(text), &p) != nil || slices.Min(p.Std[:]) <= 0 || p.ImageSize < 1 ||
+		p.ImageSize > mostPixels || p.Resize < 0 || p.Resize > 2*mostPixels {
 		return Preprocessing{}
 	}
 	return p
@@ -180,8 +184,8 @@ const (
 	preprocessingKey = "preprocessing" // JSON of a Preprocessing
 )
 
-// AddTo adds the names of the classes, the digest of the vocabulary and the preprocessing to the metadata of a safetensors
-// file.
+// AddTo adds the names of the classes, the digest of the vocabulary and the preprocessing to the metadata of a
+// safetensors file.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)

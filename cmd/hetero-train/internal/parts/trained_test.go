@@ -20,17 +20,23 @@ func TestNamesOfClassesComeFromConfigJSONFirst(t *testing.T) {
 		metadata, want     []string
 	}{
 		{"config.json alone", "model.safetensors", bert + `{"0": "a", "1": "b"}}`, nil, []string{"a", "b"}},
-		{"both, in another order", "model.safetensors", bert + `{"0": "b", "1": "a"}}`, []string{"a", "b"}, []string{"b", "a"}},
-		{"config.json without names", "model.safetensors", bert + `{"0": "LABEL_0", "1": "LABEL_1"}}`, []string{"a", "b"}, []string{"a", "b"}},
-		{"a file of another name", "other.safetensors", bert + `{"0": "b", "1": "a"}}`, []string{"a", "b"}, []string{"a", "b"}},
-		{"the config.json of another program", "model.safetensors", `{"model_type": "llama"}`, []string{"a", "b"}, []string{"a", "b"}},
+		{"both, in another order", "model.safetensors", bert + `{"0": "b", "1": "a"}}`, []string{"a", "b"},
+			[]string{"b", "a"}},
+		{"config.json without names", "model.safetensors", bert + `{"0": "LABEL_0", "1": "LABEL_1"}}`,
+			[]string{"a", "b"}, []string{"a", "b"}},
+		{"a file of another name", "other.safetensors", bert + `{"0": "b", "1": "a"}}`, []string{"a", "b"},
+			[]string{"a", "b"}},
+		{"the config.json of another program", "model.safetensors", `{"model_type": "llama"}`, []string{"a", "b"},
+			[]string{"a", "b"}},
 		{"no names", "model.safetensors", "", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			metadata, dir := map[string]string{}, t.TempDir()
 			Trained{Classes: c.metadata}.AddTo(metadata)
 			var b bytes.Buffer
-			if err := checkpoint.Write(&b, []checkpoint.Tensor{{Name: "classifier.bias", DType: tensor.F32, Shape: tensor.Shape{2}, Data: make([]byte, 8)}}, metadata); err != nil {
+			if err := checkpoint.Write(&b,
+				[]checkpoint.Tensor{{Name: "classifier.bias", DType: tensor.F32, Shape: tensor.Shape{2},
+					Data: make([]byte, 8)}}, metadata); err != nil {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, c.file)

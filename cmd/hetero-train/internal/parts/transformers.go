@@ -47,7 +47,8 @@ func TransformersFile(path string) (file string, ok bool, err error) {
 			return file, true, nil
 		}
 	}
-	return "", false, exit.Usagef("%s has %s, but no model.safetensors: save the model with safe_serialization=True", path, weights.SettingsFile)
+	return "", false, exit.Usagef("%s has %s, but no model.safetensors: save the model with safe_serialization=True",
+		path, weights.SettingsFile)
 }
 
 func isFile(path string) bool {
@@ -60,7 +61,8 @@ func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, e
 	rows := func(name string) int {
 		i, ok := f.Info(name)
 		if (!ok || len(i.Shape) != 2 || i.Shape[0] == 0) && err == nil {
-			err = &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("it has no two-dimensional tensor %s", name)}
+			err = &checkpoint.CorruptError{
+				Path: f.Path(), Reason: fmt.Sprintf("it has no two-dimensional tensor %s", name)}
 		}
 		if err != nil {
 			return 0
@@ -103,7 +105,8 @@ func CheckTransformers(file string, s weights.Settings, m *config.Model, vocabul
 	if s == nil || !ok {
 		return nil
 	}
-	err := weights.CompareSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile), s, t.Settings(vocabulary, positions))
+	err := weights.CompareSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile), s,
+		t.Settings(vocabulary, positions))
 	if different := new(checkpoint.MismatchError); errors.As(err, &different) {
 		for i := range different.Differences {
 			d := &different.Differences[i]
@@ -111,7 +114,9 @@ func CheckTransformers(file string, s weights.Settings, m *config.Model, vocabul
 				d.Name = fmt.Sprintf("%s (%s)", key, d.Name)
 			}
 		}
-		slices.SortFunc(different.Differences, func(a, b checkpoint.Difference) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(different.Differences, func(a, b checkpoint.Difference) int {
+			return cmp.Compare(a.Name, b.Name)
+		})
 	}
 	return err
 }

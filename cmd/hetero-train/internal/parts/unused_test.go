@@ -16,7 +16,8 @@ func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
 	}{
 		{[]string{"balance.policy=dynamic", "balance.objective=energy", "balance.power_watts=[1.0]"}, `balance.objective = "energy" (--set balance.objective) has no effect: balance.policy = "dynamic" does not read it`},
 		{[]string{"balance.policy=hybrid", "balance.objective=energy", "balance.power_watts=[1.0]"}, ""},
-		{[]string{"data.dataset=cifar10", "data.max_pixels=100"}, `data.max_pixels = 100 (--set data.max_pixels) has no effect: data.dataset = "cifar10" does not read it`},
+		{[]string{"data.dataset=cifar10", "data.max_pixels=100"},
+			`data.max_pixels = 100 (--set data.max_pixels) has no effect: data.dataset = "cifar10" does not read it`},
 		{[]string{"data.dataset=images", "data.path=x", "data.max_pixels=100"}, ""},
 		{[]string{"data.dataset=images", "data.path=x", "data.shard_cache_mb=100"}, "data.shard_cache_mb = 100 "},
 		{[]string{"data.cache_dir=x"}, `data.cache_dir = "x" (--set data.cache_dir) has no effect: data.dataset = "synthetic_image" does not read it`},
@@ -48,7 +49,8 @@ func TestIgnoredKeysExist(t *testing.T) {
 	for _, v := range BuiltinCatalog.Values() {
 		keys[v.Key] = true
 	}
-	for table, kinds := range map[string][]config.Kind{"model": BuiltinCatalog.Models, "data": BuiltinCatalog.DataSets, "balance": BuiltinCatalog.Policies} {
+	for table, kinds := range map[string][]config.Kind{"model": BuiltinCatalog.Models, "data": BuiltinCatalog.DataSets,
+		"balance": BuiltinCatalog.Policies} {
 		for _, kind := range kinds {
 			i, ok := kind.Options().(config.Ignorer)
 			if !ok {
@@ -75,13 +77,16 @@ func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, set := range [][]config.Override{nil, {{Origin: "--set train.steps", Key: "train.steps", Value: "20"}}, {{Origin: "--set data.path", Key: "data.path", Value: "x"}},
+		for _, set := range [][]config.Override{nil, {{Origin: "--set train.steps", Key: "train.steps", Value: "20"}},
+			{{Origin: "--set data.path", Key: "data.path", Value: "x"}},
 			{{Origin: "--set data.dataset", Key: "data.dataset", Value: "synthetic_image"}}} {
 			cfg, err := config.Parse(file, text, BuiltinCatalog, set...)
-			if err != nil && strings.Contains(string(text), `dataset = "synthetic_text"`) && strings.HasPrefix(set[0].Key, "data.") {
+			if err != nil && strings.Contains(string(text), `dataset = "synthetic_text"`) &&
+				strings.HasPrefix(set[0].Key, "data.") {
 				continue // synthetic text has no path, and a language model refuses images
 			}
-			if err != nil && (strings.Contains(string(text), `dataset = "text"`) || strings.Contains(string(text), `dataset = "labelled_text"`)) && set[0].Key == "data.dataset" {
+			if err != nil && (strings.Contains(string(text), `dataset = "text"`) ||
+				strings.Contains(string(text), `dataset = "labelled_text"`)) && set[0].Key == "data.dataset" {
 				continue // a language model refuses images
 			}
 			if err != nil {

@@ -124,16 +124,17 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	return weightsFile{c.Model, trained, c}, nil
 }
 
-// IsWeightsFile reports whether path is a safetensors file, or an index of such files. The alternatives are the folder of
-// a checkpoint and a file that names a checkpoint.
+// IsWeightsFile reports whether path is a safetensors file, or an index of such files. The alternatives are the folder
+// of a checkpoint and a file that names a checkpoint.
 func IsWeightsFile(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors" || strings.HasSuffix(path, checkpoint.IndexSuffix))
+	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors" ||
+		strings.HasSuffix(path, checkpoint.IndexSuffix))
 }
 
 // OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer
-// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or has no checkpoint
-// is a usage error.
+// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or has no
+// checkpoint is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
 	for _, s := range skipped {
@@ -153,14 +154,16 @@ func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 	return c, err
 }
 
-// Diverged returns a warning if the run of a checkpoint ended because its loss was not finite, else "". The weights may then
-// be finite and nevertheless useless.
+// Diverged returns a warning if the run of a checkpoint ended because its loss was not finite, else "". The weights may
+// then be finite and nevertheless useless.
 func Diverged(checkpointPath string) string {
 	r, err := experiment.ReadResult(filepath.Dir(filepath.Dir(checkpointPath)))
 	if err != nil || r.Superseded || r.Exit != exit.Diverged {
 		return ""
 	}
-	return fmt.Sprintf("%s: its run diverged: the loss was not finite after step %d; run eval before you use these weights", checkpointPath, r.Steps)
+	return fmt.Sprintf(
+		"%s: its run diverged: the loss was not finite after step %d; run eval before you use these weights",
+		checkpointPath, r.Steps)
 }
 
 func IsFolder(path string) bool {

@@ -24,7 +24,8 @@ func (t *Team) Locate(ctx context.Context) error {
 		return nil
 	}
 	if own.IP.IsLinkLocalUnicast() {
-		return exit.Usagef("%s: got %s, a link-local address, which other machines can reach only through an interface of their own: set another address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr)
+		return exit.Usagef("%s: got %s, a link-local address, which other machines can reach only through an interface of their own: set another address of rank 0",
+			t.Place.MasterFrom, t.Place.MasterAddr)
 	}
 	word := t.address
 	if own.IP.IsLoopback() {
@@ -41,14 +42,15 @@ func (t *Team) Locate(ctx context.Context) error {
 		t.Place.MasterFrom, t.Place.MasterAddr, len(t.Hosts()), own.IP)
 }
 
-// reachable returns the local address of the route to the first of the given addresses that other machines can reach, or
-// "".
+// reachable returns the local address of the route to the first of the given addresses that other machines can reach,
+// or "".
 func (t *Team) reachable(ctx context.Context, addresses [][]byte) string {
 	for _, address := range addresses {
 		if len(address) == 0 {
 			continue
 		}
-		if own, err := t.routeTo(ctx, net.JoinHostPort(string(address), discardPort)); err == nil && !own.IP.IsLoopback() {
+		if own, err := t.routeTo(ctx, net.JoinHostPort(string(address), discardPort)); err == nil &&
+			!own.IP.IsLoopback() {
 			return own.IP.String()
 		}
 	}

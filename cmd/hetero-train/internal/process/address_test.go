@@ -33,7 +33,8 @@ func resolves(to net.IP) *net.Resolver {
 					return
 				}
 				reply := answerTo(query, to)
-				if _, err := there.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
+				if _, err := there.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))),
+					reply...)); err != nil {
 					return
 				}
 			}
@@ -42,7 +43,8 @@ func resolves(to net.IP) *net.Resolver {
 	}}
 }
 
-// answerTo returns the reply of a DNS server (RFC 1035): one address for a question of type A, and none for other types.
+// answerTo returns the reply of a DNS server (RFC 1035): one address for a question of type A, and none for other
+// types.
 func answerTo(query []byte, to net.IP) []byte {
 	const header, typeA = 12, 1
 	end := header
@@ -56,7 +58,8 @@ func answerTo(query []byte, to net.IP) []byte {
 	}
 	reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, answers, 0, 0, 0, 0}, query[header:end]...)
 	if answers > 0 {
-		reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4) // the name of the question, class, lifetime, size
+		// the name of the question, class, lifetime, size
+		reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4)
 		reply = append(reply, to.To4()...)
 	}
 	return reply
@@ -85,11 +88,14 @@ func located(t *testing.T, resolved [2]net.IP) (found [2]string, errs [2]error) 
 	var ranks sync.WaitGroup
 	for rank := range 2 {
 		ranks.Go(func() {
-			team := &Team{Place: discovery.Assignment{Rank: rank, WorldSize: 2, MasterAddr: name, MasterPort: port, MasterFrom: "--master-addr"}, Resolver: resolves(resolved[rank])}
+			team := &Team{Place: discovery.Assignment{Rank: rank, WorldSize: 2, MasterAddr: name, MasterPort: port,
+				MasterFrom: "--master-addr"}, Resolver: resolves(resolved[rank])}
 			dialer := net.Dialer{Resolver: team.Resolver}
 			var err error
-			team.Group, err = rendezvous.Join(t.Context(), rendezvous.Options{Rank: rank, WorldSize: 2, Address: team.Place.Master(), Host: string(rune('a' + rank)),
-				Token: "0123456789abcdef", Timeout: time.Minute, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			team.Group, err = rendezvous.Join(t.Context(), rendezvous.Options{
+				Rank: rank, WorldSize: 2, Address: team.Place.Master(), Host: string(rune('a' + rank)),
+				Token: "0123456789abcdef", Timeout: time.Minute,
+				Dial: func(ctx context.Context, address string) (net.Conn, error) {
 					return dialer.DialContext(ctx, "tcp", address)
 				}})
 			if err != nil {
@@ -122,7 +128,8 @@ func TestTheNameOfRank0IsLoopbackEverywhere(t *testing.T) {
 	t.Parallel()
 	_, errs := located(t, [2]net.IP{net.IPv4(127, 0, 1, 1), net.IPv4(127, 0, 0, 1)})
 	for rank, err := range errs {
-		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "the machine itself on each of the 2 machines") {
+		if exit.Code(err) != exit.Usage ||
+			!strings.Contains(err.Error(), "the machine itself on each of the 2 machines") {
 			t.Errorf("rank %d: got %v, want a usage error", rank, err)
 		}
 	}

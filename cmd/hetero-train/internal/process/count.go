@@ -20,15 +20,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// Assign returns the result of findAssignment. If each node knows only its own number of ranks, the nodes first exchange
-// these numbers, once per process.
-func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.LauncherFlags) (discovery.Assignment, error) {
+// Assign returns the result of findAssignment. If each node knows only its own number of ranks, the nodes first
+// exchange these numbers, once per process.
+func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.LauncherFlags) (discovery.Assignment,
+	error) {
 	assigned, err := findAssignment(cfg, flags, a.Overrides, a.Env.Environ)
 	if err != nil {
 		return assigned, err
 	}
 	if err := nativelib.Loadable(); err != nil && (assigned.WorldSize > 1 || assigned.Uncounted) {
-		return assigned, exit.Usagef("several ranks need native libraries to exchange gradients, and %w; a run of one rank (parallel.ranks = 1) needs none", err)
+		return assigned, exit.Usagef("several ranks need native libraries to exchange gradients, and %w; a run of one rank (parallel.ranks = 1) needs none",
+			err)
 	}
 	if !assigned.Uncounted {
 		return assigned, nil
@@ -51,15 +53,18 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 		if err := token.Check(); err != nil {
 			return 0, 0, exit.With(exit.Usage, err)
 		}
-		log, err := logs.New(logs.NewScreen(logs.Below(a.Env.Stderr)), logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+		log, err := logs.New(logs.NewScreen(logs.Below(a.Env.Stderr)), logs.NewScreen(io.Discard),
+			a.LogOptions(a.LogLevel))
 		if err != nil {
 			return 0, 0, err
 		}
 		log = log.With(logs.ComponentKey, logs.ComponentCluster)
 		addresses := assigned.Addresses()
-		log.Info("waiting until the other nodes report their number of ranks", "node", assigned.Node, "of", assigned.Nodes,
+		log.Info("waiting until the other nodes report their number of ranks", "node", assigned.Node, "of",
+			assigned.Nodes,
 			"own_ranks", assigned.LocalWorldSize, "meeting_at", assigned.Master())
-		return a.Env.Count(ctx, rendezvous.Options{Rank: assigned.Node, WorldSize: assigned.Nodes, LocalRank: -1, Address: addresses[0],
+		return a.Env.Count(ctx, rendezvous.Options{Rank: assigned.Node, WorldSize: assigned.Nodes, LocalRank: -1,
+			Address:      addresses[0],
 			Alternatives: addresses[1:], Generation: assigned.Start, Token: token, Insecure: cfg.Parallel.Insecure,
 			Timeout: session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, assigned.LocalWorldSize)
 	}()
@@ -72,7 +77,8 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	case errors.As(context.Cause(ctx), &stopped):
 		n.Err = exit.With(stopped.Saved(), stopped)
 	case n.Err != nil:
-		n.Err = exit.Classify(ctx, fmt.Errorf("the %d nodes could not exchange their rank counts: %w", assigned.Nodes, ofNodes(n.Err)))
+		n.Err = exit.Classify(ctx, fmt.Errorf("the %d nodes could not exchange their rank counts: %w", assigned.Nodes,
+			ofNodes(n.Err)))
 	}
 	return n
 }

@@ -14,7 +14,8 @@ func TestErrorsOfTheCountNameNodes(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&rendezvous.DuplicateError{Rank: 2, First: "a", Second: "rank-2.example"}, "two processes claim to be node 2: a and rank-2.example"},
+		{&rendezvous.DuplicateError{Rank: 2, First: "a", Second: "rank-2.example"},
+			"two processes claim to be node 2: a and rank-2.example"},
 		{&rendezvous.LostError{Rank: 1, Cause: "the heartbeats stopped"}, "node 1 is lost: the heartbeats stopped"},
 		{&rendezvous.MissingError{What: "start", Missing: []int{1, 2, 3}, Count: 3, WorldSize: 4, Waited: time.Second},
 			"start: waited 1s for 4 nodes, missing: nodes 1 to 3"},

@@ -46,7 +46,8 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	assigned := opts.Assignment
 	program, err := nativelib.Program()
 	if err != nil {
-		return exit.Usagef("find the file of this program, to start the ranks: %w: mount /proc, or start the program by its path", err)
+		return exit.Usagef(
+			"find the file of this program, to start the ranks: %w: mount /proc, or start the program by its path", err)
 	}
 	if len(more) > 0 {
 		signal.Notify(opts.Signals, more...)
@@ -54,17 +55,21 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	outputs := newRankOutputs(opts)
 	token := ownToken(opts)
 	err = supervisor.Run(ctx, supervisor.Options{
-		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: assigned.LocalWorldSize, FirstRank: assigned.Rank, WorldSize: assigned.WorldSize,
-		MasterAddr: assigned.MasterAddr, MasterPort: assigned.MasterPort, Stdout: passedOn(opts.Env.Stdout), Stderr: outputs.stderr,
+		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: assigned.LocalWorldSize,
+		FirstRank: assigned.Rank, WorldSize: assigned.WorldSize,
+		MasterAddr: assigned.MasterAddr, MasterPort: assigned.MasterPort, Stdout: passedOn(opts.Env.Stdout),
+		Stderr:  outputs.stderr,
 		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return append(rankEnvironment(opts.Env, rank-assigned.Rank), token...) },
-		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
+		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication},
+		Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
 		// The other ranks report the loss within parallel.timeout_seconds. A stopped process never ends.
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
 	})
 	var failed *supervisor.RankError
 	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
-		return exit.Usagef("%w: the limit of processes is too low: raise it (ulimit -u, or pids.max of the control group)", err)
+		return exit.Usagef(
+			"%w: the limit of processes is too low: raise it (ulimit -u, or pids.max of the control group)", err)
 	}
 	if !errors.As(err, &failed) {
 		return exit.Classify(ctx, err)
@@ -73,13 +78,16 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has printed the error
 	}
 	// The signal arrived before the rank could catch it.
-	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) {
+	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops,
+		failed.Signal) {
 		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
 	if failed.Hung && failed.Stop != 0 && failed.Rank == 0 { // rank 0 saves
-		return exit.With(exit.Stopped{Signal: failed.Stop}.Unsaved(), fmt.Errorf("%w: %w", exit.Stopped{Signal: failed.Stop}, err))
+		return exit.With(exit.Stopped{Signal: failed.Stop}.Unsaved(),
+			fmt.Errorf("%w: %w", exit.Stopped{Signal: failed.Stop}, err))
 	}
-	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO, exit.Terminated, exit.Interrupted, exit.Killed}
+	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO,
+		exit.Terminated, exit.Interrupted, exit.Killed}
 	if slices.Contains(documented, failed.Code) {
 		return exit.With(failed.Code, err)
 	}
@@ -106,8 +114,8 @@ func rankEnvironment(env session.Environment, local int) []string {
 	return own
 }
 
-// ownToken returns the variable with a token for ranks that are all on this machine, if the user has set none. Without a
-// token, each user of the machine could join the group through the port of rank 0. Other users cannot read the
+// ownToken returns the variable with a token for ranks that are all on this machine, if the user has set none. Without
+// a token, each user of the machine could join the group through the port of rank 0. Other users cannot read the
 // environment of a process. A token in parallel.token_file has priority over the variable.
 func ownToken(opts session.Options) []string {
 	set, _ := opts.Env.Lookup(TokenVariable)
@@ -128,7 +136,8 @@ type rankOutputs struct {
 func newRankOutputs(opts session.Options) rankOutputs {
 	if opts.Json {
 		records := func(rank int) io.Writer {
-			return &logs.LineRecords{Pass: opts.Screen, Log: opts.OnScreen.With(logs.ComponentKey, logs.ComponentRankOutput, "from_rank", rank)}
+			return &logs.LineRecords{Pass: opts.Screen,
+				Log: opts.OnScreen.With(logs.ComponentKey, logs.ComponentRankOutput, "from_rank", rank)}
 		}
 		return rankOutputs{stderr: records(opts.Assignment.Rank), of: records}
 	}

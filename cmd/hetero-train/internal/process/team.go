@@ -30,28 +30,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of steps
-// finds a difference earlier, and leaves fewer steps uncompared when a rank is lost. CompareShare limits the fraction of
-// the time that these comparisons may take.
+// Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of
+// steps finds a difference earlier, and leaves fewer steps uncompared when a rank is lost. CompareShare limits the
+// fraction of the time that these comparisons may take.
 const (
 	CompareSteps = 100
 	CompareShare = 0.005
 )
 
-// findAssignment determines the rank of this process and the world size, or that this process must start the ranks of its
-// machine.
-func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []config.Override, environ []string) (discovery.Assignment, error) {
+// findAssignment determines the rank of this process and the world size, or that this process must start the ranks of
+// its machine.
+func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []config.Override, environ []string) (
+	discovery.Assignment, error) {
 	env := session.Environment{Environ: environ}
 	// A supervised rank has the flags of its supervisor, which passes all other values in the environment.
 	if _, set := env.Lookup(session.SupervisedVariable); set {
 		assigned, err := discovery.Find(discovery.Options{}, environ)
 		if err == nil && assigned.Launch {
-			err = fmt.Errorf("environment variable %s, of the supervisor of this rank: %v", session.SupervisedVariable, assigned)
+			err = fmt.Errorf("environment variable %s, of the supervisor of this rank: %v", session.SupervisedVariable,
+				assigned)
 		}
 		return assigned, exit.With(exit.Usage, err)
 	}
 	p := cfg.Parallel
-	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Nodes: discovery.Value{Text: flags.Nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.NodeRank, From: "--node-rank"}}
+	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Nodes: discovery.Value{
+		Text: flags.Nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.NodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
@@ -79,8 +82,8 @@ type Team struct {
 	Group *rendezvous.Group
 	// Communicators connect this rank to all ranks while it trains; nil before.
 	Communicators *gradsync.Group
-	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group if
-	// another program connects the ranks (package bridge).
+	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group
+	// if another program connects the ranks (package bridge).
 	Exchange func(ctx context.Context, what string, own []byte) ([][]byte, error)
 	Start    teamStart
 	// Resolver resolves the name of rank 0; nil: that of the system.
@@ -155,7 +158,8 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		return strings.TrimSpace(text), nil
 	}
 	if runtime.GOOS == "windows" { // the mode of a file does not tell who may read it
-		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s", key, file, variable)
+		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s",
+			key, file, variable)
 	}
 	f, info, err := regular.Open(file)
 	if err != nil {
@@ -163,7 +167,8 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	}
 	defer f.Close() // the error of closing a file that was only read does not matter
 	if !private(info) {
-		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key, file, info.Mode().Perm())
+		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key,
+			file, info.Mode().Perm())
 	}
 	if info.Size() > mostTokenBytes {
 		return "", exit.Usagef("%s: %s: got %d bytes, want at most %d", key, file, info.Size(), mostTokenBytes)
@@ -175,13 +180,14 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	secret := strings.TrimSpace(string(text))
 	content := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "_file") // "token" of "metrics.token_file"
 	if secret == "" {
-		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file, content, key)
+		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file,
+			content, key)
 	}
 	return secret, nil
 }
 
-// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to root,
-// the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
+// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to
+// root, the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
 func private(info os.FileInfo) bool {
 	const (
 		others     = 0o007
@@ -213,8 +219,8 @@ func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, e
 	return t.Group.Gather(ctx, what, own)
 }
 
-// Send sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes the
-// value.
+// Send sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes
+// the value.
 func (t *Team) Send(ctx context.Context, what string, value any, set func() error) error {
 	if t == nil {
 		return set()

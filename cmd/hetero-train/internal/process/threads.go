@@ -43,7 +43,8 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 		rank = rankThreads + min(threads, runtime.NumCPU())
 	}
 	starts := assigned.Launch && assigned.LocalWorldSize > 1
-	if assigned.WorldSize > 1 && (!starts || assigned.WorldSize > assigned.LocalWorldSize || cfg.Parallel.SharedMemory == "off") {
+	if assigned.WorldSize > 1 && (!starts || assigned.WorldSize > assigned.LocalWorldSize ||
+		cfg.Parallel.SharedMemory == "off") {
 		rank += networkThreads
 	}
 	if !starts {
@@ -61,7 +62,8 @@ func CheckThreads(cfg *config.Config, opts session.Options) error {
 	}
 	need, own := needOfThreads(cfg, opts), system.OwnThreads()
 	if limit, refused := system.ThreadsRefused(need.least - own); refused {
-		return exit.Usagef("the limit of processes is too low: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
+		return exit.Usagef("the limit of processes is too low: %s needs at least %d threads, but %v; %s", need,
+			need.least, limit, need.cure(limit))
 	}
 	if limit, refused := system.ThreadsRefused(need.most - own); refused {
 		opts.Log.Warn("the limit of processes may be too low; a process that cannot start a thread ends with "+

@@ -15,14 +15,17 @@ import (
 // A secret must not be read from a pipe, which would block, or from a file that is larger than the memory.
 func TestOddTokenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	pipe, large, empty, blank := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty"), filepath.Join(dir, "blank")
+	pipe, large, empty, blank := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty"),
+		filepath.Join(dir, "blank")
 	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(blank, []byte(" \n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	clitest.MakeAt(t, pipe, clitest.PipeAt)
 	clitest.MakeAt(t, large, clitest.Sparse(60<<30))
-	for path, says := range map[string]string{pipe: "want a regular file", large: "want at most 65536", empty: empty + " is empty", blank: "parallel.token_file: " + blank + " is empty"} {
-		if _, err := ReadToken(path, session.Environment{}); err == nil || exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), says) {
+	for path, says := range map[string]string{pipe: "want a regular file", large: "want at most 65536",
+		empty: empty + " is empty", blank: "parallel.token_file: " + blank + " is empty"} {
+		if _, err := ReadToken(path, session.Environment{}); err == nil || exit.Code(err) != exit.Usage ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", path, err, says)
 		}
 	}
@@ -37,12 +40,14 @@ func TestWhoMayReadASecret(t *testing.T) {
 	}
 	root := os.Getuid() == 0
 	for mode, want := range map[os.FileMode]bool{
-		0o600: true, 0o400: true, 0o440: root, 0o640: root, 0o444: false, 0o644: false, 0o460: false, 0o660: false, 0o450: false, 0o401: false,
+		0o600: true, 0o400: true, 0o440: root, 0o640: root, 0o444: false, 0o644: false, 0o460: false, 0o660: false,
+		0o450: false, 0o401: false,
 	} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadToken(path, session.Environment{}); (err == nil) != want || want && got != "0123456789abcdef" {
+		if got, err := ReadToken(path, session.Environment{}); (err == nil) != want ||
+			want && got != "0123456789abcdef" {
 			t.Errorf("mode %04o, owner root %v: got %q, %v, want accepted %v", mode, root, got, err, want)
 		}
 	}
@@ -53,7 +58,8 @@ func TestWhoMayReadASecret(t *testing.T) {
 	if err := errors.Join(os.Chmod(path, 0o440), os.Chown(path, nobody, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadToken(path, session.Environment{}); err == nil || !strings.Contains(err.Error(), "mode 0440, want 0600, or 0440 of a file of root") {
+	if _, err := ReadToken(path, session.Environment{}); err == nil ||
+		!strings.Contains(err.Error(), "mode 0440, want 0600, or 0440 of a file of root") {
 		t.Errorf("a file of another user: got %v", err)
 	}
 }

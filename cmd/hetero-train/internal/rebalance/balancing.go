@@ -102,12 +102,13 @@ type knownRank struct {
 	AtStart     string        `json:"at_start"`        // value of profile.at_start
 }
 
-// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the compute
-// score, for SaveProfile.
+// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the
+// compute score, for SaveProfile.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Process.Cfg}
 	self := a.Rank.DescribeItself()
-	own := knownRank{Kind: a.Rank.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: a.Process.Cfg.Profile.AtStart}
+	own := knownRank{Kind: a.Rank.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint,
+		MemoryBytes: self.MemoryBytes, AtStart: a.Process.Cfg.Profile.AtStart}
 	if a.Process.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" && a.Foreign == nil {
 		own.Kept = b.loadFigures(&self)
 	}
@@ -123,7 +124,8 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 			}
 		}
 		if own.Curve = curve; err != nil {
-			b.log().Warn("the cached step-time curve of this device cannot be used; the balancer fits a new curve", "error", err)
+			b.log().Warn("the cached step-time curve of this device cannot be used; the balancer fits a new curve",
+				"error", err)
 		}
 	}
 	word, err := json.Marshal(own)
@@ -220,8 +222,8 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 	return err
 }
 
-// profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil and logs the reason if a rank has no
-// step times, or if they were measured with other settings than those of this run.
+// profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil and logs the
+// reason if a rank has no step times, or if they were measured with other settings than those of this run.
 func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, errors []float64) {
 	list = make([]divide.Curve, len(ranks))
 	for rank, r := range ranks {
@@ -267,7 +269,8 @@ func (b *Balancer) key(device string) string {
 	if f := b.run.Foreign; f != nil {
 		return fmt.Sprintf("%s; %s", device, f.Setting)
 	}
-	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Rank.Precision.String()), c.Data.Dataset, c.Data.Workers)
+	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Rank.Precision.String()),
+		c.Data.Dataset, c.Data.Workers)
 }
 
 // log returns the logger of the load balancer.
@@ -293,11 +296,13 @@ func (b *Balancer) logRanks() {
 // fits into the memory of each rank.
 func (b *Balancer) Divide(limits []int) ([]int, error) {
 	c := b.cfg
-	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval, Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
+	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval,
+		Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.Policy, err = parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
+	if b.Policy, err = parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy,
+		b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
 	b.opening = balancer.Opening(b.Policy, c.Balance.Interval)
@@ -306,7 +311,8 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	}
 	ranks := len(b.known)
 	b.step = balancer.Step{Shares: make([]int, ranks)}
-	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization,
+		&b.step.Memory} {
 		*list = make([]float64, ranks)
 	}
 	b.health, b.observed = make([]telemetry.Window, ranks), make([]straggler.Observation, ranks)
@@ -344,12 +350,15 @@ func (b *Balancer) logShares(shares []int) {
 	log := b.log()
 	b.LogBatchSizes(shares, b.cfg.Balance.Policy)
 	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
-		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares and uses the same static score for all ranks"}[p]
-		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure the scores, run hetero-train profile and pass the resulting file with --gpu-profiles", p, b.missing, effect))
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none",
+			"dynamic": "it starts with equal shares and uses the same static score for all ranks"}[p]
+		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure the scores, run hetero-train profile and pass the resulting file with --gpu-profiles",
+			p, b.missing, effect))
 	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
-			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory can hold only %d samples of a micro-batch, but shares are multiples of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory can hold only %d samples of a micro-batch, but shares are multiples of %d",
+				rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
 		} else if most < b.options.Total {
 			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
 		}
@@ -464,7 +473,8 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
 		seconds := (t.Total() + rank.Other).Seconds()
 		s.Seconds = max(s.Seconds, seconds)
-		s.Measured += seconds / float64(len(ranks)) // a report has some times of the step before, so single steps differ
+		// a report has some times of the step before, so single steps differ
+		s.Measured += seconds / float64(len(ranks))
 		s.Utilization[r], s.Memory[r] = rank.Telemetry[telemetry.Utilization]/100, rank.Telemetry[telemetry.Memory]/100
 		b.health[r].Add(&rank.Telemetry)
 	}
@@ -473,8 +483,9 @@ func (b *Balancer) take(ranks []train.RankStep) {
 	s.Exposed = exposed + exchanges // the minimum over the ranks, because no other rank causes this part of the wait
 }
 
-// fullLength changes the times of a step on short samples to those of a step on samples of full length, so that the times of
-// steps with different lengths are comparable. All ranks have computed the same number of positions of each sample.
+// fullLength changes the times of a step on short samples to those of a step on samples of full length, so that the
+// times of steps with different lengths are comparable. All ranks have computed the same number of positions of each
+// sample.
 func (b *Balancer) fullLength(ranks []train.RankStep) {
 	s, positions := &b.step, ranks[0].Positions
 	if positions <= 0 || positions >= 1 {
@@ -493,7 +504,8 @@ func (b *Balancer) fullLength(ranks []train.RankStep) {
 // judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []straggler.Verdict {
 	for r := range b.observed {
-		o := straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
+		o := straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data,
+			Link: show.NaN, Health: b.health[r].Summary()}
 		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
 		b.observed[r] = o
 		b.health[r].Reset()
@@ -535,7 +547,8 @@ func (b *Balancer) keepCurve(end bool) {
 		c, key := slices.Clone(c), b.key(b.known[rank].Device)
 		b.run.Queue.Do("the cache of step-time curves", 0, func() {
 			if err := b.cache.Store(key, c); err != nil {
-				b.log().Warn("the step-time curve of this device cannot be cached, so the next run fits it again", "error", err)
+				b.log().Warn("the step-time curve of this device cannot be cached, so the next run fits it again",
+					"error", err)
 				b.refused.Store(true)
 			}
 		})

@@ -24,13 +24,16 @@ import (
 
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	block := func(seconds float64) blockMeans { return blockMeans{Seconds: seconds, Median: seconds} }
-	c := &comparison{flags: &session.ComparisonOptions{Policies: []string{"hybrid", ComparisonOracle}, Rounds: 100}, round: 4, turn: 1, oracle: []int{1},
+	c := &comparison{flags: &session.ComparisonOptions{Policies: []string{"hybrid", ComparisonOracle}, Rounds: 100},
+		round: 4, turn: 1, oracle: []int{1},
 		candidates: []*candidate{
 			{name: ComparisonOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
-			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2), block(100)}}}}
+			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2),
+				block(100)}}}}
 	r := c.results(&hindsight{best: []int{1}, resampled: [][]divide.Curve{{{{Samples: 1, Seconds: 1}}}}})
 	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
-		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got, len(r[0].Blocks))
+		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got,
+			len(r[0].Blocks))
 	}
 }
 
@@ -38,7 +41,8 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
 	ranks := make([]train.RankStep, 2)
 	for r := range ranks {
-		ranks[r].Samples, ranks[r].Times = 8, replica.StepTimes{Data: time.Second, Forward: 2 * time.Second, Backward: 4 * time.Second, Optimizer: 3 * time.Second}
+		ranks[r].Samples, ranks[r].Times = 8, replica.StepTimes{Data: time.Second, Forward: 2 * time.Second,
+			Backward: 4 * time.Second, Optimizer: 3 * time.Second}
 	}
 	ranks[1].Times.Backward = 6 * time.Second
 	full := newTestBalancer()
@@ -50,7 +54,8 @@ func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
 	}
 	short := newTestBalancer()
 	short.take(ranks)
-	if !slices.Equal(short.step.Own, full.step.Own) || !slices.Equal(short.step.Update, full.step.Update) || short.step.Seconds != full.step.Seconds {
+	if !slices.Equal(short.step.Own, full.step.Own) || !slices.Equal(short.step.Update, full.step.Update) ||
+		short.step.Seconds != full.step.Seconds {
 		t.Errorf("got %+v, want %+v", short.step, full.step)
 	}
 }
@@ -60,14 +65,16 @@ func newTestBalancer() *Balancer {
 	b := &Balancer{cfg: &config.Config{}, health: make([]telemetry.Window, 2)}
 	b.cfg.Train.GradAccumulation = 1
 	b.step = balancer.Step{Shares: make([]int, 2)}
-	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Pause, &b.step.Data, &b.step.Utilization,
+		&b.step.Memory} {
 		*list = make([]float64, 2)
 	}
 	return b
 }
 
 func TestComparisonPicksTheOracleFromLines(t *testing.T) {
-	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}}, {[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
+	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}},
+		{[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
 	through := func(blocks []measured, rank, like int) divide.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
 	}
@@ -101,7 +108,8 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 			}
 			for r, n := range []int{256, 128, 64, 64} {
 				b.Shares[r] = int(float64(n) * (0.8 + 0.4*random.Float64()))
-				b.Seconds[r] = 1e-3 * (fixed[r] + perSample[r]*float64(b.Shares[r])) * math.Exp(common+0.02*random.NormFloat64())
+				b.Seconds[r] = 1e-3 * (fixed[r] + perSample[r]*float64(b.Shares[r])) *
+					math.Exp(common+0.02*random.NormFloat64())
 			}
 			if i == 4 || i == 15 {
 				b.Seconds[0] *= 2
@@ -112,7 +120,8 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 		like := []int{256, 128, 64, 64}
 		var truth []divide.Curve
 		for r := range like {
-			truth = append(truth, divide.Curve{{Samples: 1, Seconds: 1e-3 * (fixed[r] + perSample[r])}, {Samples: 512, Seconds: 1e-3 * (fixed[r] + 512*perSample[r])}})
+			truth = append(truth, divide.Curve{{Samples: 1, Seconds: 1e-3 * (fixed[r] + perSample[r])},
+				{Samples: 512, Seconds: 1e-3 * (fixed[r] + 512*perSample[r])}})
 		}
 		ideal, err := divide.Solve(divide.Batch{Total: 512}, truth)
 		if err != nil {
@@ -137,7 +146,8 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 		changes [][]int
 		want    int
 	}{
-		{sure, nil, 0}, {sure, [][]int{{50, 50}}, 1}, {sure, [][]int{{70, 30}, {60, 40}, {50, 50}}, 3}, {sure, [][]int{{50, 50}, {60, 40}}, -1},
+		{sure, nil, 0}, {sure, [][]int{{50, 50}}, 1}, {sure, [][]int{{70, 30}, {60, 40}, {50, 50}}, 3},
+		{sure, [][]int{{50, 50}, {60, 40}}, -1},
 		{sure, [][]int{{60, 40}, {52, 48}}, -1}, {unsure, [][]int{{60, 40}, {52, 48}}, 2},
 	} {
 		shares := []int{50, 50}
@@ -180,12 +190,14 @@ func TestTheLastDecisionOfABlockCounts(t *testing.T) {
 	} {
 		p := &candidate{policy: (*decisions)(&c.decided), shares: []int{4, 4}}
 		b := &Balancer{step: balancer.Step{Shares: p.shares, Seconds: 1, Own: []float64{1, 1}, Update: []float64{0, 0}}}
-		x := &comparison{flags: &session.ComparisonOptions{Block: 4, Rounds: 2}, balancing: b, times: make([][]float64, 2), oracle: p.shares, candidates: []*candidate{p}}
+		x := &comparison{flags: &session.ComparisonOptions{Block: 4, Rounds: 2}, balancing: b,
+			times: make([][]float64, 2), oracle: p.shares, candidates: []*candidate{p}}
 		x.begin(p.shares)
 		for range x.flags.Block {
 			x.split()
 		}
-		if !slices.Equal(p.shares, c.want) || !slices.Equal(x.wanted, c.want) || !slices.EqualFunc(p.changes, c.changes, slices.Equal[[]int]) {
+		if !slices.Equal(p.shares, c.want) || !slices.Equal(x.wanted, c.want) ||
+			!slices.EqualFunc(p.changes, c.changes, slices.Equal[[]int]) {
 			t.Errorf("%s: got shares %v after changes %v, want %v and %v", name, p.shares, p.changes, c.want, c.changes)
 		}
 	}
@@ -200,9 +212,11 @@ func TestRatioOfPairs(t *testing.T) {
 
 // Ranks of one device type compute with one type of elements or with two: only equal kernels have curves of one shape.
 func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
-	b := &Balancer{cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
+	b := &Balancer{
+		cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
 	b.run = assembly.New(b.cfg, session.Options{})
-	b.run.Rank.Types = []devices.RankType{{Device: "A", Type: "f32"}, {Device: "A", Type: "bf16"}, {Device: "B", Type: "f32"}, {Device: "A", Type: "f32"}}
+	b.run.Rank.Types = []devices.RankType{{Device: "A", Type: "f32"}, {Device: "A", Type: "bf16"},
+		{Device: "B", Type: "f32"}, {Device: "A", Type: "f32"}}
 	b.know()
 	if want := []string{"A; f32", "A; bf16", "B; f32", "A; f32"}; !slices.Equal(b.options.Types, want) {
 		t.Errorf("got types %q, want %q", b.options.Types, want)
@@ -216,7 +230,8 @@ func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 	cfg.Balance.Policy, cfg.Train.GradAccumulation = "hybrid", 1
 	setting := assembly.CurveSetting(cfg, "f32")
 	timed := func(setting string) profiles.Rank {
-		return profiles.Rank{StepTimes: &profiles.StepTimes{Setting: setting, Error: 0.02, Points: []profiles.StepTime{{Samples: 8, Seconds: 0.1, Steps: 9}, {Samples: 16, Seconds: 0.3, Steps: 9}}}}
+		return profiles.Rank{StepTimes: &profiles.StepTimes{Setting: setting, Error: 0.02,
+			Points: []profiles.StepTime{{Samples: 8, Seconds: 0.1, Steps: 9}, {Samples: 16, Seconds: 0.3, Steps: 9}}}}
 	}
 	points := divide.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 16, Seconds: 0.3}}
 	for _, c := range []struct {
@@ -226,11 +241,16 @@ func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 		want   []divide.Curve
 		errors []float64
 	}{
-		{"times of all ranks", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{nil, nil}, []divide.Curve{points, points}, []float64{0.02, 0.02}},
-		{"times and one cached curve", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, nil}, []divide.Curve{points, points}, []float64{0.02, 0.02}},
-		{"times and all cached curves", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, cached}, []divide.Curve{cached, cached}, nil},
-		{"times of one rank", []profiles.Rank{timed(setting), {}}, []divide.Curve{cached, nil}, []divide.Curve{cached, nil}, nil},
-		{"times of another model", []profiles.Rank{timed(setting), timed("resnet50")}, []divide.Curve{nil, nil}, nil, nil},
+		{"times of all ranks", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{nil, nil},
+			[]divide.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and one cached curve", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, nil},
+			[]divide.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and all cached curves", []profiles.Rank{timed(setting), timed(setting)}, []divide.Curve{cached, cached},
+			[]divide.Curve{cached, cached}, nil},
+		{"times of one rank", []profiles.Rank{timed(setting), {}}, []divide.Curve{cached, nil},
+			[]divide.Curve{cached, nil}, nil},
+		{"times of another model", []profiles.Rank{timed(setting), timed("resnet50")}, []divide.Curve{nil, nil}, nil,
+			nil},
 	} {
 		var log bytes.Buffer
 		b := &Balancer{cfg: cfg, run: assembly.New(cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})}
@@ -241,7 +261,8 @@ func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 		b.given.Curves, b.given.Errors = b.profiledCurves(c.ranks)
 		b.know()
 		if !slices.EqualFunc(b.options.Curves, c.want, slices.Equal) || !slices.Equal(b.options.CurveErrors, c.errors) {
-			t.Errorf("%s: got curves %v with errors %v, want %v with %v", c.name, b.options.Curves, b.options.CurveErrors, c.want, c.errors)
+			t.Errorf("%s: got curves %v with errors %v, want %v with %v", c.name, b.options.Curves,
+				b.options.CurveErrors, c.want, c.errors)
 		}
 		if warned := strings.Contains(log.String(), "are ignored"); warned != (c.name == "times of another model") {
 			t.Errorf("%s: got the log %q", c.name, &log)

@@ -27,5 +27,6 @@ func ratioInterval(above, below []float64) interval {
 		ratios[i] = of(func(int) int { return r.IntN(n) })
 	}
 	slices.Sort(ratios)
-	return interval{experiment.Number(ratio), experiment.Number(ratios[resamples/40]), experiment.Number(ratios[resamples-1-resamples/40])}
+	return interval{experiment.Number(ratio), experiment.Number(ratios[resamples/40]),
+		experiment.Number(ratios[resamples-1-resamples/40])}
 }

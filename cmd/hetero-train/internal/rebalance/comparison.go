@@ -236,7 +236,8 @@ func (c *comparison) compete() {
 				own.Scores = c.balancing.options.Scores // only proportional needs the scores of the measured blocks
 			}
 			var err error
-			if p.policy, err = parts.MakePolicy(c.balancing.run.Process.Opts.Env.Catalog, &c.balancing.run.Process.Cfg.Balance, name, own); err != nil {
+			if p.policy, err = parts.MakePolicy(c.balancing.run.Process.Opts.Env.Catalog,
+				&c.balancing.run.Process.Cfg.Balance, name, own); err != nil {
 				panic(err) // unreachable: a policy was created with the same options before
 			}
 			p.shares = p.policy.Start()

@@ -41,7 +41,8 @@ func (h *hindsight) shareOfBest(shares []int) interval {
 	}
 	slices.Sort(ratios)
 	n := len(ratios)
-	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]), experiment.Number(ratios[n-1-n/40])}
+	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]),
+		experiment.Number(ratios[n-1-n/40])}
 }
 
 // settled returns the number of changes after which the shares of a candidate stay within 1 % of the best time. It

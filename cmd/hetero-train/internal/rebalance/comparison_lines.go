@@ -48,7 +48,8 @@ func (c *comparison) lines(blocks []measured, like []int) []divide.Curve {
 func nearest(blocks []measured, rank, like int) int {
 	best := 0
 	for _, b := range blocks {
-		if n := b.Shares[rank]; b.Seconds[rank] > 0 && (best == 0 || max(n, like)*min(best, like) < max(best, like)*min(n, like)) {
+		if n := b.Shares[rank]; b.Seconds[rank] > 0 &&
+			(best == 0 || max(n, like)*min(best, like) < max(best, like)*min(n, like)) {
 			best = n
 		}
 	}

@@ -34,8 +34,8 @@ func (b *Balancer) Reason() string {
 	return b.last.Reason
 }
 
-// warnOfEnd warns if the user chose a policy or its interval, and the run ends before the first decision. opening is the
-// number of steps before this decision; 0 if the policy never changes shares.
+// warnOfEnd warns if the user chose a policy or its interval, and the run ends before the first decision. opening is
+// the number of steps before this decision; 0 if the policy never changes shares.
 func (b *Balancer) warnOfEnd(opening int) {
 	a, c := b.run, b.cfg
 	left := a.Steps

@@ -21,8 +21,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// replay passes recorded steps of two ranks to the balancer with a policy. decided gets every decision with its verdicts.
-func replay(t *testing.T, file, policy string, decided func(step int64, d *balancer.Decision, verdicts []straggler.Verdict)) {
+// replay passes recorded steps of two ranks to the balancer with a policy. decided gets every decision with its
+// verdicts.
+func replay(t *testing.T, file, policy string,
+	decided func(step int64, d *balancer.Decision, verdicts []straggler.Verdict)) {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -31,7 +33,8 @@ func replay(t *testing.T, file, policy string, decided func(step int64, d *balan
 	defer f.Close()
 	const total = 64
 	b := newTestBalancer()
-	b.cfg.Balance, b.run = config.Balance{Policy: policy, Interval: 10}, assembly.New(&config.Config{}, session.Options{})
+	b.cfg.Balance, b.run = config.Balance{Policy: policy, Interval: 10},
+		assembly.New(&config.Config{}, session.Options{})
 	b.options = balancer.Options{Batch: divide.Batch{Total: total}, Ranks: 2, Interval: 10, Types: []string{"a", "b"}}
 	if b.Policy, err = policies.New(policy, b.options); err != nil {
 		t.Fatal(err)
@@ -50,12 +53,15 @@ func replay(t *testing.T, file, policy string, decided func(step int64, d *balan
 		var settling, rank, samples int
 		var data, forward, backward, communication, exchanges, optimizer, other int64 // µs
 		var quota, stolen float64                                                     // percent
-		if _, err := fmt.Sscan(lines.Text(), &now, &settling, &rank, &samples, &data, &forward, &backward, &communication, &exchanges, &optimizer, &other, &quota, &stolen); err != nil {
+		if _, err := fmt.Sscan(lines.Text(), &now, &settling, &rank, &samples, &data, &forward, &backward,
+			&communication, &exchanges, &optimizer, &other, &quota, &stolen); err != nil {
 			t.Fatal(err)
 		}
 		micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-		k := train.RankStep{Sums: replica.Sums{Samples: samples}, Other: micros(other), Telemetry: telemetry.Unknown(), Times: replica.StepTimes{Data: micros(data),
-			Forward: micros(forward), Backward: micros(backward), Communication: micros(communication), Exchanges: micros(exchanges), Optimizer: micros(optimizer)}}
+		k := train.RankStep{Sums: replica.Sums{Samples: samples}, Other: micros(other), Telemetry: telemetry.Unknown(),
+			Times: replica.StepTimes{Data: micros(data),
+				Forward: micros(forward), Backward: micros(backward), Communication: micros(communication),
+				Exchanges: micros(exchanges), Optimizer: micros(optimizer)}}
 		k.Telemetry[telemetry.CPUQuota], k.Telemetry[telemetry.StolenCPU] = quota, stolen
 		if ranks[rank] = k; rank == 1 {
 			b.Split(now, ranks, settling == 1)
@@ -67,29 +73,32 @@ func replay(t *testing.T, file, policy string, decided func(step int64, d *balan
 }
 
 // TestARankAtAFractionOfItsQuotaIsSlowerThanUsual: testdata/cpu_quota.txt contains the steps of two ranks under policy
-// dynamic on a busy machine. From about step 172 to 238, the CPU quota of rank 1 was 0.05 CPUs in place of 0.8, with the
-// kernel's usual period of 100 ms.
+// dynamic on a busy machine. From about step 172 to 238, the CPU quota of rank 1 was 0.05 CPUs in place of 0.8, with
+// the kernel's usual period of 100 ms.
 // No policy may hide this, although only hybrid needs step-time curves for its decisions.
 func TestARankAtAFractionOfItsQuotaIsSlowerThanUsual(t *testing.T) {
 	for _, policy := range []string{"none", "dynamic", "hybrid"} {
 		found := 0
-		replay(t, "testdata/cpu_quota.txt", policy, func(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
-			if v := verdicts[0]; v.Kind == straggler.Sick {
-				t.Errorf("%s: step %d: got %+v of rank 0, whose quota did not change", policy, step, v)
-			}
-			v := verdicts[1]
-			switch {
-			case step < 172 || step > 320:
-				if v.Kind == straggler.Sick {
-					t.Errorf("%s: step %d: got %+v", policy, step, v)
+		replay(t, "testdata/cpu_quota.txt", policy,
+			func(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
+				if v := verdicts[0]; v.Kind == straggler.Sick {
+					t.Errorf("%s: step %d: got %+v of rank 0, whose quota did not change", policy, step, v)
 				}
-			case step > 195 && step < 238:
-				found++
-				if v.Kind != straggler.Sick || v.Cause != straggler.CauseQuota || v.SinceStep < 172 || v.SinceStep > 190 || !strings.Contains(v.Evidence, "a CPU quota stops the rank for ") {
-					t.Errorf("%s: step %d: got %+v, want slower than usual because of the CPU quota", policy, step, v)
+				v := verdicts[1]
+				switch {
+				case step < 172 || step > 320:
+					if v.Kind == straggler.Sick {
+						t.Errorf("%s: step %d: got %+v", policy, step, v)
+					}
+				case step > 195 && step < 238:
+					found++
+					if v.Kind != straggler.Sick || v.Cause != straggler.CauseQuota || v.SinceStep < 172 ||
+						v.SinceStep > 190 || !strings.Contains(v.Evidence, "a CPU quota stops the rank for ") {
+						t.Errorf("%s: step %d: got %+v, want slower than usual because of the CPU quota", policy, step,
+							v)
+					}
 				}
-			}
-		})
+			})
 		if found < 3 {
 			t.Errorf("%s: got %d decisions while the quota was low, want at least 3", policy, found)
 		}

@@ -36,10 +36,11 @@ type balanceReport struct {
 	dir       string
 	lines     *observe.StepLines
 	health    []straggler.Kind // latest logged verdict of each rank
-	failed    bool             // true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
-	outcomes  account.Outcomes
-	last      DecisionLine // latest line of the decisions file
-	defined   bool         // true after the log has defined "of the oracle"
+	// true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
+	failed   bool
+	outcomes account.Outcomes
+	last     DecisionLine // latest line of the decisions file
+	defined  bool         // true after the log has defined "of the oracle"
 }
 
 // DecisionLine is one line of the decisions file. Times are in s per step.
@@ -66,8 +67,9 @@ type DecisionLine struct {
 	EqualSeconds     experiment.Number `json:"equal_step_seconds"`
 	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
 	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the change of shares before this decision
-	Noisy            *int              `json:"noisy_rank"`        // rank that causes most of the noise; null if no single rank does
-	Ranks            []rankLine        `json:"ranks"`
+	// rank that causes most of the noise; null if no single rank does
+	Noisy *int       `json:"noisy_rank"`
+	Ranks []rankLine `json:"ranks"`
 }
 
 // outcomeLine states what a change of shares brought: times faster, without the noise of steps.
@@ -100,9 +102,11 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 		kept = resume.Step
 	}
 	a := b.run
-	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]straggler.Kind, len(b.known))}
+	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(),
+		health: make([]straggler.Kind, len(b.known))}
 	var err error
-	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Process.Opts.LogOf(logs.ComponentBalancer)); err != nil {
+	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept,
+		a.Process.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
 	r.lines.Limit(observe.LimitOfFile(a))
@@ -121,7 +125,9 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 	r.write(step, d, verdicts, line)
 	r.logVerdicts(verdicts)
 	if known && outcome.Worse() {
-		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", show.Figure("%.2f", outcome.Achieved), "predicted", show.Figure("%.2f", outcome.Predicted), "now", reaction(d))
+		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup",
+			show.Figure("%.2f", outcome.Achieved), "predicted", show.Figure("%.2f", outcome.Predicted), "now",
+			reaction(d))
 	}
 	if !d.Changed {
 		return
@@ -149,7 +155,8 @@ func (r *balanceReport) end() {
 
 // show logs the state of the ranks: as a table in text logs, as a DecisionLine in JSON logs.
 func (r *balanceReport) show(d *balancer.Decision) {
-	r.console.Log(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
+	r.console.Log(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey,
+		logs.ComponentBalancer, "decision", r.last)
 }
 
 // decisionLine returns the line of a decision without its ranks.
@@ -161,9 +168,14 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 		}
 		return n(v)
 	}
-	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
-		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Fitted), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
-		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{}, EqualSeconds: n(d.Equal), PredictedSeconds: n(d.Predicted)}
+	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed,
+		Reason:      d.Reason,
+		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Fitted), OracleSeconds: n(d.Oracle),
+		ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High),
+		Imbalance: n(d.Imbalance),
+		Unknown:   d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
+		EqualSeconds:     n(d.Equal),
+		PredictedSeconds: n(d.Predicted)}
 	for i, seconds := range d.Lost.Lost() {
 		line.Lost[account.Losses[i]] = part(seconds)
 	}
@@ -180,7 +192,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []strag
 	line.Outcome = outcome
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
-		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
+		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited),
+			Caused: n(caused)}
 		if verdicts != nil {
 			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == straggler.Sick {
 				l.Cause = verdicts[rank].Cause.String()
@@ -225,9 +238,11 @@ func (r *balanceReport) logVerdicts(verdicts []straggler.Verdict) {
 		case straggler.Healthy:
 			log.Info(fmt.Sprintf("rank %d has its usual speed again", rank))
 		case straggler.SlowType:
-			log.Info(fmt.Sprintf("rank %d has a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
+			log.Info(fmt.Sprintf("rank %d has a slower type of device: %.1f times the median time per sample", rank,
+				v.Ratio), "evidence", v.Evidence)
 		case straggler.Sick:
-			log.Warn(fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
+			log.Warn(fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v", rank,
+				v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
 	}
 }
@@ -263,10 +278,12 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.MicroBatches())
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy,
+		show.Figure("%.1f %%", 100*d.Imbalance))
 	known := !math.IsNaN(d.OfOracle.Value)
 	if known {
-		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
+		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value),
+			show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
 	} else {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
 	}
@@ -285,16 +302,22 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		if worth != nil {
 			value = show.Figure("%+.1f %%", 100*worth[rank].Loss(d.Lost.Communication))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, show.Figure("%.0f", 100*d.Ranks[rank].Utilization), show.Figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
-			show.Figure("%.0f", float64(d.Shares[rank])*accumulation/own), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank,
+			show.Figure("%.0f", 100*d.Ranks[rank].Utilization), show.Figure("%.0f", 100*d.Ranks[rank].Memory),
+			d.Shares[rank], d.Next[rank],
+			show.Figure("%.0f", float64(d.Shares[rank])*accumulation/own), show.Figure("%.1f", 1e3*own),
+			show.Figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
 	}
 	w.Flush()
 	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
 	if known && !r.defined {
 		r.defined = true
 		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
+
 			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n" +
+
 			"samples/s: batch / busy ms; imbalance in %: difference between the longest and the shortest busy time of a step, of the longest, mean over the steps; " +
+
 			"imbalance in ms: time that the best shares would save; noise: waits because times vary from step to step, which no shares remove\n")
 	}
 	return text.String()

@@ -14,7 +14,8 @@ func TestUnmeasuredWindowsHaveNoLostTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"useful_seconds":null`, `"lost_seconds":{"communication":null,"data":null,"granularity":null,"imbalance":null,"noise":null,"pauses":null}`, `"equal_step_seconds":null`, `"noisy_rank":null`} {
+	for _, want := range []string{`"useful_seconds":null`, `"lost_seconds":{"communication":null,"data":null,"granularity":null,"imbalance":null,"noise":null,"pauses":null}`,
+		`"equal_step_seconds":null`, `"noisy_rank":null`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("got %s, want %s", text, want)
 		}

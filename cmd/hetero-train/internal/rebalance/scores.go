@@ -64,7 +64,8 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 			return nil, missing, err
 		}
 	}
-	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: true}}
+	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion,
+		Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: true}}
 	for rank := range b.known {
 		r := b.known[rank].Profile
 		r.Measured = known[typeKey(&r)]
@@ -77,7 +78,8 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 	own := p.Ranks[b.run.Process.Opts.Assignment.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
-			b.log().Warn("the measurements of this device cannot be cached, so the next run measures again", "error", err)
+			b.log().Warn("the measurements of this device cannot be cached, so the next run measures again", "error",
+				err)
 		}
 	}
 	return p, "", nil
@@ -91,7 +93,8 @@ type typeFigures struct {
 
 // measureTypes measures the devices of the given ranks and adds the results to known. missing is the reason if the
 // measurement is not possible.
-func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
+func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (
+	missing string, err error) {
 	a, began := b.run, time.Now()
 	t := compute.Turns{Count: 1}
 	if a.Rank.Team != nil {
@@ -107,7 +110,8 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 		r := &b.known[a.Process.Opts.Assignment.Rank].Profile
 		own.Measured = r.Measured
 		var openErr error
-		speed, openErr = measure.OpenSpeed(ctx, a.Rank.Device, measure.SpeedOptions{DType: a.Rank.Precision, CPUs: a.Rank.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Rank.Device.Info(), startTensor)})
+		speed, openErr = measure.OpenSpeed(ctx, a.Rank.Device, measure.SpeedOptions{DType: a.Rank.Precision,
+			CPUs: a.Rank.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Rank.Device.Info(), startTensor)})
 		if openErr != nil {
 			speed, own.Error = nil, openErr.Error()
 		}
@@ -148,7 +152,8 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 		known[typeKey(&b.known[rank].Profile)] = f.Measured
 	}
 	if a.Rank.Team.Leads() {
-		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took", time.Since(began).Round(time.Millisecond))
+		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took",
+			time.Since(began).Round(time.Millisecond))
 	}
 	return "", nil
 }
@@ -164,7 +169,8 @@ func (b *Balancer) deviceTypes() int {
 
 // figuresKey returns the key of a rank's figures in the cache.
 func figuresKey(r *profiles.Rank) profiles.CacheKey {
-	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: version.Text()}
+	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType,
+		Program: version.Text()}
 }
 
 // loadFigures sets r.Measured to the cached figures of this rank's device. It returns nil if there are none.
@@ -204,7 +210,9 @@ func (b *Balancer) logKept() {
 		k := &b.known[rank]
 		if key := typeKey(&k.Profile); k.Kept != nil && !said[key] {
 			said[key] = true
-			b.log().Info("using the compute score of an earlier run; to measure again, set profile.at_start = \"measure\"", "device", k.Device, "precision", k.Profile.Measured.DType,
+			b.log().Info(
+				"using the compute score of an earlier run; to measure again, set profile.at_start = \"measure\"",
+				"device", k.Device, "precision", k.Profile.Measured.DType,
 				"age", ageText(time.Since(k.Kept.Created)), "file", k.Kept.File, "rank", rank)
 		}
 	}
@@ -244,7 +252,8 @@ func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
 	for rank, n := range shares {
 		perSample[rank] = seconds(rank) / float64(n)
 	}
-	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction != nil {
+	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction !=
+		nil {
 		b.log().Info(b.profile.Prediction.String())
 		b.SaveProfile()
 	}

@@ -26,18 +26,21 @@ func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
 		{"none", nil, ""},
 	} {
 		var log bytes.Buffer
-		b := &Balancer{cfg: &config.Config{}, scores: c.scores, missing: "profile.at_start is off", known: make([]knownRank, 2), options: balancer.Options{}}
+		b := &Balancer{cfg: &config.Config{}, scores: c.scores, missing: "profile.at_start is off",
+			known: make([]knownRank, 2), options: balancer.Options{}}
 		b.cfg.Balance.Policy = c.policy
 		b.run = assembly.New(b.cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		b.logShares([]int{1, 1})
-		if warned := strings.Contains(log.String(), "has no compute scores (profile.at_start is off)"); warned != (c.want != "") || !strings.Contains(log.String(), c.want) {
+		if warned := strings.Contains(log.String(), "has no compute scores (profile.at_start is off)"); warned !=
+			(c.want != "") || !strings.Contains(log.String(), c.want) {
 			t.Errorf("%s with scores %v: got %q, want a warning with %q", c.policy, c.scores, &log, c.want)
 		}
 	}
 }
 
 func TestAgeText(t *testing.T) {
-	for age, want := range map[time.Duration]string{-time.Hour: "less than a minute", 59 * time.Second: "less than a minute", 61 * time.Second: "1 minute", 119 * time.Minute: "119 minutes",
+	for age, want := range map[time.Duration]string{-time.Hour: "less than a minute",
+		59 * time.Second: "less than a minute", 61 * time.Second: "1 minute", 119 * time.Minute: "119 minutes",
 		26 * time.Hour: "26 hours", 71 * time.Hour: "2 days"} {
 		if got := ageText(age); got != want {
 			t.Errorf("%v: got %q, want %q", age, got, want)

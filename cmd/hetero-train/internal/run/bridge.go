@@ -33,8 +33,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// bridged is a rank of a run whose steps another program computes. It has the balancer, the sensors and the records of a
-// training, but no replica, no data and no connection to the other ranks.
+// bridged is a rank of a run whose steps another program computes. It has the balancer, the sensors and the records of
+// a training, but no replica, no data and no connection to the other ranks.
 type bridged struct {
 	training  *training
 	conn      *bridge.Conn
@@ -47,9 +47,10 @@ type bridged struct {
 	reason    string // of the latest decision
 }
 
-// Bridge runs the balancer and the records of this rank, until the program that computes ends the run. start describes what
-// it computes.
-func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn, start *bridge.Start) error {
+// Bridge runs the balancer and the records of this rank, until the program that computes ends the run. start describes
+// what it computes.
+func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn,
+	start *bridge.Start) error {
 	if _, err := metricsToken(cfg, opts.Env); err != nil {
 		return err
 	}
@@ -96,18 +97,22 @@ func (r remote) Info() device.Info { return r.info }
 // describe sets the parts of the run that start describes.
 func (b *bridged) describe(start *bridge.Start) {
 	d := start.Device
-	b.training.rank.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind, Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
+	b.training.rank.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind,
+		Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
 		MemoryBytes: d.MemoryBytes, FreeBytes: d.FreeBytes, UUID: d.UUID, BusID: d.BusID}}
 	b.training.rank.Precision = dtypes[start.DType]
 	b.training.run.Data = &parts.Opened{Name: start.Dataset.Name}
 	b.training.run.Steps, b.training.run.StepsPer = start.Steps, start.Epoch
 	b.training.run.Foreign = &assembly.Foreign{Program: "PyTorch " + start.Torch,
-		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers", start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
-			b.training.rank.Precision, b.training.process.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name, start.Workers),
+		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers",
+			start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
+			b.training.rank.Precision, b.training.process.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name,
+			start.Workers),
 		Report: task.Report{Metrics: []task.Metric{task.Loss}, Unit: "samples", Units: 1, RateKey: "samples_per_sec"},
 		TFLOPS: measure.Figure(start.TFLOPS), Copy: measure.Figure(start.Copy)}
 	for _, p := range start.Curve {
-		b.training.run.Foreign.Curve = append(b.training.run.Foreign.Curve, divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
+		b.training.run.Foreign.Curve = append(b.training.run.Foreign.Curve,
+			divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
 	}
 }
 
@@ -119,16 +124,19 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	if err := b.training.process.Cfg.CheckRanks(ranks); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	if total := parts.BatchOf(b.training.process.Cfg).Total; total < ranks && !b.training.process.Cfg.Balance.BenchWorthless {
-		return exit.Usagef("global_batch: a micro-batch has %d samples, want at least one for each of the %d ranks", total, ranks)
+	if total := parts.BatchOf(b.training.process.Cfg).Total; total < ranks &&
+		!b.training.process.Cfg.Balance.BenchWorthless {
+		return exit.Usagef("global_batch: a micro-batch has %d samples, want at least one for each of the %d ranks",
+			total, ranks)
 	}
 	if start.SyncNorm && b.training.process.Cfg.Balance.BenchWorthless {
 		return exit.Usagef("bench_worthless: an excluded rank computes one sample with weight 0, which would change the statistics of SyncBatchNorm: remove the setting, or use another normalisation")
 	}
 	if ranks > 1 {
-		b.training.rank.Team = &process.Team{Place: assigned, Exchange: func(ctx context.Context, what string, own []byte) ([][]byte, error) {
-			return b.conn.Exchange(ctx, what, own, ranks)
-		}}
+		b.training.rank.Team = &process.Team{
+			Place: assigned, Exchange: func(ctx context.Context, what string, own []byte) ([][]byte, error) {
+				return b.conn.Exchange(ctx, what, own, ranks)
+			}}
 	}
 	limits, err := b.agree(ctx, start)
 	if err != nil {
@@ -146,8 +154,10 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 		return err
 	}
 	b.result = train.Result{Steps: start.Step, LastLoss: math.NaN()}
-	return b.conn.Send(bridge.Started{Type: "started", Shares: shares, Interval: b.training.process.Cfg.Balance.Interval, Opening: opening, Folder: folder,
-		Cached: b.training.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(), Notes: b.training.run.Notes()})
+	return b.conn.Send(bridge.Started{Type: "started", Shares: shares,
+		Interval: b.training.process.Cfg.Balance.Interval, Opening: opening, Folder: folder,
+		Cached: b.training.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(),
+		Notes: b.training.run.Notes()})
 }
 
 // agreed is what a rank tells the others about itself before the balancer starts.
@@ -162,9 +172,15 @@ type agreed struct {
 
 // agree compares what the ranks compute, and returns the largest share of each rank.
 func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error) {
-	own := agreed{Type: devices.RankType{Device: b.training.rank.DescribeItself().DeviceType, Type: b.training.rank.Precision.String()}, Limit: start.MaxShare, Program: version.Source() + ", PyTorch " + start.Torch,
-		Model: fmt.Sprintf("%s with %d parameters (%s)", start.Model.Name, start.Model.Parameters, start.Model.Hash), Samples: start.Dataset.Samples,
-		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d", b.training.process.Cfg.Data.BatchSize, b.training.process.Cfg.Train.MicroBatches(), b.training.process.Cfg.Balance.Policy, b.training.process.Cfg.Balance.Interval)}
+	own := agreed{
+		Type: devices.RankType{Device: b.training.rank.DescribeItself().DeviceType,
+			Type: b.training.rank.Precision.String()}, Limit: start.MaxShare, Program: version.Source() + ", PyTorch " +
+			start.Torch,
+		Model:   fmt.Sprintf("%s with %d parameters (%s)", start.Model.Name, start.Model.Parameters, start.Model.Hash),
+		Samples: start.Dataset.Samples,
+		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d",
+			b.training.process.Cfg.Data.BatchSize, b.training.process.Cfg.Train.MicroBatches(),
+			b.training.process.Cfg.Balance.Policy, b.training.process.Cfg.Balance.Interval)}
 	word, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
@@ -184,10 +200,14 @@ func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error)
 		if rank == 0 {
 			first = other
 		}
-		for _, v := range []struct{ what, got, want string }{{"versions", other.Program, first.Program}, {"model", other.Model, first.Model}, {"global batch", other.Batch, first.Batch},
+		for _, v := range []struct{ what, got, want string }{{"versions", other.Program, first.Program},
+			{"model", other.Model, first.Model}, {"global batch", other.Batch, first.Batch},
 			{"length of the data set", fmt.Sprint(other.Samples), fmt.Sprint(first.Samples)}} {
 			if v.got != v.want {
-				return nil, exit.Usagef("%s: rank %d has %s, rank 0 has %s: start all ranks with the same program, script and data", v.what, rank, v.got, v.want)
+				return nil,
+					exit.Usagef(
+						"%s: rank %d has %s, rank 0 has %s: start all ranks with the same program, script and data",
+						v.what, rank, v.got, v.want)
 			}
 		}
 		b.training.rank.Types = append(b.training.rank.Types, other.Type)
@@ -315,8 +335,10 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 		all = append(all, b.training.watch)
 	}
 	b.observers = all
-	b.training.process.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d", b.training.run.Foreign.Program, b.training.process.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
-		max(b.training.process.Opts.Assignment.WorldSize, 1), b.training.process.Cfg.Data.BatchSize), "folder", b.training.run.Folder.Dir)
+	b.training.process.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d",
+		b.training.run.Foreign.Program, b.training.process.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
+		max(b.training.process.Opts.Assignment.WorldSize, 1), b.training.process.Cfg.Data.BatchSize), "folder",
+		b.training.run.Folder.Dir)
 	return nil
 }
 
@@ -348,7 +370,8 @@ func (b *bridged) follow(ctx context.Context) error {
 		case *bridge.Steps:
 			answer, err = b.steps(m)
 		case *bridge.Evaluation:
-			b.result.LastEval = &train.Evaluation{Step: b.result.Steps, Epoch: int(b.result.Epochs), Samples: m.Samples, Loss: float64(m.Loss), Took: session.Seconds(m.Seconds)}
+			b.result.LastEval = &train.Evaluation{Step: b.result.Steps, Epoch: int(b.result.Epochs), Samples: m.Samples,
+				Loss: float64(m.Loss), Took: session.Seconds(m.Seconds)}
 			b.observers.EvalDone(*b.result.LastEval)
 		case *bridge.Saved:
 			b.observers.Saving()

@@ -16,10 +16,12 @@ import (
 func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 	var next []int
 	if m.First != b.result.Steps+1 {
-		return bridge.Decided{}, &bridge.Fault{Reason: fmt.Sprintf("got step %d after step %d", m.First, b.result.Steps)}
+		return bridge.Decided{},
+			&bridge.Fault{Reason: fmt.Sprintf("got step %d after step %d", m.First, b.result.Steps)}
 	}
 	if n := len(m.Steps[0].Samples); n != len(b.ranks) {
-		return bridge.Decided{}, &bridge.Fault{Reason: fmt.Sprintf("got the reports of %d ranks, want %d", n, len(b.ranks))}
+		return bridge.Decided{},
+			&bridge.Fault{Reason: fmt.Sprintf("got the reports of %d ranks, want %d", n, len(b.ranks))}
 	}
 	for i := range m.Steps {
 		s := &m.Steps[i]
@@ -33,7 +35,8 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 		}
 		b.observe(step, s)
 	}
-	d := bridge.Decided{Type: "decided", Step: b.result.Steps, Shares: next, Telemetry: b.sample(), ShareOfOracle: bridge.Number(b.training.balancing.OfOracle())}
+	d := bridge.Decided{Type: "decided", Step: b.result.Steps, Shares: next, Telemetry: b.sample(),
+		ShareOfOracle: bridge.Number(b.training.balancing.OfOracle())}
 	if next != nil {
 		d.Reason = b.reason
 	}
@@ -44,10 +47,15 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 	for rank := range b.ranks {
 		r := &b.ranks[rank]
-		*r = train.RankStep{Sums: replica.Sums{Samples: s.Samples[rank], Count: int(s.Count[rank]), Loss: float64(s.Loss[rank])},
+		*r = train.RankStep{
+			Sums:  replica.Sums{Samples: s.Samples[rank], Count: int(s.Count[rank]), Loss: float64(s.Loss[rank])},
 			Other: session.Seconds(float64(s.Other[rank])), Buckets: s.Buckets[rank], Bytes: int64(s.Bytes[rank]),
-			Times: replica.StepTimes{Data: session.Seconds(float64(s.Data[rank])), Forward: session.Seconds(float64(s.Forward[rank])), Backward: session.Seconds(float64(s.Backward[rank])),
-				Communication: session.Seconds(float64(s.Exposed[rank])), Optimizer: session.Seconds(float64(s.Optimizer[rank])), Hidden: session.Seconds(float64(s.Hidden[rank]))},
+			Times: replica.StepTimes{Data: session.Seconds(float64(s.Data[rank])),
+				Forward:       session.Seconds(float64(s.Forward[rank])),
+				Backward:      session.Seconds(float64(s.Backward[rank])),
+				Communication: session.Seconds(float64(s.Exposed[rank])),
+				Optimizer:     session.Seconds(float64(s.Optimizer[rank])),
+				Hidden:        session.Seconds(float64(s.Hidden[rank]))},
 			Telemetry: telemetry.Unknown()}
 		if rank < len(sensors) && len(sensors[rank]) == len(r.Telemetry) {
 			for i, v := range sensors[rank] {
@@ -83,8 +91,10 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 		res.Skipped++
 	}
 	own := &b.ranks[b.own]
-	record := train.StepRecord{StepResult: replica.StepResult{Sums: sums, GradNorm: float64(s.GradNorm), Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
-		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil && !slices.Equal(shares, b.shares), Step: step, Total: b.training.run.Steps,
+	record := train.StepRecord{StepResult: replica.StepResult{Sums: sums, GradNorm: float64(s.GradNorm),
+		Updated: !s.Skipped, Scale: float64(s.Scale), Times: own.Times, Buckets: own.Buckets, Bytes: own.Bytes},
+		Took: took, Trained: res.Trained, Ranks: b.ranks, Shares: shares, Changed: b.shares != nil &&
+			!slices.Equal(shares, b.shares), Step: step, Total: b.training.run.Steps,
 		Epoch: s.Epoch, EpochStep: s.EpochStep, EpochSteps: s.EpochSteps, Rate: float64(s.Rate), Skipped: res.Skipped,
 		Time: time.UnixMicro(int64(s.Time * 1e6))}
 	b.shares = shares

@@ -22,7 +22,8 @@ func (tr *training) connect(ctx context.Context) error {
 	}
 	if t == nil {
 		var err error
-		if tr.scores, err = rebalance.New(ctx, tr.run); err != nil { // a run of one rank does not use its score, but records it
+		if tr.scores, err = rebalance.New(ctx, tr.run); err != nil {
+			// a run of one rank does not use its score, but records it
 			return err
 		}
 		return tr.tune(ctx)
@@ -43,7 +44,8 @@ func (tr *training) connect(ctx context.Context) error {
 	}
 	watched, stop := context.WithCancel(ctx)
 	tr.process.Later(func() error { stop(); return nil })
-	go t.Watch(watched, max(session.Seconds(min(tr.process.Cfg.Parallel.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.process.Opts.LogOf(logs.ComponentCluster))
+	go t.Watch(watched, max(session.Seconds(min(tr.process.Cfg.Parallel.TimeoutSeconds/4, 10)), 100*time.Millisecond),
+		tr.process.Opts.LogOf(logs.ComponentCluster))
 	tr.logTogether()
 	return nil
 }
@@ -92,7 +94,8 @@ func (tr *training) replicaOptions() (replica.Options, error) {
 		return o, nil
 	}
 	// ranks with unequal shares may need unequal parts of a machine's memory
-	if o.Peers.Shares, err = parts.Divide(tr.process.Cfg, tr.rank.Team.Place.WorldSize); err == nil && tr.rank.Team.Leads() {
+	if o.Peers.Shares, err = parts.Divide(tr.process.Cfg, tr.rank.Team.Place.WorldSize); err == nil &&
+		tr.rank.Team.Leads() {
 		tr.balancing.LogBatchSizes(o.Peers.Shares, "balance.fixed_shares")
 	}
 	return o, err

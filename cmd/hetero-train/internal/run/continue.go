@@ -23,7 +23,8 @@ func (tr *training) survived(result train.Result, err error) error {
 	if tr.process.Opts.Reported() {
 		return fmt.Errorf("%w; step %d, the last step that all ranks completed, is saved", err, result.Steps)
 	}
-	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, tr.process.WayOn(result.Steps))
+	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err,
+		tr.process.WayOn(result.Steps))
 }
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, because only rank 0 saves.
@@ -56,13 +57,15 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 		}
 	}
 	if dir := tr.movedFrom(); dir != "" {
-		return exit.With(s.Saved(), fmt.Errorf("%w: saved, but the folder of the run was moved: move it back to %s, and the run %s", s, dir, tr.process.WayOn(step)))
+		return exit.With(s.Saved(),
+			fmt.Errorf("%w: saved, but the folder of the run was moved: move it back to %s, and the run %s", s, dir,
+				tr.process.WayOn(step)))
 	}
 	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.process.WayOn(step)))
 }
 
-// movedFrom returns the path of the run's folder if the folder is no longer there, otherwise "". Saves still reach a folder
-// that was moved.
+// movedFrom returns the path of the run's folder if the folder is no longer there, otherwise "". Saves still reach a
+// folder that was moved.
 func (tr *training) movedFrom() string {
 	if tr.run.Folder == nil { // only rank 0 has the folder
 		return ""
@@ -83,5 +86,6 @@ func (tr *training) unsaved(newest string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s; after the cause is removed, the run %s", err, newest, tr.process.WayOn(step))
+	return fmt.Errorf("%w; the newest checkpoint is %s; after the cause is removed, the run %s", err, newest,
+		tr.process.WayOn(step))
 }

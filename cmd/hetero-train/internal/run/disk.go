@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// diskGrace is the time for which a run that was told to stop waits for a disk that does not answer. Most schedulers
-	// kill a job 30 s after SIGTERM; the run must state before what it could not save. A shorter time loses checkpoints
-	// on a file system that answers late.
+	// diskGrace is the time for which a run that was told to stop waits for a disk that does not answer. Most
+	// schedulers kill a job 30 s after SIGTERM; the run must state before what it could not save. A shorter time loses
+	// checkpoints on a file system that answers late.
 	diskGrace = 20 * time.Second
 	// hangs is the age of an operation at which a second SIGTERM does not wait for it.
 	hangs = time.Second
@@ -76,7 +76,8 @@ func (d *disk) silent(file string, age time.Duration) {
 	case d.leaving.Load():
 		effect = "the end of the run waits for it"
 	}
-	d.log.Warn("the disk does not answer; "+effect, "file", file, "for", age.Round(time.Second), "waiting_bytes", d.queue.Waiting())
+	d.log.Warn("the disk does not answer; "+effect, "file", file, "for", age.Round(time.Second), "waiting_bytes",
+		d.queue.Waiting())
 }
 
 // answers reports that a late operation has returned.
@@ -141,9 +142,9 @@ func (tr *training) leaves() {
 	tr.lifeline.HoldToSave()
 }
 
-// stopReceived is called for each signal that ends the run, with its number. The first one tells the supervisor that this
-// rank is saving, because a step may take longer than the supervisor waits. If the disk does not answer, the process ends
-// after diskGrace, or at the next signal.
+// stopReceived is called for each signal that ends the run, with its number. The first one tells the supervisor that
+// this rank is saving, because a step may take longer than the supervisor waits. If the disk does not answer, the
+// process ends after diskGrace, or at the next signal.
 func (tr *training) stopReceived(s exit.Stopped, number int) {
 	if number == 1 {
 		if tr.looping.Load() {

@@ -70,7 +70,8 @@ type follower struct{ run *assembly.Run }
 
 // StepDone implements train.Observer.
 func (f follower) StepDone(r *train.StepRecord) {
-	if interval := int64(f.run.Process.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
+	if interval := int64(f.run.Process.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total ||
+		r.Step == 1 {
 		observe.LogBatch(f.run, r)
 	}
 }

@@ -27,11 +27,15 @@ func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 		return "", err
 	}
 	if token != "" && len(token) < process.LeastTokenBytes {
-		return "", exit.Usagef("metrics: the token has %d bytes, want at least %d, for example the output of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
+		return "",
+			exit.Usagef(
+				"metrics: the token has %d bytes, want at least %d, for example the output of \"openssl rand -hex 16\"",
+				len(token), process.LeastTokenBytes)
 	}
 	err = (&prometheus.ServerOptions{Address: c.Address, Token: token, Insecure: c.Insecure}).CheckAddress()
 	if errors.Is(err, prometheus.ErrExposed) {
-		err = fmt.Errorf("%w: set metrics.token_file or HETERO_METRICS_TOKEN, use 127.0.0.1, or set metrics.insecure", err)
+		err = fmt.Errorf("%w: set metrics.token_file or HETERO_METRICS_TOKEN, use 127.0.0.1, or set metrics.insecure",
+			err)
 	}
 	if err != nil {
 		return "", exit.Usagef("metrics.address: %w", err)
@@ -68,7 +72,8 @@ func (tr *training) openMetrics(context.Context) error {
 		}
 	}
 	exporter := observe.NewExporter(tr.run, ranks)
-	server, err := prometheus.Listen(prometheus.ServerOptions{Address: address, Token: token, Insecure: c.Insecure, Metrics: exporter.Metrics})
+	server, err := prometheus.Listen(prometheus.ServerOptions{Address: address, Token: token, Insecure: c.Insecure,
+		Metrics: exporter.Metrics})
 	if err != nil {
 		return exit.Usagef("metrics.address: %w; choose another port, or port 0", err)
 	}
@@ -78,7 +83,8 @@ func (tr *training) openMetrics(context.Context) error {
 	log := tr.process.Opts.LogOf(logs.ComponentProfiler)
 	log.Info(fmt.Sprintf("metrics for Prometheus at http://%s/metrics", server.Address()), "ranks", len(ranks))
 	if c.Insecure && token == "" {
-		log.Warn("metrics.insecure: every program that can connect to this port can read the metrics", "address", server.Address())
+		log.Warn("metrics.insecure: every program that can connect to this port can read the metrics", "address",
+			server.Address())
 	}
 	return nil
 }
@@ -94,7 +100,8 @@ func besides(address string, local int) (string, error) {
 		return address, nil // every rank gets a free port
 	}
 	if port += max(local, 0); port > 65535 {
-		return "", exit.Usagef("metrics.address: got port %s and rank %d of this machine, want a sum of at most 65535", text, local)
+		return "", exit.Usagef("metrics.address: got port %s and rank %d of this machine, want a sum of at most 65535",
+			text, local)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }

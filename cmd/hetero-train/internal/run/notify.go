@@ -52,7 +52,8 @@ func openSender(cfg *config.Config, opts session.Options) (*notify.Sender, error
 	webhook := c.Webhook
 	if webhook == "" {
 		var err error
-		if webhook, err = process.ReadSecret("notify.webhook_file", c.WebhookFile, "HETERO_NOTIFY_WEBHOOK_SECRET", opts.Env); err != nil {
+		if webhook, err = process.ReadSecret("notify.webhook_file", c.WebhookFile, "HETERO_NOTIFY_WEBHOOK_SECRET",
+			opts.Env); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +68,8 @@ func openSender(cfg *config.Config, opts session.Options) (*notify.Sender, error
 		}
 		return text
 	}
-	sender, err := notify.Open(notify.Options{Command: c.Command, Webhook: webhook, Events: c.Events, Timeout: session.Seconds(c.TimeoutSeconds),
+	sender, err := notify.Open(notify.Options{Command: c.Command, Webhook: webhook, Events: c.Events,
+		Timeout: session.Seconds(c.TimeoutSeconds),
 		Environ: withoutTokens(opts.Env.Environ), Hide: hide, Log: opts.LogOf(logs.ComponentTrainer)})
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
@@ -104,7 +106,8 @@ func reportLost(cfg *config.Config, opts session.Options, err error) {
 		_ = sender.Close() // nothing was sent
 		return
 	}
-	e := notify.Event{Event: notify.Failed, Time: time.Now(), Run: cfg.Experiment.Name, Host: hostName(), Exit: &code, Message: err.Error()}
+	e := notify.Event{Event: notify.Failed, Time: time.Now(), Run: cfg.Experiment.Name, Host: hostName(), Exit: &code,
+		Message: err.Error()}
 	addRecorded(&e, filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name))
 	sender.Send(e)
 	_ = sender.Close() // always nil; failed deliveries are warnings
@@ -148,7 +151,8 @@ var trackingSecrets = []string{"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAM
 func withoutTokens(environ []string) (rest []string) {
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "HETERO_") && (strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET")) || slices.Contains(trackingSecrets, name) {
+		if strings.HasPrefix(name, "HETERO_") && (strings.Contains(name, "TOKEN") ||
+			strings.Contains(name, "SECRET")) || slices.Contains(trackingSecrets, name) {
 			continue
 		}
 		rest = append(rest, pair)

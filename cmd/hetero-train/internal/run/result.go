@@ -29,9 +29,13 @@ func (tr *training) writeResult(r train.Result, err error) error {
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
 		SamplesPerSecond: experiment.Number(show.NaN), Program: version.Text(), Model: a.Process.Cfg.Model.Name,
-		Dataset: a.Data.Name, Device: a.Rank.Device.Info().Name, Precision: compute.TypesText(a.Rank.Types), BatchSize: int64(a.Process.Cfg.Data.BatchSize), Ranks: max(a.Process.Opts.Assignment.WorldSize, 1),
-		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Process.Started).Seconds()),
-		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Process.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Named(a.Process.Cfg.Checkpoint.BestMetric).Key,
+		Dataset: a.Data.Name, Device: a.Rank.Device.Info().Name, Precision: compute.TypesText(a.Rank.Types),
+		BatchSize: int64(a.Process.Cfg.Data.BatchSize), Ranks: max(a.Process.Opts.Assignment.WorldSize, 1),
+		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced,
+		Seconds:   experiment.Number(time.Since(a.Process.Started).Seconds()),
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Process.Started, Ended: time.Now(),
+		BestEval:       experiment.Number(show.NaN),
+		BestEvalMetric: a.Report().Named(a.Process.Cfg.Checkpoint.BestMetric).Key,
 	}
 	if r.Trained.Time > 0 {
 		out.SamplesPerSecond = experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time))
@@ -40,7 +44,8 @@ func (tr *training) writeResult(r train.Result, err error) error {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
 	}
 	if e := r.LastEval; e != nil {
-		out.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Samples, Loss: experiment.Number(e.Loss), Metrics: map[string]experiment.Number{}}
+		out.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Samples, Loss: experiment.Number(e.Loss),
+			Metrics: map[string]experiment.Number{}}
 		for _, m := range a.Report().Metrics {
 			out.LastEval.Metrics[m.Key] = experiment.Number(m.Of(e.Score()))
 		}
@@ -92,9 +97,11 @@ func logFinished(a *assembly.Run) error {
 		return nil
 	}
 	f := a.Folder.Finished
-	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps, show.Figure("%.4f", f.FinalTrainLoss))
+	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps,
+		show.Figure("%.4f", f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(a.Process.Opts.Env.Stdout, ", best %s at step %d", task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
+		fmt.Fprintf(a.Process.Opts.Env.Stdout, ", best %s at step %d",
+			task.TextOf(f.BestEvalMetric, float64(f.BestEval)), f.BestEvalStep)
 	}
 	fmt.Fprintln(a.Process.Opts.Env.Stdout)
 	for _, note := range append(slices.Clone(a.Folder.Warnings), f.Notes...) {
@@ -118,24 +125,27 @@ func hintFinished(a *assembly.Run) string {
 	saved, err := checkpoint.List(a.Folder.CheckpointDir())
 	switch {
 	case a.Falls() && !a.Process.Named() && !early:
-		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Process.Cfg.Schedule.Name)
+		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run",
+			a.Process.Cfg.Schedule.Name)
 	case len(saved) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)):
 		longer = "a larger value starts again at the first step, because the run's checkpoints are missing"
 	case a.Falls() && !early:
-		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Process.Cfg.Schedule.Name)
+		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run",
+			a.Process.Cfg.Schedule.Name)
 	}
 	return fmt.Sprintf("%s ended the run: %s; %s", endedBy(a), longer, afresh)
 }
 
-// endedBy returns the setting that ended the finished run. The data may have changed since, so that an epoch has another
-// number of steps.
+// endedBy returns the setting that ended the finished run. The data may have changed since, so that an epoch has
+// another number of steps.
 func endedBy(a *assembly.Run) string {
 	f, t, length := a.Folder.Finished, &a.Process.Cfg.Train, a.Length()
 	switch {
 	case f.GaveUp != "":
 		return fmt.Sprintf("train.early_stop_patience = %d", t.EarlyStopPatience)
 	case t.Steps == 0 && t.Epochs > 0 && a.Steps != f.Steps:
-		return strings.TrimSuffix(length, ")") + fmt.Sprintf(" with the present data; %d when the run was trained)", f.Steps)
+		return strings.TrimSuffix(length, ")") + fmt.Sprintf(" with the present data; %d when the run was trained)",
+			f.Steps)
 	}
 	return length
 }

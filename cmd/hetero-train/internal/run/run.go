@@ -34,10 +34,11 @@ import (
 
 // training is the state of one process that trains.
 type training struct {
-	process     *session.Session
-	rank        *compute.Rank
-	run         *assembly.Run
-	resume      *checkpoint.State      // state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
+	process *session.Session
+	rank    *compute.Rank
+	run     *assembly.Run
+	// state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
+	resume      *checkpoint.State
 	records     *observe.Records       // set on rank 0 only; nil on other ranks
 	tracing     *observe.Tracing       // nil if the configuration selects no steps
 	balancing   *rebalance.Balancer    // nil in a run of one rank
@@ -121,7 +122,8 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	err = exit.Classify(ctx, err)
 	tr.settleResult(err)
 	tr.reportEnd(err)
-	if err != nil && (!looped || !errors.As(err, new(exit.Stopped))) { // in the loop, all ranks stop together after a signal
+	if err != nil && (!looped || !errors.As(err, new(exit.Stopped))) {
+		// in the loop, all ranks stop together after a signal
 		tr.rank.Team.Abort(err)
 	}
 	return tr.logError(err)
@@ -149,8 +151,8 @@ func (tr *training) stages() []session.Stage {
 // shorter time leaves slow steps, or a disk that answers late, no time to save.
 const orphanTime = 2 * time.Minute
 
-// beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal, whichever
-// operation it interrupted: the other ranks then know that the run was stopped.
+// beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal,
+// whichever operation it interrupted: the other ranks then know that the run was stopped.
 func beforeLoop(ctx context.Context, err error) error {
 	var s exit.Stopped
 	if err != nil && errors.As(context.Cause(ctx), &s) {
@@ -186,9 +188,9 @@ func (tr *training) finished() bool {
 	return tr.run.Folder != nil && tr.run.Folder.Finished != nil
 }
 
-// runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Only rank 0 reads these
-// runs, so other machines need not have them. It follows JoinTeam, which compares the settings that the user wrote. Later
-// code reports a value that is neither a run nor a path.
+// runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Only rank 0 reads
+// these runs, so other machines need not have them. It follows JoinTeam, which compares the settings that the user
+// wrote. Later code reports a value that is neither a run nor a path.
 func (tr *training) runsByName(context.Context) error {
 	if !tr.rank.Team.Leads() {
 		return nil
@@ -229,8 +231,8 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 	return tr.sendFinished(ctx)
 }
 
-// beginRun loads the checkpoint, and then prepares the folder of the run. It follows all checks that could refuse the run,
-// because a command that is refused must not change the records of the run.
+// beginRun loads the checkpoint, and then prepares the folder of the run. It follows all checks that could refuse the
+// run, because a command that is refused must not change the records of the run.
 func (tr *training) beginRun(ctx context.Context) error {
 	if tr.rank.Team.Leads() {
 		if err := tr.run.CheckResume(); err != nil {
@@ -337,7 +339,8 @@ func (tr *training) openReplica(ctx context.Context) error {
 
 func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) {
 	c, resume := tr.process.Cfg, tr.resume
-	store, err := checkpoint.Open(tr.run.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
+	store, err := checkpoint.Open(tr.run.Folder.CheckpointDir(),
+		checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
 	if err != nil {
 		return train.Options{}, err
 	}
@@ -375,7 +378,8 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
 	o.Beside, o.Disk = true, &tr.disk
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: tr.run.Extra()}
+	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()),
+		Extra: tr.run.Extra()}
 	if c := tr.run.Folder.Checkpoint; c != nil {
 		tr.disk.newest.Store(&c.Path)
 		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.run.Folder.CheckpointDir())
@@ -386,9 +390,15 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 // sharedOptions returns the training options that are equal on all ranks.
 func (tr *training) sharedOptions() (o train.Options, err error) {
 	c := tr.process.Cfg
-	o = train.Options{Replica: tr.run.Replica, Schedule: tr.run.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.run.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
-		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best, BestMetric: c.Checkpoint.BestMetric,
-		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.run.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps, CompareShare: process.CompareShare, CompareData: tr.run.CompareRead()}
+	o = train.Options{Replica: tr.run.Replica, Schedule: tr.run.Schedule(), Steps: int64(c.Train.Steps),
+		Epochs: tr.run.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
+		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval),
+		KeepBest: c.Checkpoint.Best, BestMetric: c.Checkpoint.BestMetric,
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience,
+			MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() {
+			tr.run.Agreed.Add(1)
+		}, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps,
+		CompareShare: process.CompareShare, CompareData: tr.run.CompareRead()}
 	if tr.rank.Telemetry != nil {
 		o.Telemetry, o.Links = tr.rank.Telemetry.Sample, tr.rank.Telemetry.Report
 	}

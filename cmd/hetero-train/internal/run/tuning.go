@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/tuning"
 )
 
-// tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program. All
-// ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
+// tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program.
+// All ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
 func (tr *training) tune(ctx context.Context) error {
 	o, err := tr.run.ReplicaOptions()
 	if err != nil {
@@ -69,15 +69,16 @@ type tuner struct {
 	known          bool  // choice comes from a checkpoint or from the cache
 }
 
-// free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a model
-// with them keeps one micro-batch.
+// free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a
+// model with them keeps one micro-batch.
 func (t *tuner) free(o replica.Options) (bool, error) {
 	name, err := o.BatchStatistics()
 	if err != nil || name == "" {
 		return err == nil, err
 	}
 	if t.tr.rank.Team.Leads() {
-		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects 1 micro-batch: %s and other statistics are computed over a micro-batch, so another number would change the result", name))
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects 1 micro-batch: %s and other statistics are computed over a micro-batch, so another number would change the result",
+			name))
 	}
 	return false, nil
 }
@@ -98,7 +99,8 @@ func (t *tuner) recall(ctx context.Context) error {
 				err = fmt.Errorf("got %d micro-batches, want one of %v", choice.MicroBatches, t.possible())
 			}
 			if err != nil {
-				t.log.Warn("the cached sizes of micro-batches and buckets cannot be used; the run times them again", "error", err)
+				t.log.Warn("the cached sizes of micro-batches and buckets cannot be used; the run times them again",
+					"error", err)
 			} else {
 				found.Known, found.Choice = known, choice
 			}
@@ -133,14 +135,17 @@ func (t *tuner) ranks() int {
 	return t.peers.Group.Size()
 }
 
-// alsoTimed are the tables and keys on which times, memory or possible numbers of micro-batches depend, in addition to those
-// of the step-time curves.
-var alsoTimed = []string{"augment", "device", "ema", "data.group_by_length", "optimizer.momentum", "train.norms_interval", "train.recompute"}
+// alsoTimed are the tables and keys on which times, memory or possible numbers of micro-batches depend, in addition to
+// those of the step-time curves.
+var alsoTimed = []string{"augment", "device", "ema", "data.group_by_length", "optimizer.momentum",
+	"train.norms_interval", "train.recompute"}
 
 // describe returns all settings on which the times depend, as the key of the cache.
 func (t *tuner) describe() string {
 	c := t.tr.process.Cfg
-	text := []string{assembly.CurveSetting(c, t.tr.rank.Precision.String()), fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation, t.tr.rank.MemoryBytes()>>30)}
+	text := []string{assembly.CurveSetting(c, t.tr.rank.Precision.String()),
+		fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation,
+			t.tr.rank.MemoryBytes()>>30)}
 	for _, s := range c.Settings() {
 		table, _, _ := strings.Cut(s.Key, ".")
 		if slices.Contains(alsoTimed, s.Key) || slices.Contains(alsoTimed, table) {
@@ -152,7 +157,10 @@ func (t *tuner) describe() string {
 	}
 	if t.peers != nil {
 		p := c.Parallel
-		text = append(text, fmt.Sprintf("machines %v, %s, shared memory %s, overlap %v, wire %s, buckets of %v MiB, shares %v", t.tr.rank.Team.Hosts(), p.Backend, p.SharedMemory, p.Overlap, p.WireDType, p.BucketCapMB, c.Balance.FixedShares))
+		text = append(text,
+			fmt.Sprintf("machines %v, %s, shared memory %s, overlap %v, wire %s, buckets of %v MiB, shares %v",
+				t.tr.rank.Team.Hosts(), p.Backend, p.SharedMemory, p.Overlap, p.WireDType, p.BucketCapMB,
+				c.Balance.FixedShares))
 	}
 	return strings.Join(append(text, version.Text()), "; ")
 }
@@ -190,7 +198,8 @@ func (t *tuner) logChoice(how string) {
 		if n > 1 {
 			of = fmt.Sprintf("%d micro-batches", n)
 		}
-		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of, show.Count(t.tr.process.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
+		t.log.Info(fmt.Sprintf("train.grad_accumulation = 0 selects %s of %s", of,
+			show.Count(t.tr.process.Cfg.Data.BatchSize/n, "sample")), how, list(c.Micro))
 	}
 	if t.buckets {
 		t.log.Info("parallel.bucket_cap_mb = 0 selects "+capName(c.CapBytes), how, list(c.Buckets))

@@ -57,7 +57,10 @@ func TestTheKeyOfAChoiceHasAllSettingsOfTheTimes(t *testing.T) {
 		return tunerOf(c, nil).describe()
 	}
 	usual := keyOf(func(*config.Config) {})
-	if same := keyOf(func(c *config.Config) { c.Experiment.Name, c.Optimizer.LR, c.Train.Steps = "other", 1, 7 }); same != usual {
+	if same := keyOf(func(c *config.Config) {
+		c.Experiment.Name, c.Optimizer.LR, c.Train.Steps = "other", 1,
+			7
+	}); same != usual {
 		t.Errorf("got %q, want %q", same, usual)
 	}
 	for name, change := range map[string]func(c *config.Config){

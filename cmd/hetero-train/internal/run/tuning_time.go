@@ -27,7 +27,8 @@ const (
 	// disturbance of the machine chooses. Each turn makes and trains two more replicas.
 	turns = 2
 
-	mostMicro = 4           // candidates for the number of micro-batches that are timed; each has at least twice as many as the one before
+	// candidates for the number of micro-batches that are timed; each has at least twice as many as the one before
+	mostMicro = 4
 	noCap     = 1 << 40     // bytes; more than all gradients
 	usualCap  = 5 * 1 << 20 // bytes; size of buckets while numbers of micro-batches are timed
 )
@@ -72,9 +73,9 @@ func (t *tuner) timeBuckets(ctx context.Context) error {
 	return err
 }
 
-// confirmed returns the index of the candidate to use. If the fastest one is not the first one, both take turns, because
-// a disturbance of the machine must not choose. The fastest time of each counts. confirmed adds the times to shown, whose
-// last entries are those of times.
+// confirmed returns the index of the candidate to use. If the fastest one is not the first one, both take turns,
+// because a disturbance of the machine must not choose. The fastest time of each counts. confirmed adds the times to
+// shown, whose last entries are those of times.
 func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
 	rival := tuning.Fastest(times, 0)
 	if rival == 0 {
@@ -131,8 +132,8 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	return err
 }
 
-// doesNotFit reports whether a micro-batch is too large for the memory. Ranks must agree on that. They do so about shares
-// that exceed the limits of the ranks (divide), and not about an allocation that fails on one rank.
+// doesNotFit reports whether a micro-batch is too large for the memory. Ranks must agree on that. They do so about
+// shares that exceed the limits of the ranks (divide), and not about an allocation that fails on one rank.
 func (t *tuner) doesNotFit(err error) bool {
 	if t.peers != nil {
 		return errors.Is(err, divide.ErrInfeasible)
@@ -157,7 +158,8 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 		if peers.MaxShare, err = t.mostSamples(); err != nil {
 			return nil, err
 		}
-		if peers.MaxShare == 0 { // as in the run, a rank with a fixed share may use more than its part of the machine's memory
+		if peers.MaxShare == 0 {
+			// as in the run, a rank with a fixed share may use more than its part of the machine's memory
 			peers.MemoryBytes = t.tr.rank.MemoryBytes()
 		}
 		o.Peers = &peers
@@ -179,8 +181,8 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	return t.timeSteps(ctx, model, loader)
 }
 
-// divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not known
-// yet. limits are the largest shares that fit in the memories of the ranks.
+// divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not
+// known yet. limits are the largest shares that fit in the memories of the ranks.
 func (t *tuner) divide(limits []int) ([]int, error) {
 	if len(t.tr.process.Cfg.Balance.FixedShares) == 0 {
 		b := parts.BatchOf(t.tr.process.Cfg)
@@ -190,7 +192,8 @@ func (t *tuner) divide(limits []int) ([]int, error) {
 	shares, err := parts.Divide(t.tr.process.Cfg, len(limits))
 	for rank, n := range shares {
 		if n > limits[rank] {
-			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", divide.ErrInfeasible, rank, limits[rank], n)
+			return nil, fmt.Errorf("%w: rank %d has memory for %d samples, and its share has %d", divide.ErrInfeasible,
+				rank, limits[rank], n)
 		}
 	}
 	return shares, err

@@ -32,7 +32,8 @@ func TestADisturbedMeasurementDoesNotChoose(t *testing.T) {
 			return nil
 		}, &shown)
 		if err != nil || got != c.want || len(shown) != c.shown+1 || len(c.again) != 0 {
-			t.Errorf("%s: got candidate %d, %d times shown, %d left, %v; want candidate %d, %d times", c.name, got, len(shown)-1, len(c.again), err, c.want, c.shown)
+			t.Errorf("%s: got candidate %d, %d times shown, %d left, %v; want candidate %d, %d times", c.name, got,
+				len(shown)-1, len(c.again), err, c.want, c.shown)
 		}
 	}
 }

@@ -18,7 +18,8 @@ func (s *Session) IsCPURank() (bool, error) {
 		return false, nil
 	}
 	if assigned.LocalRank < 0 || assigned.LocalWorldSize == 0 {
-		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the local rank of this process nor the number of ranks on this machine: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank", n)
+		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the local rank of this process nor the number of ranks on this machine: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank",
+			n)
 	}
 	return assigned.LocalRank >= assigned.LocalWorldSize-n, nil
 }
@@ -26,10 +27,11 @@ func (s *Session) IsCPURank() (bool, error) {
 // LocalRanks returns the number of ranks on this machine that is known before rank discovery; see RanksOfMachine.
 func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Assignment) }
 
-// RanksOfMachine returns the number of ranks on this machine according to assigned. All ranks are on this machine if the
-// address of rank 0 is a loopback address.
+// RanksOfMachine returns the number of ranks on this machine according to assigned. All ranks are on this machine if
+// the address of rank 0 is a loopback address.
 func RanksOfMachine(assigned discovery.Assignment) int {
-	if ip := net.ParseIP(assigned.MasterAddr); assigned.LocalWorldSize == 0 && (assigned.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
+	if ip := net.ParseIP(assigned.MasterAddr); assigned.LocalWorldSize == 0 &&
+		(assigned.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
 		return max(assigned.WorldSize, 1)
 	}
 	return max(assigned.LocalWorldSize, 1)

@@ -13,10 +13,12 @@ func TestCommandThatGoesOn(t *testing.T) {
 		args   []string
 		want   string // expected command line, without the name of the program
 	}{
-		{"auto", []string{"train", "-c", "my run.toml", "--set", "model.channels=[4]"}, "train -c 'my run.toml' --set 'model.channels=[4]'"},
+		{"auto", []string{"train", "-c", "my run.toml", "--set", "model.channels=[4]"},
+			"train -c 'my run.toml' --set 'model.channels=[4]'"},
 		{"auto", []string{"-c", "it's.toml"}, `-c 'it'\''s.toml'`},
 		{"none", []string{"train", "--resume", "none", "--lr", "0.1"}, "train --lr 0.1 --resume auto"},
-		{"none", []string{"train", "--resume=none", "--set", "train.resume=none", "--set=train.resume=none"}, "train --resume auto"},
+		{"none", []string{"train", "--resume=none", "--set", "train.resume=none", "--set=train.resume=none"},
+			"train --resume auto"},
 		{"old/run", []string{"-c", "a.toml"}, "-c a.toml --resume auto"},
 	} {
 		cfg := &config.Config{}
@@ -26,7 +28,8 @@ func TestCommandThatGoesOn(t *testing.T) {
 			t.Errorf("%q: got  %s\nwant %s", c.args, got, want)
 		}
 	}
-	if got := (Options{Args: []string{"train"}}).again(&config.Config{Train: config.Train{Resume: "auto"}}); got != quoted(os.Args[0])+" train" {
+	if got := (Options{Args: []string{"train"}}).again(&config.Config{Train: config.Train{Resume: "auto"}}); got !=
+		quoted(os.Args[0])+" train" {
 		t.Errorf("got %s", got)
 	}
 }

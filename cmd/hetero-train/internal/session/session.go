@@ -64,8 +64,8 @@ func Seconds(s float64) time.Duration {
 	return 1
 }
 
-// OperationLimit returns the time limit of an operation between ranks. timeout is parallel.timeout_seconds in s, after which
-// rank 0 counts a silent rank as lost. The limit is longer, so that rank 0 first names a rank that is frozen.
+// OperationLimit returns the time limit of an operation between ranks. timeout is parallel.timeout_seconds in s, after
+// which rank 0 counts a silent rank as lost. The limit is longer, so that rank 0 first names a rank that is frozen.
 func OperationLimit(timeout float64) time.Duration { return Seconds(timeout + min(timeout/4, 2)) }
 
 // NameKey is the key of the name of a run.

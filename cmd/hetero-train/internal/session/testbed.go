@@ -57,13 +57,15 @@ func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
 	}
 	slowable, ok := dev.(device.Slowable)
 	if !ok {
-		return exit.Usagef("environment variable %s: got %v, but device %s cannot be slowed down", lab.SlowdownVariable, factor, dev.Info().Name)
+		return exit.Usagef("environment variable %s: got %v, but device %s cannot be slowed down", lab.SlowdownVariable,
+			factor, dev.Info().Name)
 	}
 	if err := slowable.SetSlowdown(factor); err != nil {
 		return exit.Usagef("environment variable %s: %w", lab.SlowdownVariable, err)
 	}
 	if log != nil {
-		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device is idle after its work", factor), "device", dev.Info().Name, "from", lab.SlowdownVariable)
+		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device is idle after its work", factor), "device",
+			dev.Info().Name, "from", lab.SlowdownVariable)
 	}
 	return nil
 }

@@ -26,14 +26,16 @@ var Variables = strings.Fields(`
 	HETERO_BENCH_IMAGES HETERO_DEVICETEST_FAULT HETERO_PEER_RESTARTED`)
 
 // internalVariables lists the variables that one process of this program sets for another.
-var internalVariables = []string{SupervisedVariable, "HETERO_LIFELINE_FD", "HETERO_LISTENER_FD", "HETERO_CAUSE_FD", "HETERO_REFUSE_THREADS"}
+var internalVariables = []string{SupervisedVariable, "HETERO_LIFELINE_FD", "HETERO_LISTENER_FD", "HETERO_CAUSE_FD",
+	"HETERO_REFUSE_THREADS"}
 
 // testPrefixes start the names of variables that tests, fakes and the shim of CUDA read.
 var testPrefixes = []string{"HETERO_TEST_", "HETERO_SHIM_", "HETERO_FAKE_"}
 
 // KnownVariable reports whether this version reads an environment variable whose name starts with HETERO_.
 func KnownVariable(name string) bool {
-	return slices.Contains(Variables, name) || slices.Contains(internalVariables, name) || strings.HasSuffix(name, "_TEST_ROLE") ||
+	return slices.Contains(Variables, name) || slices.Contains(internalVariables, name) ||
+		strings.HasSuffix(name, "_TEST_ROLE") ||
 		slices.ContainsFunc(testPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
@@ -43,7 +45,8 @@ func (e Environment) UnknownVariables() (warnings []string) {
 	if _, supervised := e.Lookup(SupervisedVariable); supervised {
 		return nil // the process that started this rank warns
 	}
-	if assigned, err := discovery.Find(discovery.Options{}, e.Environ); err == nil && assigned.Rank > 0 && assigned.LocalRank != 0 {
+	if assigned, err := discovery.Find(discovery.Options{}, e.Environ); err == nil && assigned.Rank > 0 &&
+		assigned.LocalRank != 0 {
 		return nil
 	}
 	known := make([]string, len(Variables))

@@ -36,7 +36,8 @@ func Foreigners(texts []string) []string {
 // hidden reports whether a terminal acts on r instead of showing it. Such characters are control characters except line
 // ends and tabs, and characters that change the direction of text.
 func hidden(r rune) bool {
-	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == '\u2028' || r == '\u2029'
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == '\u2028' ||
+		r == '\u2029'
 }
 
 // Visible replaces hidden characters by JSON escapes, and bytes that are not UTF-8 by \xNN.

@@ -116,7 +116,8 @@ func Seconds(s float64) time.Duration {
 // MiB converts bytes to MiB.
 func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// Verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.
+// Verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time
+// curve.
 func Verdict(verdict, cause string) string {
 	if verdict == "sick" {
 		return "slower than usual, cause: " + cause

@@ -47,7 +47,8 @@ func ending() []os.Signal {
 // called with the number of the signal: 1 before the context is canceled, then for each later signal except SIGINT. A
 // second SIGINT ends the process at once. SIGUSR1 increments saves, which may be nil. steps
 // reports whether training has begun its steps; nil means that the command trains nothing.
-func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, steps func() bool, stop func(exit.Stopped, int)) (context.Context, func()) {
+func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64,
+	steps func() bool, stop func(exit.Stopped, int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil && len(platform.SaveSignals) > 0 { // without names, Notify would catch all signals
 		signal.Notify(signals, platform.SaveSignals...)

@@ -44,8 +44,11 @@ func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 		if err != nil {
 			return l, err
 		}
-		l.applier = lab.Open(lab.Options{Setup: setup.Setup, Weather: setup.Weather, Rank: k.Process.Opts.Assignment.Rank, Device: k.Device,
-			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { k.Process.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
+		l.applier = lab.Open(lab.Options{Setup: setup.Setup, Weather: setup.Weather,
+			Rank: k.Process.Opts.Assignment.Rank, Device: k.Device,
+			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) {
+				k.Process.Opts.LogOf(logs.ComponentLab).Warn(err.Error())
+			}})
 		k.Process.Later(l.applier.Close)
 		word.Means = l.applier.Means()
 		for _, missing := range l.applier.Missing() {
@@ -110,11 +113,14 @@ func (l *Testbed) logConditions(setup *session.TestbedSetup, words []word, log *
 	kinds := make([]string, len(words))
 	for rank, w := range words {
 		l.now[rank], kinds[rank] = weather.Fair, string(w.Means.Speed.Kind)
-		log.Info("weather", "file", setup.Name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours", w.Means.Neighbour.String(), "links", w.Means.Link.String())
+		log.Info("weather", "file", setup.Name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours",
+			w.Means.Neighbour.String(), "links", w.Means.Link.String())
 	}
-	l.Notes = append(l.Notes, fmt.Sprintf("scenario %s changes the speed of the ranks during training; speeds: %s", setup.Name, strings.Join(kinds, "/")))
+	l.Notes = append(l.Notes, fmt.Sprintf("scenario %s changes the speed of the ranks during training; speeds: %s",
+		setup.Name, strings.Join(kinds, "/")))
 	if highest := setup.Weather.HighestRank(); highest >= len(words) {
-		log.Warn("the scenario has lines for ranks that do not exist in this run; these lines have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+		log.Warn("the scenario has lines for ranks that do not exist in this run; these lines have no effect", "file",
+			setup.Name, "highest_rank", highest, "ranks", len(words))
 	}
 }
 

@@ -14,7 +14,8 @@ func TestTheSourceNamesNoPlatform(t *testing.T) {
 	if got, want := Text(), Source()+" "+runtime.GOOS+"/"+runtime.GOARCH; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if s := Source(); strings.Contains(s, runtime.GOARCH) || !strings.Contains(s, number) || !strings.Contains(s, runtime.Version()) {
+	if s := Source(); strings.Contains(s, runtime.GOARCH) || !strings.Contains(s, number) ||
+		!strings.Contains(s, runtime.Version()) {
 		t.Errorf("got %q, want release and compiler without %s", s, runtime.GOARCH)
 	}
 }
@@ -29,7 +30,8 @@ func TestAllPlacesNameTheReleaseOfTheFileVersion(t *testing.T) {
 		}
 		return string(text)
 	}
-	want, _, _ := strings.Cut(strings.TrimSpace(read("VERSION")), "+") // an archive of the sources also names the commit
+	// an archive of the sources also names the commit
+	want, _, _ := strings.Cut(strings.TrimSpace(read("VERSION")), "+")
 	if number != want {
 		t.Errorf("version.go: got %q, want %q", number, want)
 	}
@@ -46,7 +48,8 @@ func TestAllPlacesNameTheReleaseOfTheFileVersion(t *testing.T) {
 
 func TestTheCommitFollowsTheRelease(t *testing.T) {
 	built := func(main, commit, modified string) *debug.BuildInfo {
-		return &debug.BuildInfo{Main: debug.Module{Version: main}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: commit}, {Key: "vcs.modified", Value: modified}}}
+		return &debug.BuildInfo{Main: debug.Module{Version: main}, Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: commit}, {Key: "vcs.modified", Value: modified}}}
 	}
 	const commit = "0123456789abcdef0123456789abcdef01234567"
 	tests := map[string]struct {
@@ -54,14 +57,17 @@ func TestTheCommitFollowsTheRelease(t *testing.T) {
 		info   *debug.BuildInfo
 		want   string
 	}{
-		"no checkout":               {"0.1.0", &debug.BuildInfo{}, "0.1.0"},
-		"a commit":                  {"0.1.0", built("v0.1.1-0.20260101000000-0123456789ab", commit, "false"), "0.1.0+g0123456"},
-		"a commit and changes":      {"0.1.0", built("(devel)", commit, "true"), "0.1.0+g0123456.dirty"},
-		"the tag of the release":    {"0.1.0", built("v0.1.0", commit, "false"), "0.1.0"},
-		"the tag and changes":       {"0.1.0", built("v0.1.0+dirty", commit, "true"), "0.1.0+g0123456.dirty"},
-		"the output of version.sh":  {"0.1.0+g7654321", built("(devel)", commit, "true"), "0.1.0+g7654321"},
-		"a commit of go install":    {"0.1.0", &debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20260101000000-0123456789ab"}}, "0.1.0+g0123456"},
-		"a commit after a release":  {"0.1.0", &debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260101000000-0123456789ab"}}, "0.1.0+g0123456"},
+		"no checkout": {"0.1.0", &debug.BuildInfo{}, "0.1.0"},
+		"a commit": {"0.1.0", built("v0.1.1-0.20260101000000-0123456789ab", commit, "false"),
+			"0.1.0+g0123456"},
+		"a commit and changes":     {"0.1.0", built("(devel)", commit, "true"), "0.1.0+g0123456.dirty"},
+		"the tag of the release":   {"0.1.0", built("v0.1.0", commit, "false"), "0.1.0"},
+		"the tag and changes":      {"0.1.0", built("v0.1.0+dirty", commit, "true"), "0.1.0+g0123456.dirty"},
+		"the output of version.sh": {"0.1.0+g7654321", built("(devel)", commit, "true"), "0.1.0+g7654321"},
+		"a commit of go install": {"0.1.0",
+			&debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20260101000000-0123456789ab"}}, "0.1.0+g0123456"},
+		"a commit after a release": {"0.1.0",
+			&debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260101000000-0123456789ab"}}, "0.1.0+g0123456"},
 		"the release of go install": {"0.1.0", &debug.BuildInfo{Main: debug.Module{Version: "v0.1.0"}}, "0.1.0"},
 	}
 	for name, test := range tests {

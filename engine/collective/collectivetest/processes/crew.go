@@ -55,7 +55,8 @@ func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivet
 	address, comms := c.address(), make([]*communicator, size)
 	all(t, size, func(rank int) error {
 		comms[rank] = &communicator{worker: c.workers[rank], rank: rank, size: size, group: c.groups}
-		_, err := comms[rank].ask(&request{Do: join, Group: Group{Rank: rank, Size: size, Address: address, Limit: limit}})
+		_, err := comms[rank].ask(
+			&request{Do: join, Group: Group{Rank: rank, Size: size, Address: address, Limit: limit}})
 		return err
 	})
 	return collectivetest.GroupOf(comms, func(rank int) {
@@ -107,7 +108,8 @@ type worker struct {
 }
 
 func newWorker(cmd *exec.Cmd, requests io.Writer) *worker {
-	return &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{}, complete: map[uint64]func(*reply){}, over: make(chan struct{})}
+	return &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{},
+		complete: map[uint64]func(*reply){}, over: make(chan struct{})}
 }
 
 // hire starts a process, and returns when the process has opened its device.
@@ -141,7 +143,8 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 		}
 		return w, nil
 	case <-time.After(patience):
-		return nil, errors.Join(fmt.Errorf("the device of the process was not open within %v%s", patience, w.said), w.kill(deathbed))
+		return nil, errors.Join(fmt.Errorf("the device of the process was not open within %v%s", patience, w.said),
+			w.kill(deathbed))
 	}
 }
 

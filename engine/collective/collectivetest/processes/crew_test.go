@@ -28,7 +28,8 @@ func TestAProcessThatDoesNotEndIsGivenUp(t *testing.T) {
 	w := newWorker(cmd, io.Discard) // its end is never reported
 	reply := w.expect(1)
 	err := w.kill(time.Millisecond)
-	if want := fmt.Sprintf("process %d did not end", cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("process %d did not end", cmd.Process.Pid); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if r := <-reply; r != nil || !errors.Is(w.gone(), collective.ErrDied) {

@@ -72,7 +72,8 @@ type operation struct {
 func described(op collective.Op) operation {
 	buffer, dtype, reduce := op.Memory()
 	tags := op.Tags()
-	o := operation{Kind: op.Kind(), Name: tags.Name, DType: dtype, Reduce: reduce, Counts: op.Parts(), Bytes: buffer.Bytes, Waits: tags.After != nil}
+	o := operation{Kind: op.Kind(), Name: tags.Name, DType: dtype, Reduce: reduce, Counts: op.Parts(),
+		Bytes: buffer.Bytes, Waits: tags.After != nil}
 	if b, ok := op.(collective.Broadcast); ok {
 		o.Root = b.Root
 	}
@@ -83,13 +84,16 @@ func described(op collective.Op) operation {
 func (o operation) on(buffer device.Region, after, done device.Event) (collective.Op, error) {
 	switch o.Kind {
 	case collective.AllReduce{}.Kind():
-		return collective.AllReduce{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce, After: after, Done: done}, nil
+		return collective.AllReduce{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce, After: after,
+			Done: done}, nil
 	case collective.Broadcast{}.Kind():
 		return collective.Broadcast{Name: o.Name, Buffer: buffer, Root: o.Root, After: after, Done: done}, nil
 	case collective.AllGather{}.Kind():
-		return collective.AllGather{Name: o.Name, Buffer: buffer, DType: o.DType, Counts: o.Counts, After: after, Done: done}, nil
+		return collective.AllGather{Name: o.Name, Buffer: buffer, DType: o.DType, Counts: o.Counts, After: after,
+			Done: done}, nil
 	case collective.ReduceScatter{}.Kind():
-		return collective.ReduceScatter{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce, Counts: o.Counts, After: after, Done: done}, nil
+		return collective.ReduceScatter{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce,
+			Counts: o.Counts, After: after, Done: done}, nil
 	case collective.Barrier{}.Kind():
 		return collective.Barrier{Name: o.Name, After: after, Done: done}, nil
 	}
@@ -107,7 +111,8 @@ type fault struct {
 }
 
 // sentinels are the errors for which the suite checks with errors.Is.
-var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded, context.DeadlineExceeded, device.ErrDevice}
+var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded,
+	context.DeadlineExceeded, device.ErrDevice}
 
 // faultOf returns the fault of err; nil for nil.
 func faultOf(err error) *fault {

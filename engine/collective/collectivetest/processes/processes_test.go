@@ -114,7 +114,8 @@ var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
 // A communicator that is driven from another process must pass the same suite as in this process.
 func TestConformance(t *testing.T) {
 	c := crew(t, "right")
-	collectivetest.RunWith(conformance.Brief(conformance.Go(t), "a long check, which the communicators of packages shm and gloo pass"), c.Open, few)
+	collectivetest.RunWith(conformance.Brief(conformance.Go(t),
+		"a long check, which the communicators of packages shm and gloo pass"), c.Open, few)
 }
 
 // The suite must find a fault of one of the ranks.
@@ -124,7 +125,8 @@ func TestWrongRanksAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Match: match, Limit: 2 * time.Minute})
+	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) },
+		conformance.Options{Match: match, Limit: 2 * time.Minute})
 	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // a single rank, and three
 		t.Errorf("got %d passed and %d failed, want 1 and 1: %+v", passed, failed, r)
 	}
@@ -133,13 +135,15 @@ func TestWrongRanksAreFound(t *testing.T) {
 // The error must state why there is no device.
 func TestARankWithoutDevice(t *testing.T) {
 	c := crew(t, "deviceless")
-	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Limit: 2 * time.Minute})
+	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) },
+		conformance.Options{Limit: 2 * time.Minute})
 	_, failed, _ := r.Count()
 	at := r
 	for len(at.Within) > 0 {
 		at = at.Within[0]
 	}
-	if failed == 0 || len(at.Output) == 0 || !strings.Contains(at.Output[0], "the process of rank 0: no such hardware") {
+	if failed == 0 || len(at.Output) == 0 ||
+		!strings.Contains(at.Output[0], "the process of rank 0: no such hardware") {
 		t.Errorf("got %d failed, the first %+v", failed, at)
 	}
 }
@@ -153,10 +157,11 @@ func TestARankThatHangsEndsWithItsCrew(t *testing.T) {
 	hanging := make(chan struct{})
 	ended := make(chan error)
 	go func() {
-		ended <- processes.Serve(there, io.Discard, func() (device.Device, error) { return reference.New(), nil }, func(context.Context, device.Device, processes.Group) (collective.Communicator, error) {
-			close(hanging)
-			select {}
-		})
+		ended <- processes.Serve(there, io.Discard, func() (device.Device, error) { return reference.New(), nil },
+			func(context.Context, device.Device, processes.Group) (collective.Communicator, error) {
+				close(hanging)
+				select {}
+			})
 	}()
 	if err := gob.NewEncoder(requests).Encode(struct{ Do uint8 }{1}); err != nil { // join
 		t.Fatal(err)

@@ -19,7 +19,8 @@ type Connect func(ctx context.Context, dev device.Device, g Group) (collective.C
 
 // Serve runs a rank's process: it opens the device and serves requests from in until in ends.
 func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), connect Connect) error {
-	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*inFlight{}, landing: make(chan landing, queued)}
+	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{},
+		starts: map[uint64]*inFlight{}, landing: make(chan landing, queued)}
 	dev, err := open()
 	if err == nil {
 		s.rig, err = newRig(dev)
@@ -88,7 +89,8 @@ func (s *server) do(q *request) {
 	}
 	switch q.Do {
 	case join:
-		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() }) // a closed communicator still reports its state until the next group joins
+		// a closed communicator still reports its state until the next group joins
+		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() })
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		c, err := s.connect(ctx, s.rig.dev, q.Group)
@@ -109,7 +111,8 @@ func (s *server) do(q *request) {
 	case position:
 		p, ok := comm.Communicator.(collective.Positioner)
 		if !ok {
-			s.reply(reply{Number: q.Number, Fault: faultOf(fmt.Errorf("processes: %T tells no position", comm.Communicator))})
+			s.reply(reply{
+				Number: q.Number, Fault: faultOf(fmt.Errorf("processes: %T tells no position", comm.Communicator))})
 			return
 		}
 		s.reply(reply{Number: q.Number, Position: p.Position()})

@@ -32,8 +32,8 @@ constexpr int communication_lost = 5;
 
 std::terminate_handler terminate_before;
 
-// end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws one if a message is invalid, and no
-// code can catch it, so the process would end with SIGABRT and the stacks of all goroutines.
+// end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws one if a message is invalid, and
+// no code can catch it, so the process would end with SIGABRT and the stacks of all goroutines.
 [[noreturn]] void end_in_order() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);

@@ -2,7 +2,7 @@
 //
 // Legend: T positions, D channels of a head, Dp = D rounded up to a multiple of 32.
 //
-//   forward   A task is one head of one sample, and up to kQueries queries. A task transposes the keys once, to panels of
+//   forward   A task is one head of one sample, and up to kQueries queries. It transposes the keys once, to panels of
 //             32 keys. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
 //   backward  A task is one head of k and v of one sample, and the heads of q that read it, one after another. For each
 //             block of kKeys keys, blocks of 16 queries compute the scores again. The gradients of the block's keys and

@@ -1,11 +1,12 @@
-// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels. On a CPU with AMX, images have layout
-// nhwc, and tile_conv.h computes them.
+// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels. On a CPU with AMX, images have
+// layout nhwc, and tile_conv.h computes them.
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
 // 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they multiply taps that read only padding. In
 // these kernels the samples of the batch are the long dimension, and each output pixel has a list of its taps:
 //
-//   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o), one output pixel at a time
+//   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o),
+//                       one output pixel at a time
 //   diff_weights        dw(tap, c, o) = sum over (src pixel, dst pixel) of the tap and n of src(n, c) · diff_dst(n, o)
 //
 // Images have layout nChw16c. The last two dimensions of weights are 16 inputs x 16 outputs (bf16: adjacent pairs of

@@ -84,7 +84,8 @@ Sample sample_of(const Request &r) {
   case HT_ATTENTION_DIFF: {
     const auto &p = *static_cast<const ht_attention_params *>(r.params);
     const size_t first = first_source(r.op), sources = p.packed ? 1 : 3;
-    // Tasks are heads of samples; of a gradient, those of k and v. More samples than the threads need take longer at the same speed.
+    // Tasks are heads of samples; of a gradient, those of k and v. More samples than the threads need take longer at
+    // the same speed.
     const int64_t heads = r.op == HT_ATTENTION ? p.heads : std::max(1, p.kv_heads);
     const int64_t n = std::min(in[first].dims[0], (2 * int64_t(r.threads) + heads - 1) / heads);
     const int64_t t = std::min(power(in[first].dims[1]), kMostPositions);

@@ -235,8 +235,8 @@ bool prepare(const Sample &sample, const Candidates &candidates, Benches &benche
   return failed;
 }
 
-// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored: it holds for
-// this process, so that equal ops have equal kernels.
+// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored: it holds
+// for this process, so that equal ops have equal kernels.
 std::string choose(const Sample &sample, const Candidates &candidates) {
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // choices that this process has read or stored, by file

@@ -9,7 +9,7 @@
 // Panels hold f32, or bf16 where the CPU has bfmmla:
 //
 //   f32    element (k, i) of a panel of width W is at k*W + i
-//   bf16   element (k, i) is at (k/4*W + i)*4 + k%4, because bfmmla multiplies four products of two rows and two columns
+//   bf16   element (k, i) is at (k/4*W + i)*4 + k%4, because bfmmla takes four products of two rows and two columns
 #pragma once
 
 #include <cstdint>

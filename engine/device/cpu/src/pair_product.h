@@ -45,13 +45,13 @@ struct PairTable : PanelTable {
   void (*logit_diff)(const LogitTile &, const float *lse, float scale, uint16_t *dst, int64_t dst_row, uint32_t *pairs);
   float (*sum)(int64_t n, const uint16_t *src); // returns the sum of n bf16 elements
 
-  // Forms pairs of rows 2k and 2k+1 of src (rows, columns). Column c of pair k goes to dst[k*width + c]. Missing rows and
-  // columns are zero. width is a multiple of 16.
+  // Forms pairs of rows 2k and 2k+1 of src (rows, columns). Column c of pair k goes to dst[k*width + c]. Missing rows
+  // and columns are zero. width is a multiple of 16.
   void (*pair_rows)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t width, uint32_t *dst);
   float (*dot)(int64_t n, const void *a, const void *b); // returns the sum of the products of n bf16 elements
-  // Computes dst[i] = exp((scores[i] - largest)·scale) for n scores, rounded to bf16. dst[i] is 0 where keep[i] is 0, and
-  // from n up to `padded`, a multiple of 16. keep may be null. sum is the sum of all exponentials, also of those that
-  // keep removes. scale is positive.
+  // Computes dst[i] = exp((scores[i] - largest)·scale) for n scores, rounded to bf16. dst[i] is 0 where keep[i] is 0,
+  // and from n up to `padded`, a multiple of 16. keep may be null. sum is the sum of all exponentials, also of those
+  // that keep removes. scale is positive.
   void (*exponentials)(int64_t n, int64_t padded, const float *scores, float scale, const uint8_t *keep, uint16_t *dst,
                        float *largest, float *sum);
   // Computes the probabilities of two rows from their scores, and the gradients of the scores.

@@ -7,9 +7,10 @@
 //   diff_src       R x I                  diff_dst      weight, units of outputs
 //   diff_weights   O x I                  diff_dst      src, units of rows
 //
-// A task multiplies a few panels at a time, which fit in a second-level cache: each row is then read once for all of them.
-// Each task packs its own panels: with hundreds of rows, packing takes one percent of the time of the products. All
-// operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three products.
+// A task multiplies a few panels at a time, which fit in a second-level cache: each row is then read once for all of
+// them. Each task packs its own panels: with hundreds of rows, packing takes one percent of the time of the products.
+// All operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three
+// products.
 #include "panel_linear.h"
 
 #include <algorithm>
@@ -63,7 +64,8 @@ struct RowsByPanels : Kernel {
     const int64_t panels = (columns + kPanel - 1) / kPanel;
     wide = panels_at_once(units, panels, parts);
     groups = (panels + wide - 1) / wide;
-    // Rows are divided only if there are fewer tasks than the threads need, because each division packs the panels again.
+    // Rows are divided only if there are fewer tasks than the threads need, because each division packs the panels
+    // again.
     splits = std::clamp<int64_t>((2 * parts + groups - 1) / groups, 1, std::max<int64_t>(1, rows / 128));
     part_bytes = up(wide * units * kPanel * kUnit + kTileRows * kPanel * int64_t(sizeof(float)), 64);
     workspace = parts * part_bytes;

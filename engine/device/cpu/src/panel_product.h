@@ -37,9 +37,9 @@ struct PanelTable {
 
   void (*tile[kTileRows][3])(const PanelTile &); // [rows - 1][vectors of columns - 1]
 
-  // Forms units of the rows of src (rows, columns <= kPanel): unit k consists of row k, or of rows 2k and 2k+1. Column c
-  // of unit k goes to dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is kPanel or kTileRows.
-  // Missing rows and columns are zero. If sums is not null, the sums of the columns are added to it.
+  // Forms units of the rows of src (rows, columns <= kPanel): unit k consists of row k, or of rows 2k and 2k+1. Column
+  // c of unit k goes to dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is kPanel or
+  // kTileRows. Missing rows and columns are zero. If sums is not null, the sums of the columns are added to it.
   void (*interleave)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t group,
                      int64_t group_stride, uint32_t *dst, float *sums);
   // Transposes the units of src (rows <= kPanel, units); src_row is a number of units. Unit k of row r goes to

@@ -4,7 +4,8 @@
 //   - An image keeps its private layout, or the layout to which it is bound, if an optimised implementation accepts it.
 //   - Other gradients use the image formats of the forward pass. backward-data alone prefers nhwc for some shapes, and
 //     then every neighbour would need a reorder.
-//   - Weights keep a private layout that the request offers if that costs nothing; otherwise the implementation chooses.
+//   - Weights keep a private layout that the request offers if that costs nothing; otherwise the implementation
+//     chooses.
 //   - One batch size determines the format of the weight gradient for all, because optimizer state uses this format.
 //   - If an output is bound to another layout than that of the best implementation, a reorder follows.
 #pragma once

@@ -47,8 +47,8 @@ int64_t clock_ns(clockid_t c) {
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// Takes one turn of spinning. The turns of kSpin assume that this takes tens of cycles, during which the core leaves the
-// memory system and the other threads of the core undisturbed.
+// Takes one turn of spinning. The turns of kSpin assume that this takes tens of cycles, during which the core leaves
+// the memory system and the other threads of the core undisturbed.
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();

@@ -33,7 +33,8 @@ func (d *Device) Close() error {
 		return fmt.Errorf("%s: device closed twice", d.Name)
 	}
 	if d.allocated > 0 || d.host > 0 {
-		return fmt.Errorf("%s: close: %d bytes of device and %d of host memory are not freed", d.Name, d.allocated, d.host)
+		return fmt.Errorf("%s: close: %d bytes of device and %d of host memory are not freed", d.Name, d.allocated,
+			d.host)
 	}
 	d.closed = true
 	return nil

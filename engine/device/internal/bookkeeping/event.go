@@ -120,7 +120,8 @@ func (e *Event) await(expired <-chan time.Time) (at time.Duration, err error) {
 		}
 	}
 	if result.err != nil {
-		return 0, fmt.Errorf("%w: the event was not recorded, because the device program that records it failed: %v", device.ErrDevice, result.err)
+		return 0, fmt.Errorf("%w: the event was not recorded, because the device program that records it failed: %v",
+			device.ErrDevice, result.err)
 	}
 	return result.at, nil
 }

@@ -143,10 +143,12 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		if dt := in[2].DType; dt != tensor.F32 && dt != tensor.F64 {
 			return fmt.Errorf("%w: value of type %v, want f32 or f64", device.ErrUnsupported, dt)
 		}
-	case device.Conv2D, device.Conv2DDiffSrc, device.Conv2DDiffWeights, device.Linear, device.LinearDiffSrc, device.LinearDiffWeights,
+	case device.Conv2D, device.Conv2DDiffSrc, device.Conv2DDiffWeights, device.Linear, device.LinearDiffSrc,
+		device.LinearDiffWeights,
 		device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffApply, device.BatchNormRunning,
 		device.MaxPool2D, device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff,
-		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares, device.GradControl:
+		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares,
+		device.GradControl:
 	default:
 		if _, ok := op.(device.Computer); !ok && !device.Builtin(op) {
 			return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)

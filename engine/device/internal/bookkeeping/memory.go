@@ -69,7 +69,8 @@ func (d *Device) alloc(bytes int64, host bool) (device.Buffer, error) {
 		return nil, fmt.Errorf("%s: alloc: device is closed", d.Name)
 	}
 	if free := d.LimitBytes - d.allocated - d.host; bytes > free {
-		return nil, fmt.Errorf("%s: alloc: %w: got %d bytes, want at most the %d that are free", d.Name, device.ErrOutOfMemory, bytes, free)
+		return nil, fmt.Errorf("%s: alloc: %w: got %d bytes, want at most the %d that are free", d.Name,
+			device.ErrOutOfMemory, bytes, free)
 	}
 	b := &Buffer{dev: d, bytes: bytes, host: host}
 	switch {
@@ -146,5 +147,6 @@ func (d *Device) CheckCopy(dst, src device.Region) error {
 
 // overlap reports whether two regions have common bytes.
 func overlap(a, b device.Region) bool {
-	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
+	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes &&
+		b.Offset < a.Offset+a.Bytes
 }

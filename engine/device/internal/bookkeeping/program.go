@@ -79,7 +79,8 @@ func (d *Device) checkLaunch(l *device.Launch) (*Kernel, error) {
 	case k.closed:
 		return nil, fmt.Errorf("%s: kernel is closed", k.Op.Kind())
 	case len(l.In) != len(k.in) || len(l.Out) != len(k.out):
-		return nil, fmt.Errorf("%s: got %d inputs and %d outputs, want %d and %d", k.Op.Kind(), len(l.In), len(l.Out), len(k.in), len(k.out))
+		return nil, fmt.Errorf("%s: got %d inputs and %d outputs, want %d and %d", k.Op.Kind(), len(l.In), len(l.Out),
+			len(k.in), len(k.out))
 	}
 	if err := d.checkRegions(k, "input", l.In, k.in); err != nil {
 		return nil, err
@@ -99,7 +100,8 @@ func (d *Device) checkRegions(k *Kernel, side string, regions []device.Region, s
 		case b.host:
 			return fmt.Errorf("%s: %s %d: got host memory, want device memory", k.Op.Kind(), side, i)
 		case r.Bytes != specs[i].Size():
-			return fmt.Errorf("%s: %s %d: got a region of %d bytes, want %d bytes, the size of %v", k.Op.Kind(), side, i, r.Bytes, specs[i].Size(), specs[i])
+			return fmt.Errorf("%s: %s %d: got a region of %d bytes, want %d bytes, the size of %v", k.Op.Kind(), side,
+				i, r.Bytes, specs[i].Size(), specs[i])
 		}
 	}
 	return nil
@@ -110,7 +112,8 @@ func checkSharing(k *Kernel, l *device.Launch) error {
 	may := append(device.Aliases(k.Op), k.shared...)
 	for _, a := range device.Aliases(k.Op) {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region", k.Op.Kind(), a.Out, a.In)
+			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region",
+				k.Op.Kind(), a.Out, a.In)
 		}
 	}
 	for o, out := range l.Out {
@@ -175,7 +178,8 @@ func (d *Device) Program(p device.Program) (*Program, error) {
 // CheckElapsed returns an error unless there is one time per step.
 func (p *Program) CheckElapsed(elapsed []time.Duration) error {
 	if len(elapsed) != len(p.Steps) {
-		return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", p.dev.Name, len(elapsed), len(p.Steps))
+		return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", p.dev.Name,
+			len(elapsed), len(p.Steps))
 	}
 	return nil
 }

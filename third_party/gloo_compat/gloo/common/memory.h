@@ -1,8 +1,9 @@
 // memory.h replaces Gloo's header of the same name. gloo/transport/tcp/pair.h includes this header, but Debian's
-// libgloo-dev does not contain it. This file is last on the include path, so Gloo's own header is used if it is installed.
+// libgloo-dev does not contain it. This file is last on the include path, so Gloo's own header is used if it is
+// installed.
 //
-// pair.h uses the templates in members that follow all members which hetero-train reads, and in declarations of functions
-// that hetero-train does not call.
+// pair.h uses the templates in members that follow all members which hetero-train reads, and in declarations of
+// functions that hetero-train does not call.
 #pragma once
 
 #include <memory>

@@ -69,9 +69,12 @@ func New(a *cli.App) *cobra.Command {
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that contains the runs, at any depth")
-	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"), "`folder` for tables and figures; replaces the files of an earlier analysis")
-	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1, "number of `steps` to skip at the start of each run; -1: one fifth of the run, at least 30")
+	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"),
+		"`folder` that contains the runs, at any depth")
+	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"),
+		"`folder` for tables and figures; replaces the files of an earlier analysis")
+	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1,
+		"number of `steps` to skip at the start of each run; -1: one fifth of the run, at least 30")
 	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "confidence `level` of the intervals, between 0 and 1")
 	flags.IntVar(&f.options.Replicates, "replicates", 2000, "number of bootstrap `draws` for the intervals")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap; the same seed gives the same intervals")
@@ -89,7 +92,8 @@ func New(a *cli.App) *cobra.Command {
 			return f.sideBySide(a, cmd, runs)
 		}
 		if f.json {
-			return exit.Usagef("analyze: --json needs --compare; without it, logs/summary.json of the run has the results as JSON")
+			return exit.Usagef(
+				"analyze: --json needs --compare; without it, logs/summary.json of the run has the results as JSON")
 		}
 		if len(runs) > 0 {
 			return f.sumUp(a, cmd, runs)
@@ -102,7 +106,8 @@ func New(a *cli.App) *cobra.Command {
 func (f *analyzeFlags) run(a *cli.App) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("analyze: there is no folder %s; start runs with hetero-train train, or set --input-dir to the folder of existing runs", f.input)
+		return exit.Usagef("analyze: there is no folder %s; start runs with hetero-train train, or set --input-dir to the folder of existing runs",
+			f.input)
 	}
 	if err != nil {
 		return exit.Usagef("analyze: %w", err)
@@ -137,9 +142,11 @@ func nothingToCompare(study *analysis.Study) string {
 	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
 	if len(study.Skipped) == 0 {
-		text += "the folder contains no finished run (a run's folder has results/result.json and logs/rank_0_metrics.json)"
+		text +=
+			"the folder contains no finished run (a run's folder has results/result.json and logs/rank_0_metrics.json)"
 	} else {
-		text += fmt.Sprintf("%d folders with runs cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
+		text += fmt.Sprintf("%d folders with runs cannot be used (%s)", len(study.Skipped),
+			strings.Join(analysis.Causes(study.Skipped), "; "))
 	}
 	return text + "; hetero-train train makes runs, and completes interrupted runs if it is repeated"
 }

@@ -24,7 +24,8 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 		}
 	}
 	if len(dirs) < 2 {
-		return exit.Usagef("analyze --compare: got %s, want the names or folders of at least 2 runs", show.Count(len(dirs), "run"))
+		return exit.Usagef("analyze --compare: got %s, want the names or folders of at least 2 runs",
+			show.Count(len(dirs), "run"))
 	}
 	output := f.output
 	if !cmd.Flags().Changed("output-dir") {

@@ -21,7 +21,9 @@ import (
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
-			return exit.Usagef("analyze: --%s has no effect if runs are given as arguments; it applies to comparisons of policies only", other)
+			return exit.Usagef(
+				"analyze: --%s has no effect if runs are given as arguments; it applies to comparisons of policies only",
+				other)
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {
@@ -58,21 +60,28 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if i > 0 {
 			fmt.Fprintln(a.Env.Stdout)
 		}
-		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s", s.Run, stateOf(s))}, {Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
+		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s", s.Run, stateOf(s))},
+			{Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
 		if s.LastEval != nil {
 			rows = append(rows, observe.Row{Name: "last evaluation", Value: evaluation(s.LastEval)})
 		}
 		if !math.IsNaN(float64(s.BestEval)) {
-			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", task.TextOf(s.BestEvalMetric, float64(s.BestEval)), s.BestEvalStep)})
+			rows = append(rows,
+				observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d",
+					task.TextOf(s.BestEvalMetric, float64(s.BestEval)), s.BestEvalStep)})
 		}
 		rate, unit := s.Rate()
 		throughput := analysis.Digits(rate) + " " + unit + "/s"
 		if of := s.Segment(); of != "" {
 			throughput += " (" + of + ")"
 		}
-		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(show.Seconds(float64(s.TrainingTime))) + " training"}, observe.Row{Name: "throughput", Value: throughput})
+		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(show.Seconds(float64(s.TrainingTime))) +
+			" training"}, observe.Row{Name: "throughput", Value: throughput})
 		rows = append(rows, observe.SummaryRows(s)...)
-		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
+		fmt.Fprint(a.Env.Stdout,
+			observe.Table(
+				append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " +
+					observe.LatencyFile}), s))
 	}
 	return nil
 }

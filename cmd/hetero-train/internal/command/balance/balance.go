@@ -37,7 +37,8 @@ const simulateExample = `  hetero-train balance simulate --curves curves.csv --g
 
 // New returns the command that simulates and compares balancing policies.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation",
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(cli.WithConfig(newBalanceCompare(a)), newBalanceSimulate(a))
 	return cmd
@@ -56,12 +57,15 @@ type simulateFlags struct {
 
 func newBalanceSimulate(a *cli.App) *cobra.Command {
 	f := new(simulateFlags)
-	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong,
+		Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` or pipe with lines rank,batch,seconds; -: standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
-	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
-	flags.Float64SliceVar(&f.scores, "scores", nil, "compute `scores` of the ranks, separated by commas; default: equal scores")
+	flags.StringVar(&f.Policy, "policy", "hybrid",
+		"policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
+	flags.Float64SliceVar(&f.scores, "scores", nil,
+		"compute `scores` of the ranks, separated by commas; default: equal scores")
 	flags.Lookup("scores").DefValue = "" // empty, because the help text states the default
 	flags.Float64Var(&f.Noise, "noise", 0.05, "noise of measured times: standard deviation of their logarithm")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps to simulate")
@@ -104,7 +108,8 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 	if name == "-" {
 		name = "standard input"
 		text, err = readPipe(name, os.Stdin)
-	} else if info, statErr := os.Stat(name); statErr == nil && info.Mode()&os.ModeNamedPipe != 0 { // as in --curves <(command)
+	} else if info, statErr := os.Stat(name); statErr == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		// as in --curves <(command)
 		var pipe *os.File
 		if pipe, err = os.Open(name); err == nil {
 			defer pipe.Close() // read only
@@ -152,7 +157,8 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 	switch {
 	case len(f.scores) > 0:
 		if len(f.scores) != len(f.Curves) {
-			return exit.Usagef("balance simulate: --scores: got %s, want %d, one per rank of the curves", show.Count(len(f.scores), "value"), len(f.Curves))
+			return exit.Usagef("balance simulate: --scores: got %s, want %d, one per rank of the curves",
+				show.Count(len(f.scores), "value"), len(f.Curves))
 		}
 		if f.Policy == "none" {
 			a.WarnOf("policy none ignores --scores: its shares are equal")
@@ -174,14 +180,18 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 	var b strings.Builder
 	for _, h := range r.History {
-		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %v | %s\n", h.Step, 100*h.ShareOfOracle, h.Shares, h.Reason)
+		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %v | %s\n", h.Step, 100*h.ShareOfOracle,
+			h.Shares, h.Reason)
 	}
 	fmt.Fprintf(&b, "%s: %s in %s | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
-		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), r.Shares, r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
+		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), r.Shares, r.StepSeconds,
+		r.OracleSeconds, 100*r.ShareOfOracle)
 	fmt.Fprintf(&b, "of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
 		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
 	if e := r.Estimate; e != nil {
-		fmt.Fprintf(&b, "estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n", 100*e.Value, 100*e.Low, 100*e.High)
+		fmt.Fprintf(&b,
+			"estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n",
+			100*e.Value, 100*e.Low, 100*e.High)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

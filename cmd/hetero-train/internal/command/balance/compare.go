@@ -43,9 +43,11 @@ const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train
 
 func newBalanceCompare(a *cli.App) *cobra.Command {
 	f := new(session.ComparisonOptions)
-	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong,
+		Example: compareExample, Args: cli.NoArguments}
 	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ComparisonOracle)
-	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, from "+strings.Join(append(slices.Clone(all), rebalance.ComparisonOff), ", "))
+	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, from "+
+		strings.Join(append(slices.Clone(all), rebalance.ComparisonOff), ", "))
 	cmd.Flags().IntVar(&f.Block, "block", 10, "steps per block")
 	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "blocks per policy")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -56,8 +58,11 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, s := range append(own, [][2]string{{"train.steps", fmt.Sprint(4 * f.Block * (len(f.Policies)*f.Rounds + 40))}, {"train.resume", "none"}, {"train.eval_interval", "0"},
-			{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"}, {"balance.curve_cache", "off"}}...) {
+		for _, s := range append(own,
+			[][2]string{{"train.steps", fmt.Sprint(4 * f.Block * (len(f.Policies)*f.Rounds + 40))},
+				{"train.resume", "none"}, {"train.eval_interval", "0"},
+				{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"},
+				{"balance.curve_cache", "off"}}...) {
 			a.Overrides = append(a.Overrides, config.Override{Origin: "balance compare", Key: s[0], Value: s[1]})
 		}
 		a.Comparison = f

@@ -42,7 +42,8 @@ func New(a *cli.App) *cobra.Command {
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchSweep(a), newBenchOps(a), newBenchData(a)} {
+	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchSweep(a), newBenchOps(a),
+		newBenchData(a)} {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(cmd, args)) }
 		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has its own flags, so that its figures compare; to time another configuration, use command train with train.steps"))
@@ -81,7 +82,8 @@ type deviceFlags struct {
 
 func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.addKind(cmd, env)
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
+	cmd.Flags().IntVar(&f.threads, "threads", 0,
+		"threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
 }
 
 // addKind adds the flags that every benchmark of a device has.
@@ -114,7 +116,8 @@ func (f *deviceFlags) open() (device.Device, error) {
 
 func newBenchPeak(a *cli.App) *cobra.Command {
 	f := new(deviceFlags)
-	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Example: "  hetero-train bench peak --threads 1 --json", Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device",
+		Example: "  hetero-train bench peak --threads 1 --json", Args: cli.NoArguments}
 	f.add(cmd, a.Env)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dev, err := f.open()
@@ -178,5 +181,6 @@ func measurePeaks(a *cli.App, m device.PeakMeasurer) (map[device.Peak]device.Rea
 
 // deviceFacts returns the description of the device for JSON output.
 func deviceFacts(info device.Info) map[string]any {
-	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": version.Text()}
+	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads,
+		"program": version.Text()}
 }

@@ -60,7 +60,8 @@ var usualAugmentation = map[string][][2]string{
 
 func newBenchData(a *cli.App) *cobra.Command {
 	f := &imageFlags{catalog: a.Env.Catalog}
-	cmd := &cobra.Command{Use: "data", Short: "Measure reading, decoding and augmentation of images", Long: benchDataLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "data", Short: "Measure reading, decoding and augmentation of images",
+		Long: benchDataLong, Args: cli.NoArguments,
 		Example: `  hetero-train bench data
   hetero-train bench data --path ~/flowers --workers 4 --augment randaugment,erase,mixup --json`}
 	flags := cmd.Flags()
@@ -71,7 +72,8 @@ func newBenchData(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.workers, "workers", 0, "number of goroutines that decode; 0: one per CPU")
 	flags.StringVar(&f.crop, "crop", "resized", "method of cropping: `resized|centre|padded`")
 	flags.BoolVar(&f.flip, "flip", true, "mirror images with probability 1/2; no effect with a centre crop")
-	flags.StringSliceVar(&f.augment, "augment", nil, "comma-separated `list` of augmentations: randaugment, jitter, erase, mixup, cutmix")
+	flags.StringSliceVar(&f.augment, "augment", nil,
+		"comma-separated `list` of augmentations: randaugment, jitter, erase, mixup, cutmix")
 	flags.Float64Var(&f.seconds, "seconds", 3, "time to measure, seconds")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -119,7 +121,8 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if f.workers == 0 {
 		f.workers = runtime.GOMAXPROCS(0)
 	}
-	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: splits.Train, Transform: view, Mix: parts.Mixing(cfg.Augment), Stages: stages}, Seed: 1,
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: splits.Train, Transform: view,
+		Mix: parts.Mixing(cfg.Augment), Stages: stages}, Seed: 1,
 		BatchSize: f.batch, Workers: f.workers, Depth: benchDepth})
 	if err != nil {
 		return dataResult{}, exit.With(exit.Usage, err)
@@ -146,13 +149,17 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 		}
 		path = dir
 	}
-	settings := []config.Override{{Origin: "--dataset", Key: "data.dataset", Value: f.dataset}, {Origin: "--path", Key: "data.path", Value: path},
-		{Origin: "--path", Key: "data.val_fraction", Value: "0"}, {Origin: "--image-size", Key: "data.image_size", Value: fmt.Sprint(f.size)}, {Origin: "--batch-size", Key: "data.batch_size", Value: fmt.Sprint(f.batch)}}
-	crop, ok := map[string][2]string{"resized": {"true", "0"}, "centre": {"false", "0"}, "padded": {"false", "4"}}[f.crop]
+	settings := []config.Override{{Origin: "--dataset", Key: "data.dataset", Value: f.dataset},
+		{Origin: "--path", Key: "data.path", Value: path},
+		{Origin: "--path", Key: "data.val_fraction", Value: "0"}, {Origin: "--image-size", Key: "data.image_size",
+			Value: fmt.Sprint(f.size)}, {Origin: "--batch-size", Key: "data.batch_size", Value: fmt.Sprint(f.batch)}}
+	crop, ok := map[string][2]string{"resized": {"true", "0"}, "centre": {"false", "0"},
+		"padded": {"false", "4"}}[f.crop]
 	if !ok {
 		return nil, exit.Usagef("--crop: got %q, want resized, centre or padded", f.crop)
 	}
-	settings = append(settings, config.Override{Origin: "--crop", Key: "data.random_resized_crop", Value: crop[0]}, config.Override{Origin: "--crop", Key: "data.crop_padding", Value: crop[1]},
+	settings = append(settings, config.Override{Origin: "--crop", Key: "data.random_resized_crop", Value: crop[0]},
+		config.Override{Origin: "--crop", Key: "data.crop_padding", Value: crop[1]},
 		config.Override{Origin: "--flip", Key: "data.flip", Value: fmt.Sprint(f.flip && f.crop != "centre")})
 	for _, name := range f.augment {
 		keys, ok := usualAugmentation[strings.TrimSpace(name)]
@@ -169,7 +176,8 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *data.Stages) (dataResult, error) {
 	r := dataResult{workers: f.workers, size: f.size, decoder: jpeg.InUse().Name}
 	read := func() [6]int64 {
-		return [6]int64{stages.Read.Load(), stages.Decode.Load(), stages.Resample.Load(), stages.Augment.Load(), stages.Images.Load(), stages.EncodedBytes.Load()}
+		return [6]int64{stages.Read.Load(), stages.Decode.Load(), stages.Resample.Load(), stages.Augment.Load(),
+			stages.Images.Load(), stages.EncodedBytes.Load()}
 	}
 	before, cpu, started := read(), processCPU(), time.Now()
 	if err := consume(ctx, loader, f.seconds, benchDepth+1); err != nil {
@@ -212,8 +220,10 @@ func processCPU() time.Duration {
 }
 
 func (r dataResult) facts() map[string]any {
-	out := map[string]any{"images_per_second": float64(r.images) / r.wall.Seconds(), "images_per_core_second": float64(r.images) / r.cpu.Seconds(),
-		"encoded_mbytes_per_second": float64(r.encodedBytes) / 1e6 / r.wall.Seconds(), "images": r.images, "workers": r.workers, "image_size": r.size,
+	out := map[string]any{"images_per_second": float64(r.images) / r.wall.Seconds(),
+		"images_per_core_second":    float64(r.images) / r.cpu.Seconds(),
+		"encoded_mbytes_per_second": float64(r.encodedBytes) / 1e6 / r.wall.Seconds(), "images": r.images,
+		"workers": r.workers, "image_size": r.size,
 		"decoder": r.decoder, "program": version.Text()}
 	for i, name := range stageNames {
 		out[name+"_ns"] = math.Round(r.perImage[i])
@@ -222,7 +232,8 @@ func (r dataResult) facts() map[string]any {
 }
 
 func (r dataResult) print(a *cli.App) error {
-	fmt.Fprintf(a.Env.Stdout, "%d images to %dx%d in %.1f s, %d workers, JPEG by %s\n", r.images, r.size, r.size, r.wall.Seconds(), r.workers, r.decoder)
+	fmt.Fprintf(a.Env.Stdout, "%d images to %dx%d in %.1f s, %d workers, JPEG by %s\n", r.images, r.size, r.size,
+		r.wall.Seconds(), r.workers, r.decoder)
 	t := tabwriter.NewWriter(a.Env.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "images\t%.0f /s\t\n", float64(r.images)/r.wall.Seconds())
 	fmt.Fprintf(t, "a core\t%.0f /s\t\n", float64(r.images)/r.cpu.Seconds())

@@ -17,7 +17,8 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")
 	used := func(change func(*GPUUse)) *tracedSteps {
-		g := &GPUUse{Steps: 5, Kernels: []GPUKernel{{Name: "adamw", Count: 1}}, Waits: []gpuWait{{Call: "cudaStreamSynchronize", Count: 1}}}
+		g := &GPUUse{Steps: 5, Kernels: []GPUKernel{{Name: "adamw", Count: 1}},
+			Waits: []gpuWait{{Call: "cudaStreamSynchronize", Count: 1}}}
 		change(g)
 		return &tracedSteps{Steps: 5, GPU: g}
 	}
@@ -35,8 +36,10 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 		{"records lost", used(func(g *GPUUse) { g.Lost = 3 }), 1, "3 records were lost"},
 		{"no calls", used(func(g *GPUUse) { g.Waits = []gpuWait{} }), 1, "got [], want the one"},
 		{"waits twice", used(func(g *GPUUse) { g.Waits[0].Count = 2 }), 1, "('cudaStreamSynchronize', 2, 0)"},
-		{"waits with more to do", used(func(g *GPUUse) { g.Waits[0].Within = 0.2 }), 1, "('cudaStreamSynchronize', 1, 0.2)"},
-		{"waits for memory", used(func(g *GPUUse) { g.Waits = append(g.Waits, gpuWait{Call: "cudaFree", Count: 0.2}) }), 1, "('cudaFree', 0.2, 0)"},
+		{"waits with more to do", used(func(g *GPUUse) { g.Waits[0].Within = 0.2 }), 1,
+			"('cudaStreamSynchronize', 1, 0.2)"},
+		{"waits for memory", used(func(g *GPUUse) { g.Waits = append(g.Waits, gpuWait{Call: "cudaFree", Count: 0.2}) }),
+			1, "('cudaFree', 0.2, 0)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told, err := json.Marshal(map[string]any{"trace": c.trace})
@@ -45,10 +48,12 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 			}
 			dir := t.TempDir()
 			program := filepath.Join(dir, "program")
-			if err := os.WriteFile(program, []byte("#!/bin/sh\ncat <<'TOLD'\n"+string(told)+"\nTOLD\n"), 0o755); err != nil {
+			if err := os.WriteFile(program, []byte("#!/bin/sh\ncat <<'TOLD'\n"+string(told)+"\nTOLD\n"), 0o755); err !=
+				nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command("../../../../../scripts/gpu_check.sh", "--parts", "trace", "--binary", program, "--output", dir)
+			cmd := exec.Command("../../../../../scripts/gpu_check.sh", "--parts", "trace", "--binary", program,
+				"--output", dir)
 			cmd.Env = append(os.Environ(), "PYTHON=python3")
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
@@ -59,15 +64,16 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if code, said := cmd.ProcessState.ExitCode(), string(out)+string(logged); code != c.code || !strings.Contains(said, c.said) {
+			if code, said := cmd.ProcessState.ExitCode(), string(out)+string(logged); code != c.code ||
+				!strings.Contains(said, c.said) {
 				t.Errorf("got exit code %d, want %d and %q: %s", code, c.code, c.said, said)
 			}
 		})
 	}
 }
 
-// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums. It does not
-// read the user's cache, and fails if the run stores none of these choices.
+// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums. It does
+// not read the user's cache, and fails if the run stores none of these choices.
 func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")
@@ -78,15 +84,18 @@ func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(cache, "hetero-train", "choices"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\necho '" + result + "'\n[ \"$NO_CHOICES\" ] && exit\nmkdir -p \"$XDG_CACHE_HOME/hetero-train/choices\"\n" +
+	script := "#!/bin/sh\necho '" + result +
+		"'\n[ \"$NO_CHOICES\" ] && exit\nmkdir -p \"$XDG_CACHE_HOME/hetero-train/choices\"\n" +
 		"cat >\"$XDG_CACHE_HOME/hetero-train/choices/H100.tsv\" <<'END'\n" + choices + "END\n"
 	users := strings.ReplaceAll(choices, "one pass a3", "a1 of the user")
-	for path, text := range map[string]string{program: script, filepath.Join(cache, "hetero-train", "choices", "H100.tsv"): users} {
+	for path, text := range map[string]string{
+		program: script, filepath.Join(cache, "hetero-train", "choices", "H100.tsv"): users} {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("../../../../../scripts/gpu_check.sh", "--parts", "attention", "--binary", program, "--output", dir)
+	cmd := exec.Command("../../../../../scripts/gpu_check.sh", "--parts", "attention", "--binary", program, "--output",
+		dir)
 	cmd.Env = append(os.Environ(), "PYTHON=python3", "XDG_CACHE_HOME="+cache)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -95,7 +104,8 @@ func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"attention: 2.000 ms a step, 500 GFLOP/s, 50.0 % of the peak", "linear: 4.000 ms a step, 250 GFLOP/s, 25.0 % of the peak",
+	for _, want := range []string{"attention: 2.000 ms a step, 500 GFLOP/s, 50.0 % of the peak",
+		"linear: 4.000 ms a step, 250 GFLOP/s, 25.0 % of the peak",
 		"product m8 n2 k4 bf16 TN f32 and bias: one pass a3, 7.5 us"} {
 		if !strings.Contains(string(logged), want) {
 			t.Errorf("got %q, want %q in it", logged, want)
@@ -106,7 +116,8 @@ func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	}
 	cmd = exec.Command(cmd.Args[0], cmd.Args[1:]...)
 	cmd.Env = append(os.Environ(), "PYTHON=python3", "XDG_CACHE_HOME="+cache, "NO_CHOICES=1")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no choice for a bias or for row sums") {
+	if out, err := cmd.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "no choice for a bias or for row sums") {
 		t.Errorf("without choices: got %v, %q, want a failure", err, out)
 	}
 }

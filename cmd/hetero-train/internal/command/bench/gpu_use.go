@@ -67,7 +67,8 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	steps := float64(u.Steps)
 	fraction := func(ns int64) float64 { return float64(ns) / float64(u.Window) }
 	each := func(ns int64) float64 { return float64(ns) / 1e9 / steps }
-	g := &GPUUse{Steps: u.Steps, Seconds: each(u.Window), Busy: fraction(u.Busy), Copies: fraction(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
+	g := &GPUUse{Steps: u.Steps, Seconds: each(u.Window), Busy: fraction(u.Busy), Copies: fraction(u.Copies),
+		Limit: shortestGap.Seconds(), Lost: lost,
 		Longest: []gpuGap{}, Kernels: []GPUKernel{}, Waits: []gpuWait{}}
 	for _, gap := range u.Gaps {
 		if gap.Took < int64(shortestGap) {
@@ -80,7 +81,8 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 			g.Within += 1 / steps
 		}
 		if len(g.Longest) < mostGaps {
-			g.Longest = append(g.Longest, gpuGap{float64(gap.Took) / 1e9, float64(gap.Begin-u.Begin) / 1e9, gap.After, gap.Before, gap.Steps})
+			g.Longest = append(g.Longest, gpuGap{float64(gap.Took) / 1e9, float64(gap.Begin-u.Begin) / 1e9, gap.After,
+				gap.Before, gap.Steps})
 		}
 	}
 	for _, k := range u.Code[:min(mostKernels, len(u.Code))] {
@@ -105,7 +107,8 @@ func (g *GPUUse) String() string {
 		fmt.Fprintf(&b, "  idle %.1f us %s: after %s, before %s\n", 1e6*gap.Seconds, where, gap.After, gap.Before)
 	}
 	for _, w := range g.Waits {
-		fmt.Fprintf(&b, "  the host waits in %s %.1f times per step, %.1f of these before it has enqueued all work\n", w.Call, w.Count, w.Within)
+		fmt.Fprintf(&b, "  the host waits in %s %.1f times per step, %.1f of these before it has enqueued all work\n",
+			w.Call, w.Count, w.Within)
 	}
 	for _, k := range g.Kernels {
 		fmt.Fprintf(&b, "  %5.2f %%  %6.1f per step  %s\n", 100*k.Fraction, k.Count, k.Name)

@@ -87,7 +87,8 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 			out := deviceFacts(b.device.Info())
 			out["model"], out["precision"], out["batch_size"] = f.model, b.precision.String(), f.batch
 			f.describeSamples(out)
-			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[devices.PeakOf(b.device, b.precision)].PerSecond/1e9, limits[device.PeakCopy].PerSecond/1e9, ops
+			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[devices.PeakOf(b.device,
+				b.precision)].PerSecond/1e9, limits[device.PeakCopy].PerSecond/1e9, ops
 			return show.JSON(a.Env.Stdout, out)
 		}
 		return writeOps(a.Env.Stdout, ops)
@@ -109,7 +110,8 @@ func opProgress(a *cli.App, steps int) func(done int) {
 }
 
 // timeOps executes the plan and measures the time of each launch. It calls progress after each step.
-func (b *benchmark) timeOps(ctx context.Context, limits map[device.Peak]device.Reached, progress func(done int)) ([]opTime, error) {
+func (b *benchmark) timeOps(ctx context.Context, limits map[device.Peak]device.Reached, progress func(done int)) (
+	[]opTime, error) {
 	launches := b.replica.Plan().Launches()
 	runs := make([][]time.Duration, b.flags.steps)
 	for i := range runs {
@@ -129,8 +131,10 @@ func (b *benchmark) timeOps(ctx context.Context, limits map[device.Peak]device.R
 			one[r] = runs[r][i]
 		}
 		slices.Sort(one)
-		o := opTime{Name: l.Name, Op: l.Op.Kind(), Phase: l.Phase, Count: 1, Seconds: one[len(one)/2].Seconds(), FLOPs: l.FLOPs, Bytes: l.Bytes}
-		o.LimitSeconds = max(float64(l.FLOPs)/arithmeticPeak(l, limits), float64(l.Bytes)/limits[device.PeakCopy].PerSecond)
+		o := opTime{Name: l.Name, Op: l.Op.Kind(), Phase: l.Phase, Count: 1, Seconds: one[len(one)/2].Seconds(),
+			FLOPs: l.FLOPs, Bytes: l.Bytes}
+		o.LimitSeconds = max(float64(l.FLOPs)/arithmeticPeak(l, limits),
+			float64(l.Bytes)/limits[device.PeakCopy].PerSecond)
 		ops[i] = o
 	}
 	return ops, nil
@@ -184,7 +188,8 @@ func writeOps(w io.Writer, ops []opTime) error {
 		return errors.New("bench ops: no time was measured")
 	}
 	for _, o := range ops {
-		fmt.Fprintf(t, "%s\t%d\t%.3f\t%.1f %%\t%.1f\t%.1f\t%.0f %%\t\n", o.Name, o.Count, 1e3*o.Seconds, 100*o.Seconds/total,
+		fmt.Fprintf(t, "%s\t%d\t%.3f\t%.1f %%\t%.1f\t%.1f\t%.0f %%\t\n", o.Name, o.Count, 1e3*o.Seconds,
+			100*o.Seconds/total,
 			float64(o.FLOPs)/o.Seconds/1e9, float64(o.Bytes)/o.Seconds/1e9, 100*o.LimitSeconds/o.Seconds)
 	}
 	fmt.Fprintf(t, "all\t\t%.3f\t\t\t\t%.0f %%\t\n", 1e3*total, 100*limit/total)

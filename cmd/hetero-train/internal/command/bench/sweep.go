@@ -67,8 +67,10 @@ func newBenchSweep(a *cli.App) *cobra.Command {
 	f.accumulate = 1
 	cmd.Flags().IntSliceVar(&f.batches, "batch-sizes", nil, "batch sizes, `N,N,…`; empty: 1, 2, 4, …")
 	cmd.Flags().IntVar(&f.mostBatch, "most-batch", 1024, "largest batch size without --batch-sizes")
-	cmd.Flags().StringSliceVar(&f.precisions, "precision", []string{"auto"}, "element types of activations and gradients, one curve each: `auto|f32|bf16|fp16,…`")
-	cmd.Flags().IntSliceVar(&f.threadList, "threads", []int{0}, "threads of a CPU device, one curve for each number, `N,N,…`; 0: the CPU quota, limited by OMP_NUM_THREADS")
+	cmd.Flags().StringSliceVar(&f.precisions, "precision", []string{"auto"},
+		"element types of activations and gradients, one curve each: `auto|f32|bf16|fp16,…`")
+	cmd.Flags().IntSliceVar(&f.threadList, "threads", []int{0},
+		"threads of a CPU device, one curve for each number, `N,N,…`; 0: the CPU quota, limited by OMP_NUM_THREADS")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 1, "time of the measurement of one batch size in one round, s")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 3, "number of rounds over all batch sizes")
 	cmd.Flags().StringVar(&f.dir, "output-dir", "experiments/sweep", "`folder` of table and figure")
@@ -177,7 +179,9 @@ func (s *sweep) explore(ctx context.Context, c *curve) error {
 		if memory := new(replica.MemoryError); errors.As(err, &memory) || errors.Is(err, device.ErrOutOfMemory) {
 			c.Skipped = append(c.Skipped, n)
 			c.End = fmt.Sprintf("the device refused the memory of %d samples", n)
-			s.app.WarnOf(fmt.Sprintf("bench sweep: a batch of %d samples should fit, but the device refused the memory: %v", n, err))
+			s.app.WarnOf(
+				fmt.Sprintf("bench sweep: a batch of %d samples should fit, but the device refused the memory: %v", n,
+					err))
 			break
 		}
 		if err != nil {
@@ -192,7 +196,8 @@ func (s *sweep) explore(ctx context.Context, c *curve) error {
 		}
 	}
 	if len(c.Points) == 0 {
-		return exit.With(exit.Device, fmt.Errorf("bench sweep: model %s: none of the batch sizes fits in the memory of the device; the largest that fits is %d", s.flags.model, c.LargestBatch))
+		return exit.With(exit.Device, fmt.Errorf("bench sweep: model %s: none of the batch sizes fits in the memory of the device; the largest that fits is %d",
+			s.flags.model, c.LargestBatch))
 	}
 	return nil
 }

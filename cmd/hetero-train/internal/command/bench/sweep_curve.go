@@ -13,15 +13,16 @@ type curve struct {
 	asked   string // --precision
 	threads int    // --threads
 
-	Precision    string   `json:"precision"`
-	Threads      int      `json:"threads"`
-	MemoryBytes  int64    `json:"memory_bytes"`  // memory that a run may use
-	LargestBatch int      `json:"largest_batch"` // largest batch whose planned memory fits in MemoryBytes
-	Best         int      `json:"best_batch"`    // batch with the best throughput
-	Knee         int      `json:"knee_batch"`    // smallest batch with kneeFraction of the best throughput
-	End          string   `json:"end"`           // reason why no larger batch was measured; "" if all given sizes were measured
-	Skipped      []int    `json:"skipped"`       // given sizes that do not fit
-	Points       []*point `json:"points"`        // ascending
+	Precision    string `json:"precision"`
+	Threads      int    `json:"threads"`
+	MemoryBytes  int64  `json:"memory_bytes"`  // memory that a run may use
+	LargestBatch int    `json:"largest_batch"` // largest batch whose planned memory fits in MemoryBytes
+	Best         int    `json:"best_batch"`    // batch with the best throughput
+	Knee         int    `json:"knee_batch"`    // smallest batch with kneeFraction of the best throughput
+	// reason why no larger batch was measured; "" if all given sizes were measured
+	End     string   `json:"end"`
+	Skipped []int    `json:"skipped"` // given sizes that do not fit
+	Points  []*point `json:"points"`  // ascending
 }
 
 // point contains the measurements of one batch size. A round has one median; the spread is that of the rounds.
@@ -86,7 +87,8 @@ func best(points []*point) *point {
 	})
 }
 
-// noisy is the ratio of the slowest round to the fastest round above which the table says that the figures are disturbed.
+// noisy is the ratio of the slowest round to the fastest round above which the table says that the figures are
+// disturbed.
 const noisy = 1.2
 
 // noisiest returns the point whose rounds differ most.

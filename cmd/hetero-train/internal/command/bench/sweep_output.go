@@ -25,8 +25,9 @@ import (
 
 // result returns the JSON form of the sweep.
 func (s *sweep) result(complete bool) map[string]any {
-	out := map[string]any{"schema_version": 1, "model": s.flags.model, "rounds": s.flags.rounds, "seconds_per_measurement": s.flags.seconds,
-		"knee_fraction": kneeFraction, "complete": complete, "curves": s.curves}
+	out := map[string]any{"schema_version": 1, "model": s.flags.model, "rounds": s.flags.rounds,
+		"seconds_per_measurement": s.flags.seconds,
+		"knee_fraction":           kneeFraction, "complete": complete, "curves": s.curves}
 	for key, v := range s.facts {
 		out[key] = v
 	}
@@ -63,7 +64,8 @@ func (s *sweep) print(complete bool) error {
 			if p.Batch == c.Knee {
 				note = "knee"
 			}
-			fmt.Fprintf(t, "%d\t%.3g\t%.3g … %.3g\t%.5g\t%.0f %%\t%.2f\t%d\t%s\t\n", p.Batch, 1e3*p.Seconds, 1e3*p.Low, 1e3*p.High, speed, 100*p.Rate/most.Rate, show.GiB(p.PeakBytes), p.Rounds, note)
+			fmt.Fprintf(t, "%d\t%.3g\t%.3g … %.3g\t%.5g\t%.0f %%\t%.2f\t%d\t%s\t\n", p.Batch, 1e3*p.Seconds, 1e3*p.Low,
+				1e3*p.High, speed, 100*p.Rate/most.Rate, show.GiB(p.PeakBytes), p.Rounds, note)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -71,10 +73,13 @@ func (s *sweep) print(complete bool) error {
 		for _, n := range c.Skipped {
 			fmt.Fprintf(&text, "%d: does not fit in the memory\n", n)
 		}
-		fmt.Fprintf(&text, "knee: batch %d reaches %.0f %% of the best throughput (batch %d)\n", c.Knee, 100*kneeFraction, c.Best)
+		fmt.Fprintf(&text, "knee: batch %d reaches %.0f %% of the best throughput (batch %d)\n", c.Knee,
+			100*kneeFraction, c.Best)
 		fmt.Fprintf(&text, "largest batch that fits in %.2f GiB: %d\n", show.GiB(c.MemoryBytes), c.LargestBatch)
 		if p := c.noisiest(); p.High > noisy*p.Low {
-			fmt.Fprintf(&text, "the rounds of batch %d differ by a factor of %.2g: other processes probably used the device\n", p.Batch, p.High/p.Low)
+			fmt.Fprintf(&text,
+				"the rounds of batch %d differ by a factor of %.2g: other processes probably used the device\n",
+				p.Batch, p.High/p.Low)
 		}
 		if c.End != "" {
 			fmt.Fprintf(&text, "no larger batch measured: %s\n", c.End)
@@ -121,12 +126,16 @@ func (s *sweep) write(complete bool) (string, error) {
 // writeCSV writes one line per curve and batch size.
 func (s *sweep) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"model", "precision", "threads", "batch_size", "step_s", "step_low_s", "step_high_s", "samples_per_s", "steps", "rounds", "peak_memory_bytes", "knee", "largest_batch"}) // Flush reports errors
+	// Flush reports errors
+	out.Write([]string{"model", "precision", "threads", "batch_size", "step_s", "step_low_s", "step_high_s",
+		"samples_per_s", "steps", "rounds", "peak_memory_bytes", "knee", "largest_batch"})
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	for _, c := range s.curves {
 		for _, p := range c.Points {
-			out.Write([]string{s.flags.model, c.Precision, strconv.Itoa(c.Threads), strconv.Itoa(p.Batch), number(p.Seconds), number(p.Low), number(p.High), number(p.Rate),
-				strconv.Itoa(p.Steps), strconv.Itoa(p.Rounds), strconv.FormatInt(p.PeakBytes, 10), strconv.FormatBool(p.Batch == c.Knee), strconv.Itoa(c.LargestBatch)})
+			out.Write([]string{s.flags.model, c.Precision, strconv.Itoa(c.Threads), strconv.Itoa(p.Batch),
+				number(p.Seconds), number(p.Low), number(p.High), number(p.Rate),
+				strconv.Itoa(p.Steps), strconv.Itoa(p.Rounds), strconv.FormatInt(p.PeakBytes, 10),
+				strconv.FormatBool(p.Batch == c.Knee), strconv.Itoa(c.LargestBatch)})
 		}
 	}
 	out.Flush()
@@ -139,7 +148,8 @@ func (s *sweep) plots() ([]*plot.Plot, error) {
 	if s.flags.text() {
 		rate, unit = float64(s.flags.length), "tokens/s"
 	}
-	above := drawing.NewPlot(fmt.Sprintf("%s, %s: throughput (circle: knee)", s.flags.model, s.flags.shape()), "batch size", unit)
+	above := drawing.NewPlot(fmt.Sprintf("%s, %s: throughput (circle: knee)", s.flags.model, s.flags.shape()),
+		"batch size", unit)
 	below := drawing.NewPlot("Step latency", "batch size", "ms")
 	for i, c := range s.curves {
 		speed, latency := spread{}, spread{}

@@ -29,8 +29,9 @@ type tracedSteps struct {
 	Host      float64 `json:"host_share"`
 	Gaps      float64 `json:"gap_share"`
 	Seconds   float64 `json:"step_seconds_median"`
-	Untraced  float64 `json:"untraced_step_seconds_median"` // median time of the steps before and after the traced steps
-	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced − 1
+	// median time of the steps before and after the traced steps
+	Untraced float64 `json:"untraced_step_seconds_median"`
+	Overhead float64 `json:"overhead"` // Seconds / Untraced − 1
 
 	GPU *GPUUse `json:"gpu,omitempty"` // set if the device records its own activity
 	// Missing is the reason why the device does not record its activity. The host then times the launches.
@@ -50,7 +51,8 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) { untraced = append(untraced, took) }); err != nil {
+	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) { untraced = append(untraced, took) }); err !=
+		nil {
 		return nil, err
 	}
 	info := b.device.Info()
@@ -61,8 +63,10 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	slices.Sort(untraced)
 	x := observe.Explained(ranks)
 	t := &tracedSteps{File: b.flags.trace, Steps: x.Steps, Spans: len(rec.Spans()), Explained: x.Mean, Least: x.Least,
-		Launches: x.Kinds[timeline.Launch], Copies: x.Kinds[timeline.Copy], Waits: x.Kinds[timeline.Wait], Host: x.Kinds[timeline.Work], Gaps: x.Gap,
-		Seconds: x.Times[(len(x.Times)-1)/2].Seconds(), Untraced: untraced[(len(untraced)-1)/2].Seconds(), GPU: gpuUseOf(rec.Spans(), lost)}
+		Launches: x.Kinds[timeline.Launch], Copies: x.Kinds[timeline.Copy], Waits: x.Kinds[timeline.Wait],
+		Host: x.Kinds[timeline.Work], Gaps: x.Gap,
+		Seconds: x.Times[(len(x.Times)-1)/2].Seconds(), Untraced: untraced[(len(untraced)-1)/2].Seconds(),
+		GPU: gpuUseOf(rec.Spans(), lost)}
 	t.Overhead = t.Seconds/t.Untraced - 1
 	if missing != nil {
 		t.Missing = missing.Error()
@@ -124,7 +128,8 @@ func (t *tracedSteps) String() string {
 		text += fmt.Sprintf("which cover %.2f %% of the time of the steps (at least %.2f %% of each step): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; ",
 			100*t.Explained, 100*t.Least, 100*t.Launches, 100*t.Copies, 100*t.Waits, 100*t.Host)
 	}
-	text += fmt.Sprintf("tracing changed the step time by %+.1f %% (%.4f s, without tracing %.4f s)\n", 100*t.Overhead, t.Seconds, t.Untraced)
+	text += fmt.Sprintf("tracing changed the step time by %+.1f %% (%.4f s, without tracing %.4f s)\n", 100*t.Overhead,
+		t.Seconds, t.Untraced)
 	if t.GPU != nil {
 		text += t.GPU.String()
 	}

@@ -43,7 +43,10 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 // A recording must end exactly once, even after an error. Steps that capture their graphs again must count neither as
 // traced nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
-	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, optimizer: "auto", precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
+	f := &modelFlags{
+		deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}},
+		model:       "simple_cnn", image: 8, classes: 10, batch: 4, optimizer: "auto", precision: "f32", steps: 1,
+		accumulate: 1, traceSteps: 3}
 	b, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,8 @@ func TestRecordingEndsTheNoting(t *testing.T) {
 		batches.count, batches.most = 0, c.most
 		rec, _, err := b.record(t.Context(), &observe.Noting{ActivityNoter: noter})
 		if !errors.Is(err, c.want) || noter.stops != 1 || batches.count != c.steps {
-			t.Errorf("%s: got %v, %d stops and %d batches asked for, want %v, 1 and %d", c.name, err, noter.stops, batches.count, c.want, c.steps)
+			t.Errorf("%s: got %v, %d stops and %d batches asked for, want %v, 1 and %d", c.name, err, noter.stops,
+				batches.count, c.want, c.steps)
 		}
 		if c.want == nil && len(timeline.Explain(rec.Spans())) != f.traceSteps {
 			t.Errorf("%s: got %d steps, want %d", c.name, len(timeline.Explain(rec.Spans())), f.traceSteps)

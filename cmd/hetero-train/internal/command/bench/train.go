@@ -52,7 +52,8 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.deviceFlags.add(cmd, env)
 	f.addModel(cmd)
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
-	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto",
+		"element type of activations and gradients: `auto|f32|bf16|fp16`")
 	cmd.Flags().IntVar(&f.steps, "steps", 10, "number of steps to time")
 	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "number of steps before the timed steps")
 }
@@ -62,11 +63,14 @@ func (f *modelFlags) addModel(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
-	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample of a language model; 0: number of positions of the published model")
-	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "vocabulary size of a language model; 0: that of the published model")
+	cmd.Flags().IntVar(&f.length, "seq-len", 0,
+		"tokens per sample of a language model; 0: number of positions of the published model")
+	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0,
+		"vocabulary size of a language model; 0: that of the published model")
 	cmd.Flags().Float64Var(&f.dropout, "dropout", 0.1, "dropout of a language model, 0 to 1")
 	f.changed = cmd.Flags().Changed
-	cmd.Flags().StringVar(&f.optimizer, "optimizer", "auto", "update rule; auto: adamw for language models, sgd with momentum for other models: `auto|sgd|adamw`")
+	cmd.Flags().StringVar(&f.optimizer, "optimizer", "auto",
+		"update rule; auto: adamw for language models, sgd with momentum for other models: `auto|sgd|adamw`")
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
@@ -106,10 +110,12 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	}()
 	const most = 1_000_000 // maximum number of steps, because the time of each step is kept in memory
 	if f.steps > most || f.warmup > most {
-		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
+		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup,
+			most)
 	}
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
-		return nil, exit.Usagef("bench: got --steps %d, --warmup %d, --batch-size %d and --grad-accumulation %d, want --steps and --batch-size of at least 1, --warmup of at least 0, and a --grad-accumulation that divides --batch-size", f.steps, f.warmup, f.batch, f.accumulate)
+		return nil, exit.Usagef("bench: got --steps %d, --warmup %d, --batch-size %d and --grad-accumulation %d, want --steps and --batch-size of at least 1, --warmup of at least 0, and a --grad-accumulation that divides --batch-size",
+			f.steps, f.warmup, f.batch, f.accumulate)
 	}
 	if b.device, err = f.deviceFlags.open(); err != nil {
 		return nil, err
@@ -125,7 +131,8 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if a.Data, err = f.samples(ctx, cfg); err != nil {
 		return nil, err
 	}
-	var samples data.Samples = data.Images{Dataset: a.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}}
+	var samples data.Samples = data.Images{
+		Dataset: a.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}}
 	if a.Data.Tokens != nil {
 		samples = a.Data.Tokens.Train
 	}
@@ -156,9 +163,11 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 
 // settings returns the configuration that the flags describe.
 func (f *modelFlags) settings() (*config.Config, error) {
-	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)}, {"--precision", "train.precision", f.precision},
+	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
+		{"--precision", "train.precision", f.precision},
 		{"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)}}
-	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--image-size", "data.image_size", strconv.Itoa(f.image)}}
+	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)},
+		{"--image-size", "data.image_size", strconv.Itoa(f.image)}}
 	others := []string{"seq-len", "vocabulary", "dropout"}
 	optimizer, err := f.update()
 	if err != nil {
@@ -173,8 +182,12 @@ func (f *modelFlags) settings() (*config.Config, error) {
 		f.length, f.vocabulary = cmp.Or(f.length, positions), cmp.Or(f.vocabulary, vocabulary)
 		// The tables of the model have the published sizes, even if the samples use only a part of them.
 		all = append(all, [3]string{"--model", "model.positions", strconv.Itoa(max(f.length, positions))},
-			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))}, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
-		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}, {"--dropout", "model.dropout", strconv.FormatFloat(f.dropout, 'g', -1, 64)}}
+			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))},
+			[3]string{"--model", "data.dataset", "synthetic_text"},
+			[3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
+		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)},
+			{"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)},
+			{"--dropout", "model.dropout", strconv.FormatFloat(f.dropout, 'g', -1, 64)}}
 		others = []string{"classes", "image-size"}
 	}
 	for _, flag := range others {
@@ -191,7 +204,8 @@ func (f *modelFlags) settings() (*config.Config, error) {
 
 // published returns the number of rows of the token table and of the position table in the published model.
 func (f *modelFlags) published() (vocabulary, positions int, err error) {
-	cfg, err := config.Load("", f.env.Catalog, config.Override{Origin: "--model", Key: "model.name", Value: f.model}, config.Override{Origin: "--model", Key: "data.dataset", Value: "synthetic_text"})
+	cfg, err := config.Load("", f.env.Catalog, config.Override{Origin: "--model", Key: "model.name", Value: f.model},
+		config.Override{Origin: "--model", Key: "data.dataset", Value: "synthetic_text"})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -209,12 +223,16 @@ func (f *modelFlags) update() ([][3]string, error) {
 	if name == "auto" {
 		name = map[bool]string{true: "adamw", false: "sgd"}[f.text()]
 	}
-	set := [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "train.clip_norm", "0"}} // models have their own defaults
+	// models have their own defaults
+	set := [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "train.clip_norm", "0"}}
 	switch name {
 	case "adamw":
-		return append(set, [][3]string{{"--optimizer", "optimizer.lr", "0.0001"}, {"--optimizer", "optimizer.weight_decay", "0.1"}, {"--optimizer", "optimizer.betas", "[0.9, 0.999]"}}...), nil
+		return append(set,
+			[][3]string{{"--optimizer", "optimizer.lr", "0.0001"}, {"--optimizer", "optimizer.weight_decay", "0.1"},
+				{"--optimizer", "optimizer.betas", "[0.9, 0.999]"}}...), nil
 	case "sgd":
-		return append(set, [][3]string{{"--optimizer", "optimizer.lr", "0.01"}, {"--optimizer", "optimizer.weight_decay", "0.0001"}}...), nil
+		return append(set, [][3]string{{"--optimizer", "optimizer.lr", "0.01"},
+			{"--optimizer", "optimizer.weight_decay", "0.0001"}}...), nil
 	}
 	return nil, exit.Usagef("--optimizer: got %q, want auto, sgd or adamw", f.optimizer)
 }
@@ -227,7 +245,8 @@ func (f *modelFlags) samples(ctx context.Context, cfg *config.Config) (*parts.Op
 	if f.text() {
 		return parts.OpenData(ctx, cfg, 0, slog.New(slog.DiscardHandler))
 	}
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100),
+		Size: f.image})
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -254,7 +273,8 @@ func (f *modelFlags) describeSamples(out map[string]any) {
 // describeUpdate returns the optimizer for the JSON output. Two programs do equal work only if these fields are equal.
 func describeUpdate(cfg *config.Config) map[string]any {
 	o := &cfg.Optimizer
-	out := map[string]any{"name": o.Name, "weight_decay": o.WeightDecay, "decay_norms_and_biases": o.DecayNormsAndBias, "clip_norm": cfg.Train.ClipNorm}
+	out := map[string]any{"name": o.Name, "weight_decay": o.WeightDecay, "decay_norms_and_biases": o.DecayNormsAndBias,
+		"clip_norm": cfg.Train.ClipNorm}
 	if o.Name == "adamw" {
 		out["betas"], out["eps"] = o.Betas, o.Eps
 	} else {
@@ -274,7 +294,8 @@ func updateText(o *config.Optimizer) string {
 
 // run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
 // of the next step. first is the time of the first step of all.
-func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, took time.Duration)) (first time.Duration, err error) {
+func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, took time.Duration)) (
+	first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range b.flags.warmup + b.flags.steps {
@@ -370,7 +391,8 @@ func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error
 	return v, err
 }
 
-func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.Duration, first time.Duration, peak device.Reached, traced *tracedSteps) error {
+func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.Duration, first time.Duration,
+	peak device.Reached, traced *tracedSteps) error {
 	totals := slices.Clone(took)
 	var sum replica.StepTimes
 	var between time.Duration
@@ -388,14 +410,21 @@ func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.D
 	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
 	out := deviceFacts(b.device.Info())
 	for key, v := range map[string]any{
-		"model": b.flags.model, "precision": b.precision.String(), "batch_size": b.flags.batch, "grad_accumulation": b.flags.accumulate, "optimizer": describeUpdate(b.config), "steps": len(steps),
-		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
-		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
-		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
-		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
-		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
-		"between_seconds": mean(between),
-		"final_loss":      steps[len(steps)-1].Score().Loss,
+		"model": b.flags.model, "precision": b.precision.String(), "batch_size": b.flags.batch,
+		"grad_accumulation": b.flags.accumulate, "optimizer": describeUpdate(b.config), "steps": len(steps),
+		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(),
+		"step_seconds_max":   totals[len(totals)-1].Seconds(),
+		"samples_per_second": float64(b.flags.batch) / median.Seconds(),
+		"flops_per_sample":   flops / float64(b.flags.batch),
+		"achieved_gflops":    flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By,
+		"peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
+		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(),
+		"first_step_seconds": first.Seconds(),
+		"data_seconds":       mean(sum.Data), "forward_seconds": mean(sum.Forward),
+		"backward_seconds":  mean(sum.Backward),
+		"optimizer_seconds": mean(sum.Optimizer),
+		"between_seconds":   mean(between),
+		"final_loss":        steps[len(steps)-1].Score().Loss,
 	} {
 		out[key] = v
 	}
@@ -424,16 +453,21 @@ func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.D
 		return show.JSON(a.Env.Stdout, out)
 	}
 	var lines strings.Builder
-	fmt.Fprintf(&lines, "%s, %s, batch %d, %v, %s on %s (%s, %d threads)\n", b.flags.model, b.flags.shape(), b.flags.batch, b.precision, updateText(&b.config.Optimizer), out["device"], out["isa"], out["threads"])
-	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s%s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], rate, out["achieved_gflops"])
+	fmt.Fprintf(&lines, "%s, %s, batch %d, %v, %s on %s (%s, %d threads)\n", b.flags.model, b.flags.shape(),
+		b.flags.batch, b.precision, updateText(&b.config.Optimizer), out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s%s | %.1f GFLOP/s", median.Seconds(),
+		totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], rate, out["achieved_gflops"])
 	switch {
 	case known:
-		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*fraction)
+		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats,
+			100*fraction)
 	case peak.PerSecond > 0:
-		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device during the measurement of the peak", peak.PerSecond/1e9, peak.By)
+		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device during the measurement of the peak",
+			peak.PerSecond/1e9, peak.By)
 	}
 	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
-		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], show.GiB(peakBytes), b.setup.Seconds(), first.Seconds())
+		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"],
+		show.GiB(peakBytes), b.setup.Seconds(), first.Seconds())
 	if traced != nil {
 		lines.WriteString(traced.String())
 	}

@@ -24,8 +24,11 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		{"resnet50", "dropout", "", "--dropout: model resnet50 does not use this flag"},
 		{"resnet51", "", "", "model.name"},
 	} {
-		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10, length: 96, vocabulary: 500,
-			batch: 4, optimizer: "auto", precision: "f32", accumulate: 1, changed: func(flag string) bool { return flag == c.given }}
+		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}},
+			model: c.model, image: 32, classes: 10, length: 96, vocabulary: 500,
+			batch: 4, optimizer: "auto", precision: "f32", accumulate: 1, changed: func(flag string) bool {
+				return flag == c.given
+			}}
 		cfg, err := f.settings()
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage {
@@ -41,7 +44,8 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, _ := set.Counts(); n != 8 || (set.Tokens != nil) != (cfg.Data.Samples == config.Tokens) || set.Tokens != nil && (set.Tokens.Length != 96 || set.Tokens.Vocabulary != 500) {
+		if n, _ := set.Counts(); n != 8 || (set.Tokens != nil) != (cfg.Data.Samples == config.Tokens) ||
+			set.Tokens != nil && (set.Tokens.Length != 96 || set.Tokens.Vocabulary != 500) {
 			t.Errorf("%s: %d samples, %+v", c.model, n, set.Tokens)
 		}
 		if err := set.Close(); err != nil {
@@ -59,7 +63,8 @@ func TestEachModelHasTheOptimizerOfItsPeer(t *testing.T) {
 		{"resnet50", "adamw", "adamw, betas 0.9 and 0.999, weight decay 0.1", ""},
 		{"resnet50", "adam", "", `--optimizer: got "adam", want auto, sgd or adamw`},
 	} {
-		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10,
+		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}},
+			model: c.model, image: 32, classes: 10,
 			batch: 4, optimizer: c.flag, precision: "f32", accumulate: 1}
 		cfg, err := f.settings()
 		if c.want != "" {

@@ -45,15 +45,16 @@ const example = `  hetero-train bridge | jq .type`
 
 // New returns the command.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Example: example, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Example: example,
+		Args: cli.NoArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return Serve(cmd.Context(), a, os.Stdin)
 	}
 	return cmd
 }
 
-// diskGrace is the time for which a bridge whose program has ended waits for its disk. A longer time would leave processes
-// behind on a file system that hangs.
+// diskGrace is the time for which a bridge whose program has ended waits for its disk. A longer time would leave
+// processes behind on a file system that hangs.
 const diskGrace = 20 * time.Second
 
 // errParent is the cause of the end of a bridge whose parent has ended.
@@ -120,18 +121,21 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	hello, err := bridge.Expect[*bridge.Hello](ctx, conn)
 	if errors.Is(err, io.EOF) {
-		return exit.Usagef("bridge: standard input is empty: the Python package hetero_train starts this command (docs/pytorch.md)")
+		return exit.Usagef(
+			"bridge: standard input is empty: the Python package hetero_train starts this command (docs/pytorch.md)")
 	}
 	if err != nil {
 		return asUsage(err)
 	}
 	if hello.Protocol != bridge.Version {
-		return exit.Usagef("the package hetero_train %s speaks version %d of the protocol, and the program hetero-train %s version %d: install both from one release", hello.Package, hello.Protocol, version.Text(), bridge.Version)
+		return exit.Usagef("the package hetero_train %s speaks version %d of the protocol, and the program hetero-train %s version %d: install both from one release",
+			hello.Package, hello.Protocol, version.Text(), bridge.Version)
 	}
 	if _, err := configure(a, hello, "model", "dataset", 0); err != nil {
 		return err
 	}
-	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version, Program: version.Text()}); err != nil {
+	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version, Program: version.Text()}); err !=
+		nil {
 		return err
 	}
 	start, err := bridge.Expect[*bridge.Start](ctx, conn)
@@ -145,7 +149,8 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	if err != nil {
 		return err
 	}
-	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize, LocalRank: hello.LocalRank, LocalWorldSize: hello.LocalWorldSize, Node: -1}
+	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize,
+		LocalRank: hello.LocalRank, LocalWorldSize: hello.LocalWorldSize, Node: -1}
 	_, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
 	opts, err := a.Options(assigned, a.LevelOf(assigned), logs.ComponentBalancer)
 	if err != nil {
@@ -168,11 +173,15 @@ func asUsage(err error) error {
 
 // configure returns the configuration of the run. Settings that have no effect are refused.
 func configure(a *cli.App, hello *bridge.Hello, model, dataset string, workers int) (*config.Config, error) {
-	catalog := config.Catalog{Models: []config.Kind{{Name: model, Doc: "a model of PyTorch"}}, DataSets: []config.Kind{{Name: dataset, Doc: "a data set of PyTorch"}}, Policies: a.Env.Catalog.Policies}
-	overrides := []config.Override{{Key: "model.name", Value: model}, {Key: "data.dataset", Value: dataset}, {Key: "data.workers", Value: strconv.Itoa(max(workers, 1))}}
+	catalog := config.Catalog{Models: []config.Kind{{Name: model, Doc: "a model of PyTorch"}},
+		DataSets: []config.Kind{{Name: dataset, Doc: "a data set of PyTorch"}}, Policies: a.Env.Catalog.Policies}
+	overrides := []config.Override{{Key: "model.name", Value: model}, {Key: "data.dataset", Value: dataset},
+		{Key: "data.workers", Value: strconv.Itoa(max(workers, 1))}}
 	for _, key := range slices.Sorted(maps.Keys(hello.Settings)) {
-		if !assembly.Applies(key) || slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key }) {
-			return nil, exit.Usagef("setting %s has no effect on a PyTorch script: the script itself decides; remove it", key)
+		if !assembly.Applies(key) ||
+			slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key }) {
+			return nil,
+				exit.Usagef("setting %s has no effect on a PyTorch script: the script itself decides; remove it", key)
 		}
 		overrides = append(overrides, config.Override{Origin: "Balancer", Key: key, Value: hello.Settings[key]})
 	}

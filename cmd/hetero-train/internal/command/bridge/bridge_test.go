@@ -34,7 +34,8 @@ func startRank(t *testing.T) *rank {
 	receive, out := io.Pipe()
 	r := &rank{t: t, in: send, out: bufio.NewScanner(receive), done: make(chan error, 1), log: new(bytes.Buffer)}
 	r.out.Buffer(nil, 1<<20)
-	a := &cli.App{Env: session.Environment{Stdout: out, Stderr: r.log, Catalog: parts.BuiltinCatalog}, LogLevel: "info", LogFormat: "text"}
+	a := &cli.App{Env: session.Environment{Stdout: out, Stderr: r.log, Catalog: parts.BuiltinCatalog}, LogLevel: "info",
+		LogFormat: "text"}
 	go func() {
 		err := Serve(context.Background(), a, in)
 		out.Close()
@@ -67,12 +68,14 @@ func (r *rank) receive(kind string, to any) {
 
 const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":1000},"dataset":{"name":"Numbers","samples":960},` +
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
+
 	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
 // open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
 func (r *rank) open(dir string, step int) []int {
 	r.t.Helper()
-	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`, dir)
+	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`,
+		dir)
 	r.receive("welcome", new(bridge.Welcome))
 	r.send(start, step)
 	for {
@@ -113,8 +116,10 @@ func (r *rank) step(number int, shares []int) bridge.Decided {
 	all := func(of float64) string { return list(pass(0, of), pass(1, of), pass(2, of)) }
 	longest := max(pass(0, 0.003), pass(1, 0.003), pass(2, 0.003))
 	r.send(`{"type":"steps","first":%d,"steps":[{"epoch":%d,"epoch_step":%d,"epoch_steps":20,"settling":false,"learning_rate":0.1,"grad_norm":null,"skipped":false,"loss_scale":1,"time":%d,`+
+
 		`"seconds":%s,"samples":%s,"count":%s,"loss":%s,"data":[0,0,0],"forward":%s,"backward":%s,"exposed":%s,"hidden":[0,0,0],"optimizer":[0.001,0.001,0.001],"other":[0,0,0],"bytes":[4000,4000,4000],"buckets":[1,1,1]}],"telemetry":[]}`,
-		number, (number-1)/20, (number-1)%20+1, 1_700_000_000+number, list(longest+0.001, longest+0.001, longest+0.001), list(shares...), list(shares...), all(2), all(0.001), all(0.002),
+		number, (number-1)/20, (number-1)%20+1, 1_700_000_000+number, list(longest+0.001, longest+0.001, longest+0.001),
+		list(shares...), list(shares...), all(2), all(0.001), all(0.002),
 		list(longest-pass(0, 0.003), longest-pass(1, 0.003), longest-pass(2, 0.003)))
 	var d bridge.Decided
 	r.receive("decided", &d)
@@ -155,17 +160,20 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &result)
 	}
-	if err != nil || result.State != "finished" || result.Steps != 40 || result.Ranks != 3 || result.Model != "Net" || result.Dataset != "Numbers" {
+	if err != nil || result.State != "finished" || result.Steps != 40 || result.Ranks != 3 || result.Model != "Net" ||
+		result.Dataset != "Numbers" {
 		t.Errorf("got the result %+v, %v", result, err)
 	}
-	for name, lines := range map[string]int{"rank_2_metrics.json": 40, "balance.jsonl": 4, "curves.csv": 2, "summary.json": 1} {
+	for name, lines := range map[string]int{"rank_2_metrics.json": 40, "balance.jsonl": 4, "curves.csv": 2,
+		"summary.json": 1} {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "logs", name))
 		if n := strings.Count(string(text), "\n"); err != nil || n < lines {
 			t.Errorf("%s: got %d lines, want at least %d (%v)", name, n, lines, err)
 		}
 	}
 	settings, err := os.ReadFile(filepath.Join(dir, "run", "configs", "resolved.toml"))
-	if err != nil || strings.Contains(string(settings), "[optimizer]") || !strings.Contains(string(settings), "PyTorch 2.4.0") {
+	if err != nil || strings.Contains(string(settings), "[optimizer]") ||
+		!strings.Contains(string(settings), "PyTorch 2.4.0") {
 		t.Errorf("got the settings %s, %v; want those that have an effect only", settings, err)
 	}
 }
@@ -207,8 +215,10 @@ func TestFailures(t *testing.T) {
 		lines      []string
 	}{
 		{"another protocol", "speaks version 2 of the protocol", 2, []string{fmt.Sprintf(hello, 2, "")}},
-		{"a setting of the script", "optimizer.lr has no effect", 2, []string{fmt.Sprintf(hello, 1, `"optimizer.lr":"0.1"`)}},
-		{"a timeline", "profile.trace_steps has no effect", 2, []string{fmt.Sprintf(hello, 1, `"profile.trace_steps":"3"`)}},
+		{"a setting of the script", "optimizer.lr has no effect", 2,
+			[]string{fmt.Sprintf(hello, 1, `"optimizer.lr":"0.1"`)}},
+		{"a timeline", "profile.trace_steps has no effect", 2,
+			[]string{fmt.Sprintf(hello, 1, `"profile.trace_steps":"3"`)}},
 		{"an unknown policy", "balance.policy", 2, []string{fmt.Sprintf(hello, 1, `"balance.policy":"best"`)}},
 		{"no hello", "want hello", 2, []string{`{"type":"end"}`}},
 		{"no message", "no JSON object", 2, []string{"hello"}},
@@ -232,9 +242,11 @@ func TestFailuresOfStartedRuns(t *testing.T) {
 	for _, c := range []struct {
 		name, line, want, state string
 	}{
-		{"the script fails", `{"type":"end","error":"rank 0: ValueError: no","stopped":false}`, "ValueError: no", "failed"},
+		{"the script fails", `{"type":"end","error":"rank 0: ValueError: no","stopped":false}`, "ValueError: no",
+			"failed"},
 		{"the user stops the script", `{"type":"end","error":"","stopped":true}`, "stopped", "stopped"},
-		{"a step is missing", strings.ReplaceAll(`{"type":"steps","first":9,"steps":[{"epoch":0,"epoch_step":1,"epoch_steps":1,"time":1,"seconds":#,"samples":#,"count":#,"loss":#,"data":#,"forward":#,"backward":#,"exposed":#,"hidden":#,"optimizer":#,"other":#,"bytes":#,"buckets":#}]}`, "#", "[1,1,1]"), "got step 9 after step 0", "failed"},
+		{"a step is missing", strings.ReplaceAll(`{"type":"steps","first":9,"steps":[{"epoch":0,"epoch_step":1,"epoch_steps":1,"time":1,"seconds":#,"samples":#,"count":#,"loss":#,"data":#,"forward":#,"backward":#,"exposed":#,"hidden":#,"optimizer":#,"other":#,"bytes":#,"buckets":#}]}`,
+			"#", "[1,1,1]"), "got step 9 after step 0", "failed"},
 		{"another hello", `{"type":"hello","rank":0,"world_size":1}`, "got a message hello, want steps", "failed"},
 		{"the script is killed", "", "has ended without ending the run", "failed"},
 	} {

@@ -24,8 +24,10 @@ Exit codes:
 
 // New returns the command that inspects, verifies, exports and imports checkpoints.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights", Long: checkpointLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights",
+		Long: checkpointLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), signals.Tidied(newCheckpointExport(a)), cli.WithConfig(signals.Tidied(newCheckpointImport(a))))
+	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), signals.Tidied(newCheckpointExport(a)),
+		cli.WithConfig(signals.Tidied(newCheckpointImport(a))))
 	return cmd
 }

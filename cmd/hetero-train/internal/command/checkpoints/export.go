@@ -51,15 +51,19 @@ type exportFlags struct {
 
 func newCheckpointExport(a *cli.App) *cobra.Command {
 	f := new(exportFlags)
-	cmd := &cobra.Command{Use: "export PATH", Short: "Write the weights of a checkpoint as a .safetensors file", Long: exportLong, Example: exportExample}
+	cmd := &cobra.Command{Use: "export PATH", Short: "Write the weights of a checkpoint as a .safetensors file",
+		Long: exportLong, Example: exportExample}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file; with --format hf a folder")
 	flags.StringVar(&f.format, "format", "torch", "format of PATH: `torch|hf`; hf: a folder for transformers")
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
-	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics ([ema]) instead of those of the last step")
+	flags.BoolVar(&f.ema, "ema", false,
+		"export the averaged weights and statistics ([ema]) instead of those of the last step")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
-	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer of the model, with --format hf: `"+strings.Join(tokenizer.Names, "|")+"`; default: tokenizer of the training data")
-	flags.StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary, with --format hf; default: vocabulary of the training data")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer of the model, with --format hf: `"+
+		strings.Join(tokenizer.Names, "|")+"`; default: tokenizer of the training data")
+	flags.StringVar(&f.vocab, "vocab", "",
+		"`FILE` with the WordPiece vocabulary, with --format hf; default: vocabulary of the training data")
 	return a.OnePath(cmd, "a checkpoint or a run", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
 
@@ -83,14 +87,16 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	read := c.Model.ReadInto
 	if f.ema {
 		if read = c.ReadAverage; !c.Averaged() {
-			return exit.Usagef("checkpoint export: --ema: %s has no averaged weights, because its run had ema.decay = 0", c.Path)
+			return exit.Usagef(
+				"checkpoint export: --ema: %s has no averaged weights, because its run had ema.decay = 0", c.Path)
 		}
 	}
 	tensors, err := exported(c.Model, read, to, c.State.Step)
 	if err != nil {
 		return err
 	}
-	metadata := map[string]string{"format": "pt", "program": c.State.Program, "step": strconv.FormatInt(c.State.Step, 10)}
+	metadata := map[string]string{"format": "pt", "program": c.State.Program,
+		"step": strconv.FormatInt(c.State.Step, 10)}
 	trained, _, err := parts.TrainedOn(c.Path, &c.State)
 	if err != nil {
 		return err
@@ -102,7 +108,8 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	trained.AddTo(metadata)
 	if f.format == "hf" {
 		if err != nil {
-			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
+			return exit.With(exit.Usage,
+				fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
 		}
 		files, err := f.folderFiles(a, cfg, c.Model, trained, metadata)
 		if err != nil {
@@ -116,7 +123,8 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if err := writeTensors(ctx, output, tensors, metadata); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Env.Stdout, "%s: %d tensors in %s of %s, step %d\n", f.output, len(tensors), f.dtype, c.Path, c.State.Step)
+	_, err = fmt.Fprintf(a.Env.Stdout, "%s: %d tensors in %s of %s, step %d\n", f.output, len(tensors), f.dtype, c.Path,
+		c.State.Step)
 	return err
 }
 
@@ -163,38 +171,44 @@ func checkOutput(path string, force bool) error {
 
 // exported returns the tensors of a model's file, converted to element type to, and the batch counters of PyTorch. read
 // returns the values of a tensor. No computation uses the counters.
-func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
+func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType,
+	steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, t := range f.Tensors() {
 		if !t.DType.IsFloat() {
-			return nil, &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("tensor %q: got %s, want real numbers", t.Name, t.Wire)}
+			return nil, &checkpoint.CorruptError{
+				Path: f.Path(), Reason: fmt.Sprintf("tensor %q: got %s, want real numbers", t.Name, t.Wire)}
 		}
 		src := make([]byte, t.Bytes())
 		if err := read(t.Name, src); err != nil {
 			return nil, err
 		}
-		dst := checkpoint.Tensor{Name: t.Name, DType: to, Shape: t.Shape, Data: make([]byte, t.Shape.Elements()*to.Size())}
+		dst := checkpoint.Tensor{Name: t.Name, DType: to, Shape: t.Shape,
+			Data: make([]byte, t.Shape.Elements()*to.Size())}
 		if err := weights.Convert(dst.Data, to, src, t.DType); err != nil {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: tensor %q: %w", f.Path(), t.Name, err))
 		}
 		out = append(out, dst)
 		if layer, ok := strings.CutSuffix(t.Name, ".running_mean"); ok {
 			count := binary.LittleEndian.AppendUint64(nil, uint64(steps))
-			out = append(out, checkpoint.Tensor{Name: layer + ".num_batches_tracked", DType: tensor.I64, Shape: tensor.Shape{}, Data: count})
+			out = append(out, checkpoint.Tensor{Name: layer + ".num_batches_tracked", DType: tensor.I64,
+				Shape: tensor.Shape{}, Data: count})
 		}
 	}
 	return out, nil
 }
 
 // writeTensors writes a safetensors file. At any moment, path is either the previous file or the complete new file.
-func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
+func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (
+	err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
 	defer func() {
 		if err != nil {
-			err = exit.With(exit.IO, errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
+			err = exit.With(exit.IO,
+				errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
 		}
 	}()
 	err = checkpoint.Write(stoppable{ctx, f}, tensors, metadata)

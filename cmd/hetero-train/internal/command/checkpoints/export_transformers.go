@@ -21,7 +21,8 @@ import (
 )
 
 // folderFiles returns the contents of the files next to the weights, by name.
-func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpoint.File, trained parts.Trained, metadata map[string]string) (map[string][]byte, error) {
+func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpoint.File, trained parts.Trained,
+	metadata map[string]string) (map[string][]byte, error) {
 	if t, ok := cfg.Model.Options.(parts.Transformer); ok {
 		delete(metadata, weights.ClassesKey) // config.json has the names
 		return f.transformersFiles(a, t, cfg, model, trained)
@@ -35,13 +36,16 @@ func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpo
 		err = exit.Usagef("checkpoint export: --tokenizer, --vocab: model %s reads no text", cfg.Model.Name)
 	}
 	if err == nil && !trained.Known() {
-		a.Warn(errors.New("the folder gets no preprocessor_config.json, because the weights do not state how images are prepared"))
+		a.Warn(
+			errors.New(
+				"the folder gets no preprocessor_config.json, because the weights do not state how images are prepared"))
 	}
 	return files, err
 }
 
 // transformersFiles returns the contents of config.json and of the files of the tokenizer, by name.
-func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *config.Config, model *checkpoint.File, trained parts.Trained) (map[string][]byte, error) {
+func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *config.Config, model *checkpoint.File,
+	trained parts.Trained) (map[string][]byte, error) {
 	vocabulary, positions, err := parts.TableSizes(t, model)
 	if err != nil {
 		return nil, err
@@ -70,13 +74,15 @@ func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *co
 func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabulary int) (tokenizer.Tokenizer, error) {
 	if f.tokenizer != "" {
 		if parts.Masks(&cfg.Model) && !strings.HasPrefix(f.tokenizer, "wordpiece") {
-			return nil, exit.Usagef("--tokenizer: got %s, want wordpiece or wordpiece-cased for model %s", f.tokenizer, cfg.Model.Name)
+			return nil, exit.Usagef("--tokenizer: got %s, want wordpiece or wordpiece-cased for model %s", f.tokenizer,
+				cfg.Model.Name)
 		}
 		trained.Tokenizer = f.tokenizer
 	}
 	t, err := parts.TokenizerOf(cfg, f.vocab, trained)
 	if err == nil && t.Vocabulary() > vocabulary {
-		err = exit.Usagef("tokenizer %s has %d tokens, but the vocabulary of the model has only %d", t.Name(), t.Vocabulary(), vocabulary)
+		err = exit.Usagef("tokenizer %s has %d tokens, but the vocabulary of the model has only %d", t.Name(),
+			t.Vocabulary(), vocabulary)
 	}
 	return t, err
 }

@@ -68,12 +68,17 @@ type importFlags struct {
 
 func newCheckpointImport(a *cli.App) *cobra.Command {
 	f := new(importFlags)
-	cmd := &cobra.Command{Use: "import PATH", Short: "Convert weights from another program for use in hetero-train", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file or a folder of transformers")}
+	cmd := &cobra.Command{Use: "import PATH", Short: "Convert weights from another program for use in hetero-train",
+		Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file or a folder of transformers")}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or the folder of a checkpoint")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the model (model.name), instead of -c FILE")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in the weights file")
-	flags.StringVar(&f.head, "head", weights.HeadAuto, "classifier to use, that of the file or a new one: `auto|keep|new` (model.init_head)")
+	flags.StringVarP(&f.output, "output", "o", "",
+		"`PATH` to write: a .safetensors file, or the folder of a checkpoint")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model",
+		"`NAME` of the model (model.name), instead of -c FILE")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes",
+		"number of outputs of the classifier (model.num_classes); default: as in the weights file")
+	flags.StringVar(&f.head, "head", weights.HeadAuto,
+		"classifier to use, that of the file or a new one: `auto|keep|new` (model.init_head)")
 	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in tensor names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
 	flags.StringArrayVar(&f.drops, "drop", nil, "leave out the tensors whose names in the file match a regular expression: `REGEXP`; repeatable, applied before --rename")
 	flags.StringVar(&f.format, "format", "auto", "format of PATH: `auto|hf`; hf: of transformers, with config.json")
@@ -111,7 +116,8 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 		vocabulary, positions := t.Published()
 		err = parts.CheckTransformers(path, settings, &cfg.Model, vocabulary, positions)
 	} else if settings != nil {
-		return exit.Usagef("checkpoint import: %s has the format of the library transformers, which has no model %s; select GPT-2 or BERT with --model", path, cfg.Model.Name)
+		return exit.Usagef("checkpoint import: %s has the format of the library transformers, which has no model %s; select GPT-2 or BERT with --model",
+			path, cfg.Model.Name)
 	}
 	if err == nil {
 		net, fit, err = matchNetwork(file, cfg, options)
@@ -158,13 +164,16 @@ func (f *importFlags) find(path string) (file string, s weights.Settings, err er
 	case err != nil:
 		return "", nil, exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
 	case !info.Mode().IsRegular():
-		return "", nil, exit.Usagef("checkpoint import: %s is not a regular file, want a .safetensors file or a folder of transformers with %s", path, weights.SettingsFile)
+		return "", nil,
+			exit.Usagef("checkpoint import: %s is not a regular file, want a .safetensors file or a folder of transformers with %s",
+				path, weights.SettingsFile)
 	case !isFolder && f.format != "hf":
 		return file, nil, nil
 	}
 	s, err = parts.TransformersSettings(file)
 	if err == nil && s == nil && f.format == "hf" {
-		err = exit.Usagef("checkpoint import: --format hf: there is no %s of transformers next to %s", weights.SettingsFile, file)
+		err = exit.Usagef("checkpoint import: --format hf: there is no %s of transformers next to %s",
+			weights.SettingsFile, file)
 	}
 	return file, s, err
 }
@@ -261,7 +270,8 @@ func checkFolder(path string) error {
 
 // matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it sets
 // the number in cfg to that of the file.
-func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
+func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit,
+	err error) {
 	describe := func(classes int) error {
 		if cfg.Model.Samples == config.Tokens {
 			net, err = parts.DescribeText(&cfg.Model, classes)
@@ -286,7 +296,8 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 			return net, nil, err
 		}
 		if cfg.Model.NumClasses == 0 {
-			return net, nil, exit.Usagef("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(), net.Head)
+			return net, nil, exit.Usagef("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(),
+				net.Head)
 		}
 		if err := describe(cfg.Model.NumClasses); err != nil {
 			return net, nil, err
@@ -296,9 +307,10 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
-// imported returns the digest of the vocabulary, the preprocessing and the names of the classes of the imported weights. It
-// returns no names if the file has none, or if the classifier is a new one.
-func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (about parts.Trained, err error) {
+// imported returns the digest of the vocabulary, the preprocessing and the names of the classes of the imported
+// weights. It returns no names if the file has none, or if the classifier is a new one.
+func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (
+	about parts.Trained, err error) {
 	known, err := parts.Described(file)
 	if err != nil {
 		return about, err
@@ -307,7 +319,8 @@ func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Conf
 	if bert, ok := settings.(*weights.BERTSettings); ok && weights.Named(bert.Classes()) {
 		known.Classes = bert.Classes()
 	}
-	if fresh, _ := fit.Replaced(); len(fresh) == 0 && len(known.Classes) <= cfg.Model.NumClasses && weights.Named(known.Classes) {
+	if fresh, _ := fit.Replaced(); len(fresh) == 0 && len(known.Classes) <= cfg.Model.NumClasses &&
+		weights.Named(known.Classes) {
 		about.Classes = known.Classes
 	}
 	return about, nil
@@ -320,12 +333,14 @@ func (f *importFlags) log(a *cli.App, net parts.Network, fit *weights.Fit) {
 		fmt.Fprintf(a.Env.Stdout, "%s\n", note)
 	}
 	if len(fresh) > 0 {
-		a.Warn(fmt.Errorf("some layers are not imported and start with random weights (%s): %s", strings.Join(fresh, ", "), why))
+		a.Warn(fmt.Errorf("some layers are not imported and start with random weights (%s): %s",
+			strings.Join(fresh, ", "), why))
 	}
 }
 
 // writeFile writes the converted tensors as f32.
-func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string, about parts.Trained) error {
+func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string,
+	about parts.Trained) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.Tensors {
 		data := make([]byte, t.Bytes())
@@ -343,7 +358,8 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 }
 
 // writeCheckpoint writes a checkpoint of step 0. The optimizer state is that of a replica before its first step.
-func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, about parts.Trained) (err error) {
+func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, about parts.Trained) (
+	err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
 	if err != nil {
 		return err
@@ -354,7 +370,8 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	options := replica.Options{Task: learns, Compute: tensor.F32,
-		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
+		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg),
+		Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	target, err := replica.New(dev, options)
 	if err != nil {
 		return err
@@ -370,7 +387,8 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	defer func() { err = errors.Join(err, store.Close()) }()
 	model, optimizer := target.Tensors()
 	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
-		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
+		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{
+			"steps": 0}}, Counters: map[string]int64{}}
 	if len(about.Classes) > 0 || about.Words != "" {
 		text, err := json.Marshal(about)
 		if err != nil {
@@ -388,7 +406,8 @@ func learnt(cfg *config.Config) (task.Task, error) {
 		return parts.PublishedTask(&cfg.Model, textClasses(cfg))
 	}
 	network, err := parts.BuildClassifier(&cfg.Model)
-	return images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, err
+	return images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize,
+		Std: [3]float32{1, 1, 1}}, err
 }
 
 // textClasses returns the number of classes of a classifier of texts; 0 for a model that predicts tokens.

@@ -30,9 +30,13 @@ const inspectExample = `  hetero-train checkpoint inspect experiments/run
 
 func newCheckpointInspect(a *cli.App) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show the contents of a checkpoint or a .safetensors file", Long: inspectLong, Example: inspectExample}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, which also has the resolved configuration of the run")
-	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
+	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show the contents of a checkpoint or a .safetensors file",
+		Long: inspectLong, Example: inspectExample}
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print one JSON object, which also has the resolved configuration of the run")
+	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error {
+		return inspectPath(a, path, asJSON)
+	})
 }
 
 // Inspection is the output of command checkpoint inspect.
@@ -44,7 +48,8 @@ type Inspection struct {
 	Averaged bool              `json:"averaged"`           // true if the checkpoint contains averaged weights
 	Compared string            `json:"compared,omitempty"` // comparisons of the ranks that cover the state
 
-	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"` // checkpoints of the same run that must not be used
+	// checkpoints of the same run that must not be used
+	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"`
 
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
@@ -140,7 +145,8 @@ func summarize(f *checkpoint.File) fileSummary {
 	s := fileSummary{Name: filepath.Base(f.Path()), Tensors: []tensorSummary{}}
 	for _, t := range f.Tensors() {
 		shape := []int{}
-		s.Tensors = append(s.Tensors, tensorSummary{Name: t.Name, DType: t.Wire, Shape: append(shape, t.Shape...), Bytes: t.Bytes()})
+		s.Tensors = append(s.Tensors, tensorSummary{Name: t.Name, DType: t.Wire, Shape: append(shape, t.Shape...),
+			Bytes: t.Bytes()})
 		s.Elements += t.Shape.Elements()
 		s.Bytes += t.Bytes()
 	}
@@ -173,7 +179,8 @@ func (s *Inspection) print(out io.Writer) error {
 		}
 		fmt.Fprintf(w, "\n%s\n", show.Foreign(f.Name))
 		for _, t := range f.Tensors {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", show.Foreign(t.Name), show.Foreign(t.DType), shapeText(t.Shape), show.Bytes(t.Bytes))
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", show.Foreign(t.Name), show.Foreign(t.DType), shapeText(t.Shape),
+				show.Bytes(t.Bytes))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -186,7 +193,8 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 	state := s.State
 	row("checkpoint", "%s", show.Foreign(s.Path))
 	row("written by", "%s", show.Foreign(state.Program))
-	row("progress", "step %d, epoch %d and %d samples into it, %d samples seen", state.Step, state.Epoch, state.EpochSample, state.SamplesSeen)
+	row("progress", "step %d, epoch %d and %d samples into it, %d samples seen", state.Step, state.Epoch,
+		state.EpochSample, state.SamplesSeen)
 	if m := s.Model; m != nil {
 		row("model", "%s%s", show.Foreign(m.Name), show.Classes(m.Classes))
 	}
@@ -205,7 +213,8 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 		row("ranks", "%s", show.Foreign(s.Compared))
 	}
 	for _, q := range s.Quarantined {
-		row("quarantined", "%s (%s): %s", show.Foreign(q.Path), strings.Join(show.Foreigners(q.Checkpoints), ", "), show.Foreign(q.Reason))
+		row("quarantined", "%s (%s): %s", show.Foreign(q.Path), strings.Join(show.Foreigners(q.Checkpoints), ", "),
+			show.Foreign(q.Reason))
 	}
 	row("seed", "%d", state.Seed)
 	for _, name := range slices.Sorted(maps.Keys(state.Counters)) {

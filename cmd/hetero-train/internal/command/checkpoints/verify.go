@@ -35,9 +35,12 @@ const verifyExample = `  hetero-train checkpoint verify experiments/run         
 
 func newCheckpointVerify(a *cli.App) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "verify PATH", Short: "Check hashes and values of checkpoints", Long: verifyLong, Example: verifyExample}
+	cmd := &cobra.Command{Use: "verify PATH", Short: "Check hashes and values of checkpoints", Long: verifyLong,
+		Example: verifyExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON object")
-	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
+	return a.OnePath(cmd, "a checkpoint, a run or a .safetensors file", func(path string) error {
+		return verifyPath(a, path, asJSON)
+	})
 }
 
 // Verification is the output of command checkpoint verify.
@@ -62,12 +65,13 @@ type checked struct {
 }
 
 func verifyPath(a *cli.App, path string, asJSON bool) error {
-	all, err := verifyAll(func() ([]string, error) { return toVerify(path) }, func(p string) (checkpoint.Verified, error) {
-		if parts.IsWeightsFile(p) {
-			return checkpoint.VerifyFile(p)
-		}
-		return checkpoint.Verify(p)
-	})
+	all, err := verifyAll(func() ([]string, error) { return toVerify(path) },
+		func(p string) (checkpoint.Verified, error) {
+			if parts.IsWeightsFile(p) {
+				return checkpoint.VerifyFile(p)
+			}
+			return checkpoint.Verify(p)
+		})
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,8 @@ func verifyPath(a *cli.App, path string, asJSON bool) error {
 // verifyAll verifies the paths that list returns. A run may train at the same time and remove and save checkpoints. A
 // faulty checkpoint does not count if it has meanwhile been removed or replaced. If no checkpoint remains, verifyAll
 // calls list again.
-func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification, error) {
+func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification,
+	error) {
 	// maximum number of calls of list; a run that saves faster than its checkpoints can be read needs more
 	const most = 20
 	for range most {
@@ -105,21 +110,24 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 			v, err := verify(p)
 			if err != nil || len(v.Faults) > 0 {
 				after, goneErr := os.Stat(p)
-				if errors.Is(statErr, fs.ErrNotExist) || errors.Is(goneErr, fs.ErrNotExist) || statErr == nil && goneErr == nil && !os.SameFile(before, after) {
+				if errors.Is(statErr, fs.ErrNotExist) || errors.Is(goneErr, fs.ErrNotExist) || statErr == nil &&
+					goneErr == nil && !os.SameFile(before, after) {
 					continue
 				}
 			}
 			if err != nil {
 				return all, err
 			}
-			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults), Compared: v.Compared, Diverged: parts.Diverged(v.Path)})
+			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes,
+				Faults: len(v.Faults), Compared: v.Compared, Diverged: parts.Diverged(v.Path)})
 			all.Faults = append(all.Faults, v.Faults...)
 		}
 		if all.Sound = len(all.Faults) == 0; len(all.Checked) > 0 {
 			return all, nil
 		}
 	}
-	return Verification{}, exit.Usagef("checkpoint verify: training removed or replaced all checkpoints during each of %d attempts to read them: stop the run, or raise its checkpoint.keep", most)
+	return Verification{}, exit.Usagef("checkpoint verify: training removed or replaced all checkpoints during each of %d attempts to read them: stop the run, or raise its checkpoint.keep",
+		most)
 }
 
 // quarantined lists the checkpoints in quarantine of the run or the folder of checkpoints that path names.
@@ -151,7 +159,8 @@ func toVerify(path string) ([]string, error) {
 	}
 	if len(names) == 0 {
 		if !experiment.IsCheckpoint(path) {
-			return nil, exit.Usagef("%s: %w: neither a checkpoint nor a folder of checkpoints", path, checkpoint.ErrNone)
+			return nil, exit.Usagef("%s: %w: neither a checkpoint nor a folder of checkpoints", path,
+				checkpoint.ErrNone)
 		}
 		return []string{path}, nil
 	}
@@ -172,7 +181,8 @@ func (v Verification) show(a *cli.App, asJSON bool) error {
 		if c.Faults > 0 {
 			verdict = fmt.Sprintf("%d faults", c.Faults)
 		}
-		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors, show.Bytes(c.Bytes))
+		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors,
+			show.Bytes(c.Bytes))
 		if c.Compared != "" {
 			fmt.Fprintf(&b, "  %s\n", show.Foreign(c.Compared))
 		}
@@ -181,7 +191,8 @@ func (v Verification) show(a *cli.App, asJSON bool) error {
 		}
 	}
 	for _, q := range v.Quarantined {
-		fmt.Fprintf(&b, "%s: quarantined (%s)\n  %s\n", show.Foreign(q.Path), strings.Join(show.Foreigners(q.Checkpoints), ", "), show.Foreign(q.Reason))
+		fmt.Fprintf(&b, "%s: quarantined (%s)\n  %s\n", show.Foreign(q.Path),
+			strings.Join(show.Foreigners(q.Checkpoints), ", "), show.Foreign(q.Reason))
 	}
 	for _, f := range v.Faults {
 		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(fmt.Sprint(f), "\n", "\n    "))

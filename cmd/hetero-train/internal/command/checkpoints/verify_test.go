@@ -34,7 +34,8 @@ func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755), os.Mkdir(filepath.Join(dir, "b"), 0o755)); err != nil {
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755),
+				os.Mkdir(filepath.Join(dir, "b"), 0o755)); err != nil {
 				t.Fatal(err)
 			}
 			list := func() ([]string, error) { return filepath.Glob(filepath.Join(dir, "?")) }
@@ -55,7 +56,8 @@ func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 				names = append(names, filepath.Base(checked.Path))
 			}
 			if err != nil || !slices.Equal(names, c.want) || len(got.Faults) != c.bad || got.Sound != (c.bad == 0) {
-				t.Errorf("got %q, %d faults, sound %v, %v; want %q and %d", names, len(got.Faults), got.Sound, err, c.want, c.bad)
+				t.Errorf("got %q, %d faults, sound %v, %v; want %q and %d", names, len(got.Faults), got.Sound, err,
+					c.want, c.bad)
 			}
 		})
 	}
@@ -69,9 +71,10 @@ func replaceFolder(path string) error {
 
 func TestCheckpointsThatNeverStayAreSaid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	_, err := verifyAll(func() ([]string, error) { return []string{path}, os.Mkdir(path, 0o755) }, func(path string) (checkpoint.Verified, error) {
-		return checkpoint.Verified{Faults: []checkpoint.Fault{{}}}, os.Remove(path)
-	})
+	_, err := verifyAll(func() ([]string, error) { return []string{path}, os.Mkdir(path, 0o755) },
+		func(path string) (checkpoint.Verified, error) {
+			return checkpoint.Verified{Faults: []checkpoint.Fault{{}}}, os.Remove(path)
+		})
 	if exit.Code(err) != exit.Usage {
 		t.Errorf("got %v", err)
 	}

@@ -49,8 +49,8 @@ const example = `  hetero-train dashboard
 // Variable is the name of the environment variable that contains the token.
 const Variable = "HETERO_DASHBOARD_TOKEN"
 
-// memoryLimit is a soft limit of the process without connections, in bytes: the garbage collector works more often above
-// it. The training on the same machine needs the memory more.
+// memoryLimit is a soft limit of the process without connections, in bytes: the garbage collector works more often
+// above it. The training on the same machine needs the memory more.
 const memoryLimit = 48 << 20
 
 // New returns the command that serves the web page about runs.
@@ -64,11 +64,14 @@ func New(a *cli.App) *cobra.Command {
 	}
 	var input string
 	var withTraining bool
-	cmd.Flags().BoolVar(&withTraining, "with-training", false, "end at the end of standard input, and wait for the folder")
-	cmd.Flags().StringVar(&input, "input-dir", "", "`folder` that contains the runs, or the folder of one run (default experiment.output_dir, \"experiments\")")
+	cmd.Flags().BoolVar(&withTraining, "with-training", false,
+		"end at the end of standard input, and wait for the folder")
+	cmd.Flags().StringVar(&input, "input-dir", "",
+		"`folder` that contains the runs, or the folder of one run (default experiment.output_dir, \"experiments\")")
 	a.AddKeyFlag(cmd, "address", "dashboard.address", "string", "address to listen on")
 	a.AddKeyFlag(cmd, "port", "dashboard.port", "int", "TCP port; 0: any free port")
-	a.AddKeyFlag(cmd, "refresh", "dashboard.refresh_seconds", "int", "seconds between two updates of the page; 0: at each change")
+	a.AddKeyFlag(cmd, "refresh", "dashboard.refresh_seconds", "int",
+		"seconds between two updates of the page; 0: at each change")
 	a.AddKeyFlag(cmd, "token-file", "dashboard.token_file", "string", "file with the secret that a browser must send")
 	a.AddKeyFlag(cmd, "server.address", "dashboard.address", "string", "same as --address")
 	a.AddKeyFlag(cmd, "server.port", "dashboard.port", "int", "same as --port")
@@ -133,7 +136,8 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	d := &cfg.Dashboard
 	folder, err := runs.OpenFolder(input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("dashboard: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", input)
+		return exit.Usagef("dashboard: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)",
+			input)
 	}
 	if err != nil {
 		return exit.Usagef("dashboard: %w", err)
@@ -144,7 +148,9 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		return err
 	}
 	if token != "" && len(token) < process.LeastTokenBytes {
-		return exit.Usagef("dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
+		return exit.Usagef(
+			"dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token),
+			process.LeastTokenBytes)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(d.Address, strconv.Itoa(d.Port)))
 	if err != nil {
@@ -155,7 +161,8 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	made := false
 	if !loopback && token == "" && !d.Insecure {
 		if withTraining {
-			return errors.Join(exit.Usagef("dashboard.address %s: other machines can reach this address: set a token (%s or dashboard.token_file), or allow everyone (dashboard.insecure = true)", d.Address, Variable), listener.Close())
+			return errors.Join(exit.Usagef("dashboard.address %s: other machines can reach this address: set a token (%s or dashboard.token_file), or allow everyone (dashboard.insecure = true)",
+				d.Address, Variable), listener.Close())
 		}
 		token, made = rand.Text(), true
 	}
@@ -163,7 +170,8 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts, Refresh: time.Duration(d.RefreshSeconds) * time.Second,
+	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts,
+		Refresh: time.Duration(d.RefreshSeconds) * time.Second,
 		Version: version.Text(), Memory: memoryLimit, Log: log})
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -44,7 +44,8 @@ func New(a *cli.App) *cobra.Command {
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	parent.AddCommand(cli.WithConfig(newDataInspect(a)), cli.WithConfig(newDataVerify(a)), cli.WithConfig(newDataDownload(a)), newDataRepack(a), newDataTokenize(a))
+	parent.AddCommand(cli.WithConfig(newDataInspect(a)), cli.WithConfig(newDataVerify(a)),
+		cli.WithConfig(newDataDownload(a)), newDataRepack(a), newDataTokenize(a))
 	return parent
 }
 
@@ -74,7 +75,8 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 // openNamed opens the data set that the arguments, or else the configuration, name.
 func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *config.Config, error) {
 	if len(args) == 1 {
-		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
+		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]},
+			{Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
 		a.Overrides = append(first, a.Overrides...)
 	}
 	cfg, err := a.Load()
@@ -89,9 +91,11 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 	return set, cfg, err
 }
 
-// loadText reads the configuration of a command about texts at path. Without a file, the configuration has the given model.
+// loadText reads the configuration of a command about texts at path. Without a file, the configuration has the given
+// model.
 func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
-	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path}, {Origin: "PATH", Key: "data.dataset", Value: dataset}}
+	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path},
+		{Origin: "PATH", Key: "data.dataset", Value: dataset}}
 	if a.File == "" {
 		own = append(own, config.Override{Origin: "PATH", Key: "model.name", Value: model})
 	}
@@ -136,7 +140,8 @@ differs. ImageNet needs an account, so this command cannot download it; docs/dat
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, known := variants[args[0]]
 			if !known {
-				return exit.Usagef("data download: unknown data set (got %q, want cifar10 or cifar100; ImageNet needs an account, see docs/data.md)", args[0])
+				return exit.Usagef("data download: unknown data set (got %q, want cifar10 or cifar100; ImageNet needs an account, see docs/data.md)",
+					args[0])
 			}
 			cfg, err := a.Load()
 			if err != nil {
@@ -150,7 +155,8 @@ differs. ImageNet needs an account, so this command cannot download it; docs/dat
 			if err != nil {
 				return err
 			}
-			path, err := cifar.Download(cmd.Context(), cifar.Options{Variant: v, CacheDir: cache, Progress: parts.ProgressLog(log, "downloading "+v.Name)})
+			path, err := cifar.Download(cmd.Context(),
+				cifar.Options{Variant: v, CacheDir: cache, Progress: parts.ProgressLog(log, "downloading "+v.Name)})
 			if err != nil {
 				return exit.Classify(cmd.Context(), err)
 			}
@@ -173,7 +179,8 @@ to reach that sample. All zstd tools read the result.`,
 		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return exit.Usagef("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(), len(args), args)
+				return exit.Usagef("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(),
+					len(args), args)
 			}
 			return nil
 		},
@@ -218,7 +225,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	if err != nil {
 		return exit.With(exit.Data, fmt.Errorf("repack %s: %w", from, err))
 	}
-	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return platform.SyncFolder(filepath.Dir(to)) }} {
+	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) },
+		func() error { return nameAnew(f.Name(), to) }, func() error { return platform.SyncFolder(filepath.Dir(to)) }} {
 		if err := step(); errors.Is(err, fs.ErrExist) {
 			return taken
 		} else if err != nil {

@@ -27,8 +27,9 @@ type Inspected struct {
 	Classes     int        `json:"classes"`
 	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples
 	Parts       []dataPart `json:"parts"`
-	EvalFrom    string     `json:"evaluation_from,omitempty"` // origin of the evaluation part, if it was not split off from the training samples
-	Unused      string     `json:"not_used,omitempty"`        // a part of the data that training does not use
+	// origin of the evaluation part, if it was not split off from the training samples
+	EvalFrom string `json:"evaluation_from,omitempty"`
+	Unused   string `json:"not_used,omitempty"` // a part of the data that training does not use
 }
 
 // dataPart describes the training or evaluation samples.
@@ -37,12 +38,13 @@ type dataPart struct {
 	Samples int            `json:"samples"`
 	ByClass map[string]int `json:"samples_by_class"`
 	// Statistics of the samples whose headers were read.
-	Looked       int            `json:"looked_at"`
-	Width        Spread         `json:"width_pixels"`
-	Height       Spread         `json:"height_pixels"`
-	Bytes        Spread         `json:"bytes"`
-	TotalBytes   int64          `json:"bytes_estimated,omitempty"` // estimated size of all samples
-	Kinds        map[string]int `json:"kinds"`                     // number of samples by format and color model: "jpeg rgb": 12
+	Looked     int    `json:"looked_at"`
+	Width      Spread `json:"width_pixels"`
+	Height     Spread `json:"height_pixels"`
+	Bytes      Spread `json:"bytes"`
+	TotalBytes int64  `json:"bytes_estimated,omitempty"` // estimated size of all samples
+	// number of samples by format and color model: "jpeg rgb": 12
+	Kinds        map[string]int `json:"kinds"`
 	Orientations map[string]int `json:"exif_orientations,omitempty"`
 	Unreadable   int            `json:"unreadable,omitempty"`
 	FirstFault   string         `json:"first_fault,omitempty"`
@@ -95,7 +97,8 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // the error of closing a file that was only read does not matter
-	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
+	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()),
+		Fingerprint: set.Fingerprint}
 	out.EvalFrom, out.Unused = set.EvalFrom()
 	for _, part := range []struct {
 		name string
@@ -118,7 +121,8 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 
 // inspectPart counts the labels of a split and reads the headers of some samples.
 func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (dataPart, error) {
-	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{}, Orientations: map[string]int{}}
+	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{},
+		Orientations: map[string]int{}}
 	for _, class := range ds.Classes() {
 		p.ByClass[class] = 0
 	}
@@ -215,7 +219,8 @@ func headerOf(r data.Reader, i int) (images.Description, int, error) {
 	}
 	var img data.Image
 	err := r.Read(i, nil, &img)
-	return images.Description{Format: "pixels", Width: img.FullWidth, Height: img.FullHeight, Colour: "rgb", Bits: 8}, len(img.Pix), err
+	return images.Description{Format: "pixels", Width: img.FullWidth, Height: img.FullHeight, Colour: "rgb", Bits: 8},
+		len(img.Pix), err
 }
 
 func spreadOf(v []int) Spread {
@@ -236,7 +241,8 @@ func showInspected(w io.Writer, in Inspected) error {
 	}
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))
-		fmt.Fprintf(w, "\n%s: %d samples, %d to %d per class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
+		fmt.Fprintf(w, "\n%s: %d samples, %d to %d per class, median %d\n", p.Part, p.Samples, counts[0],
+			counts[len(counts)-1], counts[len(counts)/2])
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "  of %d headers\tsmallest\tmedian\tlargest\n", p.Looked)
 		for _, row := range []struct {

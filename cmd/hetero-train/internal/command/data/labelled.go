@@ -25,13 +25,15 @@ type LabelledFile struct {
 	File       string         `json:"file"`
 	Samples    int            `json:"samples"`
 	ByClass    map[string]int `json:"samples_by_class"`
-	Characters Spread         `json:"characters"`                // of a sample, both texts of a pair together
-	Tokens     *Spread        `json:"tokens,omitempty"`          // of a sample, with special tokens; only with data.vocab_file
-	Length     int            `json:"sequence_length,omitempty"` // data.sequence_length; only with data.vocab_file
-	Truncated  *int           `json:"truncated,omitempty"`       // number of samples with more tokens than Length
-	Unknown    *float64       `json:"unknown,omitempty"`         // fraction of the tokens that are [UNK]; only with data.vocab_file
-	Bad        int            `json:"bad"`
-	Faults     []LineFault    `json:"faults,omitempty"` // the first faulty lines
+	Characters Spread         `json:"characters"` // of a sample, both texts of a pair together
+	// of a sample, with special tokens; only with data.vocab_file
+	Tokens    *Spread `json:"tokens,omitempty"`
+	Length    int     `json:"sequence_length,omitempty"` // data.sequence_length; only with data.vocab_file
+	Truncated *int    `json:"truncated,omitempty"`       // number of samples with more tokens than Length
+	// fraction of the tokens that are [UNK]; only with data.vocab_file
+	Unknown *float64    `json:"unknown,omitempty"`
+	Bad     int         `json:"bad"`
+	Faults  []LineFault `json:"faults,omitempty"` // the first faulty lines
 }
 
 // LineFault is a line without a labelled text.
@@ -43,8 +45,8 @@ type LineFault struct {
 // mostLineFaults is the largest number of faulty lines that are shown.
 const mostLineFaults = 20
 
-// namesLabelled reports whether the arguments name a file of labelled texts: by the name of the file, unless a flag selects
-// the data set.
+// namesLabelled reports whether the arguments name a file of labelled texts: by the name of the file, unless a flag
+// selects the data set.
 func namesLabelled(a *cli.App, args []string) bool {
 	if len(args) != 1 {
 		return false
@@ -142,8 +144,8 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 	return out, nil
 }
 
-// showLabelled prints the contents of a file of labelled texts. A file with faulty lines, without samples or with only one
-// class cannot be used for training, which is an error of the data.
+// showLabelled prints the contents of a file of labelled texts. A file with faulty lines, without samples or with only
+// one class cannot be used for training, which is an error of the data.
 func showLabelled(ctx context.Context, a *cli.App, path string, json bool) error {
 	f, err := readLabelled(ctx, a, path)
 	if err != nil {
@@ -160,7 +162,8 @@ func showLabelled(ctx context.Context, a *cli.App, path string, json bool) error
 	case f.Bad > 0:
 		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d lines are faulty", f.Bad)))
 	case len(f.ByClass) < 2:
-		return exit.With(exit.Data, fmt.Errorf("%s: %d samples of %d classes, want at least two classes", path, f.Samples, len(f.ByClass)))
+		return exit.With(exit.Data, fmt.Errorf("%s: %d samples of %d classes, want at least two classes", path,
+			f.Samples, len(f.ByClass)))
 	}
 	return nil
 }
@@ -178,10 +181,12 @@ func (f LabelledFile) write(w io.Writer) error {
 		fmt.Fprintf(w, "  and %d other classes\n", len(byCount)-most)
 	}
 	if f.Samples > 0 {
-		fmt.Fprintf(w, "characters of a sample: %d to %d, median %d\n", f.Characters.Min, f.Characters.Max, f.Characters.Median)
+		fmt.Fprintf(w, "characters of a sample: %d to %d, median %d\n", f.Characters.Min, f.Characters.Max,
+			f.Characters.Median)
 	}
 	if f.Tokens != nil {
-		fmt.Fprintf(w, "tokens of a sample: %d to %d, median %d; %d samples have more than data.sequence_length = %d\n", f.Tokens.Min, f.Tokens.Max, f.Tokens.Median, *f.Truncated, f.Length)
+		fmt.Fprintf(w, "tokens of a sample: %d to %d, median %d; %d samples have more than data.sequence_length = %d\n",
+			f.Tokens.Min, f.Tokens.Max, f.Tokens.Median, *f.Truncated, f.Length)
 		fmt.Fprintf(w, "%.2f %% of the tokens are [UNK]\n", 100**f.Unknown)
 	}
 	for _, l := range f.Faults {

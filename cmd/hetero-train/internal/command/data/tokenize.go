@@ -64,7 +64,9 @@ token follows each document. If the names of files or folders state parts (train
 				f.o.Field = f.field
 			}
 			if cmd.Flags().Changed("separator") {
-				f.o.Separator = append([]byte{}, f.separator...) // not nil: with an empty separator, an empty line ends a document; nil means that each file is one document
+				// not nil: with an empty separator, an empty line ends a document; nil means that each file is one
+				// document
+				f.o.Separator = append([]byte{}, f.separator...)
 			}
 			return tokenize(cmd.Context(), a, f)
 		},
@@ -75,12 +77,17 @@ token follows each document. If the names of files or folders state parts (train
 	flags.StringVar(&f.o.VocabularyFile, "vocab", "", "`FILE` with the vocabulary of wordpiece: one token per line")
 	flags.Int64Var(&f.o.ShardTokens, "shard-tokens", 100_000_000, "number of `tokens` per shard")
 	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation; with JSON lines or --separator: random documents; otherwise: the end of each file")
-	flags.StringVar(&f.format, "format", "auto", "format of the files: auto, text or jsonl; auto: the file name gives the format")
+	flags.StringVar(&f.format, "format", "auto",
+		"format of the files: auto, text or jsonl; auto: the file name gives the format")
 	flags.StringVar(&f.field, "field", "text", "`name` of the field with the text in JSON lines")
-	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
-	flags.StringVar(&f.names, "names", "auto", "`auto|off`; auto: names of files and folders state parts (train, val, test); off: names have no meaning")
-	flags.StringVar(&f.badLines, "bad-lines", "error", "`error|skip`: what to do with a JSON line that has no text in the field of --field")
-	flags.BoolVar(&f.o.FollowLinks, "follow-links", true, "follow symbolic links that leave a folder; false: such a link is an error")
+	flags.StringVar(&f.separator, "separator", "",
+		"`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
+	flags.StringVar(&f.names, "names", "auto",
+		"`auto|off`; auto: names of files and folders state parts (train, val, test); off: names have no meaning")
+	flags.StringVar(&f.badLines, "bad-lines", "error",
+		"`error|skip`: what to do with a JSON line that has no text in the field of --field")
+	flags.BoolVar(&f.o.FollowLinks, "follow-links", true,
+		"follow symbolic links that leave a folder; false: such a link is an error")
 	flags.IntVar(&f.o.Workers, "workers", 0, "number of goroutines that encode; 0: one per CPU")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	return cli.WithoutConfig(cmd, "its flags describe the conversion")
@@ -129,7 +136,8 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	case err != nil:
 		return exit.Classify(ctx, err)
 	}
-	out := Tokenized{Folder: f.o.Folder, Manifest: r.Manifest, Already: r.Already, Resumed: r.Resumed, Seconds: time.Since(begun).Seconds()}
+	out := Tokenized{Folder: f.o.Folder, Manifest: r.Manifest, Already: r.Already, Resumed: r.Resumed,
+		Seconds: time.Since(begun).Seconds()}
 	if f.o.EvalFraction > 0 && len(out.Eval) == 0 {
 		log.Warn("no document was selected for evaluation, because there are too few documents: raise --val-fraction")
 	}
@@ -150,9 +158,11 @@ func (f *tokenizeFlags) checkCase(log *slog.Logger) error {
 	switch c := w.CaseOf(f.o.VocabularyFile); {
 	case !c.Known || c.Cased == w.Cased():
 	case c.Cased:
-		return exit.Usagef("--tokenizer wordpiece converts text to lower case, but %s: want --tokenizer wordpiece-cased", c.Reason)
+		return exit.Usagef(
+			"--tokenizer wordpiece converts text to lower case, but %s: want --tokenizer wordpiece-cased", c.Reason)
 	default:
-		log.Warn(fmt.Sprintf("--tokenizer wordpiece-cased keeps capital letters, but %s: words with capital letters may become [UNK]; --tokenizer wordpiece converts text to lower case", c.Reason))
+		log.Warn(fmt.Sprintf("--tokenizer wordpiece-cased keeps capital letters, but %s: words with capital letters may become [UNK]; --tokenizer wordpiece converts text to lower case",
+			c.Reason))
 	}
 	return nil
 }
@@ -163,16 +173,19 @@ func logInputs(log *slog.Logger, r text.Result) {
 		log.Info("the names of the inputs state their parts; --names off ignores the names", "evaluation", s.EvalFrom)
 	}
 	if n := len(r.Sources.Unused); n > 0 {
-		log.Warn(fmt.Sprintf("not converted: %s of part test, because there is a validation part", show.Count(n, "file")), "first", r.Sources.Unused[0])
+		log.Warn(fmt.Sprintf("not converted: %s of part test, because there is a validation part",
+			show.Count(n, "file")), "first", r.Sources.Unused[0])
 	}
 	if n := len(r.Sources.Skipped); n > 0 {
-		log.Warn(fmt.Sprintf("skipped: %s whose names do not end as those of text files", show.Count(n, "file")), "first", r.Sources.Skipped[0])
+		log.Warn(fmt.Sprintf("skipped: %s whose names do not end as those of text files", show.Count(n, "file")),
+			"first", r.Sources.Skipped[0])
 	}
 	if r.Faulty > 0 {
 		log.Warn(fmt.Sprintf("skipped: %s without text", show.Count(r.Faulty, "JSON line")), "first", r.Fault)
 	}
 	if all := text.Tokens(r.Train) + text.Tokens(r.Eval); float64(r.Unknown) > parts.MostUnknown*float64(all) {
-		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and a model cannot tell these words apart", 100*float64(r.Unknown)/float64(all)))
+		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and a model cannot tell these words apart",
+			100*float64(r.Unknown)/float64(all)))
 	}
 }
 
@@ -211,24 +224,28 @@ func logTokenized(w io.Writer, t Tokenized) error {
 		fmt.Fprintf(w, "%s is complete already\n", t.Folder)
 	}
 	train, eval := text.Tokens(t.Train), text.Tokens(t.Eval)
-	fmt.Fprintf(w, "%s: %s of %s, tokenizer %s with %s\n", t.Folder, show.Count(train+eval, "token"), show.Count(t.Documents, "document"),
+	fmt.Fprintf(w, "%s: %s of %s, tokenizer %s with %s\n", t.Folder, show.Count(train+eval, "token"),
+		show.Count(t.Documents, "document"),
 		t.Settings.Tokenizer, show.Count(t.Settings.Vocabulary, "token"))
 	for _, part := range []struct {
 		name   string
 		shards []text.Shard
 	}{{"train", t.Train}, {"val", t.Eval}} {
 		if len(part.shards) > 0 {
-			fmt.Fprintf(w, "  %s: %s, %s\n", part.name, show.Count(text.Tokens(part.shards), "token"), filesOf(t.Folder, part.shards))
+			fmt.Fprintf(w, "  %s: %s, %s\n", part.name, show.Count(text.Tokens(part.shards), "token"),
+				filesOf(t.Folder, part.shards))
 		}
 	}
 	if t.Unknown > 0 {
-		fmt.Fprintf(w, "  %s [UNK]: %.2f %%\n", show.Count(t.Unknown, "token"), 100*float64(t.Unknown)/float64(train+eval))
+		fmt.Fprintf(w, "  %s [UNK]: %.2f %%\n", show.Count(t.Unknown, "token"),
+			100*float64(t.Unknown)/float64(train+eval))
 	}
 	if t.Empty > 0 {
 		fmt.Fprintf(w, "  %s without text: skipped\n", show.Count(t.Empty, "document"))
 	}
 	if !t.Already && !t.Resumed {
-		_, err := fmt.Fprintf(w, "  %.1f s, %.2f million tokens/s\n", t.Seconds, float64(train+eval)/max(t.Seconds, 1e-9)/1e6)
+		_, err := fmt.Fprintf(w, "  %.1f s, %.2f million tokens/s\n", t.Seconds,
+			float64(train+eval)/max(t.Seconds, 1e-9)/1e6)
 		return err
 	}
 	return nil

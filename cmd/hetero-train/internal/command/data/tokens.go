@@ -22,15 +22,16 @@ import (
 
 // TokenShard is the description of a token shard by data inspect and data verify.
 type TokenShard struct {
-	Part         string `json:"part"`
-	File         string `json:"file"`
-	Format       string `json:"format,omitempty"`
-	Tokens       int64  `json:"tokens,omitempty"`
-	TokenBytes   int    `json:"token_bytes,omitempty"`
-	Tokenizer    string `json:"tokenizer,omitempty"`
-	Vocabulary   int    `json:"vocabulary_size,omitempty"`
-	EndOfText    int32  `json:"end_of_text"`             // token; -1 if there is none
-	Documents    int64  `json:"documents,omitempty"`     // number of documents, which the header states or verify counted
+	Part       string `json:"part"`
+	File       string `json:"file"`
+	Format     string `json:"format,omitempty"`
+	Tokens     int64  `json:"tokens,omitempty"`
+	TokenBytes int    `json:"token_bytes,omitempty"`
+	Tokenizer  string `json:"tokenizer,omitempty"`
+	Vocabulary int    `json:"vocabulary_size,omitempty"`
+	EndOfText  int32  `json:"end_of_text"` // token; -1 if there is none
+	// number of documents, which the header states or verify counted
+	Documents    int64  `json:"documents,omitempty"`
 	SHA256       string `json:"sha256,omitempty"`        // checksum in the header
 	Begins       string `json:"begins,omitempty"`        // first characters, if the tokenizer is known
 	LargestToken *int32 `json:"largest_token,omitempty"` // largest token, which verify found
@@ -50,7 +51,8 @@ func isTokens(path string) bool {
 	return err == nil || errors.Is(err, tokens.ErrIncomplete)
 }
 
-// tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a header.
+// tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a
+// header.
 func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
 	cfg, err := loadText(a, path, "text", "gpt2")
 	if err != nil {
@@ -128,7 +130,10 @@ func beginning(s *tokens.Shard, path string) (string, error) {
 		return "", nil // a tokenizer that this program does not contain
 	}
 	if k.VocabularySum() != s.VocabularySum {
-		return "", &data.Fault{Op: "read vocabulary", Path: vocab, Index: -1, Err: fmt.Errorf("got SHA-256 %x, want %[3]x as in the header of shard %[2]s", k.VocabularySum(), s.Path, s.VocabularySum)}
+		return "",
+			&data.Fault{Op: "read vocabulary", Path: vocab, Index: -1,
+				Err: fmt.Errorf("got SHA-256 %x, want %[3]x as in the header of shard %[2]s", k.VocabularySum(), s.Path,
+					s.VocabularySum)}
 	}
 	first := make([]int32, min(s.Count, 24))
 	if err := s.Read(0, first); err != nil {
@@ -145,14 +150,17 @@ func exists(path string) bool {
 
 func showTokens(w io.Writer, list []TokenShard) error {
 	for _, t := range list {
-		fmt.Fprintf(w, "%s %s: %s of %s, format %s\n", t.Part, show.Foreign(t.File), show.Count(t.Tokens, "token"), show.Count(t.TokenBytes, "byte"), t.Format)
+		fmt.Fprintf(w, "%s %s: %s of %s, format %s\n", t.Part, show.Foreign(t.File), show.Count(t.Tokens, "token"),
+			show.Count(t.TokenBytes, "byte"), t.Format)
 		switch {
 		case t.Tokenizer == "":
 			fmt.Fprintln(w, "  the file does not name its tokenizer")
 		case t.Documents > 0:
-			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d, %s\n", show.Foreign(t.Tokenizer), show.Count(t.Vocabulary, "token"), t.EndOfText, show.Count(t.Documents, "document"))
+			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d, %s\n", show.Foreign(t.Tokenizer),
+				show.Count(t.Vocabulary, "token"), t.EndOfText, show.Count(t.Documents, "document"))
 		default:
-			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d\n", show.Foreign(t.Tokenizer), show.Count(t.Vocabulary, "token"), t.EndOfText)
+			fmt.Fprintf(w, "  tokenizer %s with %s, end-of-text token %d\n", show.Foreign(t.Tokenizer),
+				show.Count(t.Vocabulary, "token"), t.EndOfText)
 		}
 		if t.Begins != "" {
 			fmt.Fprintf(w, "  begins %q\n", t.Begins)
@@ -207,7 +215,8 @@ func verifyTokens(ctx context.Context, a *cli.App, path string, json bool) error
 		err = logVerifiedTokens(a.Env.Stdout, out)
 	}
 	if err == nil && out.Bad > 0 {
-		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d shards are damaged", out.Bad, len(out.Shards))))
+		return exit.With(exit.Data,
+			exit.AlreadyShown(fmt.Errorf("%d of %d shards are damaged", out.Bad, len(out.Shards))))
 	}
 	return err
 }
@@ -218,8 +227,10 @@ func logVerifiedTokens(w io.Writer, v VerifiedTokens) error {
 			fmt.Fprintf(w, "bad %s %q: %s\n", t.Part, t.File, t.Error)
 			continue
 		}
-		fmt.Fprintf(w, "%s %s: %s, largest token ID %d, %s\n", t.Part, show.Foreign(t.File), show.Count(t.Tokens, "token"), *t.LargestToken, show.Count(t.Documents, "document"))
+		fmt.Fprintf(w, "%s %s: %s, largest token ID %d, %s\n", t.Part, show.Foreign(t.File),
+			show.Count(t.Tokens, "token"), *t.LargestToken, show.Count(t.Documents, "document"))
 	}
-	_, err := fmt.Fprintf(w, "%s in %s read in %.1f s, %d bad\n", show.Count(v.Tokens, "token"), show.Count(len(v.Shards), "shard"), v.Seconds, v.Bad)
+	_, err := fmt.Fprintf(w, "%s in %s read in %.1f s, %d bad\n", show.Count(v.Tokens, "token"),
+		show.Count(len(v.Shards), "shard"), v.Seconds, v.Bad)
 	return err
 }

@@ -31,7 +31,8 @@ type Verified struct {
 	Samples int         `json:"samples"`
 	Bad     []badSample `json:"bad"`
 	Seconds float64     `json:"seconds"`
-	Unused  string      `json:"not_used,omitempty"` // a part of the data that training does not use, and that was not read
+	// a part of the data that training does not use, and that was not read
+	Unused string `json:"not_used,omitempty"`
 }
 
 func newDataVerify(a *cli.App) *cobra.Command {
@@ -102,7 +103,8 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 		return err
 	}
 	if len(out.Bad) > 0 {
-		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
+		return exit.With(exit.Data,
+			exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
 	}
 	return nil
 }
@@ -125,6 +127,7 @@ func logVerified(a *cli.App, out Verified, asJSON bool) error {
 	if out.Unused != "" {
 		fmt.Fprintf(a.Env.Stdout, "not used and not read: %s\n", show.Foreign(out.Unused))
 	}
-	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad\n", out.Dataset, out.Samples, out.Seconds, len(out.Bad))
+	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad\n", out.Dataset, out.Samples,
+		out.Seconds, len(out.Bad))
 	return err
 }

@@ -55,17 +55,18 @@ type hostReport struct {
 
 // deviceChoice is a device, or the reason why this kind has none.
 type deviceChoice struct {
-	Name          string   `json:"name"`
-	Kind          string   `json:"kind"`
-	Auto          bool     `json:"auto"` // true if device.kind = "auto" selects this device
-	Available     bool     `json:"available"`
-	Reason        string   `json:"reason,omitempty"`
-	Model         string   `json:"model,omitempty"`
-	ISA           string   `json:"isa,omitempty"`
-	Threads       int      `json:"threads,omitempty"`
-	MemoryBytes   int64    `json:"memory_bytes,omitempty"`
-	Precisions    []string `json:"precisions,omitempty"`
-	AutoPrecision string   `json:"auto_precision,omitempty"` // type that train.precision = "auto" selects, or notYetTimed
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"`
+	Auto        bool     `json:"auto"` // true if device.kind = "auto" selects this device
+	Available   bool     `json:"available"`
+	Reason      string   `json:"reason,omitempty"`
+	Model       string   `json:"model,omitempty"`
+	ISA         string   `json:"isa,omitempty"`
+	Threads     int      `json:"threads,omitempty"`
+	MemoryBytes int64    `json:"memory_bytes,omitempty"`
+	Precisions  []string `json:"precisions,omitempty"`
+	// type that train.precision = "auto" selects, or notYetTimed
+	AutoPrecision string `json:"auto_precision,omitempty"`
 }
 
 // notYetTimed is the text for a type that a timing will select, if there is no timing yet.
@@ -101,8 +102,10 @@ func findDevices() Report {
 		r.Notes = append(r.Notes, err.Error())
 	}
 	c, m := host.CPU, host.Memory
-	r.Host = hostReport{Name: host.Name, Kernel: host.Kernel, Container: host.Container, CPU: c.Model, Cores: c.Cores, Threads: c.Threads, UsableThreads: c.Usable,
-		CPUQuota: c.Quota, Features: c.Features, MemoryBytes: m.Total, MemoryLimitBytes: m.Limit, AvailableBytes: m.Available}
+	r.Host = hostReport{Name: host.Name, Kernel: host.Kernel, Container: host.Container, CPU: c.Model, Cores: c.Cores,
+		Threads: c.Threads, UsableThreads: c.Usable,
+		CPUQuota: c.Quota, Features: c.Features, MemoryBytes: m.Total, MemoryLimitBytes: m.Limit,
+		AvailableBytes: m.Available}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	r.GPUs, r.NoGPU = append(r.GPUs, gpus.All()...), gpus.Reason()
@@ -117,7 +120,9 @@ func findDevices() Report {
 		for index := range count {
 			choice := describeDevice(d.Driver, index, host)
 			if wrong != nil && choice.Available { // training refuses this device too
-				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(), Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "), d.Kind()+": ")}
+				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(),
+					Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "),
+						d.Kind()+": ")}
 			}
 			choice.Auto = d.Automatic && choice.Available && !auto
 			auto = auto || choice.Auto
@@ -150,7 +155,8 @@ func describeDevice(d device.Driver, index int, host system.Host) deviceChoice {
 		choice.Reason = strings.TrimPrefix(err.Error(), d.Kind()+": ")
 		return choice
 	}
-	choice.Available, choice.Name, choice.Model, choice.ISA, choice.Threads, choice.MemoryBytes = true, info.Name, info.Model, info.ISA, info.Threads, info.MemoryBytes
+	choice.Available, choice.Name, choice.Model, choice.ISA, choice.Threads, choice.MemoryBytes = true, info.Name,
+		info.Model, info.ISA, info.Threads, info.MemoryBytes
 	for _, name := range []string{"f32", "bf16", "fp16"} {
 		if _, err := devices.Precision(name, info); err == nil {
 			choice.Precisions = append(choice.Precisions, name)
@@ -176,11 +182,13 @@ func (r Report) write(w io.Writer) error {
 	if h.Cores > 0 {
 		cores = fmt.Sprintf("%d cores, ", h.Cores)
 	}
-	fmt.Fprintf(w, "\nCPU %s: %s%d threads; this process may use %.4g of them\n", show.OrDash(h.CPU), cores, h.Threads, h.CPUQuota)
+	fmt.Fprintf(w, "\nCPU %s: %s%d threads; this process may use %.4g of them\n", show.OrDash(h.CPU), cores, h.Threads,
+		h.CPUQuota)
 	if len(h.Features) > 0 {
 		fmt.Fprintf(w, "    %s\n", strings.Join(h.Features, " "))
 	}
-	fmt.Fprintf(w, "memory %.1f GiB; this process may use %.1f GiB", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes))
+	fmt.Fprintf(w, "memory %.1f GiB; this process may use %.1f GiB", show.GiB(h.MemoryBytes),
+		show.GiB(h.MemoryLimitBytes))
 	if h.AvailableBytes > 0 {
 		fmt.Fprintf(w, "; %.1f GiB are free now", show.GiB(h.AvailableBytes))
 	}
@@ -208,7 +216,8 @@ func (r Report) write(w io.Writer) error {
 				chosen = "this, in bf16 or f32: the first run times both"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.1f GiB\t%s\t%s\t\n", d.Name, d.Model, d.ISA, d.Threads, show.GiB(d.MemoryBytes), strings.Join(d.Precisions, ", "), chosen)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.1f GiB\t%s\t%s\t\n", d.Name, d.Model, d.ISA, d.Threads,
+			show.GiB(d.MemoryBytes), strings.Join(d.Precisions, ", "), chosen)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -51,7 +51,8 @@ func chosenKernels() ([]kernelChoice, error) {
 		for line := range strings.Lines(lines) {
 			fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 			if len(fields) == 3 {
-				list = append(list, kernelChoice{Device: strings.TrimSuffix(filepath.Base(file), ".tsv"), Op: fields[0], Kernel: fields[1], Times: fields[2]})
+				list = append(list, kernelChoice{Device: strings.TrimSuffix(filepath.Base(file), ".tsv"), Op: fields[0],
+					Kernel: fields[1], Times: fields[2]})
 			}
 		}
 	}
@@ -71,7 +72,9 @@ func writeKernels(w io.Writer, list []kernelChoice) error {
 	for i, name := range slices.Sorted(maps.Keys(counts)) {
 		of, total := counts[name], 0
 		var parts []string
-		for _, kernel := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(of[b]-of[a], strings.Compare(a, b)) }) {
+		for _, kernel := range slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+			return cmp.Or(of[b]-of[a], strings.Compare(a, b))
+		}) {
 			parts, total = append(parts, fmt.Sprintf("%d %s", of[kernel], kernel)), total+of[kernel]
 		}
 		text := strings.Join(parts, ", ")

@@ -39,7 +39,8 @@ func TestChosenKernelsAreListed(t *testing.T) {
 	if err := writeKernels(&text, list); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\nkernels chosen by timing, in " + choicesFolder() + ":\n    GPU_B: 1\n    cpu_A: 2 tiles, 1 onednn\n"; text.String() != want {
+	if want := "\nkernels chosen by timing, in " + choicesFolder() +
+		":\n    GPU_B: 1\n    cpu_A: 2 tiles, 1 onednn\n"; text.String() != want {
 		t.Errorf("got %q, want %q", text.String(), want)
 	}
 }
@@ -68,7 +69,8 @@ func TestChoicesOfTheCPUDeviceAreListed(t *testing.T) {
 		needtest.Missing(t, "bf16", dev.Info().ISA+": each op has one kernel")
 	}
 	b := tensor.BF16
-	k, err := dev.Compile(device.Linear{}, []device.TensorSpec{device.Spec(b, 256, 256), device.Spec(b, 256, 256).With(device.Any)}, []device.TensorSpec{device.Spec(b, 256, 256)})
+	k, err := dev.Compile(device.Linear{}, []device.TensorSpec{device.Spec(b, 256, 256),
+		device.Spec(b, 256, 256).With(device.Any)}, []device.TensorSpec{device.Spec(b, 256, 256)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,8 @@ func TestChoicesOfTheCPUDeviceAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := chosenKernels()
-	if err != nil || len(list) != 1 || !strings.HasPrefix(list[0].Device, "cpu_") || !strings.Contains(list[0].Op, ": linear bf16(256, 256)") ||
+	if err != nil || len(list) != 1 || !strings.HasPrefix(list[0].Device, "cpu_") ||
+		!strings.Contains(list[0].Op, ": linear bf16(256, 256)") ||
 		(list[0].Kernel != "tiles" && list[0].Kernel != "onednn") {
 		t.Errorf("got %+v, %v, want the choice of one linear layer", list, err)
 	}

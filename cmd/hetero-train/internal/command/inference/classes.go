@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 )
 
-// describeClasses sets the fields of an evaluation that depend on the predictions by class, and warns of classes that the
-// model never predicts.
+// describeClasses sets the fields of an evaluation that depend on the predictions by class, and warns of classes that
+// the model never predicts.
 func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass bool) {
 	f1, macro := c.F1(), c.MacroF1()
 	r.F1, r.MacroF1 = &f1, &macro
@@ -38,6 +38,7 @@ func (r Evaluation) writeClasses(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%9s %9s %9s %9s %9s  %s\n", "samples", "predicted", "precision", "recall", "F1", "class")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(w, "%9d %9d %9.4f %9.4f %9.4f  %s\n", c.Samples, c.Predicted, c.Precision, c.Recall, c.F1, cmp.Or(c.Name, strconv.Itoa(c.Class)))
+		fmt.Fprintf(w, "%9d %9d %9.4f %9.4f %9.4f  %s\n", c.Samples, c.Predicted, c.Precision, c.Recall, c.F1,
+			cmp.Or(c.Name, strconv.Itoa(c.Class)))
 	}
 }

@@ -56,11 +56,14 @@ const evalExample = `  hetero-train eval experiments/resnet50
 func NewEval(a *cli.App) *cobra.Command {
 	f := new(savedFlags)
 	var split string
-	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a trained model", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
+	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a trained model", Long: evalLong,
+		Example: evalExample, Args: cli.AtMostOne}
 	f.add(cmd, a)
 	cmd.Flags().StringVar(&split, "split", splitAuto, "samples to evaluate: `auto|val|train|all`; val: the held-out samples or the evaluation part; train: the training samples, without augmentation; all: all samples, or the evaluation part of a folder with parts; auto: all with --set data.path, otherwise val")
-	cmd.Flags().BoolVar(&f.byClass, "by-class", false, "also print samples, predictions, precision, recall and F1 of each class")
-	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().BoolVar(&f.byClass, "by-class", false,
+		"also print samples, predictions, precision, recall and F1 of each class")
+	cli.MustComplete(
+		cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(splits, split) {
 			return exit.Usagef("--split: got %q, want auto, val, train or all", split)
@@ -71,7 +74,8 @@ func NewEval(a *cli.App) *cobra.Command {
 		}
 		defer m.run.Process.CloseAll()
 		if m.checkpoint.Averaged() && m.run.Process.Cfg.EMA.Evaluate && !m.averaged {
-			m.run.Process.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
+			m.run.Process.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages",
+				"checkpoint", m.checkpoint.Path)
 		}
 		evaluate := m.evaluate
 		if m.readsText() {
@@ -93,30 +97,32 @@ func NewEval(a *cli.App) *cobra.Command {
 
 // Evaluation is the output of command eval.
 type Evaluation struct {
-	Program    string            `json:"program"`
-	Checkpoint string            `json:"checkpoint"`
-	Step       int64             `json:"step"`
-	Epoch      int64             `json:"epoch"` // epoch of the last step, from 0, as in the lines of the training
-	Model      string            `json:"model"`
-	Parameters int64             `json:"parameters"`
-	Dataset    string            `json:"dataset"`
-	Split      string            `json:"split"`
-	Path       string            `json:"path,omitempty"` // data.path or data.val_path
-	Part       string            `json:"part,omitempty"` // origin of the samples: a part of the data set, or held out of training
-	Of         int               `json:"samples_of"`     // samples of the data set, without those of a part that is not used
-	limited    string            // keys that make the data set smaller than its files
-	Averaged   bool              `json:"averaged"`       // true if the averaged weights were evaluated
-	Note       string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
-	Samples    int               `json:"samples"`
-	Classes    int               `json:"classes"`
-	Loss       experiment.Number `json:"loss"` // mean loss; null if it is not finite
-	Top1       float64           `json:"top1"` // accuracy, as a fraction of the samples
-	Top5       float64           `json:"top5"`
-	Seconds    float64           `json:"seconds"`
-	PerSecond  float64           `json:"samples_per_second"`
-	Device     string            `json:"device"`
-	Precision  string            `json:"precision"`
-	BatchSize  int               `json:"batch_size"`
+	Program    string `json:"program"`
+	Checkpoint string `json:"checkpoint"`
+	Step       int64  `json:"step"`
+	Epoch      int64  `json:"epoch"` // epoch of the last step, from 0, as in the lines of the training
+	Model      string `json:"model"`
+	Parameters int64  `json:"parameters"`
+	Dataset    string `json:"dataset"`
+	Split      string `json:"split"`
+	Path       string `json:"path,omitempty"` // data.path or data.val_path
+	// origin of the samples: a part of the data set, or held out of training
+	Part string `json:"part,omitempty"`
+	// samples of the data set, without those of a part that is not used
+	Of        int               `json:"samples_of"`
+	limited   string            // keys that make the data set smaller than its files
+	Averaged  bool              `json:"averaged"`       // true if the averaged weights were evaluated
+	Note      string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
+	Samples   int               `json:"samples"`
+	Classes   int               `json:"classes"`
+	Loss      experiment.Number `json:"loss"` // mean loss; null if it is not finite
+	Top1      float64           `json:"top1"` // accuracy, as a fraction of the samples
+	Top5      float64           `json:"top5"`
+	Seconds   float64           `json:"seconds"`
+	PerSecond float64           `json:"samples_per_second"`
+	Device    string            `json:"device"`
+	Precision string            `json:"precision"`
+	BatchSize int               `json:"batch_size"`
 
 	// Of classifiers.
 	F1      *float64            `json:"f1,omitempty"`
@@ -124,7 +130,8 @@ type Evaluation struct {
 	ByClass []task.ClassFigures `json:"by_class,omitempty"` // with --by-class
 
 	// Of text.
-	Targets    int                `json:"targets,omitempty"`         // number of targets that count: predicted tokens, or labelled texts
+	// number of targets that count: predicted tokens, or labelled texts
+	Targets    int                `json:"targets,omitempty"`
 	Length     int                `json:"sequence_length,omitempty"` // tokens of a sample, with padding
 	Perplexity *experiment.Number `json:"perplexity,omitempty"`
 	// NextSentence is the fraction of the pairs of texts that are classified correctly.
@@ -136,13 +143,15 @@ func (r Evaluation) fault() error {
 	if loss := float64(r.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
 		return nil
 	}
-	return exit.With(exit.Diverged, fmt.Errorf("%s: the mean loss is not finite, so the other figures mean nothing: evaluate an earlier checkpoint, or train again with a smaller optimizer.lr", r.Checkpoint))
+	return exit.With(exit.Diverged, fmt.Errorf("%s: the mean loss is not finite, so the other figures mean nothing: evaluate an earlier checkpoint, or train again with a smaller optimizer.lr",
+		r.Checkpoint))
 }
 
 // evaluate evaluates the model on all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
-		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR",
+			m.checkpoint.Path)
 	}
 	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
@@ -171,15 +180,20 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
 	among := m.watchOverlap(split)
 	confusion := task.NewConfusion(m.classes)
-	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers}, confusion)
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view},
+		Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers},
+		confusion)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
-		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n}
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
+		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
+		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(),
+		PerSecond: show.PerSecond(int64(sums.Samples), took),
+		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n}
 	m.describe(&r, split)
 	m.describeClasses(&r, confusion, f.byClass)
 	return r, nil
@@ -187,7 +201,8 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
 // to the last result.
-func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums, took time.Duration, err error) {
+func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums,
+	took time.Duration, err error) {
 	loader, err := m.run.NewLoader(o)
 	if err != nil {
 		return all, 0, err
@@ -222,17 +237,20 @@ func lastEpoch(s checkpoint.State) int64 {
 }
 
 func (r Evaluation) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters%s\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, show.Classes(r.Classes))
+	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters%s\n", r.Checkpoint, r.Step, r.Epoch, r.Model,
+		float64(r.Parameters)/1e6, show.Classes(r.Classes))
 	weights := ""
 	if r.Averaged {
 		weights = ", averaged weights"
 	}
-	fmt.Fprintf(w, "%s, %s: %s | batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.samplesLine(), r.BatchSize, r.Precision, r.Device, weights)
+	fmt.Fprintf(w, "%s, %s: %s | batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.samplesLine(), r.BatchSize,
+		r.Precision, r.Device, weights)
 	var err error
 	if r.Length > 0 {
 		err = r.writeText(w)
 	} else {
-		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)
+		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss),
+			100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)
 	}
 	r.writeClasses(w)
 	if r.Note != "" {

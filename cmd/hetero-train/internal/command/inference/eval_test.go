@@ -52,7 +52,8 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 		if c.file != "" {
 			a.File = clitest.WriteConfig(t, c.file)
 		}
-		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
+		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"),
+			State: checkpoint.State{Config: c.inCheckpoint}}
 		cfg, err := savedSettings(a, saved)
 		switch {
 		case err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage):
@@ -99,7 +100,8 @@ func TestClassesThatAreNumbersAreNames(t *testing.T) {
 		{[]string{"1", "2", "3", "4"}, digits, nil, true},
 		{[]string{"LABEL_0", "LABEL_1"}, []string{"cat", "dog"}, nil, false},
 	} {
-		m := savedModel{run: assembly.New(parts.Defaults(), session.Options{}), checkpoint: &checkpoint.Checkpoint{}, classes: len(c.model)}
+		m := savedModel{run: assembly.New(parts.Defaults(), session.Options{}), checkpoint: &checkpoint.Checkpoint{},
+			classes: len(c.model)}
 		m.run.Process.Opts.Log = slog.New(slog.DiscardHandler)
 		m.trained.Classes = c.model
 		got, err := m.classNumbers(c.data)

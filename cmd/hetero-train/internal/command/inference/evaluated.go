@@ -25,9 +25,9 @@ const (
 
 var splits = []string{splitAuto, splitVal, splitTrain, splitAll}
 
-// openEvaluated opens the data set, and returns the split to evaluate. A folder that the user names on the command line is
-// evaluated as a whole, or, if its names state its parts, the part that evaluates. The data of the training run at another
-// place keep the samples that were held out.
+// openEvaluated opens the data set, and returns the split to evaluate. A folder that the user names on the command line
+// is evaluated as a whole, or, if its names state its parts, the part that evaluates. The data of the training run at
+// another place keep the samples that were held out.
 func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string) (string, error) {
 	typed := func(key string) bool {
 		return slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
@@ -50,8 +50,10 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	if split == splitAll {
 		d := &m.run.Process.Cfg.Data
 		d.All, d.ValPath = true, ""
-		for key, limit := range map[string]*int{"data.num_samples": &d.NumSamples, "data.samples_per_class": &d.SamplesPerClass} {
-			if !typed(key) && d.Path != "" { // the limits of the training run; without a path, the number describes synthetic data
+		for key, limit := range map[string]*int{"data.num_samples": &d.NumSamples,
+			"data.samples_per_class": &d.SamplesPerClass} {
+			if !typed(key) && d.Path != "" {
+				// the limits of the training run; without a path, the number describes synthetic data
 				*limit = 0
 			}
 		}
@@ -69,9 +71,11 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	same := m.run.Data.Splits.Same || m.run.Data.Tokens != nil && m.run.Data.Tokens.Same
 	if whole && !same && m.run.Data.HasEval() {
 		return "", exit.Usagef("--split all: %s has several parts, and an evaluation covers one of them: use --split val (%s) or --split train, or give the folder of a part with --set data.path=FOLDER",
-			cmp.Or(m.run.Process.Cfg.Data.Path, "data set "+m.run.Data.Name), cmp.Or(part, "the samples for evaluation"))
+			cmp.Or(m.run.Process.Cfg.Data.Path, "data set "+m.run.Data.Name),
+			cmp.Or(part, "the samples for evaluation"))
 	}
-	if split == splitAll && part != "" && !same && m.run.Data.HasEval() { // the names of folders or files state the parts
+	if split == splitAll && part != "" && !same && m.run.Data.HasEval() {
+		// the names of folders or files state the parts
 		split = splitVal
 	}
 	if held {
@@ -79,13 +83,15 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		if part != "" {
 			advice = "--split train evaluates the training samples"
 		}
-		m.run.Process.Opts.Log.Warn("the data are those of the training run, so the command evaluates the samples that were held out; "+advice, "path", m.run.Process.Cfg.Data.Path)
+		m.run.Process.Opts.Log.Warn(
+			"the data are those of the training run, so the command evaluates the samples that were held out; "+advice,
+			"path", m.run.Process.Cfg.Data.Path)
 	}
 	return split, nil
 }
 
-// holdsTrained reports whether the data set is the one that the model was trained on. Data that cannot be opened as training
-// data are others.
+// holdsTrained reports whether the data set is the one that the model was trained on. Data that cannot be opened as
+// training data are others.
 func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 	identity := assembly.IdentityOf(&m.checkpoint.State)
 	if identity == "" {
@@ -102,7 +108,8 @@ func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 
 // noSamples returns the error for a split without samples.
 func (m *savedModel) noSamples() error {
-	return exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split all or --split train", m.run.Data.Name)
+	return exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split all or --split train",
+		m.run.Data.Name)
 }
 
 // describe sets the fields of an evaluation that state which samples of the data set were evaluated.
@@ -126,11 +133,12 @@ func (m *savedModel) describe(r *Evaluation, split string) {
 	}
 }
 
-// limits names the keys that make the data set smaller than the files; "" if there are none. largest is the number of samples of
-// the larger part.
+// limits names the keys that make the data set smaller than the files; "" if there are none. largest is the number of
+// samples of the larger part.
 func limits(d *config.Data, largest int) string {
 	var keys []string
-	for key, limit := range map[string]int{"data.num_samples": d.NumSamples, "data.samples_per_class": d.SamplesPerClass, "data.max_classes": d.MaxClasses} {
+	for key, limit := range map[string]int{"data.num_samples": d.NumSamples,
+		"data.samples_per_class": d.SamplesPerClass, "data.max_classes": d.MaxClasses} {
 		if limit > 0 && limit <= largest {
 			keys = append(keys, key)
 		}

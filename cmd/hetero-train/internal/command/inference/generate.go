@@ -50,19 +50,24 @@ type generateFlags struct {
 // NewGenerate returns command generate, which continues a text.
 func NewGenerate(a *cli.App) *cobra.Command {
 	f := new(generateFlags)
-	cmd := &cobra.Command{Use: "generate (CHECKPOINT | RUN)", Short: "Continue a text with a trained language model", Long: generateLong, Example: generateExample,
+	cmd := &cobra.Command{Use: "generate (CHECKPOINT | RUN)", Short: "Continue a text with a trained language model",
+		Long: generateLong, Example: generateExample,
 		Args: cli.Exactly("a checkpoint or a run")}
 	f.addSource(cmd, a)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each sample instead of the text")
 	flags.StringVar(&f.prompt, "prompt", "", "`TEXT` to continue")
 	flags.IntVar(&f.tokens, "tokens", 100, "maximum number of tokens to generate")
-	flags.IntVar(&f.samples, "samples", 1, "number of continuations; the seeds of the samples are --seed, --seed + 1, …")
-	flags.Float64Var(&f.sampler.Temperature, "temperature", 1, "divisor of the scores: below 1, likely tokens become more likely; 0: always the most likely token")
+	flags.IntVar(&f.samples, "samples", 1,
+		"number of continuations; the seeds of the samples are --seed, --seed + 1, …")
+	flags.Float64Var(&f.sampler.Temperature, "temperature", 1,
+		"divisor of the scores: below 1, likely tokens become more likely; 0: always the most likely token")
 	flags.IntVar(&f.sampler.TopK, "top-k", 0, "sample from the `K` most likely tokens; 0: all")
-	flags.Float64Var(&f.sampler.TopP, "top-p", 1, "sample from the most likely tokens that together have probability `P`")
+	flags.Float64Var(&f.sampler.TopP, "top-p", 1,
+		"sample from the most likely tokens that together have probability `P`")
 	flags.Uint64Var(&f.sampler.Seed, "seed", 1, "seed of the random selection of tokens")
-	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer: `"+strings.Join(tokenizer.Names, "|")+"`; default: tokenizer of the training data")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer: `"+strings.Join(tokenizer.Names, "|")+
+		"`; default: tokenizer of the training data")
 	flags.StringVar(&f.vocab, "vocab", "", "`FILE` with the vocabulary of wordpiece")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
@@ -83,12 +88,15 @@ func (f *generateFlags) check() error {
 		return exit.Usagef("--tokens: got %d, want at least 1", f.tokens)
 	}
 	if f.samples < 1 || f.samples > 1 && f.sampler.Temperature == 0 {
-		return exit.Usagef("--samples: got %d, want at least 1, and 1 at --temperature 0, because all samples would be equal", f.samples)
+		return exit.Usagef(
+			"--samples: got %d, want at least 1, and 1 at --temperature 0, because all samples would be equal",
+			f.samples)
 	}
 	if err := f.sampler.Check(); err != nil {
 		return exit.Usagef("--%w", err)
 	}
-	if at := strings.IndexFunc(f.prompt, func(r rune) bool { return r == utf8.RuneError }); at >= 0 && !utf8.ValidString(f.prompt) {
+	if at := strings.IndexFunc(f.prompt, func(r rune) bool { return r == utf8.RuneError }); at >= 0 &&
+		!utf8.ValidString(f.prompt) {
 		return exit.Usagef("--prompt: byte %d is not valid UTF-8", at)
 	}
 	return nil
@@ -110,7 +118,8 @@ type Generation struct {
 // generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
 	if !m.readsText() || parts.Masks(&m.run.Process.Cfg.Model) {
-		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
+		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path,
+			m.run.Process.Cfg.Model.Name)
 	}
 	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
@@ -122,7 +131,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	}
 	prompt := text.NewEncoder().Append(nil, []byte(f.prompt))
 	if len(prompt) > positions {
-		return exit.Usagef("--prompt: got %d tokens, want at most the %d positions of the model", len(prompt), positions)
+		return exit.Usagef("--prompt: got %d tokens, want at most the %d positions of the model", len(prompt),
+			positions)
 	}
 	tokens := prompt
 	if len(tokens) == 0 {
@@ -130,7 +140,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	}
 	for i, token := range tokens {
 		if int(token) >= vocabulary {
-			return exit.Usagef("--prompt: token %d is %d, want below %d, the vocabulary size of the model: set the tokenizer of the training data with --tokenizer", i, token, vocabulary)
+			return exit.Usagef("--prompt: token %d is %d, want below %d, the vocabulary size of the model: set the tokenizer of the training data with --tokenizer",
+				i, token, vocabulary)
 		}
 	}
 	model, err := m.openLanguage(ctx, vocabulary, positions)
@@ -140,7 +151,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	for i := range f.samples {
 		sampler := f.sampler
 		sampler.Seed += uint64(i)
-		result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length", Tokenizer: text.Name(), Seed: sampler.Seed,
+		result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length",
+			Tokenizer: text.Name(), Seed: sampler.Seed,
 			Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String()}
 		if !f.json {
 			if _, err := io.WriteString(out, f.prompt); err != nil {
@@ -163,7 +175,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 }
 
 // sample generates tokens and appends them to result. It writes the text of each token at once, unless f selects JSON.
-func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.SamplerOptions, model *generate.Model, text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
+func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.SamplerOptions, model *generate.Model,
+	text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
 	sampler, err := generate.NewSampler(o)
 	if err != nil {
 		return err
@@ -180,7 +193,8 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 		if err != nil {
 			return err
 		}
-		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())]) // the table of some models has more rows than the tokenizer has tokens
+		// the table of some models has more rows than the tokenizer has tokens
+		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())])
 		if err != nil {
 			return exit.With(exit.Data, fmt.Errorf("%s: %w", m.checkpoint.Path, err))
 		}
@@ -219,7 +233,8 @@ func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tok
 		advice, source = "", command+": tokenizer of the training data"
 	}
 	if name == "" {
-		return nil, exit.Usagef("%s: %s does not name its tokenizer, and no built-in tokenizer has %d tokens%s", command, m.checkpoint.Path, vocabulary, advice)
+		return nil, exit.Usagef("%s: %s does not name its tokenizer, and no built-in tokenizer has %d tokens%s",
+			command, m.checkpoint.Path, vocabulary, advice)
 	}
 	t, err := tokenizer.New(name, vocab)
 	if err != nil {
@@ -239,9 +254,11 @@ func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int
 	}
 	_, builtin := m.run.Process.Cfg.Model.Options.(parts.Transformer)
 	warn := func(reason string) {
-		m.run.Process.Opts.Log.Warn("each token costs a pass over the whole text", "model", m.run.Process.Cfg.Model.Name, "reason", reason)
+		m.run.Process.Opts.Log.Warn("each token costs a pass over the whole text", "model",
+			m.run.Process.Cfg.Model.Name, "reason", reason)
 	}
-	model, err := generate.Open(m.run.Rank.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.run.Rank.Precision, Own: !builtin, Warn: warn})
+	model, err := generate.Open(m.run.Rank.Device, generate.Options{Model: build, Vocabulary: vocabulary,
+		Positions: positions, Compute: m.run.Rank.Precision, Own: !builtin, Warn: warn})
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", m.run.Process.Cfg.Model.Name, err)
 		if errors.Is(err, device.ErrUnsupported) {

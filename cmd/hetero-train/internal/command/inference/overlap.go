@@ -17,8 +17,8 @@ type overlap struct {
 	known map[uint64]bool // hashes of training samples; true: the evaluation has read a sample with this hash
 }
 
-// watchOverlap returns the overlap of the training samples with the samples of split that this process reads from now on. It
-// returns nil if the checkpoint has no hashes, or if the user evaluates the training samples.
+// watchOverlap returns the overlap of the training samples with the samples of split that this process reads from now
+// on. It returns nil if the checkpoint has no hashes, or if the user evaluates the training samples.
 func (m *savedModel) watchOverlap(split string) *overlap {
 	trained := assembly.PrintOf(&m.checkpoint.State).Train
 	if trained == nil || split == splitTrain {

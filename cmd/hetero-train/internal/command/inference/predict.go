@@ -55,16 +55,19 @@ type predictFlags struct {
 // NewPredict returns command predict, which classifies images.
 func NewPredict(a *cli.App) *cobra.Command {
 	f := new(predictFlags)
-	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) FILE...", Short: "Classify images or texts with a trained model", Long: predictLong, Example: predictExample,
+	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) FILE...",
+		Short: "Classify images or texts with a trained model", Long: predictLong, Example: predictExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders, text files, or - for standard input", len(args))
+				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders, text files, or - for standard input",
+					len(args))
 			}
 			return nil
 		}}
 	f.add(cmd, a)
 	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes or tokens to print per image or text")
-	cmd.Flags().StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary of a model of text; default: data.vocab_file")
+	cmd.Flags().StringVar(&f.vocab, "vocab", "",
+		"`FILE` with the WordPiece vocabulary of a model of text; default: data.vocab_file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {
 			return exit.Usagef("--top: got %d, want at least 1", f.top)
@@ -105,13 +108,16 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	if err != nil {
 		return err
 	}
-	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.run.Process.Cfg.Data)), failed: map[int]error{}}
+	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.run.Process.Cfg.Data)),
+		failed: map[int]error{}}
 	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
-	if err := m.open(ctx, n, parts.UsualNormalization(m.run.Process.Opts.Env.Catalog, cmp.Or(m.trained.Name, m.run.Process.Cfg.Data.Dataset))); err != nil {
+	if err := m.open(ctx, n, parts.UsualNormalization(m.run.Process.Opts.Env.Catalog,
+		cmp.Or(m.trained.Name, m.run.Process.Cfg.Data.Dataset))); err != nil {
 		return err
 	}
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
-	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
+	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n,
+		Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}
@@ -228,10 +234,12 @@ func (m *savedModel) nameClasses(file string) error {
 		names[i] = strings.TrimSpace(names[i])
 	}
 	if len(names) != m.classes {
-		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
+		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file,
+			len(names), m.classes)
 	}
 	if weights.Named(m.trained.Classes) && !slices.Equal(names, m.trained.Classes) {
-		m.run.Process.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model", weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
+		m.run.Process.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model",
+			weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
 	}
 	m.trained.Classes = names
 	return nil
@@ -254,7 +262,10 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 				return nil, exit.With(exit.Data, fmt.Errorf("read an image from standard input: %w", err))
 			}
 			if len(contents) > images.MaxFileBytes {
-				return nil, exit.With(exit.Data, fmt.Errorf("standard input: got more than %d bytes, want an image of at most this size", images.MaxFileBytes))
+				return nil,
+					exit.With(exit.Data,
+						fmt.Errorf("standard input: got more than %d bytes, want an image of at most this size",
+							images.MaxFileBytes))
 			}
 			inputs = append(inputs, images.Input{Name: "-", Contents: append([]byte{}, contents...)})
 		case err != nil:

@@ -116,7 +116,8 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 const mostScores = 64 << 20
 
 // runText computes the predictions of the samples.
-func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, splits *parts.TokenSplits, given tokens.Given, asked []*typed) error {
+func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, splits *parts.TokenSplits,
+	given tokens.Given, asked []*typed) error {
 	outputs := m.classes
 	if outputs == 0 {
 		outputs = splits.Vocabulary
@@ -128,7 +129,8 @@ func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, sp
 	if err := m.openText(ctx, n, splits, false); err != nil {
 		return err
 	}
-	loader, err := m.run.NewLoader(data.Options{Samples: given, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
+	loader, err := m.run.NewLoader(data.Options{Samples: given, BatchSize: n, Evaluate: true,
+		Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,9 @@ func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *r
 		return nil, err
 	}
 	if r.text.Vocabulary() > vocabulary {
-		return nil, exit.Usagef("--vocab: tokenizer %s has %d tokens, but the vocabulary of the model in %s has only %d", r.text.Name(), r.text.Vocabulary(), m.checkpoint.Path, vocabulary)
+		return nil,
+			exit.Usagef("--vocab: tokenizer %s has %d tokens, but the vocabulary of the model in %s has only %d",
+				r.text.Name(), r.text.Vocabulary(), m.checkpoint.Path, vocabulary)
 	}
 	r.encoder = r.text.NewEncoder()
 	return r, nil
@@ -220,7 +224,8 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		}
 		defer file.Close() // opened for reading only
 		if info.Size() > mostTextBytes {
-			return nil, exit.Usagef("predict: %s has %d bytes, want at most %d: split the file", name, info.Size(), mostTextBytes)
+			return nil, exit.Usagef("predict: %s has %d bytes, want at most %d: split the file", name, info.Size(),
+				mostTextBytes)
 		}
 		in = file
 	}
@@ -244,7 +249,8 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		}
 		if len(lines) == before {
 			if format := tableOf(name, line); format != "" {
-				return nil, exit.With(exit.Data, fmt.Errorf("predict: %s has %s, want a text on each line without other syntax: write the texts to a file with the suffix .txt", name, format))
+				return nil, exit.With(exit.Data, fmt.Errorf("predict: %s has %s, want a text on each line without other syntax: write the texts to a file with the suffix .txt",
+					name, format))
 			}
 		}
 		l := typed{TextPrediction: TextPrediction{File: name, Line: number}}
@@ -254,7 +260,8 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		lines = append(lines, l)
 	}
 	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return nil, exit.With(exit.Data, fmt.Errorf("predict: %s:%d: the line has more than %d bytes", name, number, mostLineBytes))
+		return nil, exit.With(exit.Data, fmt.Errorf("predict: %s:%d: the line has more than %d bytes", name, number,
+			mostLineBytes))
 	} else if err != nil {
 		return nil, exit.With(exit.Data, fmt.Errorf("predict: read %s: %w", name, err))
 	}
@@ -298,7 +305,8 @@ func (r *reader) encode(l *typed, line []byte) error {
 			tabs = 1
 		}
 		if got := bytes.Count(line, []byte("\t")); got != tabs {
-			return fmt.Errorf("got %d tabs, want %s", got, map[bool]string{true: "two texts with a tab between them", false: "one text without tabs"}[r.pairs])
+			return fmt.Errorf("got %d tabs, want %s", got,
+				map[bool]string{true: "two texts with a tab between them", false: "one text without tabs"}[r.pairs])
 		}
 		l.text.Tokens, l.text.Segments = tokens.Pair(r.words, r.encoder, first, second, r.pairs, r.length)
 		return nil
@@ -358,9 +366,12 @@ func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
 			lists = [][]tokenGuess{l.Next}
 		}
 		for _, top := range lists { // tokens may begin with a space, so they are quoted
-			texts = append(texts, ranked(top, func(g tokenGuess) (string, float64) { return strconv.Quote(g.Token), g.Probability }))
+			texts = append(texts, ranked(top, func(g tokenGuess) (string, float64) {
+				return strconv.Quote(g.Token), g.Probability
+			}))
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s:%d: %s\n", show.Foreign(cmp.Or(filepath.Clean(l.File), "-")), l.Line, strings.Join(texts, " | "))
+	_, err := fmt.Fprintf(w, "%s:%d: %s\n", show.Foreign(cmp.Or(filepath.Clean(l.File), "-")), l.Line,
+		strings.Join(texts, " | "))
 	return err
 }

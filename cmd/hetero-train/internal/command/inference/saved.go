@@ -44,13 +44,15 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	f.addSource(cmd, a)
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training run")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
-	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line, in the order of the model's outputs; default: the names in the checkpoint")
+	cmd.Flags().StringVar(&f.names, "class-names", "",
+		"`FILE` with one class name per line, in the order of the model's outputs; default: the names in the checkpoint")
 }
 
 // addSource adds only the flags that select weights, device and precision.
 func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
-	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights; the checkpoint contains them if the run set ema.decay")
+	cmd.Flags().BoolVar(&f.ema, "ema", false,
+		"use the averaged weights; the checkpoint contains them if the run set ema.decay")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to compute on")
 	a.AddKeyFlag(cmd, "threads", "device.threads", "int", "threads of a CPU device")
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
@@ -137,12 +139,14 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	} else if path, err = a.RunPath(path); err != nil {
 		return nil, err
 	}
-	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { r.Process.Opts.Log.Warn(err.Error()) }); err != nil {
+	if m.checkpoint, err = findCheckpoint(path, f.best,
+		func(err error) { r.Process.Opts.Log.Warn(err.Error()) }); err != nil {
 		return nil, err
 	}
 	r.Process.Later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
-		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay", m.checkpoint.Path)
+		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay",
+			m.checkpoint.Path)
 	}
 	if r.Process.Cfg, err = savedSettings(a, m.checkpoint); err != nil {
 		return nil, err
@@ -153,11 +157,14 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}
 	if m.trained.Name == "" && m.checkpoint.State.Step == 0 {
 		given := func(key string) bool {
-			return a.File != "" || slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
+			return a.File != "" || slices.ContainsFunc(a.Overrides, func(o config.Override) bool {
+				return o.Key == key
+			})
 		}
 		m.trained.Apply(&r.Process.Cfg.Data, given)
 		m.prepared = given("data.image_size") || given("data.mean") || given("data.std")
-		m.imported, m.noData = true, !given("data.dataset") && r.Process.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
+		m.imported, m.noData = true, !given("data.dataset") &&
+			r.Process.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	return m, nil
 }
@@ -177,13 +184,15 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 	path = filepath.Join(path, "best")
 	c, err := parts.OpenCheckpoint(path, warn)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Usagef("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
+		return nil, exit.Usagef("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off",
+			path)
 	}
 	return c, err
 }
 
 // ofTraining are the tables whose keys affect only training.
-var ofTraining = []string{"augment", "optimizer", "schedule", "parallel", "balance", "profile", "checkpoint", "dashboard", "metrics", "notify", "tracking", "lab", "nccl"}
+var ofTraining = []string{"augment", "optimizer", "schedule", "parallel", "balance", "profile", "checkpoint",
+	"dashboard", "metrics", "notify", "tracking", "lab", "nccl"}
 
 // checkOverrides refuses settings on the command line that have no effect without training.
 func checkOverrides(a *cli.App) error {
@@ -195,8 +204,8 @@ func checkOverrides(a *cli.App) error {
 	return nil
 }
 
-// savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint. --set and other flags
-// override these settings.
+// savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint. --set and other
+// flags override these settings.
 func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error) {
 	if a.File != "" {
 		return a.Read()
@@ -215,8 +224,8 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error)
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, err))
 }
 
-// parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored data
-// set are left out. The program wrote the settings, so each key has a line of its own.
+// parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored
+// data set are left out. The program wrote the settings, so each key has a line of its own.
 func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 	cfg, err := config.Parse(name, []byte(text), a.Env.Catalog, a.Overrides...)
 	stored, bad := config.Parse(name, []byte(text), a.Env.Catalog)
@@ -234,7 +243,8 @@ func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 		if strings.HasPrefix(line, "[") {
 			table = line
 		}
-		if table == "[data]" && strings.HasPrefix(line, "vocabulary =") { // valid for other data sets, too, but not their number of tokens
+		if table == "[data]" && strings.HasPrefix(line, "vocabulary =") {
+			// valid for other data sets, too, but not their number of tokens
 			lines[i] = ""
 		}
 	}
@@ -280,7 +290,8 @@ func (m *savedModel) countClasses() (int, error) {
 			return t.Shape[0], nil
 		}
 	}
-	return 0, exit.Usagef("%s: the number of classes is unknown: set it with --set model.num_classes=N", m.checkpoint.Path)
+	return 0, exit.Usagef("%s: the number of classes is unknown: set it with --set model.num_classes=N",
+		m.checkpoint.Path)
 }
 
 // class returns the name of a class.
@@ -316,13 +327,15 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{
-		Task:    images.Classify{Model: model, Classes: m.classes, Size: m.run.Process.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
+		Task: images.Classify{Model: model, Classes: m.classes, Size: m.run.Process.Cfg.Data.ImageSize,
+			Mean: norm.Mean, Std: norm.Std},
 		Compute: m.run.Rank.Precision, BatchSize: n})
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.run.Process.Cfg.Model.Name, m.run.Process.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.run.Process.Cfg.Model.Name,
+			m.run.Process.Cfg.Data.ImageSize, err)
 	}
 	m.run.Process.Later(m.predictor.Close)
 	if m.averaged {
@@ -337,9 +350,11 @@ func (m *savedModel) logPreprocessing(own data.Normalization) {
 	used := parts.PreprocessingOf(m.run.Process.Cfg.Data, own)
 	switch {
 	case m.trained.Differs(used):
-		m.run.Process.Opts.Log.Warn("images are prepared in another way than in the training", "training", m.trained.Preprocessing.String(), "now", used.String())
+		m.run.Process.Opts.Log.Warn("images are prepared in another way than in the training", "training",
+			m.trained.Preprocessing.String(), "now", used.String())
 	case m.imported && !m.trained.Known() && !m.prepared:
-		m.run.Process.Opts.Log.Warn("the imported weights do not state how the training prepared images: set data.image_size, data.mean, data.std and data.random_resized_crop, or give -c FILE", "now", used.String())
+		m.run.Process.Opts.Log.Warn("the imported weights do not state how the training prepared images: set data.image_size, data.mean, data.std and data.random_resized_crop, or give -c FILE",
+			"now", used.String())
 	}
 }
 
@@ -358,9 +373,9 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.run.Rank.SettlePrecision(ctx, before)
 }
 
-// classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the model
-// gives to each class of the data set; nil if the numbers are equal. If the names of the model's classes are unknown,
-// it warns and compares by number.
+// classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the
+// model gives to each class of the data set; nil if the numbers are equal. If the names of the model's classes are
+// unknown, it warns and compares by number.
 func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	want := m.trained.Classes
 	switch {
@@ -373,7 +388,9 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 				m.checkpoint.Path, missing, weights.DescribeClasses(want), weights.DescribeClasses(have))
 		}
 		if len(have) < len(want) {
-			m.run.Process.Opts.Log.Warn(fmt.Sprintf("the data set has %d of the %d classes of the model; the model chooses among all classes", len(have), len(want)), "data", weights.DescribeClasses(have))
+			m.run.Process.Opts.Log.Warn(
+				fmt.Sprintf("the data set has %d of the %d classes of the model; the model chooses among all classes",
+					len(have), len(want)), "data", weights.DescribeClasses(have))
 		}
 		if weights.InOrder(at) {
 			return nil, nil
@@ -383,7 +400,8 @@ func (m *savedModel) classNumbers(have []string) ([]int, error) {
 		return nil, exit.Usagef("the data set has %d classes, the model of %s has %d, and the names of the classes are unknown; the classes of the data set are %s; name those of the model with --class-names FILE",
 			len(have), m.checkpoint.Path, m.classes, weights.DescribeClasses(have))
 	case len(have) != m.classes:
-		return nil, exit.Usagef("the data set has %d classes, but the model of %s has %d outputs without names, so the labels would not match; name them with --class-names FILE", len(have), m.checkpoint.Path, m.classes)
+		return nil, exit.Usagef("the data set has %d classes, but the model of %s has %d outputs without names, so the labels would not match; name them with --class-names FILE",
+			len(have), m.checkpoint.Path, m.classes)
 	}
 	m.run.Process.Opts.Log.Warn("the classes are compared by number only, because the names are unknown: name the model's classes with --class-names FILE",
 		"data", weights.DescribeClasses(have), "model", weights.DescribeClasses(m.classNames()))

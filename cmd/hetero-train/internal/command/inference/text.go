@@ -31,9 +31,11 @@ func (m *savedModel) textClasses() int {
 }
 
 // evaluateText evaluates all samples of a split of text.
-func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
+func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation,
+	err error) {
 	if m.noData {
-		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH", m.checkpoint.Path)
+		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH",
+			m.checkpoint.Path)
 	}
 	parts.UseClasses(m.run.Process.Cfg, m.trained.Classes)
 	if split, err = m.openEvaluated(ctx, a, split); err != nil {
@@ -62,15 +64,20 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 		confusion = task.NewConfusion(m.classes)
 	}
 	among := m.watchOverlap(split)
-	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers}, confusion)
+	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n,
+		Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers}, confusion)
 	if err != nil {
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)), Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
-		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device: m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
+		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
+		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(),
+		PerSecond: show.PerSecond(int64(sums.Samples), took),
+		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n,
+		Targets: sums.Count, Length: t.Length}
 	m.describe(&r, split)
 	if confusion != nil {
 		m.describeClasses(&r, confusion, f.byClass)
@@ -88,18 +95,22 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	switch {
 	case t.Classes == nil && m.classes > 0:
-		return exit.Usagef("%s classifies texts, but data set %s has no classes: want data.dataset=%s", m.checkpoint.Path, m.run.Data.Name, parts.LabelledText)
+		return exit.Usagef("%s classifies texts, but data set %s has no classes: want data.dataset=%s",
+			m.checkpoint.Path, m.run.Data.Name, parts.LabelledText)
 	case t.Classes != nil && m.classes == 0:
-		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path, m.run.Data.Name)
+		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path,
+			m.run.Data.Name)
 	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
-		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
+		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer,
+			m.checkpoint.Path, m.trained.Tokenizer)
 	}
 	if err := m.trained.CheckSplits(t); err != nil {
 		return err
 	}
 	numbers, err := m.classNumbers(t.Classes)
 	if err == nil && numbers != nil { // UseClasses has numbered the labels by the names of the model
-		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s", m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
+		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s",
+			m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
 	}
 	return err
 }
@@ -112,16 +123,19 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 		return err
 	}
 	if t.Vocabulary > vocabulary || t.Length > positions {
-		return exit.Usagef("the data set has a vocabulary of %d tokens and samples of %d positions, want at most the %[4]d tokens and %[5]d positions of the model in %[3]s", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
+		return exit.Usagef("the data set has a vocabulary of %d tokens and samples of %d positions, want at most the %[4]d tokens and %[5]d positions of the model in %[3]s",
+			t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
 	}
 	if err := m.openDevice(ctx); err != nil {
 		return err
 	}
-	learns, err := t.Task(&m.run.Process.Cfg.Model, parts.TextTask{Vocabulary: vocabulary, Positions: positions, Classes: m.classes})
+	learns, err := t.Task(&m.run.Process.Cfg.Model, parts.TextTask{Vocabulary: vocabulary, Positions: positions,
+		Classes: m.classes})
 	if err != nil {
 		return err
 	}
-	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{Task: learns, Compute: m.run.Rank.Precision, BatchSize: n, ScoresOnly: scores})
+	m.predictor, err = replica.NewPredictor(m.run.Rank.Device,
+		replica.Options{Task: learns, Compute: m.run.Rank.Precision, BatchSize: n, ScoresOnly: scores})
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
@@ -135,14 +149,15 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// tableSizes returns the number of rows of the token table and of the position table. For a model of another module, which
-// has tables of its own, these are the sizes of the training data.
+// tableSizes returns the number of rows of the token table and of the position table. For a model of another module,
+// which has tables of its own, these are the sizes of the training data.
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	if t, ok := m.run.Process.Cfg.Model.Options.(parts.Transformer); ok {
 		return parts.TableSizes(t, m.checkpoint.Model)
 	}
 	if m.trained.Vocabulary == 0 || m.trained.Length == 0 {
-		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved", m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
+		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved",
+			m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
 	}
 	return m.trained.Vocabulary, m.trained.Length, nil
 }
@@ -158,6 +173,7 @@ func (r Evaluation) writeText(w io.Writer) error {
 	if r.NextSentence != nil {
 		figures += fmt.Sprintf(" | next sentence %.2f %%", 100**r.NextSentence)
 	}
-	_, err := fmt.Fprintf(w, "loss %.4f | %s | %d targets | %.2f s, %.0f tok/s\n", float64(r.Loss), figures, r.Targets, r.Seconds, r.PerSecond*float64(r.Length))
+	_, err := fmt.Fprintf(w, "loss %.4f | %s | %d targets | %.2f s, %.0f tok/s\n", float64(r.Loss), figures, r.Targets,
+		r.Seconds, r.PerSecond*float64(r.Length))
 	return err
 }

@@ -56,21 +56,24 @@ type ncclFound struct {
 func newNCCLCheck(a *cli.App) *cobra.Command {
 	var asJSON bool
 	assigned := new(cli.LauncherFlags)
-	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the links between ranks", Long: ncclCheckLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the links between ranks",
+		Long: ncclCheckLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of tables")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print one JSON object on one line of standard output instead of tables")
 	cli.AddLauncherFlags(assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withNCCL(cmd.Context(), a, "nccl check", assigned, func(ctx context.Context, x *exchange.Exchange) error {
-			found, err := checkNCCLOf(ctx, x)
-			if err != nil || !x.Rank.Team.Leads() {
-				return err
-			}
-			if asJSON {
-				return show.JSON(a.Env.Stdout, found)
-			}
-			return found.write(a.Env.Stdout)
-		})
+		return withNCCL(cmd.Context(), a, "nccl check", assigned,
+			func(ctx context.Context, x *exchange.Exchange) error {
+				found, err := checkNCCLOf(ctx, x)
+				if err != nil || !x.Rank.Team.Leads() {
+					return err
+				}
+				if asJSON {
+					return show.JSON(a.Env.Stdout, found)
+				}
+				return found.write(a.Env.Stdout)
+			})
 	}
 	return cmd
 }
@@ -113,7 +116,9 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
 	k := x.Rank
 	info := k.Device.Info()
-	own := rankNCCL{Rank: k.Process.Opts.Assignment.Rank, Host: k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
+	own := rankNCCL{Rank: k.Process.Opts.Assignment.Rank,
+		Host: k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host, Device: info.Name, Model: info.Model,
+		NCCL: exchange.LoadedNCCL()}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
@@ -193,7 +198,8 @@ func (f ncclFound) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\tbus\tPCIe\tNVLinks\tNCCL")
 	for _, r := range f.Ranks {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Rank, r.Host, r.Device, r.Model, show.OrDash(r.BusID), show.OrDash(r.PCIe), r.NVLinks, r.NCCL)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Rank, r.Host, r.Device, r.Model, show.OrDash(r.BusID),
+			show.OrDash(r.PCIe), r.NVLinks, r.NCCL)
 	}
 	fmt.Fprintln(t, "\nall-reduce\ttime\tbus bandwidth")
 	for _, s := range f.AllReduce {

@@ -40,7 +40,8 @@ func New(a *cli.App) *cobra.Command {
 }
 
 // withNCCL calls work on every rank, if there are GPUs and NCCL.
-func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags, work func(context.Context, *exchange.Exchange) error) error {
+func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags,
+	work func(context.Context, *exchange.Exchange) error) error {
 	if _, err := a.Read(); err != nil { // a machine without a GPU reports wrong settings, too
 		return err
 	}
@@ -56,9 +57,11 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 			return err
 		}
 		if k.Process.Opts.Assignment.WorldSize < 2 {
-			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
+			return exit.Usagef(
+				"%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
-		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "command", Value: name}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()},
+			{Name: "command", Value: name}}); err != nil {
 			return err
 		}
 		x, err := exchange.Agree(ctx, k)
@@ -99,7 +102,9 @@ func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []i
 		}
 		return exchange.InMemory(ctx, own, len(ranks), string(address), limit)
 	}
-	return x.Network(ctx, apart{t.Group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, exit.LostRank(err)) })
+	return x.Network(ctx, apart{t.Group}, name, own, len(ranks), limit, func(err error) int {
+		return slices.Index(ranks, exit.LostRank(err))
+	})
 }
 
 // apart is the rendezvous of a communicator whose failure must not end the process group.

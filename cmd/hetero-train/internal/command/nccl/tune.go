@@ -33,17 +33,20 @@ type tuned struct {
 	Trials      []nccl.Trial     `json:"trials"`
 	Fastest     []nccl.Trial     `json:"fastest"`
 	Recommended nccl.Combination `json:"recommended"`
-	Gain        float64          `json:"gain"` // time of NCCL's own choice divided by the time of the recommended combination
-	Files       []string         `json:"files"`
+	// time of NCCL's own choice divided by the time of the recommended combination
+	Gain  float64  `json:"gain"`
+	Files []string `json:"files"`
 }
 
 func newNCCLTune(a *cli.App) *cobra.Command {
 	var asJSON, quick bool
 	var folder string
 	flags := new(cli.LauncherFlags)
-	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest NCCL settings for all-reduce", Long: ncclTuneLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest NCCL settings for all-reduce", Long: ncclTuneLong,
+		Args:    cli.NoArguments,
 		Example: "  hetero-train nccl tune --nproc-per-node 8 --output-dir tuned\n  hetero-train nccl tune --nproc-per-node 8 --quick --json"}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of the table")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print one JSON object on one line of standard output instead of the table")
 	cmd.Flags().BoolVar(&quick, "quick", false, "test only NCCL's default number of channels")
 	cmd.Flags().StringVar(&folder, "output-dir", ".", "`folder` for the two files")
 	cli.AddLauncherFlags(flags, cmd, a)
@@ -104,7 +107,8 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 			return nil, err
 		}
 		for _, s := range list {
-			trials = append(trials, nccl.Trial{Combination: c, Bytes: s.Bytes, Seconds: s.Seconds, BusGBytes: s.BusGBytes})
+			trials = append(trials, nccl.Trial{Combination: c, Bytes: s.Bytes, Seconds: s.Seconds,
+				BusGBytes: s.BusGBytes})
 		}
 	}
 	return trials, nil
@@ -124,7 +128,8 @@ func (t *tuned) save(folder string, machines, ranks int) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	for _, f := range []struct{ name, text string }{{"nccl.toml", t.Recommended.Table()}, {"nccl_tuner.csv", nccl.TunerCSV(t.Fastest, machines, ranks)}} {
+	for _, f := range []struct{ name, text string }{{"nccl.toml", t.Recommended.Table()},
+		{"nccl_tuner.csv", nccl.TunerCSV(t.Fastest, machines, ranks)}} {
 		path := filepath.Join(folder, f.name)
 		if err := experiment.ReplaceText(path, []byte(f.text)); err != nil {
 			return err
@@ -153,6 +158,8 @@ func (t tuned) write(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nbest for gradient buckets: %v (%.2f times as fast as NCCL's default)\nfiles written: %v\n", t.Recommended, t.Gain, t.Files)
+	_, err := fmt.Fprintf(w,
+		"\nbest for gradient buckets: %v (%.2f times as fast as NCCL's default)\nfiles written: %v\n", t.Recommended,
+		t.Gain, t.Files)
 	return err
 }

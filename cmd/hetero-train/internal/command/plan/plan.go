@@ -56,9 +56,12 @@ type planFlags struct {
 // New returns the command that estimates the memory and the compute of a training run.
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
-	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory that a run needs, without running it", Long: planLong, Example: planExample, Args: cli.NoArguments}
-	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: the memory of this machine's device")
-	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "micro-batch sizes to plan for; default: powers of two around the configured size")
+	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory that a run needs, without running it",
+		Long: planLong, Example: planExample, Args: cli.NoArguments}
+	cmd.Flags().StringVar(&f.memory, "memory", "",
+		"memory `SIZE` of the device; default: the memory of this machine's device")
+	cmd.Flags().IntSliceVar(&f.samples, "samples", nil,
+		"micro-batch sizes to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to plan for")
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
@@ -89,9 +92,10 @@ type Report struct {
 	StepFLOPs     int64               `json:"step_flops"` // operations of one optimizer step, over all ranks
 	ForwardFLOPs  int64               `json:"forward_flops"`
 	BackwardFLOPs int64               `json:"backward_flops"`
-	Table         []replica.Footprint `json:"table"`               // memory by number of samples of one rank
-	LargestFit    int                 `json:"largest_micro_batch"` // largest number of samples of one rank that fits; 0: none fits
-	Ranks         []rankPlan          `json:"ranks"`
+	Table         []replica.Footprint `json:"table"` // memory by number of samples of one rank
+	// largest number of samples of one rank that fits; 0: none fits
+	LargestFit int        `json:"largest_micro_batch"`
+	Ranks      []rankPlan `json:"ranks"`
 	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
 	// this memory, balancing changes shares without allocating. It is 0 with balance.fixed_shares.
 	Reserved    int64 `json:"reserved_bytes,omitempty"`
@@ -162,7 +166,8 @@ type planning struct {
 func (p *planning) open(ctx context.Context, memory int64) error {
 	if err := nativelib.Loadable(); err != nil && p.run.Process.Cfg.Device.Kind == "auto" {
 		p.run.Process.Cfg.Device.Kind = reference.Kind
-		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes", "because", err)
+		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes",
+			"because", err)
 	}
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {
 		return err
@@ -173,7 +178,8 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	if p.memory = memory; memory == 0 {
 		p.memory = p.run.Rank.MemoryBytes()
 	}
-	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64) // without a limit, because the report contains plans that do not fit
+	// without a limit, because the report contains plans that do not fit
+	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64)
 	if p.run.Process.Cfg.Data.Samples == config.Tokens {
 		var err error
 		if p.run.Data, err = parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log); err != nil {
@@ -189,7 +195,8 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 			return err
 		}
 	}
-	p.run.Data = &parts.Opened{Name: p.run.Process.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
+	p.run.Data = &parts.Opened{Name: p.run.Process.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes},
+		Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
 	return nil
 }
 
@@ -234,7 +241,8 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	}
 	r, err := replica.New(p.dry, o)
 	if err != nil {
-		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.run.Process.Cfg.Model.Name, p.run.Process.Cfg.Data.ImageSize, err)
+		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.run.Process.Cfg.Model.Name,
+			p.run.Process.Cfg.Data.ImageSize, err)
 	}
 	return r, nil
 }
@@ -246,8 +254,10 @@ const gradsyncBucket = 25 << 20
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.run.Process.Cfg, p.run.Rank.Device.Info()
 	micro := c.Data.BatchSize / c.Train.MicroBatches()
-	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.run.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.run.Rank.Precision.String(),
-		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
+	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.run.Data.Classes()),
+		ImageSize: c.Data.ImageSize, Precision: p.run.Rank.Precision.String(),
+		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name,
+		BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		MicroBatch: micro, Table: []replica.Footprint{}}
 	if t := p.run.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
@@ -330,12 +340,16 @@ func (r Report) write(w io.Writer) error {
 	if r.Tokens > 0 {
 		samples = fmt.Sprintf("samples of %d tokens%s", r.Tokens, show.Classes(r.Classes))
 	}
-	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples, r.Precision, r.Optimizer)
-	fmt.Fprintf(w, "step: %d samples (micro-batches: %d with %d samples each; ranks: %d), %s: forward %s, backward %s; %s per sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
+	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples,
+		r.Precision, r.Optimizer)
+	fmt.Fprintf(w, "step: %d samples (micro-batches: %d with %d samples each; ranks: %d), %s: forward %s, backward %s; %s per sample\n",
+		r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
-		fmt.Fprintf(w, "independent of the micro-batch: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
+		fmt.Fprintf(w, "independent of the micro-batch: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n",
+			show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments),
+			show.MiB(f.Statistics),
 			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -355,7 +369,9 @@ func (r Report) write(w io.Writer) error {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations), show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()), strings.Join(marks, ", "))
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations),
+			show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()),
+			strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -371,13 +387,15 @@ func (r Report) write(w io.Writer) error {
 		}
 	}
 	if r.ReservedFor > 0 {
-		fmt.Fprintf(w, "reserved on each rank for larger shares: %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
+		fmt.Fprintf(w, "reserved on each rank for larger shares: %d samples, %.1f MiB\n", r.ReservedFor,
+			show.MiB(r.Reserved))
 	}
 	memory := fmt.Sprintf("%.2f GiB", show.GiB(r.MemoryBytes))
 	if r.MemoryBytes < 1<<30 {
 		memory = fmt.Sprintf("%.1f MiB", show.MiB(r.MemoryBytes))
 	}
-	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device, r.DeviceModel, r.LargestFit)
+	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device,
+		r.DeviceModel, r.LargestFit)
 	return err
 }
 
@@ -397,7 +415,8 @@ func parseBytes(text string) (int64, error) {
 	units := []struct {
 		name string
 		size float64
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1}, {"", 1}}
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
+		{"KB", 1e3}, {"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1}, {"", 1}}
 	for _, u := range units {
 		number, ok := strings.CutSuffix(text, u.name)
 		if !ok {

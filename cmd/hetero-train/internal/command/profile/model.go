@@ -24,15 +24,16 @@ import (
 )
 
 const (
-	// profileBatch is the maximum number of samples of the first measured steps. With a larger number, a slow rank would
-	// complete too few steps within modelTime.
+	// profileBatch is the maximum number of samples of the first measured steps. With a larger number, a slow rank
+	// would complete too few steps within modelTime.
 	profileBatch = 32
 	modelTime    = 4 * time.Second  // duration of the first measured steps
 	modelSteps   = 3                // minimum number of measured steps of a share
 	curveTime    = 10 * time.Second // duration of the steps at several shares
-	curveVisits  = 3                // number of visits of a share for which curveTime must suffice. The median of fewer visits follows a slow one
-	leastVisits  = 2                // minimum number of visits of a share; fewer tell no error
-	visitTime    = 200 * time.Millisecond
+	// number of visits of a share for which curveTime must suffice. The median of fewer visits follows a slow one
+	curveVisits = 3
+	leastVisits = 2 // minimum number of visits of a share; fewer tell no error
+	visitTime   = 200 * time.Millisecond
 )
 
 // model is the configured model on this rank's device, with data.
@@ -57,12 +58,14 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 		}
 		m.run.Data, m.samples = opened, opened.Tokens.Train
 	} else {
-		set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * cfg.Data.BatchSize, Eval: 1, Classes: max(min(cfg.Model.NumClasses, 100), 2), Size: cfg.Data.ImageSize})
+		set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * cfg.Data.BatchSize, Eval: 1,
+			Classes: max(min(cfg.Model.NumClasses, 100), 2), Size: cfg.Data.ImageSize})
 		if err != nil {
 			return nil, err
 		}
 		m.run.Data = &parts.Opened{Splits: set.Cached(0)}
-		m.samples = data.Images{Dataset: m.run.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}}
+		m.samples = data.Images{
+			Dataset: m.run.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}}
 	}
 	options, err := m.run.ReplicaOptions()
 	if err != nil {
@@ -75,7 +78,8 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 // loader returns a loader of micro-batches.
 func (m *model) loader(samples int) (*data.Loader, error) {
 	accumulation := m.run.Process.Cfg.Train.MicroBatches()
-	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation, Accumulation: accumulation, Workers: 1})
+	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation,
+		Accumulation: accumulation, Workers: 1})
 }
 
 // profileModel times steps of the configured model with a few samples. It sets the memory-bound fraction of a step,
@@ -110,7 +114,8 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil { // the first step is not measured, because it loads code
+	if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil {
+		// the first step is not measured, because it loads code
 		return 0, err
 	}
 	began := time.Now()
@@ -130,9 +135,11 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
 	k, batch := p.rank, parts.BatchOf(p.rank.Process.Cfg)
 	accumulation, unit := k.Process.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
-	shares := affordable(estimate.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
+	shares := affordable(estimate.ProfileShares(expected, min(most, batch.Total), unit),
+		p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
-		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample, curveTime)
+		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample,
+			curveTime)
 	}
 	m, err := openModel(ctx, k, slices.Max(shares), accumulation)
 	if err != nil {
@@ -148,8 +155,8 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, most in
 	return nil
 }
 
-// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime, if
-// the time of a step is proportional to its samples. Earlier shares come first. The rest is for times that are not.
+// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime,
+// if the time of a step is proportional to its samples. Earlier shares come first. The rest is for times that are not.
 func affordable(shares []int, perSample float64) (list []int) {
 	left := curveTime.Seconds() * 3 / 4
 	for _, n := range shares {
@@ -231,7 +238,8 @@ func stepTimes(shares, steps []int, rounds [][]float64) *profiles.StepTimes {
 		for _, l := range list {
 			squares += (l - center) * (l - center)
 		}
-		out.Points = append(out.Points, profiles.StepTime{Samples: shares[i], Seconds: measure.Figure(math.Exp(center + median(levels))), Steps: steps[i]})
+		out.Points = append(out.Points, profiles.StepTime{
+			Samples: shares[i], Seconds: measure.Figure(math.Exp(center + median(levels))), Steps: steps[i]})
 	}
 	const medianToMean = 1.25 // standard error of a median relative to that of a mean
 	visits := float64(len(rounds))
@@ -250,7 +258,8 @@ func median(values []float64) float64 {
 // speed, in samples. It is 0 if a rank has no speed. All ranks must call it.
 func (p *profiling) expectedShare(ctx context.Context) (float64, error) {
 	own := p.report.PerSample
-	words, err := p.rank.Team.Group.Gather(ctx, "profile: time per sample", binary.LittleEndian.AppendUint64(nil, math.Float64bits(own)))
+	words, err := p.rank.Team.Group.Gather(ctx, "profile: time per sample",
+		binary.LittleEndian.AppendUint64(nil, math.Float64bits(own)))
 	if err != nil {
 		return 0, err
 	}

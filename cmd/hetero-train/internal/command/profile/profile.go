@@ -54,11 +54,15 @@ type profileFlags struct {
 // New returns the command that measures the hardware of every rank.
 func New(a *cli.App) *cobra.Command {
 	f := new(profileFlags)
-	cmd := &cobra.Command{Use: "profile", Short: "Measure the hardware of every rank", Long: profileLong, Example: profileExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "profile", Short: "Measure the hardware of every rank", Long: profileLong,
+		Example: profileExample, Args: cli.NoArguments}
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "measure for less than 10 s, with less accuracy")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output instead of the table")
-	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`folder` for the two files; default: <output_dir>/<experiment>/configs")
-	cmd.Flags().BoolVar(&f.watch, "watch", false, "measure nothing; show the GPUs and the traffic of the links of this machine every second")
+	cmd.Flags().BoolVar(&f.json, "json", false,
+		"print one JSON object on one line of standard output instead of the table")
+	cmd.Flags().StringVar(&f.folder, "output-dir", "",
+		"`folder` for the two files; default: <output_dir>/<experiment>/configs")
+	cmd.Flags().BoolVar(&f.watch, "watch", false,
+		"measure nothing; show the GPUs and the traffic of the links of this machine every second")
 	cli.AddLauncherFlags(&f.assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.watch {

@@ -43,10 +43,14 @@ type profileBudget struct {
 }
 
 var (
-	fullBudget = profileBudget{limit: 55 * time.Second, score: 9 * time.Second, rounds: 7, slice: 500 * time.Millisecond, products: 2 * time.Second, memory: 3 * time.Second, copies: 2 * time.Second,
-		triad: time.Second, disk: 6 * time.Second, diskBytes: 512 << 20, links: 8 * time.Second, allReduce: 8 * time.Second, model: 20 * time.Second}
-	quickBudget = profileBudget{limit: 9 * time.Second, score: 2500 * time.Millisecond, rounds: 5, slice: 200 * time.Millisecond, products: 400 * time.Millisecond, copies: 300 * time.Millisecond,
-		triad: 300 * time.Millisecond, disk: time.Second, diskBytes: 64 << 20, links: 1200 * time.Millisecond, allReduce: 1200 * time.Millisecond}
+	fullBudget = profileBudget{limit: 55 * time.Second, score: 9 * time.Second, rounds: 7,
+		slice: 500 * time.Millisecond, products: 2 * time.Second, memory: 3 * time.Second, copies: 2 * time.Second,
+		triad: time.Second, disk: 6 * time.Second, diskBytes: 512 << 20, links: 8 * time.Second,
+		allReduce: 8 * time.Second, model: 20 * time.Second}
+	quickBudget = profileBudget{limit: 9 * time.Second, score: 2500 * time.Millisecond, rounds: 5,
+		slice: 200 * time.Millisecond, products: 400 * time.Millisecond, copies: 300 * time.Millisecond,
+		triad: 300 * time.Millisecond, disk: time.Second, diskBytes: 64 << 20, links: 1200 * time.Millisecond,
+		allReduce: 1200 * time.Millisecond}
 )
 
 // profiling is the measurement of one rank.
@@ -85,11 +89,13 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	if info := k.Device.Info(); info.Modelled {
-		return exit.Usagef("profile: device %s is simulated and computes no values, so it cannot be measured", info.Name)
+		return exit.Usagef("profile: device %s is simulated and computes no values, so it cannot be measured",
+			info.Name)
 	}
 	if k.Process.Opts.Assignment.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
-		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()}, {Name: "profile", Value: quick}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Source()},
+			{Name: "profile", Value: quick}}); err != nil {
 			return err
 		}
 	}
@@ -132,7 +138,8 @@ func (p *profiling) find() (err error) {
 	}
 	p.gpus = hardware.Open()
 	for _, g := range p.gpus.All() {
-		k.Process.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20, "architecture", g.Architecture, "driver", g.Driver)
+		k.Process.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20,
+			"architecture", g.Architecture, "driver", g.Driver)
 	}
 	for _, w := range p.gpus.Warnings() {
 		k.Process.Opts.Log.Warn(w)
@@ -167,7 +174,8 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 // returned.
 func (p *profiling) measureDevice(ctx context.Context) error {
 	k, r := p.rank, &p.report.Rank
-	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
+	if err := p.part("matrix products and memory bandwidth, in turns", new([]string),
+		func() error { return p.measureScore(ctx) }); err != nil {
 		return err
 	}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
@@ -219,7 +227,9 @@ func (p *profiling) measureModel(ctx context.Context) error {
 	}
 	skipped := &p.report.Rank.Skipped
 	if left < p.budget.model {
-		*skipped = append(*skipped, fmt.Sprintf("steps of %s: %v of the time limit of the whole profile (%v) are left, want %v", p.model, left, p.budget.limit, p.budget.model))
+		*skipped = append(*skipped,
+			fmt.Sprintf("steps of %s: %v of the time limit of the whole profile (%v) are left, want %v", p.model, left,
+				p.budget.limit, p.budget.model))
 		return nil
 	}
 	most := 0
@@ -236,18 +246,24 @@ func (p *profiling) measureModel(ctx context.Context) error {
 		return err
 	}
 	if expected == 0 || most == 0 {
-		*skipped = append(*skipped, fmt.Sprintf("steps of %s at several shares: a rank has no time per sample, or no sample fits into its memory", p.model))
+		*skipped = append(*skipped,
+			fmt.Sprintf(
+				"steps of %s at several shares: a rank has no time per sample, or no sample fits into its memory",
+				p.model))
 		return nil
 	}
 	// p.part has recorded the failure in the report
-	_ = p.part("steps of "+p.model+" at several shares", skipped, func() error { return p.profileShares(ctx, expected, most) })
+	_ = p.part("steps of "+p.model+" at several shares", skipped, func() error {
+		return p.profileShares(ctx, expected, most)
+	})
 	return nil
 }
 
 // measureScore measures the figures of the compute score. The ranks of a machine measure one after another.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
 	k, r, b := p.rank, &p.report.Rank, &p.budget
-	speed, err := measure.OpenSpeed(ctx, k.Device, measure.SpeedOptions{DType: k.Precision, CPUs: k.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(k.Device.Info(), 0)})
+	speed, err := measure.OpenSpeed(ctx, k.Device, measure.SpeedOptions{
+		DType: k.Precision, CPUs: k.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(k.Device.Info(), 0)})
 	if err != nil {
 		return err
 	}
@@ -336,11 +352,13 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		return err
 	}
 	if left == 0 {
-		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
+		p.report.Skipped = append(p.report.Skipped,
+			fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
 		return nil
 	}
 	k.Process.Opts.Log.Info("measuring", "what", "links between ranks")
-	p.report.Links, err = measure.Links(ctx, k.Team.Group, measure.LinkOptions{Host: k.Team.OwnAddress(), Budget: min(p.budget.links, left/2)})
+	p.report.Links, err = measure.Links(ctx, k.Team.Group,
+		measure.LinkOptions{Host: k.Team.OwnAddress(), Budget: min(p.budget.links, left/2)})
 	if err != nil {
 		return err
 	}
@@ -356,7 +374,8 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		return err
 	}
 	k.Process.Opts.Log.Info("measuring", "what", "all-reduce")
-	p.report.AllReduce, err = measure.AllReduce(ctx, k.Team.Group, comm, k.Device.Alloc, min(p.budget.allReduce, left/2), nil)
+	p.report.AllReduce, err = measure.AllReduce(ctx, k.Team.Group, comm, k.Device.Alloc,
+		min(p.budget.allReduce, left/2), nil)
 	return err
 }
 

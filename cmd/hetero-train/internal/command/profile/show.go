@@ -48,7 +48,8 @@ func (p *profiling) publish(reports []rankReport) error {
 
 // merge returns the contents of the two files, from the reports by rank.
 func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.System, error) {
-	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: p.flags.quick}
+	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second),
+		Program: version.Text(), Quick: p.flags.quick}
 	ranks, machines := &profiles.Ranks{Origin: origin}, &profiles.System{}
 	var fractions []float64
 	at := map[string]int{} // number of each machine, by name
@@ -90,14 +91,16 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	}
 	fmt.Fprintf(w, "\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\ttype\tTFLOP/s\tmemory GB/s\tto device GB/s\tto host GB/s\tmemory\tscore\trelative")
+	fmt.Fprintln(t,
+		"rank\thost\tdevice\tmodel\ttype\tTFLOP/s\tmemory GB/s\tto device GB/s\tto host GB/s\tmemory\tscore\trelative")
 	for _, r := range ranks.Ranks {
 		m := r.Measured
 		name := r.Device.Model
 		if r.GPU != nil {
 			name = r.GPU.Name
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.3g\t%.1f\t%.1f\t%.1f\t%d MB\t%.3g\t%.2f\n", r.Rank, r.Host, r.Device.Name, name, m.DType, m.TFLOPS,
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.3g\t%.1f\t%.1f\t%.1f\t%d MB\t%.3g\t%.2f\n", r.Rank, r.Host, r.Device.Name,
+			name, m.DType, m.TFLOPS,
 			m.Memory.Copy, m.Copies.ToDevice, m.Copies.ToHost, r.MemoryBytes>>20, r.ComputeScore, r.RelativeScore)
 	}
 	if err := t.Flush(); err != nil {
@@ -108,7 +111,8 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	if s.Model != "" {
 		of = "of " + s.Model
 	}
-	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; memory-bound fraction of a step %.0f %%: %s\n", s.ComputeFraction, s.MemoryFraction, 100*s.MemoryFraction, of)
+	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; memory-bound fraction of a step %.0f %%: %s\n",
+		s.ComputeFraction, s.MemoryFraction, 100*s.MemoryFraction, of)
 	if err := showPrediction(w, ranks); err != nil {
 		return err
 	}
@@ -138,7 +142,8 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "rank\tms/sample\tmeasured\tpredicted\terror\t")
 	for _, r := range p.Ranks {
-		fmt.Fprintf(t, "%d\t%.3g\t%.2f\t%.2f\t%+.0f %%\t\n", r.Rank, 1e3*r.SecondsPerSample, r.Measured, r.Predicted, 100*(r.Predicted/r.Measured-1))
+		fmt.Fprintf(t, "%d\t%.3g\t%.2f\t%.2f\t%+.0f %%\t\n", r.Rank, 1e3*r.SecondsPerSample, r.Measured, r.Predicted,
+			100*(r.Predicted/r.Measured-1))
 	}
 	return t.Flush()
 }
@@ -149,7 +154,8 @@ func showHost(w io.Writer, h profiles.Host) {
 	if h.CPU.Quota < float64(h.CPU.Usable) {
 		fmt.Fprintf(w, " (quota %.2f)", h.CPU.Quota)
 	}
-	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", show.GiB(h.Memory.Total), show.GiB(h.Memory.Limit), h.TriadGBytes)
+	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", show.GiB(h.Memory.Total),
+		show.GiB(h.Memory.Limit), h.TriadGBytes)
 	if h.WSL2 {
 		fmt.Fprint(w, ", WSL2")
 	}
@@ -158,7 +164,8 @@ func showHost(w io.Writer, h profiles.Host) {
 	}
 	fmt.Fprintln(w)
 	for _, g := range h.GPUs {
-		fmt.Fprintf(w, "  %v; %d CUDA cores, PCIe %d x%d, %d NVLinks, %.0f W, driver %s\n", g, g.CUDACores, g.PCIe.GenerationMax, g.PCIe.WidthMax, g.NVLinks, g.PowerLimitWatts, g.Driver)
+		fmt.Fprintf(w, "  %v; %d CUDA cores, PCIe %d x%d, %d NVLinks, %.0f W, driver %s\n", g, g.CUDACores,
+			g.PCIe.GenerationMax, g.PCIe.WidthMax, g.NVLinks, g.PowerLimitWatts, g.Driver)
 	}
 	if h.NoGPU != "" {
 		fmt.Fprintf(w, "  no GPU: %s\n", h.NoGPU)

@@ -163,9 +163,12 @@ func (w *watch) look() machineView {
 	v := machineView{Time: time.Now(), NoGPU: w.noGPU, GPUs: []gpuView{}, Links: []linkView{}}
 	for _, g := range w.gpus {
 		s, err := g.probe.Sample()
-		row := gpuView{Index: g.gpu.Index, Name: g.gpu.Name, Utilization: known(s[telemetry.Utilization]), Memory: known(s[telemetry.Memory]),
-			Temperature: known(s[telemetry.Temperature]), Power: known(s[telemetry.Power]), Clock: known(s[telemetry.Clock])}
-		for _, sensor := range []telemetry.Sensor{telemetry.HardwareSlowdown, telemetry.ThermalThrottling, telemetry.PowerLimit} {
+		row := gpuView{Index: g.gpu.Index, Name: g.gpu.Name, Utilization: known(s[telemetry.Utilization]),
+			Memory:      known(s[telemetry.Memory]),
+			Temperature: known(s[telemetry.Temperature]), Power: known(s[telemetry.Power]),
+			Clock: known(s[telemetry.Clock])}
+		for _, sensor := range []telemetry.Sensor{telemetry.HardwareSlowdown, telemetry.ThermalThrottling,
+			telemetry.PowerLimit} {
 			if s[sensor] == 1 {
 				row.Throttled = append(row.Throttled, telemetry.Declared[sensor].Name)
 			}
@@ -185,7 +188,8 @@ func (w *watch) look() machineView {
 }
 
 // bases explains the methods of measurement.
-var bases = map[telemetry.Basis]string{telemetry.BasisCounter: "byte counter", telemetry.BasisSample: "means over 20 ms"}
+var bases = map[telemetry.Basis]string{telemetry.BasisCounter: "byte counter",
+	telemetry.BasisSample: "means over 20 ms"}
 
 // text returns the tables of GPUs and links.
 func (v *machineView) text() string {
@@ -208,7 +212,8 @@ func (v *machineView) text() string {
 			if g.Error != "" {
 				why = g.Error
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, g.Name, value(g.Utilization), value(g.Memory), value(g.Temperature), value(g.Power), value(g.Clock), show.OrDash(why))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, g.Name, value(g.Utilization), value(g.Memory),
+				value(g.Temperature), value(g.Power), value(g.Clock), show.OrDash(why))
 		}
 		_ = t.Flush() // writes to memory
 	}
@@ -220,7 +225,8 @@ func (v *machineView) text() string {
 		if l.Limit == 0 {
 			limit = nil
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.Of, l.Kind, rate(l.Sent), rate(l.Received), rate(limit), l.use(), bases[l.Basis])
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.Of, l.Kind, rate(l.Sent), rate(l.Received),
+			rate(limit), l.use(), bases[l.Basis])
 	}
 	_ = t.Flush()
 	return b.String()

@@ -24,7 +24,8 @@ type fakeNetwork struct {
 }
 
 func (f *fakeNetwork) Links() []telemetry.Link {
-	return []telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e9, Basis: telemetry.BasisCounter}, {Kind: telemetry.LinkLoopback, Name: "lo", Basis: telemetry.BasisCounter}}
+	return []telemetry.Link{{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e9, Basis: telemetry.BasisCounter},
+		{Kind: telemetry.LinkLoopback, Name: "lo", Basis: telemetry.BasisCounter}}
 }
 
 func (f *fakeNetwork) Sample(into []telemetry.Traffic) {
@@ -34,8 +35,10 @@ func (f *fakeNetwork) Sample(into []telemetry.Traffic) {
 func TestWatchOfAMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fast, small := hardwaretest.H100(), hardwaretest.GTX1650()
-		fast.NVLinks, fast.Utilization, fast.UsedBytes, fast.NowMHz, fast.PowerWatts, fast.Temperature = 2, 97, 60<<30, 1485, 699, 86
-		fast.Reasons, fast.PCIeKBytes = nvml.ClocksThrottleReasonSwPowerCap|nvml.ClocksThrottleReasonHwThermalSlowdown, [2]uint32{2_000_000, 12_600_000}
+		fast.NVLinks, fast.Utilization, fast.UsedBytes, fast.NowMHz, fast.PowerWatts, fast.Temperature = 2, 97, 60<<30,
+			1485, 699, 86
+		fast.Reasons, fast.PCIeKBytes = nvml.ClocksThrottleReasonSwPowerCap|nvml.ClocksThrottleReasonHwThermalSlowdown,
+			[2]uint32{2_000_000, 12_600_000}
 		small.NoTraffic = true
 		gpus := hardware.OpenNVML(hardwaretest.Machine(fast, small))
 		defer gpus.Close()
@@ -70,7 +73,8 @@ lo       machine  loopback  -          -          -          -       byte counte
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{`{"of":"machine","kind":"network","name":"eth0","limit":1250000000,"basis":"counter","sent":250000000,"received":0}`, `{"of":"GPU 1","kind":"pcie","name":"pcie","limit":15753846153.846153,"basis":"sample"}`,
+		for _, part := range []string{`{"of":"machine","kind":"network","name":"eth0","limit":1250000000,"basis":"counter","sent":250000000,"received":0}`,
+			`{"of":"GPU 1","kind":"pcie","name":"pcie","limit":15753846153.846153,"basis":"sample"}`,
 			`"utilization_percent":97,`} {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("got %s, want also %s", text, part)
@@ -79,7 +83,8 @@ lo       machine  loopback  -          -          -          -       byte counte
 		fast.Set(func(c *hardwaretest.Card) { c.Lost = true })
 		time.Sleep(time.Second)
 		v = w.look()
-		if text := v.text(); !strings.Contains(text, "ERROR_GPU_IS_LOST") || v.GPUs[0].Utilization != nil || v.Links[1].Sent != nil {
+		if text := v.text(); !strings.Contains(text, "ERROR_GPU_IS_LOST") || v.GPUs[0].Utilization != nil ||
+			v.Links[1].Sent != nil {
 			t.Errorf("a lost GPU: got\n%s", text)
 		}
 	})

@@ -38,7 +38,8 @@ const example = `  hetero-train runs
   hetero-train runs --where model.name=resnet50 --where optimizer.lr=0.1
   hetero-train runs --json | jq -r 'select(.best_eval > 0.9) | .name'`
 
-var kinds = []string{string(runs.Running), string(runs.Finished), string(runs.Stopped), string(runs.Failed), string(runs.Crashed), string(runs.Unknown)}
+var kinds = []string{string(runs.Running), string(runs.Finished), string(runs.Stopped), string(runs.Failed),
+	string(runs.Crashed), string(runs.Unknown)}
 
 // flags are the flags of the command.
 type flags struct {
@@ -52,7 +53,8 @@ type flags struct {
 // New returns the command that lists runs.
 func New(a *cli.App) *cobra.Command {
 	f := new(flags)
-	cmd := &cobra.Command{Use: "runs [PATTERN...]", Short: "List runs, and select some by name, state or setting", Long: long, Example: example}
+	cmd := &cobra.Command{Use: "runs [PATTERN...]", Short: "List runs, and select some by name, state or setting",
+		Long: long, Example: example}
 	cmd.Flags().StringVar(&f.input, "input-dir", "experiments", "`folder` that contains the runs")
 	cmd.Flags().StringSliceVar(&f.states, "state", nil, "list only runs in these `states`: "+strings.Join(kinds, ", "))
 	cmd.Flags().StringArrayVar(&f.where, "where", nil, "list only runs with this setting, `KEY=VALUE`; repeatable")
@@ -75,7 +77,8 @@ func (f *flags) run(ctx context.Context, a *cli.App, patterns []string) error {
 	}
 	folder, err := runs.OpenFolder(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("runs: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", f.input)
+		return exit.Usagef("runs: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)",
+			f.input)
 	}
 	if err != nil {
 		return exit.Usagef("runs: %w", err)
@@ -126,7 +129,8 @@ func (f *flags) check(patterns []string) (wanted []setting, err error) {
 }
 
 // choose returns the runs that match all conditions.
-func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, patterns []string, wanted []setting) ([]row, error) {
+func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, patterns []string, wanted []setting) (
+	[]row, error) {
 	rows, known := []row{}, map[string]bool{}
 	for _, s := range list {
 		r := row{Summary: s}
@@ -200,7 +204,8 @@ func (f *flags) print(w io.Writer, list runs.Listing, rows []row) error {
 		}
 	}
 	for _, name := range list.Nested {
-		fmt.Fprintf(w, "the folder %s contains runs; list them with --input-dir %s\n", show.Foreign(name), path.Join(f.input, show.Foreign(name)))
+		fmt.Fprintf(w, "the folder %s contains runs; list them with --input-dir %s\n", show.Foreign(name),
+			path.Join(f.input, show.Foreign(name)))
 	}
 	if list.Left > 0 {
 		fmt.Fprintf(w, "%s more were not read, because there are too many\n", show.Count(list.Left, "folder"))
@@ -210,11 +215,14 @@ func (f *flags) print(w io.Writer, list runs.Listing, rows []row) error {
 
 func (f *flags) table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := append([]string{"run", "state", "model", "data", "policy", "ranks", "steps", "loss", "best evaluation", "samples/s"}, f.keys...)
+	head := append([]string{"run", "state", "model", "data", "policy", "ranks", "steps", "loss", "best evaluation",
+		"samples/s"}, f.keys...)
 	fmt.Fprintln(t, strings.Join(append(head, "updated"), "\t"))
 	for _, r := range rows {
-		cells := []string{r.Name, string(r.State.Kind), show.Foreign(show.OrDash(r.Model)), show.Foreign(show.OrDash(r.Dataset)), show.Foreign(show.OrDash(r.Policy)),
-			fmt.Sprint(r.Ranks), fmt.Sprint(r.Steps), show.Figure("%.4f", r.Loss), r.best(), show.Figure("%.1f", r.SamplesPerSecond)}
+		cells := []string{r.Name, string(r.State.Kind), show.Foreign(show.OrDash(r.Model)),
+			show.Foreign(show.OrDash(r.Dataset)), show.Foreign(show.OrDash(r.Policy)),
+			fmt.Sprint(r.Ranks), fmt.Sprint(r.Steps), show.Figure("%.4f", r.Loss), r.best(),
+			show.Figure("%.1f", r.SamplesPerSecond)}
 		for _, key := range f.keys {
 			cell := "-"
 			if value, ok := r.Settings[key]; ok {

@@ -59,13 +59,15 @@ type cluster interface {
 
 func newAdvise(a *cli.App) *cobra.Command {
 	f := &adviseFlags{policies: policies{command: "schedule advise", explain: true, keep: true, warn: warnOnce(a)}}
-	cmd := &cobra.Command{Use: "advise", Short: "Propose placements for the queue of Slurm or Kubernetes", Long: adviseLong, Example: adviseExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "advise", Short: "Propose placements for the queue of Slurm or Kubernetes",
+		Long: adviseLong, Example: adviseExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.slurm, "slurm", false, "read the queue of Slurm")
 	flags.BoolVar(&f.kubernetes, "kubernetes", false, "read the suspended Jobs of Kubernetes")
 	flags.StringVar(&f.name, "policy", defaultPolicy, policyUsage("policy that places the jobs; it must not stop jobs"))
 	f.addNetwork(flags)
-	flags.StringVar(&f.speeds, "speeds", "", "`FILE` with the speeds of kinds of jobs on types of GPUs: .json in Gavel's form, .toml or .jsonl")
+	flags.StringVar(&f.speeds, "speeds", "",
+		"`FILE` with the speeds of kinds of jobs on types of GPUs: .json in Gavel's form, .toml or .jsonl")
 	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
 	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig; default: the current one")
 	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the Jobs; default: all namespaces")
@@ -161,7 +163,8 @@ func (f *adviseFlags) print(a *cli.App, s *jobqueue.Snapshot, placements []jobqu
 		if p.Applied {
 			what = "is now restricted to"
 		}
-		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs), show.Foreign(p.Reason))
+		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs),
+			show.Foreign(p.Reason))
 	}
 	if !f.apply && slices.ContainsFunc(placements, func(p jobqueue.Placement) bool { return len(p.Nodes) > 0 }) {
 		b.WriteString("nothing changed; use --apply to place the jobs\n")

@@ -62,7 +62,8 @@ func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 			for _, w := range it.Workers {
 				gpu += w.GPU / float64(len(it.Workers))
 			}
-			list = append(list, iterationsOf{path, s.Workers, gpu, s.Iterations, s.Spread, s.Jitter, show.Number(s.Barrier), show.Number(s.Levels), s.P50, s.P90, s.P99, s.Most})
+			list = append(list, iterationsOf{path, s.Workers, gpu, s.Iterations, s.Spread, s.Jitter,
+				show.Number(s.Barrier), show.Number(s.Levels), s.P50, s.P90, s.P99, s.Most})
 			return nil
 		}))
 	}
@@ -100,8 +101,12 @@ func alibabaText(list []iterationsOf) string {
 	row("fraction of a GPU for each worker", func(s *iterationsOf) string { return fmt.Sprintf("%.3g", s.GPU) })
 	row("iterations that all workers have", func(s *iterationsOf) string { return strconv.Itoa(s.Iterations) })
 	row("median of the slowest worker / median of the fastest", func(s *iterationsOf) string { return ratio(s.Spread) })
-	row("deviation of a worker's times / their mean, median over workers", func(s *iterationsOf) string { return fmt.Sprintf("%.1f %%", 100*s.Jitter) })
-	row("slowest worker of an iteration / mean of its workers, mean", func(s *iterationsOf) string { return ratio(s.Barrier) })
+	row("deviation of a worker's times / their mean, median over workers", func(s *iterationsOf) string {
+		return fmt.Sprintf("%.1f %%", 100*s.Jitter)
+	})
+	row("slowest worker of an iteration / mean of its workers, mean", func(s *iterationsOf) string {
+		return ratio(s.Barrier)
+	})
 	row("the same, if each worker always takes its median", func(s *iterationsOf) string { return ratio(s.Levels) })
 	row("time / median of the worker: 90th percentile", func(s *iterationsOf) string { return ratio(s.P90) })
 	row("time / median of the worker: 99th percentile", func(s *iterationsOf) string { return ratio(s.P99) })

@@ -76,9 +76,11 @@ type compareFlags struct {
 
 func newCompare(a *cli.App) *cobra.Command {
 	f := &compareFlags{source: source{policies: policies{command: "schedule compare", warn: warnOnce(a)}}}
-	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on the same jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on the same jobs", Long: compareLong,
+		Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; the baseline is always included")
+	flags.StringSliceVar(&f.names, "policy", policyNames(),
+		"policies to compare, repeatable; the baseline is always included")
 	flags.StringVar(&f.base, "baseline", baseline, policyUsage("policy with which the others are compared"))
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
@@ -95,10 +97,12 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.count, most)
 	}
 	if last := uint64(math.MaxUint64) - uint64(f.count-1); f.first > last {
-		return exit.Usagef("%s: --seed: got %d with --seeds %d, want at most %d: no seed follows 2^64 - 1", f.command, f.first, f.count, last)
+		return exit.Usagef("%s: --seed: got %d with --seeds %d, want at most %d: no seed follows 2^64 - 1", f.command,
+			f.first, f.count, last)
 	}
 	if !slices.Contains(policyNames(), f.base) {
-		return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, f.base, strings.Join(policyNames(), ", "))
+		return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, f.base,
+			strings.Join(policyNames(), ", "))
 	}
 	if !slices.Contains(f.names, f.base) {
 		f.names = slices.Insert(f.names, 0, f.base)
@@ -108,7 +112,8 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return exit.Usagef("%s: --policy: got %s twice, want each policy once", f.command, name)
 		}
 		if !slices.Contains(policyNames(), name) {
-			return exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", f.command, name, strings.Join(policyNames(), ", "))
+			return exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", f.command, name,
+				strings.Join(policyNames(), ", "))
 		}
 	}
 	if err := f.checkNetwork(f.names...); err != nil {
@@ -182,7 +187,9 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						switch why := err; {
 						case !leavesOut(why):
 						case name == f.base:
-							err = fmt.Errorf("%w; the comparison cannot leave out policy %s, because all ratios refer to this policy", why, f.base)
+							err = fmt.Errorf(
+								"%w; the comparison cannot leave out policy %s, because all ratios refer to this policy",
+								why, f.base)
 						default:
 							unable[p].add(i, why)
 							err = nil
@@ -246,8 +253,8 @@ func (r *refusal) add(list int, err error) {
 	}
 }
 
-// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several types, or
-// are too long for the rounds of the policy.
+// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several
+// types, or are too long for the rounds of the policy.
 func leavesOut(err error) bool {
 	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*simulate.EndlessError)) ||
 		errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
@@ -265,7 +272,8 @@ func (f *compareFlags) list(i int, seed uint64) string {
 }
 
 // figures runs one policy on one list of jobs.
-func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload) (compare.Figures, error) {
+func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload) (
+	compare.Figures, error) {
 	r, err := f.play(ctx, p, what, name, jobs, false, nil)
 	if err != nil {
 		return compare.Figures{}, err
@@ -276,15 +284,18 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 // comparisonText returns the table for the terminal.
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x "+s.Baseline, "throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore")
+	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x "+s.Baseline,
+		"throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore")
 	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two digits would all be 0
 		rate = 4
 	}
 	for _, r := range s.Rows {
 		fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", r.Policy,
-			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate), figure(r.ThroughputRatio.Mean, 3),
-			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
+			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate),
+			figure(r.ThroughputRatio.Mean, 3),
+			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon),
+			interval(r.HyperScore, "%.1f"))
 	}
 	b.WriteString(tails(s))
 	if len(s.Seeds) == 1 {
@@ -293,7 +304,8 @@ func comparisonText(s *compare.Study) string {
 		fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
 	}
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
-		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
+		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s",
+			reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
 	const rounding = 1e-9
 	base := s.Rows[slices.IndexFunc(s.Rows, func(r compare.Row) bool { return r.Policy == s.Baseline })]
@@ -304,8 +316,11 @@ func comparisonText(s *compare.Study) string {
 		fmt.Fprintf(&b, "\nno policy has a higher HyperScore than %s\n", s.Baseline)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %s; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, figure(best.V.Mean, 3), s.Baseline,
-		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"), change(best.UtilizationRatio.Mean, "higher", "lower"))
+	fmt.Fprintf(&b,
+		"\nhighest HyperScore: %s, with V = %s; compared with %s: completion time %s, throughput %s, utilization %s\n",
+		best.Policy, figure(best.V.Mean, 3), s.Baseline,
+		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"),
+		change(best.UtilizationRatio.Mean, "higher", "lower"))
 	return b.String()
 }
 
@@ -317,7 +332,8 @@ func tails(s *compare.Study) string {
 		fmt.Fprintf(&b, " %9s", show.Count(g.GPUs, "GPU"))
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   %27s", r.Policy, figure(r.P50.Mean, 0), figure(r.P95.Mean, 0), figure(r.P99.Mean, 0), "")
+		fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   %27s", r.Policy, figure(r.P50.Mean, 0), figure(r.P95.Mean, 0),
+			figure(r.P99.Mean, 0), "")
 		for _, g := range r.Gangs {
 			fmt.Fprintf(&b, " %9s", figure(g.Worst, 0))
 		}
@@ -376,7 +392,9 @@ func probability(p float64) string {
 // writeRuns writes one line per policy and seed.
 func writeRuns(w io.Writer, s *compare.Study) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s", "completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops"}) // Flush reports errors
+	// Flush reports errors
+	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s",
+		"completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops"})
 	for _, row := range s.Rows {
 		for i, f := range row.Runs {
 			line := []string{row.Policy, strconv.FormatUint(s.Seeds[i], 10)}
@@ -384,7 +402,8 @@ func writeRuns(w io.Writer, s *compare.Study) error {
 			for _, g := range f.Gangs {
 				longest = max(longest, g.Worst)
 			}
-			for _, v := range []float64{f.Completion, f.Throughput, f.Utilization, f.Wait, f.Makespan, f.P50, f.P95, f.P99, longest} {
+			for _, v := range []float64{f.Completion, f.Throughput, f.Utilization, f.Wait, f.Makespan, f.P50, f.P95,
+				f.P99, longest} {
 				line = append(line, strconv.FormatFloat(v, 'g', -1, 64))
 			}
 			out.Write(append(line, strconv.Itoa(f.Stops)))

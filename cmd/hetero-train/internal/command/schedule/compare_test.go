@@ -38,7 +38,8 @@ func TestErrorsThatLeaveAPolicyOut(t *testing.T) {
 // Differences of rounding errors are equal, and a constant utilization has no regression.
 func TestComparisonOfEqualPolicies(t *testing.T) {
 	figures := func(factor float64) []compare.Figures {
-		return []compare.Figures{{Completion: 100 * factor, Throughput: 30 / factor, Utilization: 0.9}, {Completion: 200 * factor, Throughput: 20 / factor, Utilization: 0.9 * (1 + 1e-15)}}
+		return []compare.Figures{{Completion: 100 * factor, Throughput: 30 / factor, Utilization: 0.9},
+			{Completion: 200 * factor, Throughput: 20 / factor, Utilization: 0.9 * (1 + 1e-15)}}
 	}
 	for _, c := range []struct {
 		factor  float64
@@ -48,11 +49,13 @@ func TestComparisonOfEqualPolicies(t *testing.T) {
 		{1 - 3e-15, "no policy has a higher HyperScore than fcfs", "regression"},
 		{0.5, "completion time 50.0 % shorter, throughput 100.0 % higher, utilization equal", "regression"},
 	} {
-		s, err := compare.New("fcfs", []uint64{1, 2}, []compare.Runs{{Policy: "fcfs", Figures: figures(1)}, {Policy: "srf", Figures: figures(c.factor)}})
+		s, err := compare.New("fcfs", []uint64{1, 2},
+			[]compare.Runs{{Policy: "fcfs", Figures: figures(1)}, {Policy: "srf", Figures: figures(c.factor)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := comparisonText(s); !strings.Contains(text, c.want) || strings.Contains(text, c.without) || strings.Contains(text, "NaN") {
+		if text := comparisonText(s); !strings.Contains(text, c.want) || strings.Contains(text, c.without) ||
+			strings.Contains(text, "NaN") {
 			t.Errorf("factor %v: got\n%s\nwant %q without %q", c.factor, text, c.want, c.without)
 		}
 	}

@@ -38,8 +38,10 @@ type explainFlags struct {
 }
 
 func newExplain(a *cli.App) *cobra.Command {
-	f := &explainFlags{source: source{policies: policies{command: "schedule explain", explain: true, warn: warnOnce(a)}}}
-	cmd := &cobra.Command{Use: "explain --job NAME", Short: "Explain why a job ran on its GPUs", Long: explainLong, Example: explainExample, Args: cli.NoArguments}
+	f := &explainFlags{
+		source: source{policies: policies{command: "schedule explain", explain: true, warn: warnOnce(a)}}}
+	cmd := &cobra.Command{Use: "explain --job NAME", Short: "Explain why a job ran on its GPUs", Long: explainLong,
+		Example: explainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.job, "job", "", "`NAME` of the job; schedule simulate --json lists the jobs")
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
@@ -140,8 +142,10 @@ func (f *explainFlags) find(w *scheduler.Workload) (int, error) {
 	named := func(j scheduler.Job) bool { return j.Name == f.job }
 	job := slices.IndexFunc(w.Jobs, named)
 	if job < 0 {
-		return 0, exit.Usagef("%s: --job: unknown job: got %q, want one of %d jobs from %q to %q; schedule simulate --json lists them",
-			f.command, f.job, len(w.Jobs), w.Jobs[0].Name, w.Jobs[len(w.Jobs)-1].Name)
+		return 0,
+			exit.Usagef(
+				"%s: --job: unknown job: got %q, want one of %d jobs from %q to %q; schedule simulate --json lists them",
+				f.command, f.job, len(w.Jobs), w.Jobs[0].Name, w.Jobs[len(w.Jobs)-1].Name)
 	}
 	if slices.ContainsFunc(w.Jobs[job+1:], named) {
 		return 0, exit.Usagef("%s: --job: several jobs have the name %q, want a unique name", f.command, f.job)
@@ -171,7 +175,8 @@ func (w *witness) Decide(s *scheduler.State) scheduler.Action {
 	}
 	switch a.Verb {
 	case scheduler.Start:
-		w.stays = append(w.stays, stayed{GPUs: gpuNames(s.Cluster, a.GPUs), From: s.Now, Remaining: s.Remaining[w.job], Queue: len(s.Queue), Reason: a.Reason,
+		w.stays = append(w.stays, stayed{GPUs: gpuNames(s.Cluster, a.GPUs), From: s.Now, Remaining: s.Remaining[w.job],
+			Queue: len(s.Queue), Reason: a.Reason,
 			Alternatives: alternatives(s, w.job, a.GPUs)})
 	case scheduler.Stop:
 		w.stays[len(w.stays)-1].StopReason = a.Reason
@@ -259,7 +264,8 @@ func obstacle(s *scheduler.State, job, typ int, gpus pool) string {
 	need, t := s.Workload.Kinds[j.Kind].GPUMemory, &s.Cluster.Types[typ]
 	switch {
 	case need > t.Memory:
-		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, but these have %.4g GiB", need/(1<<30), t.Memory/(1<<30))
+		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, but these have %.4g GiB", need/(1<<30),
+			t.Memory/(1<<30))
 	case !(s.Speeds.Alone(j.Kind, typ, j.GPUs, false) > 0 || s.Speeds.Alone(j.Kind, typ, j.GPUs, true) > 0):
 		return "this kind of job has no speed there"
 	case gpus.Available < j.GPUs:
@@ -267,7 +273,8 @@ func obstacle(s *scheduler.State, job, typ int, gpus pool) string {
 	case gpus.Free < j.GPUs:
 		return fmt.Sprintf("%d free", gpus.Free)
 	}
-	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines", gpus.Free)
+	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines",
+		gpus.Free)
 }
 
 func gpuNames(c *scheduler.Cluster, gpus []int) []string {
@@ -294,13 +301,16 @@ func typesOf(c *scheduler.Cluster, gpus []int) string {
 }
 
 // ends are the names of scheduler.End.
-var ends = [...]string{scheduler.Finished: "finished", scheduler.Stopped: "stopped", scheduler.Failed: "failed", scheduler.Unfinished: "unfinished"}
+var ends = [...]string{scheduler.Finished: "finished", scheduler.Stopped: "stopped", scheduler.Failed: "failed",
+	scheduler.Unfinished: "unfinished"}
 
 // explain joins the records of the witness with the result of the run.
 func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler.Workload) *explanation {
 	j, done := &w.Jobs[watch.job], r.Jobs[watch.job]
-	out := &explanation{Policy: f.policyName, Job: j.Name, Kind: w.Kinds[j.Kind].Name, GPUs: j.GPUs, Work: j.Work, Priority: j.Priority,
-		Arrival: done.Arrival, Start: done.Start, Finish: done.Finish, Stops: done.Stops, Before: watch.before, Free: watch.free, Stays: watch.stays}
+	out := &explanation{Policy: f.policyName, Job: j.Name, Kind: w.Kinds[j.Kind].Name, GPUs: j.GPUs, Work: j.Work,
+		Priority: j.Priority,
+		Arrival:  done.Arrival, Start: done.Start, Finish: done.Finish, Stops: done.Stops, Before: watch.before,
+		Free: watch.free, Stays: watch.stays}
 	if f.listed == nil {
 		out.Seed = &f.seed
 	}
@@ -316,20 +326,25 @@ func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler
 
 func (e *explanation) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s | GPUs: %d | work: %.6g steps | priority: %.2f | policy: %s\n", show.Foreign(e.Job), show.Foreign(e.Kind), e.GPUs, e.Work, e.Priority, e.Policy)
-	fmt.Fprintf(&b, "arrived at %s | started after %s | finished after %s | stops: %d\n", seconds(e.Arrival), seconds(e.Start-e.Arrival), seconds(e.Finish-e.Arrival), e.Stops)
+	fmt.Fprintf(&b, "%s: %s | GPUs: %d | work: %.6g steps | priority: %.2f | policy: %s\n", show.Foreign(e.Job),
+		show.Foreign(e.Kind), e.GPUs, e.Work, e.Priority, e.Policy)
+	fmt.Fprintf(&b, "arrived at %s | started after %s | finished after %s | stops: %d\n", seconds(e.Arrival),
+		seconds(e.Start-e.Arrival), seconds(e.Finish-e.Arrival), e.Stops)
 	var free []string
 	for _, p := range e.Free {
 		free = append(free, fmt.Sprintf("%d of %d %s", p.Free, p.Available, show.Foreign(p.Type)))
 	}
-	fmt.Fprintf(&b, "at its arrival: jobs before it in the queue: %d | free GPUs: %s\n", e.Before, strings.Join(free, ", "))
+	fmt.Fprintf(&b, "at its arrival: jobs before it in the queue: %d | free GPUs: %s\n", e.Before,
+		strings.Join(free, ", "))
 	for _, s := range e.Stays {
-		fmt.Fprintf(&b, "\n%s to %s on %s: %s\n", seconds(s.From), seconds(s.To), strings.Join(show.Foreigners(s.GPUs), ", "), s.Ended)
+		fmt.Fprintf(&b, "\n%s to %s on %s: %s\n", seconds(s.From), seconds(s.To),
+			strings.Join(show.Foreigners(s.GPUs), ", "), s.Ended)
 		fmt.Fprintf(&b, "  started because: %s\n", show.Foreign(s.Reason))
 		if s.StopReason != "" {
 			fmt.Fprintf(&b, "  stopped because: %s\n", show.Foreign(s.StopReason))
 		}
-		fmt.Fprintf(&b, "  remaining work: %.6g steps | jobs in the queue: %d | alternatives at this time:\n", s.Remaining, s.Queue)
+		fmt.Fprintf(&b, "  remaining work: %.6g steps | jobs in the queue: %d | alternatives at this time:\n",
+			s.Remaining, s.Queue)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "    GPUs\tsteps/s\tpredicted end\tnote\n")
 		for _, o := range s.Alternatives {

@@ -32,8 +32,8 @@ func damaged(what string, err error) error {
 	return exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
 }
 
-// readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file; the name of a CSV file without .csv
-// is its table if TABLE= is missing.
+// readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file; the name of a CSV file without
+// .csv is its table if TABLE= is missing.
 func readTables(what string, texts []string) (*ingest.Data, error) {
 	var sources []ingest.Source
 	var faults []error
@@ -68,12 +68,17 @@ func openTable(text string) (ingest.Source, io.Closer, error) {
 	}
 	switch {
 	case format != ingest.CSV && table != "":
-		return ingest.Source{}, nil, fmt.Errorf("%s: got a table before a file that is not CSV, want the file alone: its rows name their tables", text)
+		return ingest.Source{}, nil,
+			fmt.Errorf("%s: got a table before a file that is not CSV, want the file alone: its rows name their tables",
+				text)
 	case format == ingest.CSV && table == "":
 		base := filepath.Base(path)
 		table = ingest.Table(strings.ToLower(base[:len(base)-len(".csv")]))
 		if !slices.Contains(ingest.Tables(), table) {
-			return ingest.Source{}, nil, fmt.Errorf("%s: got a CSV file without a table, want TABLE=FILE, or a file with the name of a table: %s", text, tableList(".csv"))
+			return ingest.Source{}, nil,
+				fmt.Errorf(
+					"%s: got a CSV file without a table, want TABLE=FILE, or a file with the name of a table: %s", text,
+					tableList(".csv"))
 		}
 	}
 	f, _, err := regular.Open(path)
@@ -92,8 +97,8 @@ func tableList(ending string) string {
 	return strings.Join(names, ", ")
 }
 
-// fill puts the values of --default in the place of missing figures. Figures that no row lacks are an error, because the
-// flag would have no effect. fill returns the figures that it filled.
+// fill puts the values of --default in the place of missing figures. Figures that no row lacks are an error, because
+// the flag would have no effect. fill returns the figures that it filled.
 func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, error) {
 	var defaults []ingest.Default
 	var faults []error
@@ -102,16 +107,23 @@ func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, err
 		switch {
 		case err != nil:
 			faults = append(faults, exit.Usagef("%s: --default: %w", command, err))
-		case slices.ContainsFunc(defaults, func(o ingest.Default) bool { return o.Table == one.Table && o.Column == one.Column }):
-			faults = append(faults, exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command, one.Table, one.Column))
+		case slices.ContainsFunc(defaults, func(o ingest.Default) bool {
+			return o.Table == one.Table && o.Column == one.Column
+		}):
+			faults = append(faults, exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command,
+				one.Table, one.Column))
 		default:
 			defaults = append(defaults, one)
 		}
 	}
 	filled := d.Fill(defaults)
 	for _, one := range defaults {
-		if !slices.ContainsFunc(filled, func(m ingest.Missing) bool { return m.Table == one.Table && m.Column == one.Column }) {
-			faults = append(faults, exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command, one.Table, one.Column))
+		if !slices.ContainsFunc(filled, func(m ingest.Missing) bool {
+			return m.Table == one.Table && m.Column == one.Column
+		}) {
+			faults = append(faults,
+				exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command,
+					one.Table, one.Column))
 		}
 	}
 	return filled, errors.Join(faults...)
@@ -135,7 +147,8 @@ func place(names []string, name string) (int, bool) {
 	return i, i >= 0
 }
 
-// readSpeeds reads a table of speeds: a .json file in Gavel's form, or a file with the tables gpu_types, kinds and speeds.
+// readSpeeds reads a table of speeds: a .json file in Gavel's form, or a file with the tables gpu_types, kinds and
+// speeds.
 func readSpeeds(what, path string) (*namedSpeeds, error) {
 	out := new(namedSpeeds)
 	if strings.EqualFold(filepath.Ext(path), ".json") {
@@ -157,7 +170,9 @@ func readSpeeds(what, path string) (*namedSpeeds, error) {
 		return nil, err
 	}
 	if d.Speeds == nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("%s: %s: got no speeds, want the tables gpu_types, kinds and speeds", what, path))
+		return nil,
+			exit.With(exit.Data, fmt.Errorf("%s: %s: got no speeds, want the tables gpu_types, kinds and speeds", what,
+				path))
 	}
 	out.Table = d.Speeds
 	for _, k := range d.Workload.Kinds {

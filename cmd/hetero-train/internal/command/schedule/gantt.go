@@ -13,7 +13,8 @@ import (
 )
 
 // classNames are the classes of jobs in figures, by scheduler.Class.
-var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning", scheduler.Processing: "data processing"}
+var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning",
+	scheduler.Processing: "data processing"}
 
 // drawGantt draws the GPUs of each job over time: one row per GPU, one bar per stay. The colour is the class of the
 // job. A bar of half height is a job that shares its GPU.
@@ -39,7 +40,8 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 			}
 			for k, g := range s.GPUs {
 				l := lanes[i][k]
-				bars.stays = append(bars.stays, bar{row: len(c.GPUs) - 1 - g, from: s.From / scale, to: s.To / scale, lane: l.lane, lanes: l.lanes, failed: s.Ended == scheduler.Failed})
+				bars.stays = append(bars.stays, bar{row: len(c.GPUs) - 1 - g, from: s.From / scale, to: s.To / scale,
+					lane: l.lane, lanes: l.lanes, failed: s.Ended == scheduler.Failed})
 			}
 		}
 		if len(bars.stays) > 0 {
@@ -61,8 +63,8 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 // lane is the part of the row of one GPU that a stay fills.
 type lane struct{ lane, lanes int }
 
-// lanesOf returns the lanes of each segment on each of its GPUs. A stay gets the first lane that is free at its start, and
-// half a row if another job uses the GPU at the same time.
+// lanesOf returns the lanes of each segment on each of its GPUs. A stay gets the first lane that is free at its start,
+// and half a row if another job uses the GPU at the same time.
 func lanesOf(all []scheduler.Segment, gpus int) [][]lane {
 	type stay struct{ segment, k int }
 	out := make([][]lane, len(all))
@@ -107,7 +109,8 @@ func (g *gantt) Plot(canvas draw.Canvas, p *plot.Plot) {
 	for _, s := range g.stays {
 		part := 0.8 / float64(s.lanes)
 		low := float64(s.row) - 0.4 + part*float64(s.lane)
-		points := []vg.Point{{X: x(s.from), Y: y(low)}, {X: x(s.to), Y: y(low)}, {X: x(s.to), Y: y(low + part)}, {X: x(s.from), Y: y(low + part)}}
+		points := []vg.Point{{X: x(s.from), Y: y(low)}, {X: x(s.to), Y: y(low)}, {X: x(s.to), Y: y(low + part)},
+			{X: x(s.from), Y: y(low + part)}}
 		canvas.FillPolygon(g.color, points)
 		edge := draw.LineStyle{Color: color.White, Width: vg.Points(0.3)}
 		if s.failed {

@@ -66,18 +66,23 @@ type ingestFlags struct {
 
 func newIngest(a *cli.App) *cobra.Command {
 	f := &ingestFlags{}
-	cmd := &cobra.Command{Use: "ingest [FILE...]", Short: "Check a cluster, jobs and speeds, and print them in normalised form", Long: ingestLong, Example: ingestExample}
+	cmd := &cobra.Command{
+		Use: "ingest [FILE...]", Short: "Check a cluster, jobs and speeds, and print them in normalised form",
+		Long: ingestLong, Example: ingestExample}
 	flags := cmd.Flags()
 	flags.StringVar(&f.speeds, "speeds", "", "JSON `FILE` with speeds in Gavel's form")
 	flags.StringVar(&f.trace, "trace", "", "`FILE` with jobs in the form of Gavel's traces; needs --speeds")
 	flags.StringVar(&f.profile, "profile", "", "`FOLDER` with the files of hetero-train profile")
-	flags.StringArrayVar(&f.alibaba, "alibaba", nil, "`FILE` with times of iterations of a job in Alibaba's form; repeatable")
+	flags.StringArrayVar(&f.alibaba, "alibaba", nil,
+		"`FILE` with times of iterations of a job in Alibaba's form; repeatable")
 	flags.BoolVar(&f.live, "live", false, "read this machine")
-	flags.StringArrayVar(&f.defaults, "default", nil, "value for a figure that rows lack, for example `jobs.cpus=4`; repeatable")
+	flags.StringArrayVar(&f.defaults, "default", nil,
+		"value for a figure that rows lack, for example `jobs.cpus=4`; repeatable")
 	flags.StringVar(&f.ranges, "ranges", defaultRanges, "ranges of figures: `default|extremes|quantiles|FILE`; extremes: smallest and largest figure of the input; quantiles: 1 % and 99 %")
 	flags.StringVar(&f.saveRanges, "save-ranges", "", "write the ranges to this JSON `FILE`, for --ranges")
 	flags.IntVar(&f.rows, "rows", 20, "largest number of rows to print of a table; 0: all")
-	flags.BoolVar(&f.json, "json", false, "print only one JSON object with all rows; figures are in base units, and missing figures are null")
+	flags.BoolVar(&f.json, "json", false,
+		"print only one JSON object with all rows; figures are in base units, and missing figures are null")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if len(f.alibaba) > 0 && len(files) == 0 {
 			return f.runAlibaba(a, cmd.LocalNonPersistentFlags())
@@ -111,7 +116,8 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 		return err
 	}
 	if f.saveRanges != "" {
-		if err := writeFile(f.saveRanges, func(w io.Writer) error { return features.WriteRanges(w, ranges) }); err != nil {
+		if err := writeFile(f.saveRanges, func(w io.Writer) error { return features.WriteRanges(w, ranges) }); err !=
+			nil {
 			return err
 		}
 	}
@@ -132,9 +138,11 @@ func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.
 	}
 	switch {
 	case inputs != 1:
-		return nil, exit.Usagef("%s: got %d inputs, want one of FILE..., --speeds, --profile, --alibaba and --live", command, inputs)
+		return nil, exit.Usagef("%s: got %d inputs, want one of FILE..., --speeds, --profile, --alibaba and --live",
+			command, inputs)
 	case f.trace != "" && f.speeds == "":
-		return nil, exit.Usagef("%s: --trace needs --speeds, because the file of the speeds names the kinds of jobs", command)
+		return nil, exit.Usagef("%s: --trace needs --speeds, because the file of the speeds names the kinds of jobs",
+			command)
 	case f.speeds != "":
 		return f.readGavel(command)
 	case f.profile != "":
@@ -168,7 +176,8 @@ func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 	}
 	var c scheduler.Cluster
 	for _, name := range g.Types {
-		c.Types = append(c.Types, scheduler.GPUType{Name: name, Memory: math.NaN(), Bandwidth: math.NaN(), Compute: math.NaN()})
+		c.Types = append(c.Types, scheduler.GPUType{Name: name, Memory: math.NaN(), Bandwidth: math.NaN(),
+			Compute: math.NaN()})
 	}
 	return g.Data(c, jobs)
 }
@@ -209,7 +218,8 @@ func liveData(a *cli.App, what string, host system.Host, gpus *hardware.GPUs) (*
 		}
 		return math.NaN()
 	}
-	m := ingest.LiveMachine{Name: host.Name, CPUs: known(host.CPU.Quota), Memory: known(float64(host.Memory.Limit)), Network: math.NaN()}
+	m := ingest.LiveMachine{Name: host.Name, CPUs: known(host.CPU.Quota), Memory: known(float64(host.Memory.Limit)),
+		Network: math.NaN()}
 	for _, n := range host.Networks {
 		if speed := float64(n.SpeedMbits) * 1e6 / 8; n.Up && speed > 0 && !(m.Network >= speed) {
 			m.Network = speed
@@ -220,7 +230,8 @@ func liveData(a *cli.App, what string, host system.Host, gpus *hardware.GPUs) (*
 	}
 	var list []ingest.LiveGPU
 	for _, g := range gpus.All() {
-		one := ingest.LiveGPU{Machine: m.Name, Name: strconv.Itoa(g.Index), Model: g.Name, Memory: float64(g.MemoryBytes),
+		one := ingest.LiveGPU{Machine: m.Name, Name: strconv.Itoa(g.Index), Model: g.Name,
+			Memory:    float64(g.MemoryBytes),
 			Bandwidth: math.NaN(), Compute: math.NaN(), Utilization: math.NaN(), Temperature: math.NaN()}
 		if sample, err := sampleOf(gpus, g.Index); err != nil {
 			a.WarnOf(fmt.Sprintf("%s: GPU %d: %v", what, g.Index, err))

@@ -85,8 +85,10 @@ type (
 
 func ingestDocument(d *ingest.Data, ranges *features.Ranges, given []ingest.Missing) ingested {
 	n := show.Number[float64]
-	out := ingested{Types: []ingestedType{}, Machines: []ingestedMachine{}, GPUs: []ingestedRow{}, Kinds: []ingestedKind{}, Jobs: []ingestedRow{}, Speeds: []ingestedSpeed{},
-		Ranges: rangesList(d, ranges), Missing: missingList(d.Missing()), Given: missingList(given), Simulation: obstacleTo(d)}
+	out := ingested{Types: []ingestedType{}, Machines: []ingestedMachine{}, GPUs: []ingestedRow{},
+		Kinds: []ingestedKind{}, Jobs: []ingestedRow{}, Speeds: []ingestedSpeed{},
+		Ranges: rangesList(d, ranges), Missing: missingList(d.Missing()), Given: missingList(given),
+		Simulation: obstacleTo(d)}
 	c, w := &d.Cluster, &d.Workload
 	for _, t := range c.Types {
 		out.Types = append(out.Types, ingestedType{t.Name, n(t.Memory), n(t.Bandwidth), n(t.Compute)})
@@ -102,20 +104,23 @@ func ingestDocument(d *ingest.Data, ranges *features.Ranges, given []ingest.Miss
 		return out
 	}
 	for g, gpu := range c.GPUs {
-		out.GPUs = append(out.GPUs, ingestedRow{Name: gpu.Name, Of: c.Types[gpu.Type].Name, Facts: facts(ranges.GPU(c, g))})
+		out.GPUs = append(out.GPUs,
+			ingestedRow{Name: gpu.Name, Of: c.Types[gpu.Type].Name, Facts: facts(ranges.GPU(c, g))})
 	}
 	for _, k := range w.Kinds {
 		out.Kinds = append(out.Kinds, ingestedKind{k.Name, k.Class.String(), n(k.GPUMemory), n(k.Save), n(k.Load)})
 	}
 	for i, j := range w.Jobs {
-		out.Jobs = append(out.Jobs, ingestedRow{Name: j.Name, Of: w.Kinds[j.Kind].Name, Arrival: n(j.Arrival), Facts: facts(ranges.Job(w, i))})
+		out.Jobs = append(out.Jobs, ingestedRow{Name: j.Name, Of: w.Kinds[j.Kind].Name, Arrival: n(j.Arrival),
+			Facts: facts(ranges.Job(w, i))})
 	}
 	if d.Speeds != nil {
 		out.Pairs = len(d.Speeds.Pairs)
 		for k, kind := range d.Speeds.Kinds {
 			for t, rates := range kind.Types {
 				for _, r := range rates {
-					out.Speeds = append(out.Speeds, ingestedSpeed{w.Kinds[k].Name, c.Types[t].Name, r.GPUs, r.Packed, r.Spread})
+					out.Speeds = append(out.Speeds, ingestedSpeed{w.Kinds[k].Name, c.Types[t].Name, r.GPUs, r.Packed,
+						r.Spread})
 				}
 			}
 		}
@@ -161,34 +166,41 @@ func obstacleTo(d *ingest.Data) string {
 func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []ingest.Missing) string {
 	doc := ingestDocument(d, ranges, given)
 	var b strings.Builder
-	fmt.Fprintf(&b, "types of GPUs: %d | machines: %d | GPUs: %d | kinds: %d | jobs: %d | speeds: %d | speeds of pairs: %d\n",
+	fmt.Fprintf(&b,
+		"types of GPUs: %d | machines: %d | GPUs: %d | kinds: %d | jobs: %d | speeds: %d | speeds of pairs: %d\n",
 		len(doc.Types), len(doc.Machines), len(doc.GPUs), len(doc.Kinds), len(doc.Jobs), len(doc.Speeds), doc.Pairs)
 	f.table(&b, "machine\tCPU cores\tmemory\tnetwork\tGPUs", len(doc.Machines), func(i int) []string {
 		m := &d.Cluster.Machines[i]
-		return []string{show.Foreign(m.Name), amount(m.CPUs, "cores"), amount(m.Memory, "bytes"), amount(m.Network, "bytes/s"), strconv.Itoa(len(m.GPUs))}
+		return []string{show.Foreign(m.Name), amount(m.CPUs, "cores"), amount(m.Memory, "bytes"),
+			amount(m.Network, "bytes/s"), strconv.Itoa(len(m.GPUs))}
 	})
 	if len(doc.GPUs) > 0 {
 		f.table(&b, "GPU\ttype"+heads(ranges.GPU(&d.Cluster, 0)), len(doc.GPUs), func(i int) []string {
-			return append([]string{show.Foreign(doc.GPUs[i].Name), show.Foreign(doc.GPUs[i].Of)}, cells(ranges.GPU(&d.Cluster, i))...)
+			return append([]string{show.Foreign(doc.GPUs[i].Name), show.Foreign(doc.GPUs[i].Of)},
+				cells(ranges.GPU(&d.Cluster, i))...)
 		})
 	} else {
 		f.table(&b, "type of GPU\tmemory\tbandwidth\tcompute", len(doc.Types), func(i int) []string {
 			t := &d.Cluster.Types[i]
-			return []string{show.Foreign(t.Name), amount(t.Memory, "bytes"), amount(t.Bandwidth, "bytes/s"), amount(t.Compute, "FLOP/s")}
+			return []string{show.Foreign(t.Name), amount(t.Memory, "bytes"), amount(t.Bandwidth, "bytes/s"),
+				amount(t.Compute, "FLOP/s")}
 		})
 	}
 	f.table(&b, "kind\tclass\tGPU memory\tsave\tload", len(doc.Kinds), func(i int) []string {
 		k := &d.Workload.Kinds[i]
-		return []string{show.Foreign(k.Name), k.Class.String(), amount(k.GPUMemory, "bytes"), amount(k.Save, "s"), amount(k.Load, "s")}
+		return []string{show.Foreign(k.Name), k.Class.String(), amount(k.GPUMemory, "bytes"), amount(k.Save, "s"),
+			amount(k.Load, "s")}
 	})
 	if len(doc.Jobs) > 0 {
 		f.table(&b, "job\tkind\tarrival"+heads(ranges.Job(&d.Workload, 0)), len(doc.Jobs), func(i int) []string {
-			return append([]string{show.Foreign(doc.Jobs[i].Name), show.Foreign(doc.Jobs[i].Of), amount(d.Workload.Jobs[i].Arrival, "s")}, cells(ranges.Job(&d.Workload, i))...)
+			return append([]string{show.Foreign(doc.Jobs[i].Name), show.Foreign(doc.Jobs[i].Of),
+				amount(d.Workload.Jobs[i].Arrival, "s")}, cells(ranges.Job(&d.Workload, i))...)
 		})
 	}
 	f.table(&b, "speeds: kind\ttype of GPU\tGPUs\tsteps/s\tover machines", len(doc.Speeds), func(i int) []string {
 		s := &doc.Speeds[i]
-		return []string{show.Foreign(s.Kind), show.Foreign(s.GPUType), strconv.Itoa(s.GPUs), fmt.Sprintf("%.4g", s.Speed), fmt.Sprintf("%.4g", s.Spread)}
+		return []string{show.Foreign(s.Kind), show.Foreign(s.GPUType), strconv.Itoa(s.GPUs),
+			fmt.Sprintf("%.4g", s.Speed), fmt.Sprintf("%.4g", s.Spread)}
 	})
 	f.table(&b, "range\tmaps to 0\tmaps to 1\tscale\torigin", len(doc.Ranges), func(i int) []string {
 		r, scale := &doc.Ranges[i], "linear"

@@ -25,10 +25,12 @@ func TestLiveDataOfAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := d.Cluster
-	if len(c.GPUs) != 2 || len(c.Types) != 2 || c.GPUs[0].Name != "node/0" || c.GPUs[0].Utilization != 0.97 || c.GPUs[0].Temperature != 71 || c.GPUs[1].Utilization != 0 {
+	if len(c.GPUs) != 2 || len(c.Types) != 2 || c.GPUs[0].Name != "node/0" || c.GPUs[0].Utilization != 0.97 ||
+		c.GPUs[0].Temperature != 71 || c.GPUs[1].Utilization != 0 {
 		t.Errorf("got GPUs %+v", c.GPUs)
 	}
-	if m := c.Machines[0]; m.CPUs != 12.5 || m.Memory != 64<<30 || m.Network != 25e9/8 || c.Types[0].Memory != float64(gpus.All()[0].MemoryBytes) {
+	if m := c.Machines[0]; m.CPUs != 12.5 || m.Memory != 64<<30 || m.Network != 25e9/8 ||
+		c.Types[0].Memory != float64(gpus.All()[0].MemoryBytes) {
 		t.Errorf("got machine %+v, types %+v", m, c.Types)
 	}
 	if !math.IsNaN(c.Types[0].Bandwidth) || !math.IsNaN(c.Types[0].Compute) {

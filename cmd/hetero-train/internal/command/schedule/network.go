@@ -54,7 +54,8 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	p.bound = &bound
 	flags.Var(waitBound{&p.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, the job that has waited longest beyond FACTOR times its running time plus SECONDS gets a reservation")
 	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
-	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
+	flags.StringVar(&p.device, "device", "cpu",
+		"device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
 // checkNetwork refuses --network, --device and --wait-bound if no policy uses them.
@@ -63,14 +64,16 @@ func (p *policies) checkNetwork(names ...string) error {
 		return nil
 	}
 	if p.networkFlags.Changed("wait-bound") && !slices.ContainsFunc(names, limited) {
-		return exit.Usagef("%s: --wait-bound has no effect without policy gang or %s: got --policy %s", p.command, dqn.PolicyName, strings.Join(names, ","))
+		return exit.Usagef("%s: --wait-bound has no effect without policy gang or %s: got --policy %s", p.command,
+			dqn.PolicyName, strings.Join(names, ","))
 	}
 	if slices.Contains(names, dqn.PolicyName) {
 		return nil
 	}
 	for _, flag := range []string{"network", "device"} {
 		if p.networkFlags.Changed(flag) {
-			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, flag, dqn.PolicyName, strings.Join(names, ","))
+			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, flag,
+				dqn.PolicyName, strings.Join(names, ","))
 		}
 	}
 	return nil
@@ -78,7 +81,8 @@ func (p *policies) checkNetwork(names ...string) error {
 
 // own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep, warn: p.warn, bound: p.bound}
+	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep,
+		warn: p.warn, bound: p.bound}
 }
 
 // warnOnce returns a function that prints a warning the first time that it gets it. Several goroutines may use it.
@@ -103,7 +107,8 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	case name == dqn.PolicyName:
 		policy, err = p.learnt(o)
 	case !slices.Contains(policyNames(), name):
-		return nil, exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", p.command, name, strings.Join(policyNames(), ", "))
+		return nil, exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", p.command, name,
+			strings.Join(policyNames(), ", "))
 	default:
 		policy, err = scheduler.New(name, o)
 	}
@@ -135,7 +140,8 @@ func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
 	}
 	switch info, err := os.Stat(p.network); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Usagef("--network: the folder %s does not exist; want the --output of schedule train", p.network)
+		return nil, exit.Usagef("--network: the folder %s does not exist; want the --output of schedule train",
+			p.network)
 	case err != nil:
 		return nil, exit.Usagef("--network: %w", err)
 	case !info.IsDir():
@@ -166,8 +172,8 @@ func (p *policies) failed(policy scheduler.Policy) error {
 	return nil
 }
 
-// limited reports whether a policy has a bound of the time that jobs wait. The others order jobs by their arrival, or are
-// baselines from the literature.
+// limited reports whether a policy has a bound of the time that jobs wait. The others order jobs by their arrival, or
+// are baselines from the literature.
 func limited(name string) bool { return name == "gang" || name == dqn.PolicyName }
 
 // unlimited returns a policy without its bound.
@@ -200,7 +206,8 @@ func (w waitBound) Set(text string) error {
 	var faults [2]error
 	b.Factor, faults[0] = strconv.ParseFloat(factor, 64)
 	b.Seconds, faults[1] = strconv.ParseFloat(seconds, 64)
-	if !found || faults[0] != nil || faults[1] != nil || !(b.Factor >= 0 && b.Factor <= 1e9) || !(b.Seconds >= 0 && b.Seconds <= 1e15) {
+	if !found || faults[0] != nil || faults[1] != nil || !(b.Factor >= 0 && b.Factor <= 1e9) ||
+		!(b.Seconds >= 0 && b.Seconds <= 1e15) {
 		return errors.New("want none, or FACTOR,SECONDS with numbers from 0 to 1e9 and from 0 to 1e15, such as 2,3600")
 	}
 	*w.to = &b

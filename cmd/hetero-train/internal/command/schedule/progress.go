@@ -59,7 +59,8 @@ func checkOutput(command, flag, path string) (string, error) {
 	if folder, err := os.Stat(filepath.Dir(path)); err != nil {
 		return "", exit.With(exit.IO, fmt.Errorf("%s: %s: folder of the file: %w", command, flag, err))
 	} else if !folder.IsDir() {
-		return "", exit.With(exit.IO, fmt.Errorf("%s: %s: folder of the file: got %s, which is no folder", command, flag, filepath.Dir(path)))
+		return "", exit.With(exit.IO, fmt.Errorf("%s: %s: folder of the file: got %s, which is no folder", command,
+			flag, filepath.Dir(path)))
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

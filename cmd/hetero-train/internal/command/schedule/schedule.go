@@ -18,9 +18,11 @@ const defaultPolicy = "gang"
 
 // New returns the family of commands.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "schedule", Short: "Decide which job runs on which GPUs of an unequal cluster", Long: scheduleLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "schedule", Short: "Decide which job runs on which GPUs of an unequal cluster",
+		Long: scheduleLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	for _, one := range []*cobra.Command{newSimulate(a), newCompare(a), newExplain(a), newIngest(a), newTrain(a), newAdvise(a)} {
+	for _, one := range []*cobra.Command{newSimulate(a), newCompare(a), newExplain(a), newIngest(a), newTrain(a),
+		newAdvise(a)} {
 		cmd.AddCommand(cli.WithoutConfig(one, "the commands of schedule have their own flags"))
 	}
 	return cmd

@@ -35,7 +35,8 @@ type simulateFlags struct {
 
 func newSimulate(a *cli.App) *cobra.Command {
 	f := &simulateFlags{source: source{policies: policies{command: "schedule simulate", warn: warnOnce(a)}}}
-	cmd := &cobra.Command{Use: "simulate", Short: "Simulate one scheduling policy on a cluster", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "simulate", Short: "Simulate one scheduling policy on a cluster", Long: simulateLong,
+		Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
@@ -125,7 +126,8 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 	case err != nil:
 		return err
 	default:
-		study, err := compare.New("base", []uint64{f.seed}, []compare.Runs{{Policy: "base", Figures: []compare.Figures{base}}, {Policy: "run", Figures: []compare.Figures{figures}}})
+		study, err := compare.New("base", []uint64{f.seed}, []compare.Runs{
+			{Policy: "base", Figures: []compare.Figures{base}}, {Policy: "run", Figures: []compare.Figures{figures}}})
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.command, err)
 		}
@@ -143,7 +145,8 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return err
 }
 
-func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload, row *compare.Row) simulated {
+func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload,
+	row *compare.Row) simulated {
 	c := f.setup.Cluster
 	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures}
 	if row != nil {
@@ -154,7 +157,8 @@ func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w
 	}
 	for i, job := range w.Jobs {
 		done := r.Jobs[i]
-		out.Jobs = append(out.Jobs, simulatedJob{job.Name, w.Kinds[job.Kind].Name, job.GPUs, done.Arrival, done.Start, done.Finish, done.Stops})
+		out.Jobs = append(out.Jobs, simulatedJob{job.Name, w.Kinds[job.Kind].Name, job.GPUs, done.Arrival, done.Start,
+			done.Finish, done.Stops})
 	}
 	for _, s := range r.Segments {
 		names := make([]string, len(s.GPUs))
@@ -169,15 +173,21 @@ func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w
 func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *compare.Row) string {
 	var b strings.Builder
 	c := f.setup.Cluster
-	fmt.Fprintf(&b, "%s: %s on %s in %s, %s, %s\n", f.policyName, show.Count(len(r.Jobs), "job"), show.Count(len(c.GPUs), "GPU"), seconds(figures.Makespan),
+	fmt.Fprintf(&b, "%s: %s on %s in %s, %s, %s\n", f.policyName, show.Count(len(r.Jobs), "job"),
+		show.Count(len(c.GPUs), "GPU"), seconds(figures.Makespan),
 		show.Count(r.Decisions, "decision"), show.Count(r.Events, "event"))
-	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait), times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
-	fmt.Fprintf(&b, "             %s p50, %s p95, %s p99\n", seconds(figures.P50), seconds(figures.P95), seconds(figures.P99))
+	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait),
+		times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
+	fmt.Fprintf(&b, "             %s p50, %s p95, %s p99\n", seconds(figures.P50), seconds(figures.P95),
+		seconds(figures.P99))
 	for _, g := range figures.Gangs {
-		fmt.Fprintf(&b, "             %s longest wait of %s with %s\n", seconds(g.Worst), show.Count(g.Jobs, "job"), show.Count(g.GPUs, "GPU"))
+		fmt.Fprintf(&b, "             %s longest wait of %s with %s\n", seconds(g.Worst), show.Count(g.Jobs, "job"),
+			show.Count(g.GPUs, "GPU"))
 	}
-	fmt.Fprintf(&b, "throughput   %s jobs/h%s\n", figure(figures.Throughput, 2), times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
-	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization, times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))
+	fmt.Fprintf(&b, "throughput   %s jobs/h%s\n", figure(figures.Throughput, 2),
+		times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
+	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization,
+		times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))
 	for t, typ := range c.Types {
 		var busy, available float64
 		count := 0
@@ -192,7 +202,8 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
 	if row != nil {
-		fmt.Fprintf(&b, "HyperScore   %.3f | V = %s, the geometric mean of the three ratios\n", row.HyperScore.Mean, figure(row.V.Mean, 3))
+		fmt.Fprintf(&b, "HyperScore   %.3f | V = %s, the geometric mean of the three ratios\n", row.HyperScore.Mean,
+			figure(row.V.Mean, 3))
 	}
 	return b.String()
 }

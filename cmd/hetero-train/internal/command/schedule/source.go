@@ -52,9 +52,12 @@ name of its table, such as jobs.csv, or is given as TABLE=FILE. If the files lac
 func (s *source) add(flags *pflag.FlagSet) {
 	s.addNetwork(flags)
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
-	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "arriving work as a fraction of the capacity of the cluster; above 1, the queue grows")
-	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: jobs arrive one by one")
-	flags.Float64Var(&s.arrivals.Surge, "surge", 1, "factor on the arrival rate of machine-learning jobs in the middle third of the run; 1: no surge")
+	flags.Float64Var(&s.arrivals.Load, "load", 0.8,
+		"arriving work as a fraction of the capacity of the cluster; above 1, the queue grows")
+	flags.Float64Var(&s.arrivals.Burst, "burst", 1,
+		"mean number of jobs that arrive at the same time; 1: jobs arrive one by one")
+	flags.Float64Var(&s.arrivals.Surge, "surge", 1,
+		"factor on the arrival rate of machine-learning jobs in the middle third of the run; 1: no surge")
 	s.addFiles(flags, "each file replaces one seed")
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
@@ -64,9 +67,11 @@ func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 	s.flags = flags
 	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
 	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, "+several)
-	flags.StringVar(&s.gpus, "gpus", "", "cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
+	flags.StringVar(&s.gpus, "gpus", "",
+		"cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
 	flags.StringArrayVar(&s.input, "input", nil, "`FILE` (.toml, .csv, .jsonl) with tables of the cluster, jobs and speeds; repeatable, all files together form one input")
-	flags.StringArrayVar(&s.defaults, "default", nil, "value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
+	flags.StringArrayVar(&s.defaults, "default", nil,
+		"value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
 }
 
 // open prepares the setup. Warnings list the jobs of a trace that are left out.
@@ -75,8 +80,8 @@ func (s *source) open(ctx context.Context, a *cli.App) error {
 	return err
 }
 
-// patient returns the result of a function that cannot be canceled, but takes seconds for a million jobs. If the context
-// is canceled before, patient returns its cause at once, and the process ends while the function runs.
+// patient returns the result of a function that cannot be canceled, but takes seconds for a million jobs. If the
+// context is canceled before, patient returns its cause at once, and the process ends while the function runs.
 func patient[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	var result T
 	var err error
@@ -100,7 +105,8 @@ func (s *source) prepare(a *cli.App) error {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
 	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // package workload takes 0 as none
-		return exit.Usagef("%s: --burst and --surge: got %v and %v, want numbers from 1 to 1e6", s.command, s.arrivals.Burst, s.arrivals.Surge)
+		return exit.Usagef("%s: --burst and --surge: got %v and %v, want numbers from 1 to 1e6", s.command,
+			s.arrivals.Burst, s.arrivals.Surge)
 	}
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
@@ -229,9 +235,12 @@ func (s *source) list(a *cli.App, path string, d *ingest.Data) error {
 	w.Jobs = ingest.Without(jobs, out)
 	switch {
 	case len(w.Jobs) == 0:
-		return exit.With(exit.Data, fmt.Errorf("%s: --trace %s: the cluster can hold none of the %d jobs; the first one: %w", s.command, path, len(jobs), first))
+		return exit.With(exit.Data,
+			fmt.Errorf("%s: --trace %s: the cluster can hold none of the %d jobs; the first one: %w", s.command, path,
+				len(jobs), first))
 	case len(out) > 0:
-		a.WarnOf(fmt.Sprintf("%s: leaving out %d of %d jobs that the cluster cannot hold; the first one: %v", path, len(out), len(jobs), first))
+		a.WarnOf(fmt.Sprintf("%s: leaving out %d of %d jobs that the cluster cannot hold; the first one: %v", path,
+			len(out), len(jobs), first))
 	}
 	s.listed = append(s.listed, w)
 	return nil
@@ -258,13 +267,20 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 		t := slices.Index(types, name)
 		switch {
 		case !ok || err != nil || err2 != nil || n < 1 || n > most || each < 1 || each > most:
-			return nil, exit.Usagef("%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d", s.command, text, most)
+			return nil,
+				exit.Usagef(
+					"%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d",
+					s.command, text, most)
 		case t < 0:
-			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, the types in %s", s.command, name, strings.Join(types, ", "), s.speeds)
+			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, the types in %s",
+				s.command, name, strings.Join(types, ", "), s.speeds)
 		}
 		for _, other := range parts {
 			if other == (part{t, each}) {
-				return nil, exit.Usagef("%s: --gpus: got type %s with %d GPUs per machine twice, want it once with the sum of the GPUs", s.command, name, each)
+				return nil,
+					exit.Usagef(
+						"%s: --gpus: got type %s with %d GPUs per machine twice, want it once with the sum of the GPUs",
+						s.command, name, each)
 			}
 		}
 		parts = append(parts, part{t, each})
@@ -280,8 +296,8 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 	return workload.NewCluster(all, specs...), nil
 }
 
-// latestChange is the largest time of a change in seconds. At later times, the clock of the simulator would lose fractions
-// of a second.
+// latestChange is the largest time of a change in seconds. At later times, the clock of the simulator would lose
+// fractions of a second.
 const latestChange = 1e15
 
 // readChanges reads --change. GPUs are removed from the end of their type, and added again in the same order.
@@ -297,16 +313,24 @@ func (s *source) readChanges() error {
 		at, err2 := strconv.ParseFloat(when, 64)
 		typ := slices.IndexFunc(c.Types, func(t scheduler.GPUType) bool { return t.Name == name })
 		switch {
-		case sign != "+" && sign != "-" || !ok || digits < 1 || err2 != nil && !errors.Is(err2, strconv.ErrRange) || math.IsNaN(at):
-			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, for example -4%s@3600", s.command, text, c.Types[0].Name)
+		case sign != "+" && sign != "-" || !ok || digits < 1 || err2 != nil && !errors.Is(err2, strconv.ErrRange) ||
+			math.IsNaN(at):
+			return exit.Usagef(
+				"%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, for example -4%s@3600", s.command,
+				text, c.Types[0].Name)
 		case err != nil || n < 1:
-			return exit.Usagef("%s: --change %s: got %s GPUs, want at least 1 and at most the GPUs of the type", s.command, text, rest[:digits])
+			return exit.Usagef("%s: --change %s: got %s GPUs, want at least 1 and at most the GPUs of the type",
+				s.command, text, rest[:digits])
 		case !(at >= 0 && at <= latestChange):
-			return exit.Usagef("%s: --change %s: got a time of %s s, want a number from 0 to %g", s.command, text, when, latestChange)
+			return exit.Usagef("%s: --change %s: got a time of %s s, want a number from 0 to %g", s.command, text, when,
+				latestChange)
 		case at < last:
-			return exit.Usagef("%s: --change %s: got a change at %v s after a change at %v s, want changes in chronological order", s.command, text, at, last)
+			return exit.Usagef(
+				"%s: --change %s: got a change at %v s after a change at %v s, want changes in chronological order",
+				s.command, text, at, last)
 		case typ < 0:
-			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q; want one of %s", s.command, text, name, typesText(c.Types))
+			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q; want one of %s", s.command, text,
+				name, typesText(c.Types))
 		}
 		last = at
 		want := n
@@ -319,9 +343,11 @@ func (s *source) readChanges() error {
 		}
 		switch {
 		case n > 0 && sign == "+":
-			return exit.Usagef("%s: --change %s: got %s of type %s, but earlier changes removed %d", s.command, text, show.Count(want, "GPU"), name, want-n)
+			return exit.Usagef("%s: --change %s: got %s of type %s, but earlier changes removed %d", s.command, text,
+				show.Count(want, "GPU"), name, want-n)
 		case n > 0:
-			return exit.Usagef("%s: --change %s: got %s of type %s, but the cluster has %d at this time", s.command, text, show.Count(want, "GPU"), name, want-n)
+			return exit.Usagef("%s: --change %s: got %s of type %s, but the cluster has %d at this time", s.command,
+				text, show.Count(want, "GPU"), name, want-n)
 		}
 	}
 	return nil
@@ -373,9 +399,10 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// play runs the policy called name on jobs. run is the name of the run in error messages. If watch is not nil, it records
-// the decisions of the policy.
-func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
+// play runs the policy called name on jobs. run is the name of the run in error messages. If watch is not nil, it
+// records the decisions of the policy.
+func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *scheduler.Workload, record bool,
+	watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
@@ -384,7 +411,8 @@ func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *
 	if watch != nil {
 		watch.Policy, played = policy, watch
 	}
-	r, err := simulate.RunContext(ctx, played, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
+	r, err := simulate.RunContext(ctx, played, s.setup.Cluster, jobs, s.setup.Speeds,
+		simulate.Options{Changes: s.events, Record: record})
 	if failure := p.failed(policy); failure != nil {
 		err = exit.With(exit.Device, failure)
 	}

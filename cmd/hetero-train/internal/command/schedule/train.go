@@ -57,8 +57,8 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// replayBytes limits the replay memory. It holds 40,000 decisions on clusters of up to about 20 machines of 8 GPUs, and fewer
-// on larger clusters.
+// replayBytes limits the replay memory. It holds 40,000 decisions on clusters of up to about 20 machines of 8 GPUs, and
+// fewer on larger clusters.
 const replayBytes = 1 << 30
 
 type trainFlags struct {
@@ -74,7 +74,8 @@ type trainFlags struct {
 
 func newTrain(a *cli.App) *cobra.Command {
 	f := &trainFlags{source: source{policies: policies{command: "schedule train"}}}
-	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong, Example: trainExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong,
+		Example: trainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.Int64Var(&f.episodes, "episodes", dqn.Defaults().Rate.Over, "episodes in total, including those of the checkpoint; all episodes that end at the same time as the last one count too; the default is that of the built-in network")
 	flags.StringVar(&f.output, "output", "scheduler_network", "`FOLDER` of the checkpoints")
@@ -82,8 +83,10 @@ func newTrain(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
 	flags.IntVar(&f.threads, "threads", 0, "threads of the simulator; 0: one per CPU")
 	flags.Float64Var(&f.minutes, "save-minutes", 5, "minutes between two checkpoints")
-	flags.Float64Var(&f.random, "random", dqn.DefaultProblem().Random, "fraction of the episodes on random clusters, 0 to 1")
-	flags.IntVar(&f.scores, "similarity", 0, fmt.Sprintf("`DIMENSIONS` of the vectors that remember which jobs ran well on which GPUs; the network reads their scores; %d to %d, or 0: no scores", dqn.MinSimilarity, dqn.MaxSimilarity))
+	flags.Float64Var(&f.random, "random", dqn.DefaultProblem().Random,
+		"fraction of the episodes on random clusters, 0 to 1")
+	flags.IntVar(&f.scores, "similarity", 0, fmt.Sprintf("`DIMENSIONS` of the vectors that remember which jobs ran well on which GPUs; the network reads their scores; %d to %d, or 0: no scores",
+		dqn.MinSimilarity, dqn.MaxSimilarity))
 	f.addFiles(flags, "each episode takes a part of one of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
@@ -127,6 +130,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, learner.Close()) }()
 	if kept := learner.Options().Replay; kept < usual {
 		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
+
 			"the training may need more episodes", kept, usual, numbers, replayBytes>>20))
 	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})
@@ -145,13 +149,15 @@ func (f *trainFlags) check(a *cli.App) error {
 	case f.episodes < 1:
 		return exit.Usagef("schedule train: --episodes: got %d, want at least 1", f.episodes)
 	case f.threads < 0 || f.threads > runtime.NumCPU():
-		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
+		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process",
+			f.threads, runtime.NumCPU())
 	case !(f.minutes > 0 && f.minutes <= 1e6):
 		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
 	case !(f.random >= 0 && f.random <= 1):
 		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
 	case f.scores != 0 && (f.scores < dqn.MinSimilarity || f.scores > dqn.MaxSimilarity):
-		return exit.Usagef("schedule train: --similarity: got %d dimensions, want 0, or %d to %d", f.scores, dqn.MinSimilarity, dqn.MaxSimilarity)
+		return exit.Usagef("schedule train: --similarity: got %d dimensions, want 0, or %d to %d", f.scores,
+			dqn.MinSimilarity, dqn.MaxSimilarity)
 	case f.output == "":
 		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
 	}
@@ -177,7 +183,8 @@ func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
 	lock, err := filelock.Acquire(patience, filepath.Join(f.output, "train.lock"))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait until that process ends", f.output)
+		return nil, exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait until that process ends",
+			f.output)
 	case err != nil:
 		return nil, exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
 	}
@@ -185,7 +192,8 @@ func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
 }
 
 // learner resumes the training of the output folder's newest checkpoint. Without a checkpoint, it begins a training.
-func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, options dqn.Options, environments []dqn.Environment, problem json.RawMessage) (*dqn.Learner, error) {
+func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, options dqn.Options,
+	environments []dqn.Environment, problem json.RawMessage) (*dqn.Learner, error) {
 	c, skipped, err := checkpoint.Latest(f.output)
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
@@ -216,7 +224,8 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 // uninterrupted training.
 func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
 	if c.State.Seed != f.seed {
-		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training", f.seed, c.State.Seed, c.Path)
+		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training",
+			f.seed, c.State.Seed, c.Path)
 	}
 	saved, err := dqn.SavedProblem(c)
 	if err != nil {
@@ -227,13 +236,15 @@ func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessag
 		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
 	}
 	if one.String() != other.String() {
-		return exit.Usagef("%s was trained on other episodes: other files, another --random or --similarity, or another version of the program; choose another --output for a new training", c.Path)
+		return exit.Usagef("%s was trained on other episodes: other files, another --random or --similarity, or another version of the program; choose another --output for a new training",
+			c.Path)
 	}
 	return nil
 }
 
 // train runs the learner, and saves it regularly and at the end.
-func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner, save func(context.Context) (checkpoint.Saved, error)) error {
+func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner,
+	save func(context.Context) (checkpoint.Saved, error)) error {
 	if done := learner.Progress().Episodes; done >= f.episodes {
 		a.Progress(fmt.Sprintf("%s already has %d episodes; --episodes is %d", f.output, done, f.episodes))
 		return nil
@@ -279,7 +290,8 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 func trainText(p dqn.Progress) string {
 	text := fmt.Sprintf("episode %d of at least %d | %d decisions", p.Episodes, p.Target, p.Decisions)
 	if !math.IsNaN(p.Return) {
-		text += fmt.Sprintf(" | reward %.3g (mean of %d episodes) | error %.3g", p.Return, min(p.Episodes, 100), p.Error)
+		text += fmt.Sprintf(" | reward %.3g (mean of %d episodes) | error %.3g", p.Return, min(p.Episodes, 100),
+			p.Error)
 	}
 	if p.Remaining > 0 {
 		text += fmt.Sprintf(" | %.3g episodes/s | %s left", p.Rate, show.Duration(p.Remaining))

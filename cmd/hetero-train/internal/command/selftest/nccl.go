@@ -91,7 +91,8 @@ func checkNCCL(t conformance.T) {
 	}
 	gpus, shareGPU := ncclSeats()
 	crew := processes.New(func(rank int) *exec.Cmd {
-		return exec.Command(program, rankCommand, "--gpu", strconv.Itoa(rank%gpus), "--share="+strconv.FormatBool(shareGPU))
+		return exec.Command(program, rankCommand, "--gpu", strconv.Itoa(rank%gpus),
+			"--share="+strconv.FormatBool(shareGPU))
 	}, shm.NewAddress)
 	t.Cleanup(func() {
 		if err := crew.Close(); err != nil {
@@ -124,15 +125,17 @@ func NewRank() *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		open := func() (device.Device, error) { return cuda.Driver{}.Open(gpu, device.Options{}) }
 		requests, replies := os.NewFile(3, "requests"), os.NewFile(4, "replies")
-		return processes.Serve(requests, replies, open, func(ctx context.Context, dev device.Device, g processes.Group) (collective.Communicator, error) {
-			return joinNCCL(ctx, dev, g, shareGPU)
-		})
+		return processes.Serve(requests, replies, open,
+			func(ctx context.Context, dev device.Device, g processes.Group) (collective.Communicator, error) {
+				return joinNCCL(ctx, dev, g, shareGPU)
+			})
 	}
 	return cmd
 }
 
 // joinNCCL opens a communicator of the ranks of a group, as training does for the ranks of one machine.
-func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGPU bool) (collective.Communicator, error) {
+func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGPU bool) (collective.Communicator,
+	error) {
 	inner, err := exchange.InMemory(ctx, g.Rank, g.Size, g.Address, g.Limit)
 	if err != nil {
 		return nil, err

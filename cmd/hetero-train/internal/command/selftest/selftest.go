@@ -73,17 +73,20 @@ type proof struct {
 // New returns the command that checks devices and communicators on this machine.
 func New(a *cli.App) *cobra.Command {
 	f := new(selftestFlags)
-	cmd := &cobra.Command{Use: "selftest", Short: "Test the devices and communication of this machine", Long: selftestLong, Example: selftestExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "selftest", Short: "Test the devices and communication of this machine",
+		Long: selftestLong, Example: selftestExample, Args: cli.NoArguments}
 	names := []string{"auto", "all"}
 	for _, p := range proofs() {
 		names = append(names, p.name)
 	}
 	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "parts to test, from "+strings.Join(names, ", "))
 	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`; as in go test, REGEXP is split at slashes and each piece matches one part of the name: cpu/values/conv2d")
-	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; -: write them to standard output, and all other output to standard error")
+	cmd.Flags().StringVar(&f.json, "json", "",
+		"write all results to `FILE`; -: write them to standard output, and all other output to standard error")
 	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take several seconds")
 	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of each check")
-	cmd.Flags().DurationVar(&f.time, "time", 0, "time limit of all checks together; unfinished checks fail; 0: no limit")
+	cmd.Flags().DurationVar(&f.time, "time", 0,
+		"time limit of all checks together; unfinished checks fail; 0: no limit")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if f.limit <= 0 {
 			return exit.Usagef("--limit: got %s, want more than 0s", f.limit)
@@ -123,7 +126,8 @@ func (f *selftestFlags) chosen(p proof) bool {
 	for _, d := range devices.Drivers {
 		automatic = automatic || d.Kind() == p.name && d.Automatic
 	}
-	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic && slices.Contains(f.devices, "auto")
+	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic &&
+		slices.Contains(f.devices, "auto")
 }
 
 // Report is the content of the report file.
@@ -160,7 +164,8 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 			return exit.Usagef("HETERO_REQUIRE: unknown part %q, want some of %s", name, namesOf(all))
 		}
 	}
-	r := Report{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	r := Report{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{},
+		Suites: []*conformance.Result{}}
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if f.time > 0 {
 		inTime, cancel = context.WithTimeout(ctx, f.time)
@@ -176,9 +181,11 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		if why := p.missing(); why != nil {
 			good, r.Missing[p.name] = !must, strings.TrimPrefix(why.Error(), p.name+": ")
 			fmt.Fprintf(out, "%-10s missing: %s\n", p.name, r.Missing[p.name])
-		} else if result := p.prove(out, conformance.Options{Context: inTime, Match: match, Limit: f.limit, Short: f.short}, r.About); result != nil {
+		} else if result := p.prove(out, conformance.Options{Context: inTime, Match: match, Limit: f.limit,
+			Short: f.short}, r.About); result != nil {
 			passed, wrong, skipped := result.Count()
-			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
+			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped,
+				append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
 		}
 		if err := ctx.Err(); err != nil { // a check that has not begun counts as failed
@@ -214,7 +221,8 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	case len(broken) > 0:
 		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
 	case r.Passed+r.Skipped == 0:
-		return exit.Usagef("selftest: no check ran: --device and --run select no check, or the selected parts are missing")
+		return exit.Usagef(
+			"selftest: no check ran: --device and --run select no check, or the selected parts are missing")
 	}
 	return nil
 }

@@ -29,17 +29,21 @@ func (d wrongDevice) Compile(op device.Op, in, out []device.TensorSpec) (device.
 
 func TestSelftestTellsFailuresInFull(t *testing.T) {
 	wrong := proof{name: "wrong", missing: func() error { return nil }, check: func(t conformance.T) {
-		devicetest.Run(t, func(conformance.TB, device.Options) device.Device { return wrongDevice{reference.New()} }, devicetest.Caps{Types: []tensor.DType{tensor.F32}})
+		devicetest.Run(t, func(conformance.TB, device.Options) device.Device { return wrongDevice{reference.New()} },
+			devicetest.Caps{Types: []tensor.DType{tensor.F32}})
 	}}
 	var out, messages strings.Builder
 	a := &cli.App{Env: session.Environment{Stdout: &out, Stderr: &messages}}
-	err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"wrong"}, run: "/values/elementwise/neg"}, []proof{wrong})
-	if exit.Code(err) != exit.Device || !strings.Contains(out.String(), "wrong      values     FAILED") || !strings.Contains(out.String(), "wrong/values/elementwise/neg") ||
+	err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"wrong"}, run: "/values/elementwise/neg"},
+		[]proof{wrong})
+	if exit.Code(err) != exit.Device || !strings.Contains(out.String(), "wrong      values     FAILED") ||
+		!strings.Contains(out.String(), "wrong/values/elementwise/neg") ||
 		!strings.Contains(out.String(), "element 0: got ") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 	wrong.missing = func() error { return errors.New("gone") }
-	if err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exit.Code(err) != exit.Usage {
+	if err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exit.Code(err) !=
+		exit.Usage {
 		t.Errorf("nothing there: got %v, want exit code 2", err)
 	}
 }
@@ -54,7 +58,8 @@ func TestAStoppedSelftestBeginsNothing(t *testing.T) {
 	}}
 	var out strings.Builder
 	a := &cli.App{Env: session.Environment{Stdout: &out, Stderr: io.Discard}}
-	if err := checkAll(ctx, a, &selftestFlags{devices: []string{"all"}}, []proof{p, p}); !errors.Is(err, context.Canceled) || begun != 1 {
+	if err := checkAll(ctx, a, &selftestFlags{devices: []string{"all"}}, []proof{p, p}); !errors.Is(err,
+		context.Canceled) || begun != 1 {
 		t.Errorf("got %v and %d checks begun, want the first alone", err, begun)
 	}
 	if strings.Contains(out.String(), "--time") {

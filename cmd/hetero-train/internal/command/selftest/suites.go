@@ -21,16 +21,17 @@ import (
 func proofs() []proof {
 	var all []proof
 	for _, d := range devices.Drivers {
-		all = append(all, proof{name: d.Kind(), missing: func() error { return unopenable(d.Driver) }, about: func() string { return aboutDevice(d.Driver, d.Library) }, check: func(t conformance.T) {
-			devicetest.Run(t, func(t conformance.TB, opts device.Options) device.Device {
-				t.Helper()
-				dev, err := d.Open(0, opts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return dev
-			}, d.Promises)
-		}})
+		all = append(all, proof{name: d.Kind(), missing: func() error { return unopenable(d.Driver) },
+			about: func() string { return aboutDevice(d.Driver, d.Library) }, check: func(t conformance.T) {
+				devicetest.Run(t, func(t conformance.TB, opts device.Options) device.Device {
+					t.Helper()
+					dev, err := d.Open(0, opts)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return dev
+				}, d.Promises)
+			}})
 	}
 	for _, c := range []struct {
 		name    string
@@ -42,9 +43,11 @@ func proofs() []proof {
 		{"shm", shm.Available, nil, openShared},
 		{"gloo", gloo.Available, func() string { return "Gloo " + gloo.Version() }, openGloo},
 	} {
-		all = append(all, proof{name: c.name, communication: true, missing: c.missing, about: c.about, check: func(t conformance.T) { collectivetest.Run(t, c.open) }})
+		all = append(all, proof{name: c.name, communication: true, missing: c.missing, about: c.about,
+			check: func(t conformance.T) { collectivetest.Run(t, c.open) }})
 	}
-	return append(all, proof{name: "nccl", communication: true, missing: ncclMissing, about: aboutNCCL, check: checkNCCL})
+	return append(all, proof{name: "nccl", communication: true, missing: ncclMissing, about: aboutNCCL,
+		check: checkNCCL})
 }
 
 // unopenable returns the reason why the devices of a kind cannot be opened on this machine, or nil.
@@ -101,7 +104,8 @@ func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Gr
 	t.Helper()
 	board := collectivetest.NewBoard()
 	comms := collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*gloo.Communicator, error) {
-		return gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: board, Rank: rank}, RankOf: collectivetest.LostRank,
+		return gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size,
+			Control: collectivetest.Seat{Board: board, Rank: rank}, RankOf: collectivetest.LostRank,
 			Name: "selftest", Host: "127.0.0.1", Timeout: limit})
 	})
 	return collectivetest.GroupOf(comms, func(rank int) {

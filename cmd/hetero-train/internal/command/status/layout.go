@@ -77,8 +77,8 @@ func words(line string) (all []string) {
 // isNumber reports whether a word starts with a digit.
 func isNumber(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
-// tableOf formats rows, each of which ends with a line end. All columns but the last one contain numbers. The text of the
-// last column continues below itself, or on a line of its own if little space is left.
+// tableOf formats rows, each of which ends with a line end. All columns but the last one contain numbers. The text of
+// the last column continues below itself, or on a line of its own if little space is left.
 func tableOf(rows [][]string, width int) (formatted []string) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)

@@ -38,7 +38,8 @@ const watchInterval = time.Second
 
 // New returns the command that shows a run.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "status [RUN]", Short: "Show a run in the terminal", Long: long, Example: example, Args: cli.AtMostOne}
+	cmd := &cobra.Command{Use: "status [RUN]", Short: "Show a run in the terminal", Long: long, Example: example,
+		Args: cli.AtMostOne}
 	var input string
 	var watch, asJSON bool
 	cmd.Flags().StringVar(&input, "input-dir", "experiments", "`folder` that contains the runs")
@@ -77,7 +78,8 @@ func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, err
 	}
 	folder, err := runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, exit.Usagef("status: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", path)
+		return nil, nil, exit.Usagef("status: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)",
+			path)
 	}
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
@@ -142,7 +144,8 @@ func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) e
 	defer ticker.Stop()
 	for shown, columns, rows := int64(-1), 0, 0; ; {
 		if !folder.Holds(run) {
-			return exit.Usagef("status: the folder of run %s no longer exists, or another run has its name now", run.Name)
+			return exit.Usagef("status: the folder of run %s no longer exists, or another run has its name now",
+				run.Name)
 		}
 		readAll(ctx, run)
 		v := run.View()

@@ -106,7 +106,9 @@ func headOf(v runs.View) []string {
 		lines = append(lines, "note: "+note)
 	}
 	if v.SegmentFrom > 1 {
-		lines = append(lines, fmt.Sprintf("figures of ranks from step %d on, the first step with %s; figures of the whole run say so", v.SegmentFrom, show.Count(len(v.Ranks), "rank")))
+		lines = append(lines,
+			fmt.Sprintf("figures of ranks from step %d on, the first step with %s; figures of the whole run say so",
+				v.SegmentFrom, show.Count(len(v.Ranks), "rank")))
 	}
 	facts := []string{}
 	if v.Settings.Model.Name != "" {
@@ -130,7 +132,8 @@ func headOf(v runs.View) []string {
 		facts = append(facts, "training time "+show.Figure("%.1f s", seconds)+wholeRun(v))
 	}
 	if n := len(v.Evals); n > 0 && v.Evals[n-1].Evaluation.Loss != nil {
-		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss, v.Evals[n-1].Step))
+		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss,
+			v.Evals[n-1].Step))
 	}
 	if len(facts) > 0 {
 		lines = append(lines, strings.Join(facts, " | "))
@@ -175,7 +178,8 @@ func outcomeOf(v runs.View) []string {
 			if o.Predicted != nil {
 				predicted = show.Figure("%.2f", *o.Predicted)
 			}
-			return []string{fmt.Sprintf("last change of shares: step %d: %s times faster, predicted %s", c.Step, show.Figure("%.2f", *o.Achieved), predicted)}
+			return []string{fmt.Sprintf("last change of shares: step %d: %s times faster, predicted %s", c.Step,
+				show.Figure("%.2f", *o.Achieved), predicted)}
 		}
 	}
 	return nil
@@ -218,7 +222,8 @@ func titleOf(v runs.View) string {
 	if d == nil {
 		return fmt.Sprintf("[Load Balancer Status] step %d", v.Common)
 	}
-	text := fmt.Sprintf("[Load Balancer Status] step %d | %s | imbalance %s", d.Step, d.Policy, number(d.Imbalance, 100, "%.1f %%"))
+	text := fmt.Sprintf("[Load Balancer Status] step %d | %s | imbalance %s", d.Step, d.Policy,
+		number(d.Imbalance, 100, "%.1f %%"))
 	switch {
 	case d.OfOracle == nil && d.Unknown != "":
 		text += " | fraction of the oracle unknown: " + d.Unknown
@@ -257,8 +262,8 @@ func accountOf(d *runs.Decision) (a account.Account) {
 	})
 }
 
-// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. The figures
-// are those of the console's table; utilization and memory are those of the newest step.
+// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. The
+// figures are those of the console's table; utilization and memory are those of the newest step.
 func rowsOf(ranks []runs.RankView) [][]string {
 	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
 	for _, k := range ranks {
@@ -267,8 +272,10 @@ func rowsOf(ranks []runs.RankView) [][]string {
 			rows = append(rows, []string{strconv.Itoa(k.Rank), "-", "-", "-", "-", "-", "-", verdict(k)})
 			continue
 		}
-		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), show.Figure("%.0f", float64(k.Share)),
-			analysis.Digits(float64(k.SamplesPerSecond)), show.Figure("%.1f", 1e3*float64(k.BusySeconds)), show.Figure("%.1f", 1e3*float64(k.WaitedSeconds)), verdict(k)})
+		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]),
+			show.Figure("%.0f", r.Telemetry[telemetry.Memory]), show.Figure("%.0f", float64(k.Share)),
+			analysis.Digits(float64(k.SamplesPerSecond)), show.Figure("%.1f", 1e3*float64(k.BusySeconds)),
+			show.Figure("%.1f", 1e3*float64(k.WaitedSeconds)), verdict(k)})
 	}
 	return rows
 }

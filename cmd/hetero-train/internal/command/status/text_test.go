@@ -23,17 +23,22 @@ import (
 // viewOf returns a run with values of usual lengths.
 func viewOf(ranks int) runs.View {
 	half, oracle, useful, step := 0.5, 0.987, 0.1, 0.6
-	v := runs.View{Name: "a", Last: 51, Common: 50, Length: 200, State: runs.State{Kind: runs.Running}, Precision: "bf16"}
+	v := runs.View{Name: "a", Last: 51, Common: 50, Length: 200, State: runs.State{Kind: runs.Running},
+		Precision: "bf16"}
 	v.Totals = runs.Totals{Seconds: 12, StepSeconds: 0.24, SamplesPerSecond: experiment.Number(show.NaN)}
 	v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Balance.Policy = "resnet50", "cifar10", "hybrid"
-	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true, Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
+	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true,
+		Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
 		Seconds: &step, Useful: &useful, Lost: map[string]*float64{"data": &half}}
 	v.Speed = runs.Speed{Decision: 40, Samples: 64, StepSeconds: 0.6, SamplesPerSecond: 320}
 	v.Alerts = []runs.Alert{{Step: 40, Kind: "straggler", Text: "rank 1 is slower than usual"}}
 	for rank := range ranks {
-		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Values: telemetry.Values{telemetry.Loss: 1.25}, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
+		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)),
+			Values: telemetry.Values{telemetry.Loss: 1.25}, Forward: 100 * time.Millisecond,
+			Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
 		r.Telemetry[telemetry.Utilization] = 71
-		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy", RankSpeed: runs.RankSpeed{Share: experiment.Number(40 - 16*(rank%2)), BusySeconds: 0.2, WaitedSeconds: 0.35}}
+		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy", RankSpeed: runs.RankSpeed{
+			Share: experiment.Number(40 - 16*(rank%2)), BusySeconds: 0.2, WaitedSeconds: 0.35}}
 		k.SamplesPerSecond = k.Share / k.BusySeconds
 		if rank%2 == 1 {
 			k.Health, k.Cause = "sick", "thermal throttling"
@@ -46,7 +51,8 @@ func viewOf(ranks int) runs.View {
 func TestSlowRunsHaveAThroughput(t *testing.T) {
 	v := viewOf(1)
 	v.Ranks[0].SamplesPerSecond, v.Speed.SamplesPerSecond = 0.4, 0.2 // the rank waits for half of the step
-	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 1 || !strings.Contains(got, "Cluster Throughput: 0.2000 samples/s") {
+	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 1 ||
+		!strings.Contains(got, "Cluster Throughput: 0.2000 samples/s") {
 		t.Errorf("got\n%s\nwant 0.4000 samples/s of the rank's busy time and 0.2000 of the step", got)
 	}
 }
@@ -54,7 +60,8 @@ func TestSlowRunsHaveAThroughput(t *testing.T) {
 func TestATallTerminalShowsAllRanks(t *testing.T) {
 	v := viewOf(100)
 	for height, want := range map[int]bool{0: false, 40: false, 500: true} {
-		if got := Text(v, 0, height); strings.Contains(got, "more ranks") == want || height == 0 && !strings.Contains(got, "68 more ranks") {
+		if got := Text(v, 0, height); strings.Contains(got, "more ranks") == want || height == 0 &&
+			!strings.Contains(got, "68 more ranks") {
 			t.Errorf("%d lines: got\n%s", height, got)
 		}
 	}
@@ -64,7 +71,8 @@ func TestATallTerminalShowsAllRanks(t *testing.T) {
 func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
 	v := viewOf(2)
 	v.SegmentFrom, v.Totals.Ended, v.Totals.SamplesPerSecond = 41, true, 300
-	for _, want := range []string{"from step 41 on, the first step with 2 ranks; figures of the whole run say so", "mean step 240.0 ms (whole run)", "training time 12.0 s (whole run)", "300.0 samples/s (whole run)"} {
+	for _, want := range []string{"from step 41 on, the first step with 2 ranks; figures of the whole run say so",
+		"mean step 240.0 ms (whole run)", "training time 12.0 s (whole run)", "300.0 samples/s (whole run)"} {
 		if got := Text(v, 0, 0); !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q", got, want)
 		}
@@ -122,7 +130,8 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	v.Ranks[500].BusySeconds = 1
 	got := Text(v, 80, 30)
 	order := regexp.MustCompile(`(?m)^ +(\d+) +[\d-]+ +[\d-]+ `).FindAllStringSubmatch(got, -1)
-	if len(order) < 4 || order[0][1] != "777" || order[1][1] != "888" || order[2][1] != "500" || order[3][1] != "0" || strings.Count(got, "\n") > 29 {
+	if len(order) < 4 || order[0][1] != "777" || order[1][1] != "888" || order[2][1] != "500" || order[3][1] != "0" ||
+		strings.Count(got, "\n") > 29 {
 		t.Errorf("got the ranks %v of\n%s\nwant 777, 888, 500, 0 and others", order, got)
 	}
 }
@@ -130,9 +139,11 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 // TestTextOfARunThatHasEnded: the figures are those of the whole run, and not those of its last step.
 func TestTextOfARunThatHasEnded(t *testing.T) {
 	v := viewOf(2)
-	v.State.Kind, v.Totals = runs.Finished, runs.Totals{Seconds: 48.25, StepSeconds: 0.24125, SamplesPerSecond: 265.3, Ended: true}
+	v.State.Kind, v.Totals = runs.Finished, runs.Totals{Seconds: 48.25, StepSeconds: 0.24125, SamplesPerSecond: 265.3,
+		Ended: true}
 	got := Text(v, 0, 0)
-	for _, want := range []string{" | mean step 241.2 ms | training time 48.2 s\n", "\nCluster Throughput: 265.3 samples/s (whole run)\n"} {
+	for _, want := range []string{" | mean step 241.2 ms | training time 48.2 s\n",
+		"\nCluster Throughput: 265.3 samples/s (whole run)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant also %q", got, want)
 		}
@@ -161,13 +172,18 @@ func TestTextFitsAnyWindow(t *testing.T) {
 	tiny := 0.00125
 	v.State.Why = "the process ended without a result after step 1234567; the same command resumes from the newest checkpoint; logs/train.log has its last messages"
 	v.Notes = []string{"CPU quotas of the ranks (real): 0.8/0.4/0.75/1.5 CPUs"}
-	v.Decision.Lost = map[string]*float64{"imbalance": &tiny, "communication": &tiny, "data": &tiny, "noise": &tiny, "granularity": &tiny}
+	v.Decision.Lost = map[string]*float64{"imbalance": &tiny, "communication": &tiny, "data": &tiny, "noise": &tiny,
+		"granularity": &tiny}
 	v.Decision.Low, v.Decision.High = &tiny, &tiny
 	v.Decision.Shares, v.Decision.Next = nil, nil
 	for rank := range 40 {
 		v.Decision.Shares, v.Decision.Next = append(v.Decision.Shares, 1000+rank), append(v.Decision.Next, 2000+rank)
 	}
-	v.Verdicts = []runs.Verdict{{BottleneckEvent: runtime.BottleneckEvent{Bound: "straggler", Text: "step 1234.5 ms, of these 234.5 ms (19.0 %) waiting for rank 1", Advice: "see the verdict of rank 1, and raise balance.interval from 20 to 40"}}}
+	v.Verdicts = []runs.Verdict{
+		{
+			BottleneckEvent: runtime.BottleneckEvent{
+				Bound: "straggler", Text: "step 1234.5 ms, of these 234.5 ms (19.0 %) waiting for rank 1",
+				Advice: "see the verdict of rank 1, and raise balance.interval from 20 to 40"}}}
 	joined := func(text string) string { return strings.ReplaceAll(strings.Join(strings.Fields(text), ""), "/", "") }
 	all := Text(v, 0, 0)
 	for _, width := range []int{60, 80, 100, 120} {
@@ -196,7 +212,8 @@ func TestTextFitsAnyWindow(t *testing.T) {
 func TestWatchEndsWhenTheRunIsGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
-	if err := errors.Join(os.MkdirAll(filepath.Join(path, "configs"), 0o755), os.WriteFile(filepath.Join(path, "configs", "resolved.toml"), nil, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(path, "configs"), 0o755),
+		os.WriteFile(filepath.Join(path, "configs", "resolved.toml"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", path} {
@@ -211,8 +228,10 @@ func TestWatchEndsWhenTheRunIsGone(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err = follow(t.Context(), folder, run, screen{View: logs.NewView(&out), out: &out})
-		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "folder of run a no longer exists") || out.Len() > 0 {
-			t.Errorf("%s: got error %v and output %q, want exit code %d and no output", name, err, out.String(), exit.Usage)
+		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "folder of run a no longer exists") ||
+			out.Len() > 0 {
+			t.Errorf("%s: got error %v and output %q, want exit code %d and no output", name, err, out.String(),
+				exit.Usage)
 		}
 		if err := os.Rename(path+"-1", path); err != nil {
 			t.Fatal(err)

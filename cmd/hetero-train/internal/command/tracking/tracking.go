@@ -29,7 +29,8 @@ Exit codes:
 
 // New returns the command tracking.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "tracking", Short: "Send runs to MLflow", Args: cli.NoArguments, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "tracking", Short: "Send runs to MLflow", Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newSync(a))
 	return cmd
 }
@@ -49,7 +50,8 @@ func newSync(a *cli.App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&target, "mlflow", "", "`URL` of another server, or a folder; the command sends the whole run to it")
+	cmd.Flags().StringVar(&target, "mlflow", "",
+		"`URL` of another server, or a folder; the command sends the whole run to it")
 	cmd.Flags().StringVar(&logDir, "log-dir", "", "`folder` of the logs, if the logs of the run were moved")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if target != "" {
@@ -69,14 +71,16 @@ func newSync(a *cli.App) *cobra.Command {
 			logDir = filepath.Join(dir, "logs")
 		}
 		skipped := 0
-		target, run, err := mlflow.Sync(cmd.Context(), mlflow.SenderOptions{RunDir: dir, LogDir: logDir, Target: target, Environ: a.Env.Environ,
+		target, run, err := mlflow.Sync(cmd.Context(), mlflow.SenderOptions{RunDir: dir, LogDir: logDir, Target: target,
+			Environ: a.Env.Environ,
 			OnSkip: func(file string, why error) {
 				skipped++
 				fmt.Fprintf(a.Env.Stderr, "skipped %s: %v\n", file, why)
 			}})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return exit.Usagef("%s: the run has no points for MLflow (%w): train with tracking.mlflow to record them", args[0], err)
+			return exit.Usagef("%s: the run has no points for MLflow (%w): train with tracking.mlflow to record them",
+				args[0], err)
 		case errors.Is(err, mlflow.ErrInUse):
 			return exit.Usagef("%w; while a run trains, it sends its points itself", err)
 		case errors.As(err, new(*mlflow.UnconfirmedError)):

@@ -12,12 +12,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// claimName gives a run that the user did not name a name of its own while another such run trains in the same folder. The
-// command line then has this name, so that the ranks and the command that resumes the run use it. It does not change runs
-// whose ranks are started by other processes, because these ranks must agree. release ends the claim.
-func claimName(a *cli.App, cfg *config.Config, assigned discovery.Assignment) (_ *config.Config, warnings []string, release func(), err error) {
+// claimName gives a run that the user did not name a name of its own while another such run trains in the same folder.
+// The command line then has this name, so that the ranks and the command that resumes the run use it. It does not
+// change runs whose ranks are started by other processes, because these ranks must agree. release ends the claim.
+func claimName(a *cli.App, cfg *config.Config, assigned discovery.Assignment) (_ *config.Config, warnings []string,
+	release func(), err error) {
 	alone := assigned.WorldSize == 1 || assigned.Launch && assigned.LocalWorldSize == assigned.WorldSize
-	if _, supervised := a.Env.Lookup(session.SupervisedVariable); supervised || !alone || a.Comparison != nil || cfg.Origin(session.NameKey) != "" {
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); supervised || !alone || a.Comparison != nil ||
+		cfg.Origin(session.NameKey) != "" {
 		return cfg, nil, func() {}, nil
 	}
 	usual := cfg.Experiment.Name
@@ -32,6 +34,8 @@ func claimName(a *cli.App, cfg *config.Config, assigned discovery.Assignment) (_
 	a.Args = append(a.Args, "--set", setting)
 	a.Overrides = append(a.Overrides, config.Override{Origin: "--set", Key: session.NameKey, Value: name})
 	cfg, err = a.Read()
-	return cfg, []string{fmt.Sprintf("another run without a name trains in %s, so this run is named %s; this command resumes it with --set %s",
-		filepath.Join(cfg.Experiment.OutputDir, usual), name, setting)}, release, err
+	return cfg,
+		[]string{
+			fmt.Sprintf("another run without a name trains in %s, so this run is named %s; this command resumes it with --set %s",
+				filepath.Join(cfg.Experiment.OutputDir, usual), name, setting)}, release, err
 }

@@ -18,10 +18,10 @@ import (
 // gets at most 10 % of a CPU. With less, its pages would be seconds late.
 const niceStep = 10
 
-// startDashboard starts the dashboard as a separate process, which cannot end the training. Its low priority protects the
-// ranks on busy CPUs, and does not protect a CPU quota: the dashboard is in the control group of this process, and uses its
-// quota. The process ends when the pipe to it is closed, by stop or by the end of this process. If the dashboard cannot start or
-// fails, training continues with a warning.
+// startDashboard starts the dashboard as a separate process, which cannot end the training. Its low priority protects
+// the ranks on busy CPUs, and does not protect a CPU quota: the dashboard is in the control group of this process, and
+// uses its quota. The process ends when the pipe to it is closed, by stop or by the end of this process. If the
+// dashboard cannot start or fails, training continues with a warning.
 func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	log := opts.Log.With(logs.ComponentKey, logs.ComponentDashboard)
 	failed := func(err error) func() {
@@ -38,8 +38,10 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		hosts = append(hosts, fmt.Sprintf("%q", h))
 	}
 	cmd := exec.Command(program, "dashboard", "--with-training", "--input-dir", cfg.Experiment.OutputDir,
-		"--set", fmt.Sprintf("dashboard.address=%q", d.Address), "--set", fmt.Sprint("dashboard.port=", d.Port), "--set", fmt.Sprint("dashboard.refresh_seconds=", d.RefreshSeconds),
-		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set", fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
+		"--set", fmt.Sprintf("dashboard.address=%q", d.Address), "--set", fmt.Sprint("dashboard.port=", d.Port),
+		"--set", fmt.Sprint("dashboard.refresh_seconds=", d.RefreshSeconds),
+		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set",
+		fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
 	cmd.Env = opts.Env.Environ
 	// Ctrl-C ends only the training, which then ends the dashboard
 	platform.OwnGroup(cmd)
@@ -70,7 +72,8 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		select {
 		case <-stopped:
 		default:
-			log.Warn("the dashboard ended; training continues", "error", err, "reason", strings.TrimSpace(said.String()))
+			log.Warn("the dashboard ended; training continues", "error", err, "reason",
+				strings.TrimSpace(said.String()))
 		}
 	}()
 	return func() {

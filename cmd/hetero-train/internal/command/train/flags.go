@@ -27,8 +27,10 @@ type trainFlags struct {
 
 // addTrainFlags adds the flags of command train. All flags become overrides, in the order of the command line.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
-	a.AddKeyFlag(cmd, "model", "model.name", "string", "name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
-	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "name of the data set: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
+	a.AddKeyFlag(cmd, "model", "model.name", "string",
+		"name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
+	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "name of the data set: "+
+		strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
 	a.AddKeyFlag(cmd, "num-samples", "data.num_samples", "int", "number of training samples to use; 0: all")
 	a.AddKeyFlag(cmd, "batch-size", "data.batch_size", "int", "samples per step for EACH RANK")
 	a.AddKeyFlag(cmd, "epochs", "train.epochs", "int", "passes over the training samples")
@@ -38,30 +40,35 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "number format: auto, f32, bf16, fp16")
 	a.AddKeyFlag(cmd, "backend", "parallel.backend", "string", "transport of gradients: auto, nccl, gloo")
 	a.AddKeyFlag(cmd, "profile-interval", "profile.interval", "int", "steps between two metric records")
-	a.AddKeyFlag(cmd, "load-balance-policy", policyKey, "string", "balancing policy: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", "))
+	a.AddKeyFlag(cmd, "load-balance-policy", policyKey, "string",
+		"balancing policy: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", "))
 	a.AddKeyFlag(cmd, "rebalance-interval", "balance.interval", "int", "steps between two balancing decisions")
-	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json that hetero-train profile wrote")
+	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string",
+		"gpu_profiles.json that hetero-train profile wrote")
 	a.AddKeyFlag(cmd, "experiment-name", "experiment.name", "string", "name of the run and its folder")
 	a.AddKeyFlag(cmd, "output-dir", "experiment.output_dir", "string", "folder that contains all runs")
 	a.AddKeyFlag(cmd, "log-dir", "experiment.log_dir", "string", "folder of logs and metrics")
-	a.AddKeyFlag(cmd, "metrics-address", "metrics.address", "string", "address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
+	a.AddKeyFlag(cmd, "metrics-address", "metrics.address", "string",
+		"address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
 	flags := new(trainFlags)
 	cli.AddLauncherFlags(&flags.LauncherFlags, cmd, a)
 	a.AddSwitch(cmd, "enable-profiling", "profile.enabled", "write metric records")
 	a.AddSwitch(cmd, "dashboard", "dashboard.enabled", "show all runs on a web page during this run")
-	cmd.Flags().BoolFunc(enableFlag, "divide the batch among the ranks according to their speed (balance.policy)", func(text string) (err error) {
-		flags.balancing, err = strconv.ParseBool(text)
-		a.Overrides = slices.DeleteFunc(a.Overrides, func(o config.Override) bool { return o.Origin == disabled })
-		if !flags.balancing {
-			a.Overrides = append(a.Overrides, config.Override{Origin: disabled, Key: policyKey, Value: "none"})
-		}
-		return err
-	})
+	cmd.Flags().BoolFunc(enableFlag, "divide the batch among the ranks according to their speed (balance.policy)",
+		func(text string) (err error) {
+			flags.balancing, err = strconv.ParseBool(text)
+			a.Overrides = slices.DeleteFunc(a.Overrides, func(o config.Override) bool { return o.Origin == disabled })
+			if !flags.balancing {
+				a.Overrides = append(a.Overrides, config.Override{Origin: disabled, Key: policyKey, Value: "none"})
+			}
+			return err
+		})
 	return flags
 }
 
 // resolve converts the flags to overrides of keys. warnings names the values that it adjusted.
-func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string, err error) {
+func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string,
+	err error) {
 	overrides = slices.Clone(a.Overrides)
 	if a.File == "" {
 		overrides = slices.Insert(overrides, 0, f.usualPolicy())
@@ -107,7 +114,10 @@ func (f *trainFlags) withoutEffect(cfg *config.Config) []string {
 	if len(cfg.Balance.FixedShares) > 0 {
 		key = "balance.fixed_shares"
 	}
-	return []string{fmt.Sprintf("--%s has no effect: %s is set (%s); remove this setting, or select a policy with --load-balance-policy", enableFlag, key, cfg.Origin(key))}
+	return []string{
+		fmt.Sprintf(
+			"--%s has no effect: %s is set (%s); remove this setting, or select a policy with --load-balance-policy",
+			enableFlag, key, cfg.Origin(key))}
 }
 
 // hasGPU reports whether this machine has a GPU that NCCL can use.
@@ -119,7 +129,8 @@ func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
 		// An even number that any group size divides.
-		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"})
+		config.Override{Key: "train.grad_accumulation", Value: "1"},
+		config.Override{Key: "data.batch_size", Value: "16777216"})
 	cfg, err := config.Load(a.File, a.Env.Catalog, overrides...)
 	if err != nil {
 		return 1

@@ -93,7 +93,8 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return exit.With(exit.Usage, err)
 	}
 	if a.Comparison != nil && (assigned.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
-		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", assigned.WorldSize, cfg.Balance.FixedShares)
+		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares",
+			assigned.WorldSize, cfg.Balance.FixedShares)
 	}
 	if assigned.WorldSize > 1 {
 		if _, err := parts.Divide(cfg, assigned.WorldSize); err != nil {
@@ -137,7 +138,8 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
-	if _, supervised := a.Env.Lookup(session.SupervisedVariable); cfg.Dashboard.Enabled && assigned.Rank == 0 && !supervised {
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); cfg.Dashboard.Enabled && assigned.Rank == 0 &&
+		!supervised {
 		defer startDashboard(cfg, opts)()
 	}
 	return a.Env.Train(ctx, cfg, opts)
@@ -158,7 +160,8 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, assigned discov
 	log.Info("configuration", "file", a.File, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
 		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
-		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from", policyFrom(cfg))
+		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from",
+		policyFrom(cfg))
 	if ranks > 1 && cfg.Origin("balance.policy") == noBalancing {
 		log.Info("policy none gives all ranks equal shares; --enable-load-balancing divides the batch by speed")
 	}

@@ -40,8 +40,10 @@ type part struct {
 // libraries returns the components of the program on this machine. If the program cannot load native libraries, all of
 // them have the same reason.
 func libraries() []part {
-	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
-		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
+	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(),
+		""),
+		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()),
+		jpegPart(),
 		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
 		{Name: "null device", For: "planning and simulation", Available: true, Version: "computes nothing"},
 		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), ncclPart()}
@@ -105,7 +107,8 @@ func libraryPart(name, purpose, file string, err error, inside string) part {
 // decode JPEG.
 func jpegPart() part {
 	c := jpeg.InUse()
-	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path, Compiler: compilerOf(c.Path), Reason: c.Reason}
+	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path,
+		Compiler: compilerOf(c.Path), Reason: c.Reason}
 }
 
 // compilerOf returns the compiler that a library names, or "".

@@ -1,14 +1,15 @@
 // Package kubernetes reads the queue and the nodes of a Kubernetes cluster, and starts suspended jobs on chosen nodes.
 //
-// It runs kubectl, so the usual kubeconfig, plug-ins of clouds, and service accounts work. It reads with `kubectl get --raw`.
+// It runs kubectl, so the usual kubeconfig, plug-ins of clouds, and service accounts work. It reads with `kubectl get
+// --raw`.
 //
 // Kubernetes permits changes of the placement of a batch/v1 Job only while the job is suspended. So the pending jobs of
 // the snapshot are the suspended Jobs that request GPUs; all GPUs of a Job's parallel pods are its gang. The snapshot
 // lists Pods without a node with the reason why their placement cannot change.
 //
-// A Job opts in by the label hetero-train/schedule=true. The package never starts a Job that has an owner or Kueue's label,
-// or that another controller manages; the snapshot lists them with the reason. What the quotas of a namespace (GPUs, CPU, memory,
-// pods) leave is a budget, from which the proposed Jobs take in their order.
+// A Job opts in by the label hetero-train/schedule=true. The package never starts a Job that has an owner or Kueue's
+// label, or that another controller manages; the snapshot lists them with the reason. What the quotas of a namespace
+// (GPUs, CPU, memory, pods) leave is a budget, from which the proposed Jobs take in their order.
 //
 // [Client.Apply] patches a Job: a required node affinity on the chosen nodes, and suspend = false. The patch contains
 // the version that was read, so it fails if the Job has changed since then.

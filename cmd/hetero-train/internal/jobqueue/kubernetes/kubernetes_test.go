@@ -119,33 +119,46 @@ func checkSnapshot(t *testing.T, s *jobqueue.Snapshot) {
 	t.Helper()
 	const gib = 1 << 30
 	nodes := []jobqueue.Node{
-		{Name: "volta1", GPUs: []jobqueue.GPUs{{Type: "Tesla-V100", Total: 4, Used: 3}}, CPUs: 31.5, UsedCPUs: 4.5, Memory: 128 * gib, UsedMemory: gib,
-			Labels: []string{"kubernetes.io/hostname=host-volta1", "nvidia.com/gpu.product=Tesla-V100", "zone=a"}, Repels: []string{"nvidia.com/gpu=:NoSchedule"}},
-		{Name: "radeon1", GPUs: []jobqueue.GPUs{{Type: "amd.com/gpu", Total: 2}}, CPUs: 16, Memory: 64 * gib, Down: "cordoned", Labels: []string{"kubernetes.io/hostname=radeon1"}},
+		{Name: "volta1", GPUs: []jobqueue.GPUs{{Type: "Tesla-V100", Total: 4, Used: 3}}, CPUs: 31.5, UsedCPUs: 4.5,
+			Memory: 128 * gib, UsedMemory: gib,
+			Labels: []string{"kubernetes.io/hostname=host-volta1", "nvidia.com/gpu.product=Tesla-V100", "zone=a"},
+			Repels: []string{"nvidia.com/gpu=:NoSchedule"}},
+		{Name: "radeon1", GPUs: []jobqueue.GPUs{{Type: "amd.com/gpu", Total: 2}}, CPUs: 16, Memory: 64 * gib,
+			Down: "cordoned", Labels: []string{"kubernetes.io/hostname=radeon1"}},
 		{Name: "cpu1", CPUs: 8, Memory: 16e9, Down: "not ready: NodeStatusUnknown"},
 	}
 	if !reflect.DeepEqual(s.Nodes, nodes) {
 		t.Errorf("nodes: got %+v\nwant %+v", s.Nodes, nodes)
 	}
 	jobs := []jobqueue.Job{
-		{ID: "pod ml/train-x", Name: "train-x", Phase: jobqueue.Active, Submitted: 1767323045, Started: 1767323105, Limit: math.Inf(1), GPUs: 3, CPUs: 4,
-			On: []string{"volta1"}, Holds: [][]jobqueue.GPUs{{{Type: "Tesla-V100", Total: 3}}}, Kind: "ResNet-50 (batch size 64)", Work: 1000},
-		{ID: "pod ml/lost", Name: "lost", Limit: math.Inf(1), GPUs: 1, Skip: "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"},
-		{ID: "ml/lm", Name: "lm", Submitted: 1767323045, Limit: 3600, GPUs: 2, CPUs: 8, Memory: 16e9, Requires: []string{"zone=a"},
+		{ID: "pod ml/train-x", Name: "train-x", Phase: jobqueue.Active, Submitted: 1767323045, Started: 1767323105,
+			Limit: math.Inf(1), GPUs: 3, CPUs: 4,
+			On: []string{"volta1"}, Holds: [][]jobqueue.GPUs{{{Type: "Tesla-V100", Total: 3}}},
+			Kind: "ResNet-50 (batch size 64)", Work: 1000},
+		{ID: "pod ml/lost", Name: "lost", Limit: math.Inf(1), GPUs: 1,
+			Skip: "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"},
+		{ID: "ml/lm", Name: "lm", Submitted: 1767323045, Limit: 3600, GPUs: 2, CPUs: 8, Memory: 16e9,
+			Requires:  []string{"zone=a"},
 			Tolerates: []string{"nvidia.com/gpu=*:NoSchedule", "*:NoExecute"}, Kind: "LM (batch size 5)", Work: 5e4},
 		{ID: "ml/own", Name: "own", Limit: math.Inf(1), GPUs: 1, Skip: "the Job already has a required node affinity"},
-		{ID: "ml/silent", Name: "silent", Limit: math.Inf(1), GPUs: 1, Skip: "the Job does not opt in: want its label hetero-train/schedule=true"},
-		{ID: "ml/queued", Name: "queued", Limit: math.Inf(1), GPUs: 1, Skip: "Kueue starts the Job, from its queue team-a"},
-		{ID: "ml/nightly-1", Name: "nightly-1", Limit: math.Inf(1), GPUs: 1, Skip: "CronJob nightly owns the Job, and decides when it runs"},
-		{ID: "ml/managed", Name: "managed", Limit: math.Inf(1), GPUs: 1, Skip: "kueue.x-k8s.io/multikueue manages the Job"},
-		{ID: "small/poor", Name: "poor", Limit: math.Inf(1), GPUs: 2, Takes: []jobqueue.Take{{Budget: 1, Amount: 2}, {Budget: 3, Amount: 2}}},
+		{ID: "ml/silent", Name: "silent", Limit: math.Inf(1), GPUs: 1,
+			Skip: "the Job does not opt in: want its label hetero-train/schedule=true"},
+		{ID: "ml/queued", Name: "queued", Limit: math.Inf(1), GPUs: 1,
+			Skip: "Kueue starts the Job, from its queue team-a"},
+		{ID: "ml/nightly-1", Name: "nightly-1", Limit: math.Inf(1), GPUs: 1,
+			Skip: "CronJob nightly owns the Job, and decides when it runs"},
+		{ID: "ml/managed", Name: "managed", Limit: math.Inf(1), GPUs: 1,
+			Skip: "kueue.x-k8s.io/multikueue manages the Job"},
+		{ID: "small/poor", Name: "poor", Limit: math.Inf(1), GPUs: 2,
+			Takes: []jobqueue.Take{{Budget: 1, Amount: 2}, {Budget: 3, Amount: 2}}},
 	}
 	for i := range jobs {
 		if j := &jobs[i]; strings.HasPrefix(j.ID, "ml/") { // namespace ml has one quota, for NVIDIA's GPUs
 			j.Takes = []jobqueue.Take{{Budget: 4, Amount: float64(j.GPUs)}}
 		}
 	}
-	if want := (jobqueue.Budget{Name: "the quota gpus of the namespace small for requests.nvidia.com/gpu", Left: 1}); len(s.Budgets) != 5 || s.Budgets[3] != want {
+	if want := (jobqueue.Budget{Name: "the quota gpus of the namespace small for requests.nvidia.com/gpu",
+		Left: 1}); len(s.Budgets) != 5 || s.Budgets[3] != want {
 		t.Errorf("budgets: got %+v, want 5 with %+v", s.Budgets, want)
 	}
 	if !reflect.DeepEqual(s.Jobs, jobs) {
@@ -166,11 +179,13 @@ func TestKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `/apis/batch/v1/namespaces/ml/jobs/lm application/merge-patch+json {"metadata":{"resourceVersion":"77"},"spec":{"suspend":false,"template":{"spec":{"affinity":` +
+
 		`{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"kubernetes.io/hostname","operator":"In","values":["host-volta1"]}]}]}}}}}}}`
 	if len(web.patches) != 1 || !sameJSON(web.patches[0], want) {
 		t.Errorf("got patches %q\nwant %q", web.patches, want)
 	}
-	for _, p := range []jobqueue.Placement{{Job: "ml/unknown", Nodes: []string{"volta1"}}, {Job: "ml/lm"}, {Job: "lm", Nodes: []string{"volta1"}}} {
+	for _, p := range []jobqueue.Placement{{Job: "ml/unknown", Nodes: []string{"volta1"}}, {Job: "ml/lm"},
+		{Job: "lm", Nodes: []string{"volta1"}}} {
 		if err := c.Apply(context.Background(), p); err == nil {
 			t.Errorf("placement %+v: got no error", p)
 		}
@@ -185,7 +200,8 @@ func TestKubectl(t *testing.T) {
 func sameJSON(a, b string) bool {
 	i, j := strings.IndexByte(a, '{'), strings.IndexByte(b, '{')
 	var x, y any
-	return i >= 0 && j >= 0 && a[:i] == b[:j] && json.Unmarshal([]byte(a[i:]), &x) == nil && json.Unmarshal([]byte(b[j:]), &y) == nil && reflect.DeepEqual(x, y)
+	return i >= 0 && j >= 0 && a[:i] == b[:j] && json.Unmarshal([]byte(a[i:]), &x) == nil &&
+		json.Unmarshal([]byte(b[j:]), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 func parsed(t testing.TB, texts ...string) ([]node, []pod, []job, error) {
@@ -220,7 +236,8 @@ func TestSnapshot(t *testing.T) {
 }
 
 func TestQuantity(t *testing.T) {
-	for text, want := range map[string]float64{"2": 2, "250m": 0.25, "16Gi": 16 << 30, "1e3": 1000, "5k": 5000, "1E": 1e18, "0": 0, "1.5Gi": 1.5 * (1 << 30)} {
+	for text, want := range map[string]float64{"2": 2, "250m": 0.25, "16Gi": 16 << 30, "1e3": 1000, "5k": 5000,
+		"1E": 1e18, "0": 0, "1.5Gi": 1.5 * (1 << 30)} {
 		if got, err := quantity(text); err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}

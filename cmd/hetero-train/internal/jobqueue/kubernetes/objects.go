@@ -195,7 +195,8 @@ func (c *container) requested() (demand, error) {
 const mostGPUs = 1 << 20
 
 // suffixes of Kubernetes' quantities.
-var suffixes = map[string]float64{"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+var suffixes = map[string]float64{"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+	"P": 1e15, "E": 1e18,
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 
 // quantity reads a number such as "250m", "16Gi" or "1e3".

@@ -77,7 +77,8 @@ func (c *Client) Read(ctx context.Context, now float64) (*jobqueue.Snapshot, err
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("kubectl get --raw /api/v1/nodes: %w: got no nodes", ErrOutput)
 	}
-	pods, err := fetch[pod](ctx, c, "/api/v1/pods", url.Values{"fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}})
+	pods, err := fetch[pod](ctx, c, "/api/v1/pods",
+		url.Values{"fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +171,8 @@ func (n *node) node() (jobqueue.Node, error) {
 		case v > mostGPUs:
 			return out, fmt.Errorf("allocatable %s: got %v, want at most %d", name, v, mostGPUs)
 		case v >= 1 && len(out.GPUs) == 0:
-			product := cmp.Or(n.Metadata.Labels["nvidia.com/gpu.product"], n.Metadata.Labels["amd.com/gpu.product-name"],
+			product := cmp.Or(n.Metadata.Labels["nvidia.com/gpu.product"],
+				n.Metadata.Labels["amd.com/gpu.product-name"],
 				n.Metadata.Labels["cloud.google.com/gke-accelerator"], name)
 			out.GPUs = []jobqueue.GPUs{{Type: product, Total: int(v)}}
 		}
@@ -193,7 +195,8 @@ func (n *node) node() (jobqueue.Node, error) {
 
 // job describes a pod with GPUs.
 func (p *pod) job(d demand, placed bool, nodes []jobqueue.Node, on int) jobqueue.Job {
-	out := jobqueue.Job{ID: "pod " + p.Metadata.Namespace + "/" + p.Metadata.Name, Name: p.Metadata.Name, GPUs: d.gpus, CPUs: d.cpus, Memory: d.memory,
+	out := jobqueue.Job{ID: "pod " + p.Metadata.Namespace + "/" + p.Metadata.Name, Name: p.Metadata.Name, GPUs: d.gpus,
+		CPUs: d.cpus, Memory: d.memory,
 		Submitted: seconds(p.Metadata.Created), Limit: limit(p.Spec.ActiveDeadlineSeconds), Phase: jobqueue.Pending}
 	if p.Spec.Priority != nil {
 		out.Urgency = *p.Spec.Priority
@@ -235,7 +238,8 @@ func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 		pods = min(pods, *j.Spec.Completions)
 	}
 	if pods < 1 || pods > mostGPUs/d.gpus {
-		out.GPUs, out.Skip = d.gpus, fmt.Sprintf("got %d pods at the same time, want at least 1 and at most %d GPUs in all", pods, mostGPUs)
+		out.GPUs, out.Skip = d.gpus,
+			fmt.Sprintf("got %d pods at the same time, want at least 1 and at most %d GPUs in all", pods, mostGPUs)
 		return out, true
 	}
 	out.GPUs, out.CPUs, out.Memory = pods*d.gpus, float64(pods)*d.cpus, float64(pods)*d.memory
@@ -261,7 +265,8 @@ func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 		switch {
 		case a.NodeAffinity != nil && a.NodeAffinity.Required != nil:
 			out.Skip = "the Job already has a required node affinity"
-		case a.PodAffinity != nil && len(a.PodAffinity.Required) > 0, a.PodAntiAffinity != nil && len(a.PodAntiAffinity.Required) > 0:
+		case a.PodAffinity != nil && len(a.PodAffinity.Required) > 0, a.PodAntiAffinity != nil &&
+			len(a.PodAntiAffinity.Required) > 0:
 			out.Skip = "the Job has a required pod affinity"
 		}
 	}
@@ -290,7 +295,8 @@ func (j *job) held() string {
 // takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that count only some pods
 // (scopes) count as if they counted all.
 func (s *quotas) takes(namespace string, pods int, d demand) []jobqueue.Take {
-	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory, "requests.memory": d.memory}
+	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory,
+		"requests.memory": d.memory}
 	for i, name := range gpuResources {
 		amounts["requests."+name] = float64(d.of[i])
 	}
@@ -315,7 +321,8 @@ func quotasOf(all []quota) (*quotas, error) {
 	out := new(quotas)
 	for _, q := range all {
 		for _, resource := range slices.Sorted(maps.Keys(q.Status.Hard)) {
-			name := fmt.Sprintf("the quota %s of the namespace %s for %s", q.Metadata.Name, q.Metadata.Namespace, resource)
+			name := fmt.Sprintf("the quota %s of the namespace %s for %s", q.Metadata.Name, q.Metadata.Namespace,
+				resource)
 			hard, err := quantity(q.Status.Hard[resource])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -358,20 +365,23 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	namespace, name, ok := strings.Cut(p.Job, "/")
 	version, known := c.versions[p.Job]
 	if !ok || !known || len(p.Nodes) == 0 {
-		return fmt.Errorf("job %s: got a placement on %d nodes, want a suspended Job that was read and at least 1 node", p.Job, len(p.Nodes))
+		return fmt.Errorf("job %s: got a placement on %d nodes, want a suspended Job that was read and at least 1 node",
+			p.Job, len(p.Nodes))
 	}
 	hosts := make([]string, len(p.Nodes))
 	for i, n := range p.Nodes {
 		hosts[i] = c.hosts[n]
 	}
 	type object = map[string]any
-	affinity := object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{
-		{"matchExpressions": []object{{"key": host, "operator": "In", "values": hosts}}}}}}}
+	affinity := object{
+		"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{
+			{"matchExpressions": []object{{"key": host, "operator": "In", "values": hosts}}}}}}}
 	patch, err := json.Marshal(object{"metadata": object{"resourceVersion": version},
 		"spec": object{"suspend": false, "template": object{"spec": object{"affinity": affinity}}}})
 	if err != nil {
 		return err
 	}
-	_, err = c.kubectl(ctx, "patch", "job", "--namespace="+namespace, "--type=merge", "--patch="+string(patch), "--", name)
+	_, err = c.kubectl(ctx, "patch", "job", "--namespace="+namespace, "--type=merge", "--patch="+string(patch), "--",
+		name)
 	return err
 }

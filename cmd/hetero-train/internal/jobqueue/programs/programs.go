@@ -30,7 +30,9 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if err := cmd.Run(); err != nil {
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			return nil, fmt.Errorf("%s: the program is not in PATH; run this command on a machine with the client programs of the cluster", name)
+			return nil,
+				fmt.Errorf("%s: the program is not in PATH; run this command on a machine with the client programs of the cluster",
+					name)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case limit.Err() != nil:

@@ -82,8 +82,10 @@ func (c *Client) snapshot(queue, nodes answer, now float64) (*jobqueue.Snapshot,
 }
 
 // unusable are the states in which Slurm starts no job on a node.
-var unusable = []string{"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "UNKNOWN", "FUTURE",
-	"POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "PLANNED_DOWN", "INVALID", "INVALID_REG", "ERROR"}
+var unusable = []string{"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "UNKNOWN",
+	"FUTURE",
+	"POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "PLANNED_DOWN",
+	"INVALID", "INVALID_REG", "ERROR"}
 
 func (n *node) node() (jobqueue.Node, error) {
 	const mb = 1 << 20
@@ -149,7 +151,8 @@ func (j *job) job() (out jobqueue.Job, ok bool) {
 	switch {
 	case strings.Contains(states, "PENDING"):
 		out.Phase, out.Started = jobqueue.Pending, 0
-	case strings.Contains(states, "RUNNING"), strings.Contains(states, "CONFIGURING"), strings.Contains(states, "COMPLETING"), strings.Contains(states, "SUSPENDED"):
+	case strings.Contains(states, "RUNNING"), strings.Contains(states, "CONFIGURING"),
+		strings.Contains(states, "COMPLETING"), strings.Contains(states, "SUSPENDED"):
 		out.Phase = jobqueue.Active
 	default:
 		return out, false
@@ -164,11 +167,14 @@ func (j *job) job() (out jobqueue.Job, ok bool) {
 	if strings.Contains(j.Comment, "hetero-train:") {
 		found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment))
 		if found == nil {
-			damaged = fmt.Sprintf("the comment of the job is invalid: got %q, want hetero-train: kind=KIND; steps=STEPS, or hetero-train: alone", j.Comment)
+			damaged = fmt.Sprintf("the comment of the job is invalid: got %q, want hetero-train: kind=KIND; steps=STEPS, or hetero-train: alone",
+				j.Comment)
 		} else if out.Kind = found[1]; found[2] != "" {
 			v, err := strconv.ParseFloat(found[2], 64)
 			if err != nil || !(v > 0) || v > mostSteps {
-				damaged = fmt.Sprintf("the comment of the job is invalid: steps: got %s, want a number above 0 and at most %.0g", found[2], mostSteps)
+				damaged = fmt.Sprintf(
+					"the comment of the job is invalid: steps: got %s, want a number above 0 and at most %.0g",
+					found[2], mostSteps)
 			}
 			out.Work = v
 		}
@@ -300,7 +306,8 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 			return fmt.Errorf("job %s: got node %q, want a node name", p.Job, n)
 		}
 	}
-	if _, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job, "ReqNodeList="+strings.Join(p.Nodes, ",")); err != nil || !c.held[p.Job] {
+	if _, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job,
+		"ReqNodeList="+strings.Join(p.Nodes, ",")); err != nil || !c.held[p.Job] {
 		return err
 	}
 	if err := release(ctx, p.Job); err != nil {
@@ -309,7 +316,8 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	return nil
 }
 
-// release ends the hold of the owner of a job. It reads the queue again, because an administrator may hold the job by now.
+// release ends the hold of the owner of a job. It reads the queue again, because an administrator may hold the job by
+// now.
 func release(ctx context.Context, id string) error {
 	queue, err := readQueue(ctx)
 	if err != nil {

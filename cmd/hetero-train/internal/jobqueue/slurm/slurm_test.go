@@ -36,8 +36,8 @@ func data(t *testing.T, name string) string {
 	return "cat " + path + "\n"
 }
 
-// The files are the answers of Slurm 22.05.8 for four nodes and seven jobs, with the fields that this package reads. The
-// files of 23.11 state the same facts in the notation of data parser v0.0.40.
+// The files are the answers of Slurm 22.05.8 for four nodes and seven jobs, with the fields that this package reads.
+// The files of 23.11 state the same facts in the notation of data parser v0.0.40.
 func TestRead(t *testing.T) {
 	for _, version := range []struct {
 		release string
@@ -62,8 +62,9 @@ func TestRead(t *testing.T) {
 				t.Fatalf("got %s with %d nodes and %d jobs, want 4 and 7", s.System, len(s.Nodes), len(s.Jobs))
 			}
 			turing := s.Nodes[slices.IndexFunc(s.Nodes, func(n jobqueue.Node) bool { return n.Name == "turing1" })]
-			want := jobqueue.Node{Name: "turing1", GPUs: []jobqueue.GPUs{{Type: "t4", Total: 4, Used: 3}}, CPUs: 16, UsedCPUs: 1,
-				Memory: 64000 << 20, UsedMemory: 64000 << 20, Labels: []string{"turing", "partition main"}}
+			want := jobqueue.Node{Name: "turing1", GPUs: []jobqueue.GPUs{{Type: "t4", Total: 4, Used: 3}}, CPUs: 16,
+				UsedCPUs: 1,
+				Memory:   64000 << 20, UsedMemory: 64000 << 20, Labels: []string{"turing", "partition main"}}
 			if !reflect.DeepEqual(turing, want) {
 				t.Errorf("node: got %+v\nwant %+v", turing, want)
 			}
@@ -71,22 +72,29 @@ func TestRead(t *testing.T) {
 			for _, j := range s.Jobs {
 				jobs[j.Name] = j
 			}
-			resnet := jobqueue.Job{ID: "1", Name: "resnet", Phase: jobqueue.Active, Submitted: 1795413003, Started: 1795413003, Limit: 3600,
-				Urgency: 4294901759, GPUs: 4, GPUType: "v100", CPUs: 1, Memory: 62.5 * (1 << 30), Requires: []string{"partition main"},
-				On: []string{"volta1"}, Holds: [][]jobqueue.GPUs{{{Type: "v100", Total: 4}}}, Nodes: 1, Kind: "ResNet-50 (batch size 64)", Work: 1000}
+			resnet := jobqueue.Job{ID: "1", Name: "resnet", Phase: jobqueue.Active, Submitted: 1795413003,
+				Started: 1795413003, Limit: 3600,
+				Urgency: 4294901759, GPUs: 4, GPUType: "v100", CPUs: 1, Memory: 62.5 * (1 << 30),
+				Requires: []string{"partition main"},
+				On:       []string{"volta1"}, Holds: [][]jobqueue.GPUs{{{Type: "v100", Total: 4}}}, Nodes: 1,
+				Kind: "ResNet-50 (batch size 64)", Work: 1000}
 			if !reflect.DeepEqual(jobs["resnet"], resnet) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["resnet"], resnet)
 			}
-			big := jobqueue.Job{ID: "4", Name: "big", Submitted: 1795413003, Limit: math.Inf(1), Urgency: 4294901756, GPUs: 9, CPUs: 3, Nodes: 3,
-				Memory: 187.5 * (1 << 30), Requires: []string{"partition main"}, Skip: "the job does not opt in: want a comment with hetero-train:"}
+			big := jobqueue.Job{ID: "4", Name: "big", Submitted: 1795413003, Limit: math.Inf(1), Urgency: 4294901756,
+				GPUs: 9, CPUs: 3, Nodes: 3,
+				Memory: 187.5 * (1 << 30), Requires: []string{"partition main"},
+				Skip: "the job does not opt in: want a comment with hetero-train:"}
 			if !reflect.DeepEqual(jobs["big"], big) {
 				t.Errorf("job: got %+v\nwant %+v", jobs["big"], big)
 			}
 			wide := jobs["wide"]
-			if wide.GPUs != 6 || wide.Nodes != 2 || !slices.Equal(wide.On, []string{"radeon1", "turing1"}) || wide.Holds[1][0] != (jobqueue.GPUs{Type: "t4", Total: 3}) {
+			if wide.GPUs != 6 || wide.Nodes != 2 || !slices.Equal(wide.On, []string{"radeon1", "turing1"}) ||
+				wide.Holds[1][0] != (jobqueue.GPUs{Type: "t4", Total: 3}) {
 				t.Errorf("job on two nodes: got %+v", wide)
 			}
-			for name, part := range map[string]string{"held": "does not opt in", "another": "already requires nodes volta2", "arr": "job array"} {
+			for name, part := range map[string]string{
+				"held": "does not opt in", "another": "already requires nodes volta2", "arr": "job array"} {
 				if !strings.Contains(jobs[name].Skip, part) {
 					t.Errorf("job %s: got reason %q, want one with %q", name, jobs[name].Skip, part)
 				}
@@ -101,15 +109,28 @@ func TestFailures(t *testing.T) {
 		scripts map[string]string
 		want    string
 	}{
-		"no Slurm":          {nil, "squeue: the program is not in PATH"},
-		"controller down":   {map[string]string{"squeue": "echo note >&2; echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1\n"}, "squeue --json: slurm_load_jobs error: Unable to contact slurm controller"},
-		"no list of jobs":   {map[string]string{"squeue": "echo '{}'\n"}, "got no list of jobs"},
-		"error in JSON":     {map[string]string{"squeue": "echo '{\"jobs\":[],\"errors\":[{\"error\":\"Zero Bytes were transmitted\"}]}'\n"}, "Slurm reports an error: Zero Bytes were transmitted"},
-		"many GPUs":         {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:v:99999999999\"}]}'\n"}, "at most 1048576"},
-		"text":              {map[string]string{"squeue": "echo JOBID\n"}, "want JSON from Slurm"},
-		"nodes twice wrong": {map[string]string{"squeue": ok, "scontrol": "exit 1\n", "sinfo": "exit 2\n"}, "sinfo --json: exit status 2"},
-		"no nodes":          {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[]}'\n"}, "got no nodes"},
-		"damaged GPUs":      {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:x:y:1\"}]}'\n"}, `node a: GPUs "gpu:x:y:1"`},
+		"no Slurm": {nil, "squeue: the program is not in PATH"},
+		"controller down": {
+			map[string]string{
+				"squeue": "echo note >&2; echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1\n"},
+			"squeue --json: slurm_load_jobs error: Unable to contact slurm controller"},
+		"no list of jobs": {map[string]string{"squeue": "echo '{}'\n"}, "got no list of jobs"},
+		"error in JSON": {
+			map[string]string{
+				"squeue": "echo '{\"jobs\":[],\"errors\":[{\"error\":\"Zero Bytes were transmitted\"}]}'\n"},
+			"Slurm reports an error: Zero Bytes were transmitted"},
+		"many GPUs": {
+			map[string]string{
+				"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:v:99999999999\"}]}'\n"},
+			"at most 1048576"},
+		"text": {map[string]string{"squeue": "echo JOBID\n"}, "want JSON from Slurm"},
+		"nodes twice wrong": {map[string]string{"squeue": ok, "scontrol": "exit 1\n", "sinfo": "exit 2\n"},
+			"sinfo --json: exit status 2"},
+		"no nodes": {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[]}'\n"}, "got no nodes"},
+		"damaged GPUs": {
+			map[string]string{
+				"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:x:y:1\"}]}'\n"},
+			`node a: GPUs "gpu:x:y:1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := fake(t, c.scripts)
@@ -155,8 +176,9 @@ func TestParseGRES(t *testing.T) {
 
 func TestExpand(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "volta1": "volta1", "volta[1-3]": "volta1 volta2 volta3", "gpu[008-010,12],login": "gpu008 gpu009 gpu010 gpu12 login",
-		"a[1-2]-ib,b3": "a1-ib a2-ib b3",
+		"": "", "volta1": "volta1", "volta[1-3]": "volta1 volta2 volta3",
+		"gpu[008-010,12],login": "gpu008 gpu009 gpu010 gpu12 login",
+		"a[1-2]-ib,b3":          "a1-ib a2-ib b3",
 	} {
 		if got := strings.Join(expand(text), " "); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
@@ -169,8 +191,10 @@ func TestNodeStates(t *testing.T) {
 		state words
 		down  bool
 	}{
-		{words{"idle"}, false}, {words{"MIXED", "CLOUD"}, false}, {words{"idle~"}, false}, {words{"idle*"}, true}, {words{"ALLOCATED", "DRAIN"}, true},
-		{words{"down"}, true}, {words{"IDLE", "NOT_RESPONDING"}, true}, {words{"IDLE", "PLANNED"}, false}, {words{"down*"}, true},
+		{words{"idle"}, false}, {words{"MIXED", "CLOUD"}, false}, {words{"idle~"}, false}, {words{"idle*"}, true},
+		{words{"ALLOCATED", "DRAIN"}, true},
+		{words{"down"}, true}, {words{"IDLE", "NOT_RESPONDING"}, true}, {words{"IDLE", "PLANNED"}, false},
+		{words{"down*"}, true},
 	} {
 		n := node{Name: "a", State: c.state, Reason: "fan"}
 		got, err := n.node()
@@ -183,7 +207,8 @@ func TestNodeStates(t *testing.T) {
 func TestApply(t *testing.T) {
 	dir := fake(t, map[string]string{"scontrol": "echo \"$@\" >> $(dirname $0)/calls; case $2 in *=9) echo 'Invalid node name specified for job 9' >&2; exit 1;; esac\n"})
 	client := Client{}
-	if err := client.Apply(context.Background(), jobqueue.Placement{Job: "7", Nodes: []string{"volta1", "volta2"}}); err != nil {
+	if err := client.Apply(context.Background(),
+		jobqueue.Placement{Job: "7", Nodes: []string{"volta1", "volta2"}}); err != nil {
 		t.Fatal(err)
 	}
 	err := client.Apply(context.Background(), jobqueue.Placement{Job: "9", Nodes: []string{"volta1"}})
@@ -196,7 +221,8 @@ func TestApply(t *testing.T) {
 		}
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-	if want := "update JobId=7 ReqNodeList=volta1,volta2\nupdate JobId=9 ReqNodeList=volta1\n"; err != nil || string(calls) != want {
+	if want := "update JobId=7 ReqNodeList=volta1,volta2\nupdate JobId=9 ReqNodeList=volta1\n"; err != nil ||
+		string(calls) != want {
 		t.Errorf("got calls %q, %v, want %q", calls, err, want)
 	}
 }
@@ -233,13 +259,17 @@ func TestComments(t *testing.T) {
 		work          float64
 		skip          string
 	}{
-		{"", "", 0, "does not opt in"}, {"nightly", "", 0, "does not opt in"}, {"hetero-train:", "", 0, ""}, {"mine; hetero-train: ", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
-		{"hetero-train: kind=LM; steps=5e4", "LM", 5e4, ""}, {"hetero-train: kind=LM; steps=-4", "LM", -4, "steps: got -4"},
-		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"}, {"hetero-train: kind=LM; foo=1", "", 0, "the comment of the job is invalid"},
+		{"", "", 0, "does not opt in"}, {"nightly", "", 0, "does not opt in"}, {"hetero-train:", "", 0, ""},
+		{"mine; hetero-train: ", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
+		{"hetero-train: kind=LM; steps=5e4", "LM", 5e4, ""},
+		{"hetero-train: kind=LM; steps=-4", "LM", -4, "steps: got -4"},
+		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"},
+		{"hetero-train: kind=LM; foo=1", "", 0, "the comment of the job is invalid"},
 	} {
 		j := job{ID: 1, State: words{"PENDING"}, TRESPerJob: "gpu:1", NodeCount: 1, Comment: c.comment}
 		got, ok := j.job()
-		if !ok || got.Kind != c.kind || got.Work != c.work || !strings.Contains(got.Skip, c.skip) || (got.Skip == "") != (c.skip == "") {
+		if !ok || got.Kind != c.kind || got.Work != c.work || !strings.Contains(got.Skip, c.skip) ||
+			(got.Skip == "") != (c.skip == "") {
 			t.Errorf("%q: got %+v", c.comment, got)
 		}
 	}
