@@ -40,7 +40,6 @@ func (e *ReplicaError) Error() string {
 	}
 	if e.Majority < 0 {
 		return fmt.Sprintf("replicas differ in %s: none of the states belongs to more than half of the %d ranks, so it is unknown which rank is wrong: "+
-
 			"check the memory (ECC errors) and the network of all machines", parts, len(e.Hashes))
 	}
 	names := make([]string, len(e.Odd))

@@ -117,7 +117,6 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 		got = append(got, span.Track.String()+"/"+span.Kind.String()+"/"+span.Name+"/"+span.Part)
 	}
 	want := "stream/copy/copy/between steps stream/copy/copy/forward stream/host/note this timeline/forward stream/launch/layer/forward stream/host/wake the sender/forward " +
-
 		"stream/wait/wait for other ranks/forward stream/host/note this timeline/forward parts/launch/forward/forward " +
 		"gradients/launch/bucket 0/backward parts/launch/backward/backward steps/launch/step 7/"
 	if strings.Join(got, " ") != want {

@@ -112,10 +112,11 @@ func (f fakeRun) records() [][]runtime.Record {
 		}
 		end = end.Add(slowest)
 		for rank, share := range f.shares {
+			exchanges := min(time.Millisecond, slowest-own[rank]) // the slowest rank waits for nobody
 			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end,
 				BatchSize: share, Values: telemetry.Values{telemetry.Loss: 2.3 * math.Exp(-float64(step)/50)},
-				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond,
-				Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
+				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + exchanges,
+				Exchanges: exchanges, Communication: slowest - own[rank] - exchanges,
 				StepTime: slowest, TrainingTime: end.Sub(start),
 				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(),
 					telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})
@@ -139,7 +140,6 @@ func fourUnequal(t *testing.T, root string, noise float64, seeds ...int64) {
 			decisions := ""
 			for step := 10; policy == "hybrid" && step <= 100; step += 10 {
 				decisions += fmt.Sprintf(`{"step":%d,"policy":"hybrid","shares":[64,32,16,16],"next":[64,32,16,16],"changed":false,"reason":"settled","share_of_oracle":0.99,"imbalance":null,"lost_seconds":{"imbalance":0.001,"noise":0.002}}`+
-
 					"\n", step)
 			}
 			fakeRun{policy: policy, scenario: "four-unequal", seed: seed, shares: shares, speed: speed, steps: 100,

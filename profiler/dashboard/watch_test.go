@@ -27,7 +27,6 @@ func recordText(loss string) string {
 	return `{"epoch":0,"iteration":1,"loss":` + loss +
 		`,"throughput":4,"iteration_time":1,"data_loading_time":0,"forward_time":0.5,"backward_time":0.5,` +
 		`"communication_time":0,"optimizer_time":0,"communication_hidden_time":0,"exchange_time":0,"communication_bytes":0,"communication_buckets":0,"batch_size":4,` +
-
 		`"timestamp":null,"rank":0,"accuracy":null,"learning_rate":0.1,"grad_norm":1,"loss_scale":1,"skipped":false}`
 }
 

@@ -62,7 +62,6 @@ func (r *replies) RoundTrip(q *http.Request) (*http.Response, error) {
 // Any server may answer anything.
 func FuzzReplies(f *testing.F) {
 	run := `{"info":{"run_id":"R1","run_name":"n","experiment_id":"7","status":"FINISHED","artifact_uri":"mlflow-artifacts:/7/R1/artifacts"},"data":{"metrics":[{"key":"loss"}],"params":[{"key":"a","value":"b"}],"tags":[{"key":"` +
-
 		SentTag + `","value":"12"},{"key":"` + idTag + `","value":"A1"}]}}`
 	f.Add(200, []byte(`{"run":`+run+`,"runs":[`+run+`],"experiment":{"experiment_id":"7"},"experiment_id":"7"}`))
 	f.Add(200, []byte(`{"metrics":[{"value":"NaN","timestamp":"1","step":2}],"next_page_token":"p"}`))

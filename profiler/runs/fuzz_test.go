@@ -33,7 +33,6 @@ func FuzzDecisions(f *testing.F) {
 
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("{\"step\":0,\"time\":\"2026-01-02T03:04:05Z\",\"start\":{\"ranks\":2,\"batch_size\":8}}\n{\"step\":100,\"bottleneck\":{\"bound\":\"data-bound\",\"rank\":1}}\n" +
-
 		"{\"step\":1,\"length\":{\"steps\":300}}\n{\"step\":50,\"evaluation\":{\"loss\":null,\"metrics\":{\"top1\":0.5}}}\n{\"step\":60,\"checkpoint\":{\"seconds\":1}}"))
 	f.Add([]byte(`{"step":9223372036854775807,"bottleneck":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -307,7 +307,6 @@ func TestResumeDropsRepeatedSteps(t *testing.T) {
 	f := newFakeRun(t, dir, "a", 2)
 	f.steps(1, 100)
 	f.write("logs/balance.jsonl", `{"step":10,"shares":[32,32],"next":[40,24],"changed":true,"reason":"slow","ranks":[{"health":"healthy"},{"health":"sick","cause":"thermal throttling","evidence":"80 °C"}]}`+
-
 		"\n")
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+
 		`{"step":50,"bottleneck":{"bound":"straggler","rank":1,"text":"x","advice":"y"}}`+"\n"+
@@ -906,7 +905,6 @@ func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 	f.steps(1, 60)
 	const verdict = `{"step":%d,"bottleneck":{"bound":"straggler","rank":0,"text":"waiting for rank 0"}}` + "\n"
 	f.write("logs/balance.jsonl", `{"step":50,"shares":[8,8,8],"next":[8,8,8],"share_of_oracle":0.6,"ranks":[{"health":"sick","cause":"x"},{},{}]}`+
-
 		"\n")
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":3}}`+"\n"+fmt.Sprintf(verdict, 50)+
 		`{"step":60,"start":{"ranks":1}}`+"\n")

@@ -44,7 +44,6 @@ func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	}
 	batch := float64(v.Ranks[0].Record.BatchSize + r.BatchSize)
 	f.write("logs/balance.jsonl", `{"step":20,"policy":"dynamic","shares":[3,1],"next":[3,1],"step_seconds":0.5,"ranks":[{"seconds":0.1,"waited_seconds":0.3,"health":"healthy"},{"seconds":0.4,"waited_seconds":0,"health":"sick","cause":"CPU quota"}]}`+
-
 		"\n")
 	v = open(t, dir, "a").View()
 	want := RankSpeed{experiment.Number(batch / 4), 0.4, 0, experiment.Number(batch / 4 / 0.4)}

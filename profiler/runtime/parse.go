@@ -39,7 +39,7 @@ func (r *Record) parse(line []byte) bool {
 		}
 	}
 	p.expect("}")
-	return p.ok && len(p.rest) == 0 && r.Iteration >= 0 && r.Iteration <= MostStep
+	return p.ok && len(p.rest) == 0 && r.Iteration <= MostStep && r.negative() == ""
 }
 
 // parser reads the text at the start of rest. After the first unexpected text, ok remains false.

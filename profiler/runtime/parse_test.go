@@ -34,14 +34,13 @@ func TestParsingEqualsJSON(t *testing.T) {
 			Values: telemetry.Values{telemetry.Loss: float(), telemetry.Accuracy: float(),
 				telemetry.LearningRate: float(), telemetry.GradNorm: float(), telemetry.LossScale: float()},
 			Skipped:     random.IntN(2) == 0,
-			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(),
+			DataLoading: took(), Forward: took(), Backward: took(), Communication: took(), Optimizer: took(),
 			CommunicationHidden: took(), Exchanges: took(),
-			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(),
+			Bytes: random.Int64N(1e17), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(),
 				telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
 		for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
 			want.Telemetry[s] = float()
 		}
-		want.Bytes %= 1e17
 		if random.IntN(4) == 0 {
 			want.Timestamp = time.Time{}
 		}
@@ -65,6 +64,18 @@ func TestParsingEqualsJSON(t *testing.T) {
 		if cut := line[:random.IntN(len(line))]; got.parse(cut) {
 			t.Fatalf("took %s", cut)
 		}
+	}
+}
+
+// A time below 0 is no measurement: both parsers refuse it.
+func TestTimesBelowZeroAreRefused(t *testing.T) {
+	line := (&Record{Iteration: 3, Forward: -time.Millisecond, Telemetry: telemetry.Unknown()}).appendJSON(nil)
+	var got Record
+	if got.parse(line) {
+		t.Errorf("parse accepted %s", line)
+	}
+	if err := json.Unmarshal(line, &got); err == nil || !strings.Contains(err.Error(), "forward_time below 0") {
+		t.Errorf("got %v, want an error about forward_time", err)
 	}
 }
 
@@ -145,6 +156,10 @@ func TestRecordsLackNoKey(t *testing.T) {
 		if keys[d.Key] = json.RawMessage("null"); d.Kind == telemetry.Integer || d.Kind == telemetry.Seconds {
 			if null, _ := json.Marshal(keys); json.Unmarshal(null, &got) == nil {
 				t.Errorf("%s is null: got a record", d.Key)
+			}
+			keys[d.Key] = json.RawMessage("-1")
+			if below, _ := json.Marshal(keys); json.Unmarshal(below, &got) == nil {
+				t.Errorf("%s is -1: got a record", d.Key)
 			}
 		}
 		keys[d.Key] = value

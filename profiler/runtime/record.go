@@ -260,8 +260,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error. Keys that
-// are computed from others are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is a time
+// or a count below 0. Keys that are computed from others are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
@@ -276,7 +276,27 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if r.Iteration < 0 || r.Iteration > MostStep {
 		return fmt.Errorf("metric record without an iteration from 0 to %d", int64(MostStep))
 	}
+	if key := r.negative(); key != "" {
+		return fmt.Errorf("metric record with a %s below 0", key)
+	}
 	return nil
+}
+
+// negative returns the key of a time or count that is below 0, or "".
+func (r *Record) negative() string {
+	for m := range telemetry.MetricCount {
+		switch d := &telemetry.Metrics[m]; d.Kind {
+		case telemetry.Seconds:
+			if *r.Seconds(m) < 0 {
+				return d.Key
+			}
+		case telemetry.Integer:
+			if r.integer(m) < 0 {
+				return d.Key
+			}
+		}
+	}
+	return ""
 }
 
 // read sets the value of one key.

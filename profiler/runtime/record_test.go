@@ -47,16 +47,12 @@ func TestRecordText(t *testing.T) {
 		{"typical", sample(7),
 			`{"epoch":1,"iteration":7,"loss":2.25,"throughput":13.333333333333334,"iteration_time":2.300003002,` +
 				`"data_loading_time":0.000000001,"forward_time":0.1,"backward_time":0.200000001,"communication_time":0.000003,"optimizer_time":2,` +
-
 				`"communication_hidden_time":0.007,"exchange_time":0.008,"communication_bytes":1048576,"communication_buckets":3,"gpu_utilization":97.5,"gpu_memory_percent":12,"batch_size":32,"timestamp":1700000000.123456,"rank":2,` +
-
 				`"accuracy":0.5,"learning_rate":1e-07,"grad_norm":1.5e+30,"loss_scale":65536,"skipped":false,"step_time":2.4,"training_time":16.800000007,"temperature":null,"power":null,"network_sent":1.25e+08,"rdma_received":0}`},
 		{"nothing measured", Record{Values: telemetry.Values{telemetry.Loss: math.NaN()}, Skipped: true,
 			Forward: -time.Millisecond}, `{"epoch":0,"iteration":0,"loss":null,"throughput":null,` +
 			`"iteration_time":-0.001,"data_loading_time":0,"forward_time":-0.001,"backward_time":0,"communication_time":0,"optimizer_time":0,` +
-
 			`"communication_hidden_time":0,"exchange_time":0,"communication_bytes":0,"communication_buckets":0,"gpu_utilization":0,"gpu_memory_percent":0,"batch_size":0,"timestamp":null,"rank":0,"accuracy":0,` +
-
 			`"learning_rate":0,"grad_norm":0,"loss_scale":0,"skipped":true,"temperature":null,"power":null}`},
 	}
 	cases[1].record.Telemetry[telemetry.Temperature], cases[1].record.Telemetry[telemetry.Power] = math.NaN(),

@@ -67,7 +67,6 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	for _, to := range []string{folder, file} {
 		o := execute(append([]string{"checkpoint", "import", in, "--output", to}, smallCNN...))
 		want := "imported tensors: 12\nprefix \"module.\" removed from all names\n2 batch counters (num_batches_tracked) ignored\nwritten: " +
-
 			to + "\n"
 		if o.code != exit.Done || o.stdout != want || o.stderr != "" {
 			t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)

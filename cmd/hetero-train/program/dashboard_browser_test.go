@@ -608,7 +608,6 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 			quoted("host"), quoted("device"), quoted("device model"), quoted("isa"), quoted("dtype")),
 		"logs/rank_0_metrics.json": record(0), "logs/rank_1_metrics.json": record(1),
 		"logs/balance.jsonl": fmt.Sprintf(`{"step":10,"policy":%s,"shares":[4,4],"next":[5,3],"changed":true,"reason":%s,"share_of_oracle":0.9,"lost_seconds":{%s:1},"ranks":[{"health":%s,"cause":%s},{"health":"sick","cause":%s,"evidence":%s}]}`+
-
 			"\n",
 			quoted("balancer"), quoted("reason"), quoted("lost"), quoted("health"), quoted("cause"), quoted("alert"),
 			quoted("evidence")),
@@ -617,7 +616,6 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 {"step":50,"bottleneck":{"bound":%s,"rank":0,"text":%s,"advice":%s}}
 `, quoted("start model"), quoted("start dataset"), quoted("start policy"), quoted("unit"), quoted("key"), quoted("title"), quoted("key"), quoted("bound"), quoted("verdict"), quoted("advice")),
 		"logs/communication.jsonl": fmt.Sprintf(`{"step":10,"steps":5,"ranks":[{"links":[{"kind":%s,"name":%s,"basis":%s}]},{}],"buckets":[{"name":%s,"bytes":1}]}`+
-
 			"\n", quoted("kind"), quoted("link"), quoted("basis"), quoted("bucket")),
 		"results/result.json": fmt.Sprintf(
 			`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`,
@@ -897,7 +895,6 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	}
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').href === new URL('.', location).href && !document.body.classList.contains('disconnected') && `+
-
 		hidden)
 	pictures(t, ctx, "missing")
 	accessible(t, ctx)
@@ -909,7 +906,6 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	}
 	write()
 	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && document.querySelector('#loss canvas')?.offsetParent && !`+
-
 		problem("There is no run"))
 	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
 		t.Fatal(err)

@@ -69,7 +69,6 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 	commit := run(false, "", "git", "rev-parse", "--short=8", "HEAD")
 	row := func(commit string) {
 		write("BENCHMARKS.md", "<!-- headlines: scripts/headlines.sh writes these rows -->\n\n| JPEG | 1 | 2 | 0.5 | | `decoding` | measured at "+
-
 			commit+", 2026-11-28 |\n\n<!-- end of headlines -->\n")
 	}
 	const check, mark = "--check", "--mark"

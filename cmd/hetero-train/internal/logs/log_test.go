@@ -58,7 +58,6 @@ func TestRedactorLeavesTheRestAlone(t *testing.T) {
 	log.With("rank", 0).WithGroup("step").Info("done", "tokens", 512, "token_file", "/root/token", "loss", 2.5, "list",
 		[]int{1, 2}, "key", "data.path")
 	want := `"msg":"done","rank":0,"step":{"tokens":512,"token_file":"/root/token","loss":2.5,"list":[1,2],"key":"data.path"}}` +
-
 		"\n"
 	if got := b.String(); !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got  %swant …%s", got, want)

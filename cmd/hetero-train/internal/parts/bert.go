@@ -157,7 +157,6 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
 		config.Choice(&t.Activation, "activation", "", append([]string{""}, models.Activations()...)...).Learnt().
 			Doc("Activation function of the feed-forward layers: `gelu` (exact), `gelu_new` (approximation by tanh) or `relu`. Empty: `" +
-
 				activation + "`, as in the published model."),
 		config.Float(&t.NormEps, "norm_eps", 0).Learnt().AtMost(1).
 			Doc("Number that LayerNorm adds to the variance. 0: as in the published model."),

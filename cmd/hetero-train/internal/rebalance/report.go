@@ -313,11 +313,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	if known && !r.defined {
 		r.defined = true
 		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
-
 			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n" +
-
 			"samples/s: batch / busy ms; imbalance in %: difference between the longest and the shortest busy time of a step, of the longest, mean over the steps; " +
-
 			"imbalance in ms: time that the best shares would save; noise: waits because times vary from step to step, which no shares remove\n")
 	}
 	return text.String()

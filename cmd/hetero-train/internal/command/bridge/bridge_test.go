@@ -68,7 +68,6 @@ func (r *rank) receive(kind string, to any) {
 
 const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":1000},"dataset":{"name":"Numbers","samples":960},` +
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
-
 	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
 // open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
@@ -116,7 +115,6 @@ func (r *rank) step(number int, shares []int) bridge.Decided {
 	all := func(of float64) string { return list(pass(0, of), pass(1, of), pass(2, of)) }
 	longest := max(pass(0, 0.003), pass(1, 0.003), pass(2, 0.003))
 	r.send(`{"type":"steps","first":%d,"steps":[{"epoch":%d,"epoch_step":%d,"epoch_steps":20,"settling":false,"learning_rate":0.1,"grad_norm":null,"skipped":false,"loss_scale":1,"time":%d,`+
-
 		`"seconds":%s,"samples":%s,"count":%s,"loss":%s,"data":[0,0,0],"forward":%s,"backward":%s,"exposed":%s,"hidden":[0,0,0],"optimizer":[0.001,0.001,0.001],"other":[0,0,0],"bytes":[4000,4000,4000],"buckets":[1,1,1]}],"telemetry":[]}`,
 		number, (number-1)/20, (number-1)%20+1, 1_700_000_000+number, list(longest+0.001, longest+0.001, longest+0.001),
 		list(shares...), list(shares...), all(2), all(0.001), all(0.002),

@@ -130,7 +130,6 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, learner.Close()) }()
 	if kept := learner.Options().Replay; kept < usual {
 		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
-
 			"the training may need more episodes", kept, usual, numbers, replayBytes>>20))
 	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})

@@ -179,7 +179,6 @@ func TestKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `/apis/batch/v1/namespaces/ml/jobs/lm application/merge-patch+json {"metadata":{"resourceVersion":"77"},"spec":{"suspend":false,"template":{"spec":{"affinity":` +
-
 		`{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"kubernetes.io/hostname","operator":"In","values":["host-volta1"]}]}]}}}}}}}`
 	if len(web.patches) != 1 || !sameJSON(web.patches[0], want) {
 		t.Errorf("got patches %q\nwant %q", web.patches, want)
