@@ -34,8 +34,7 @@
 //	allox     the assignment of jobs to types and places in their order with the least sum of completion times (AlloX)
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
-//	          finishes first
-//	          (mixed sets only on clusters of up to 8 types of GPUs)
+//	          finishes first (mixed sets only on clusters of up to 8 types of GPUs)
 //	dqn       a network that was trained on the simulator
 //
 // # Errors
