@@ -24,6 +24,9 @@
 //	err = pass.Backward(stream, last)                // instead of plan.Backward; last: last micro-batch of the optimizer step
 //	times, err := s.Finish(ctx, stream, reports)     // before the optimizer; exchanges reports after the last bucket
 //
+// If ranks join or leave between two steps, the caller calls [Group.Change], then SetShares with the shares of the new
+// ranks. Plans whose passes exchange statistics contain the ranks, so the caller compiles and binds them again.
+//
 // With several micro-batches per step, the buffer passed as into must differ from state.Grads. The caller adds the
 // gradients of all micro-batches except the last to this buffer. The last backward pass adds its own gradients to the
 // buffer before the all-reduces.

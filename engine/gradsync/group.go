@@ -2,7 +2,9 @@ package gradsync
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -15,6 +17,21 @@ import (
 // waits for a gradient bucket.
 type Group struct {
 	Grads, Stats collective.Communicator
+
+	rows []*Rows // their memory depends on the number of ranks
+}
+
+// Change makes the group the one that other communicators connect. The ranks of the new group call it between two
+// steps, when no exchange is in flight; ranks that leave do not. The caller then sets the shares of these ranks
+// (shares.Owner.Regroup).
+func (g *Group) Change(grads, stats collective.Communicator) error {
+	g.Grads, g.Stats = grads, stats
+	for _, r := range g.rows {
+		if err := errors.Join(r.host.Free(), r.allocate()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Rank returns the number of this rank.
@@ -69,6 +86,8 @@ func (g *Group) Gather(ctx context.Context, dev device.Device, name string, own 
 // Rows allocates its memory once, so it suits exchanges that repeat.
 type Rows struct {
 	group  *Group
+	dev    device.Device
+	name   string
 	host   device.Buffer
 	stride int64
 	op     collective.Op
@@ -76,17 +95,23 @@ type Rows struct {
 
 // NewRows allocates one row of stride bytes for each rank of a group.
 func (g *Group) NewRows(dev device.Device, name string, stride int64) (*Rows, error) {
-	size := int64(g.Size())
-	host, err := dev.AllocHost(stride * size)
-	if err != nil {
-		return nil, fmt.Errorf("%s of %d ranks: %w", name, size, err)
+	r := &Rows{group: g, dev: dev, name: name, stride: stride}
+	if err := r.allocate(); err != nil {
+		return nil, err
 	}
-	counts := make([]int64, size)
-	for i := range counts {
-		counts[i] = stride
+	g.rows = append(g.rows, r)
+	return r, nil
+}
+
+// allocate allocates a row for each rank of the group.
+func (r *Rows) allocate() (err error) {
+	size := r.group.Size()
+	if r.host, err = r.dev.AllocHost(r.stride * int64(size)); err != nil {
+		return fmt.Errorf("%s of %d ranks: %w", r.name, size, err)
 	}
-	return &Rows{group: g, host: host, stride: stride, op: collective.AllGather{Name: name, Buffer: device.Whole(host),
-		DType: tensor.U8, Counts: counts}}, nil
+	counts := slices.Repeat([]int64{r.stride}, size)
+	r.op = collective.AllGather{Name: r.name, Buffer: device.Whole(r.host), DType: tensor.U8, Counts: counts}
+	return nil
 }
 
 // All returns the rows of all ranks.
@@ -110,4 +135,7 @@ func (r *Rows) Exchange(ctx context.Context) error {
 }
 
 // Close frees the memory. No exchange may be in flight.
-func (r *Rows) Close() error { return r.host.Free() }
+func (r *Rows) Close() error {
+	r.group.rows = slices.DeleteFunc(r.group.rows, func(other *Rows) bool { return other == r })
+	return r.host.Free()
+}

@@ -40,10 +40,10 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 	if err := p.BindWired(arena, s.state, w); err != nil {
 		return nil, fmt.Errorf("gradient sum: %w", err)
 	}
-	pass := &Pass{sync: s, plan: p}
+	pass, size := &Pass{sync: s, plan: p}, s.group.Size()
 	for i, e := range p.Exchanges() {
-		op := s.points[i].op(e, s.size)
-		if err := op.Check(s.size); err != nil {
+		op := s.points[i].op(e, size)
+		if err := op.Check(size); err != nil {
 			return nil, err
 		}
 		if e.Phase == graph.Forward {
@@ -57,27 +57,24 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 			pass.samples, _, _ = p.Input(name)
 		}
 	}
-	if n := int64(4 * s.size); pass.samples.Buffer != nil && pass.samples.Bytes != n {
+	if n := int64(4 * size); pass.samples.Buffer != nil && pass.samples.Bytes != n {
 		return nil, fmt.Errorf("gradient sum: input %s: got %d bytes, want an i32 for each of %d ranks", SamplesInput,
-			pass.samples.Bytes, s.size)
+			pass.samples.Bytes, size)
 	}
 	return pass, nil
 }
 
 // takePoints creates the events for the exchanges of the first plan, and checks that later plans have the same
-// exchanges.
+// exchanges. The ranks of a group may change between two plans, so a point does not keep their number.
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
-	if len(exchanges) > 0 && s.opts.Stats == nil {
+	if len(exchanges) > 0 && s.group.Stats == nil {
 		return errors.New(
 			"gradient sum: the plan exchanges statistics with other ranks, but got no communicator for statistics")
 	}
 	if s.points == nil {
 		for _, e := range exchanges {
-			if !e.Sum && e.Ranks != s.size {
-				return fmt.Errorf("gradient sum: %s: the graph is built for %d ranks, want %d", e.Name, e.Ranks, s.size)
-			}
-			e.Region = device.Region{}
+			e.Region, e.Ranks = device.Region{}, 0
 			pt := point{Exchange: e, span: &span{}}
 			var err error
 			if pt.ready, err = s.event(); err != nil {
@@ -94,7 +91,10 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 			len(s.points))
 	}
 	for i, e := range exchanges {
-		if e.Region = (device.Region{}); e != s.points[i].Exchange {
+		if size := s.group.Size(); !e.Sum && e.Ranks != size {
+			return fmt.Errorf("gradient sum: %s: the graph is built for %d ranks, want %d", e.Name, e.Ranks, size)
+		}
+		if e.Region, e.Ranks = (device.Region{}), 0; e != s.points[i].Exchange {
 			return fmt.Errorf("gradient sum: exchange %d: got %+v, want the first plan's %+v", i, e,
 				s.points[i].Exchange)
 		}
@@ -195,7 +195,7 @@ func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error 
 		}
 	}
 	for _, op := range ops {
-		if err := s.opts.Stats.Enqueue(op); err != nil {
+		if err := s.group.Stats.Enqueue(op); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (s *Sync) begin() error {
 		}
 	}
 	for _, r := range s.runs {
-		if err := s.opts.Grads.Enqueue(r.op); err != nil {
+		if err := s.group.Grads.Enqueue(r.op); err != nil {
 			return err
 		}
 	}
@@ -230,8 +230,8 @@ func (s *Sync) begin() error {
 
 // after returns the pass's error and aborts the other ranks, or returns the error of the communicators.
 func (s *Sync) after(err error) error {
-	if err == nil && s.opts.Stats != nil {
-		err = s.opts.Stats.Err()
+	if err == nil && s.group.Stats != nil {
+		err = s.group.Stats.Err()
 	}
 	if err != nil {
 		return s.fail(err)

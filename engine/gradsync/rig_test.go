@@ -143,7 +143,7 @@ func (j job) start(number, size int, grads, stats collective.Communicator) (*ran
 		}
 	}
 	o := j.options
-	o.Grads, o.Stats = grads, stats
+	o.Group = &Group{Grads: grads, Stats: stats}
 	if j.mode == "ghost" || j.mode == "local" {
 		o.AverageStates, o.GhostGroup = true, j.group
 	}

@@ -3,6 +3,7 @@ package gradsync
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -18,8 +19,13 @@ func (s *Sync) weightAt() int64 { return (int64(4*s.size) + 63) / 64 * 64 }
 // SetShares sets the samples of each global micro-batch for every rank, from the next Forward on. All ranks must pass
 // the same shares.
 func (s *Sync) SetShares(samples []int) error {
-	if len(samples) != s.size {
-		return fmt.Errorf("gradient sum: shares: got %d, want one for each of %d ranks", len(samples), s.size)
+	if size := s.group.Size(); len(samples) != size {
+		return fmt.Errorf("gradient sum: shares: got %d, want one for each of %d ranks", len(samples), size)
+	}
+	if len(samples) != s.size { // the group has changed
+		if err := errors.Join(s.host.Free(), s.allocateHost()); err != nil {
+			return fmt.Errorf("gradient sum: shares of %d ranks: %w", len(samples), err)
+		}
 	}
 	mem, own, total := s.host.Host(), 0, 0
 	for rank, n := range samples {
@@ -28,7 +34,7 @@ func (s *Sync) SetShares(samples []int) error {
 		}
 		binary.LittleEndian.PutUint32(mem[4*rank:], uint32(n))
 		part := s.parts(n)
-		if total += part; rank == s.opts.Grads.Rank() {
+		if total += part; rank == s.group.Rank() {
 			own = part
 		}
 	}
@@ -91,11 +97,11 @@ func (s *Sync) finishStep(ctx context.Context, stream device.Stream, behind []co
 	}
 	begun := now()
 	for _, op := range behind {
-		if err := s.opts.Grads.Enqueue(op); err != nil {
+		if err := s.group.Grads.Enqueue(op); err != nil {
 			return Times{}, err
 		}
 	}
-	if err := s.opts.Grads.Sync(ctx); err != nil {
+	if err := s.group.Grads.Sync(ctx); err != nil {
 		return Times{}, err
 	}
 	waited := time.Duration(now() - begun)

@@ -20,10 +20,10 @@ const (
 
 // Options configure the sum of gradients.
 type Options struct {
-	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes; it is nil if the
-	// plans have no exchanges. Stats may equal Grads, but then no bucket starts before the last exchange of the
-	// backward pass.
-	Grads, Stats collective.Communicator
+	// Group has the ranks. Its Grads carries the buckets. Its Stats carries the exchanges of batch normalisation within
+	// the passes; it is nil if the plans have no exchanges. Stats may equal Grads, but then no bucket starts before the
+	// last exchange of the backward pass.
+	Group *Group
 
 	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
 	// with FirstBytes and CapBytes, where 0 means the default.
@@ -47,7 +47,7 @@ type Sync struct {
 	ops    *plan.Sequence // the launches of all reductions
 	state  *plan.State
 	into   device.Buffer
-	size   int // number of ranks
+	group  *Group
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
@@ -57,6 +57,7 @@ type Sync struct {
 	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
 	statesWire device.Buffer
 	weight     device.Buffer // (1): this rank's weight in averaged states
+	size       int           // number of ranks for which host has memory
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // the device's copy of the weight is older than host
 
@@ -97,7 +98,7 @@ type point struct {
 // several micro-batches, of the same size. All ranks must use the same layout of parameters and the same options;
 // Compare checks this.
 func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
-	s := &Sync{opts: o, dev: cache.Device, ops: plan.NewSequence(cache), state: state, into: into, size: o.Grads.Size(),
+	s := &Sync{opts: o, dev: cache.Device, ops: plan.NewSequence(cache), state: state, into: into, group: o.Group,
 		modelled: cache.Device.Info().Modelled}
 	defer func() {
 		if err != nil {
@@ -173,11 +174,18 @@ func (s *Sync) allocate() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.host, err = s.dev.AllocHost(s.weightAt() + 8); err != nil {
+	if err := s.allocateHost(); err != nil {
 		return err
 	}
-	s.closer = append(s.closer, s.host.Free)
+	s.closer = append(s.closer, func() error { return s.host.Free() })
 	s.backwardEnd, err = s.event()
+	return err
+}
+
+// allocateHost allocates the host memory that depends on the number of ranks.
+func (s *Sync) allocateHost() (err error) {
+	s.size = s.group.Size()
+	s.host, err = s.dev.AllocHost(s.weightAt() + 8)
 	return err
 }
 
@@ -240,7 +248,7 @@ func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	r.behind = append([]device.Step{{Wait: r.reduced}}, r.behind...)
 	op.After, op.Done = timed(r.ready, r.reduced, &r.span)
 	r.op, r.name, r.bytes = op, op.Name, op.Buffer.Bytes
-	if err := r.op.Check(s.size); err != nil {
+	if err := r.op.Check(s.group.Size()); err != nil {
 		return err
 	}
 	s.runs, s.reductions = append(s.runs, r), append(s.reductions, Reduction{})
@@ -304,10 +312,10 @@ func (s *Sync) fail(err error) error {
 }
 
 func (s *Sync) communicators() []collective.Communicator {
-	if s.opts.Stats == nil || s.opts.Stats == s.opts.Grads {
-		return []collective.Communicator{s.opts.Grads}
+	if s.group.Stats == nil || s.group.Stats == s.group.Grads {
+		return []collective.Communicator{s.group.Grads}
 	}
-	return []collective.Communicator{s.opts.Grads, s.opts.Stats}
+	return []collective.Communicator{s.group.Grads, s.group.Stats}
 }
 
 // hops returns the number of ranks that forwarded a failure; 0 for a failure of this rank.

@@ -35,7 +35,7 @@ func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 		ranks := j.ranks(t, 3)
 		if c.one {
 			for _, r := range ranks {
-				r.sync.opts.Stats = r.sync.opts.Grads
+				r.sync.group.Stats = r.sync.group.Grads
 			}
 		}
 		for step := range 2 {
@@ -173,7 +173,7 @@ func TestWrongOptionsAndSharesAreRefused(t *testing.T) {
 		{Options{Wire: tensor.F16}, "element type in transit: got f16, want bf16 or the gradients' f32"},
 		{Options{Ends: []int64{4}}, "bucket 0: got its end at byte 4"},
 	} {
-		c.o.Grads = r.grads
+		c.o.Group = &Group{Grads: r.grads}
 		if _, err := New(r.cache, r.state, r.sum, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.o, err, c.want)
 		}
@@ -207,12 +207,12 @@ func TestPlansThatDoNotBelongAreRefused(t *testing.T) {
 		}
 		return err
 	}
-	silent, err := New(r.cache, r.state, r.sum, Options{Grads: r.grads})
+	silent, err := New(r.cache, r.state, r.sum, Options{Group: &Group{Grads: r.grads}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	fresh, err := New(r.cache, r.state, r.sum, Options{Grads: r.grads, Stats: r.stats})
+	fresh, err := New(r.cache, r.state, r.sum, Options{Group: &Group{Grads: r.grads, Stats: r.stats}})
 	if err != nil {
 		t.Fatal(err)
 	}

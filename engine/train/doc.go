@@ -5,6 +5,10 @@
 // [Run] trains a replica (package replica) on data until the run ends, saves and restores it, and reports events to an
 // [Observer]. Package shares owns the division of a micro-batch among ranks.
 //
+// A run consists of parts (parts.go): progress counts steps, evaluator evaluates, saver writes checkpoints, comparer
+// compares the ranks, divider changes shares, and consensus exchanges what the ranks measure and request. The methods
+// of run connect them.
+//
 // All random values (initial values, order of samples, augmentation, dropout) are functions of the seed alone. A run
 // that is interrupted and resumed gives the same bits as an uninterrupted run.
 //

@@ -365,16 +365,15 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 
 // Comparisons between saves take at most the given fraction of the time.
 func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
-	r := &run{Options: Options{Replica: &replica.Replica{}, CompareSteps: 10, CompareShare: 0.01},
-		compared: comparison{step: 100, took: time.Second}}
+	compares := comparer{ranks: &consensus{}, every: 10, share: 0.01, last: comparison{step: 100, took: time.Second}}
 	for _, c := range []struct {
 		step int64
 		ago  time.Duration
 		want bool
 	}{{109, time.Hour, false}, {110, 99 * time.Second, false}, {110, 101 * time.Second, true},
 		{500, 99 * time.Second, false}} {
-		r.compared.ended = time.Now().Add(-c.ago)
-		if got := r.compareDue(c.step); got != c.want {
+		compares.last.ended = time.Now().Add(-c.ago)
+		if got := compares.due(c.step); got != c.want {
 			t.Errorf("step %d, %v after a comparison of 1 s: got %t", c.step, c.ago, got)
 		}
 	}
@@ -394,10 +393,10 @@ func BenchmarkComparison(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer replica.Close()
-	r := &run{Options: Options{Replica: replica}}
+	compares := comparer{replica: replica, at: &progress{}}
 	for b.Loop() {
 		c := comparison{}
-		if _, err := r.sumUp(&c); err != nil {
+		if _, err := compares.sumUp(&c); err != nil {
 			b.Fatal(err)
 		}
 		bytes := int64(0)

@@ -16,54 +16,6 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// RankStep is one rank's part of a step, as the rank reports it to the other ranks. The reports directly follow the
-// gradients, so the ranks need no second synchronization. At that time, three values of the step are not known yet:
-// Times.Communication, Hidden and Optimizer. These values are therefore those of the rank's previous step, and 0 in
-// its first step. All other values are of this step. In a StepRecord, the entry of the observing rank itself contains
-// only values of this step.
-type RankStep struct {
-	replica.Sums
-	Times replica.StepTimes
-	// time between the last step and this step, without evaluation and saving; not included in Times
-	Other   time.Duration
-	Buckets int
-	Bytes   int64 // bytes of gradients that were summed over ranks
-
-	Telemetry telemetry.Sample // other ranks receive values rounded to float32
-	Links     LinkReport
-
-	Replaced int // number of samples that could not be read, see data.Skip
-
-	// Positions is replica.StepResult.Positions, which is equal on all ranks. Reports do not contain it.
-	Positions float64
-}
-
-// LinksPerStep is the number of links in a LinkReport. A rank with more links reports them in turns: the report of each
-// step is small, and traffic is measured less often than most ranks step.
-const LinksPerStep = 2
-
-// LinkReport is the traffic of some links of a rank.
-type LinkReport struct {
-	First   int // number of the first link; the others follow it
-	Traffic [LinksPerStep]telemetry.Traffic
-}
-
-// unknownLinks returns a report without known values.
-func unknownLinks() (l LinkReport) {
-	for i := range l.Traffic {
-		l.Traffic[i] = telemetry.UnknownTraffic()
-	}
-	return l
-}
-
-// Compute returns the time that the rank needs for its own work in a step: from the end of the previous sum over
-// ranks to its last gradient. The other ranks wait during this time. Waits within the passes, for batch normalisation
-// over all samples, are not included.
-func (s RankStep) Compute() time.Duration {
-	t := s.Times
-	return t.Optimizer + s.Other + t.Data + t.Forward + t.Backward - t.Exchanges
-}
-
 // wish is an action that a rank requests after a step. If one rank requests it, all ranks do it.
 type wish struct {
 	stop, timeOver bool
@@ -79,8 +31,9 @@ type wish struct {
 
 // reports exchanges the RankSteps and wishes of all ranks with one small all-gather.
 type reports struct {
-	rows *gradsync.Rows
-	all  []RankStep
+	group *gradsync.Group
+	rows  *gradsync.Rows
+	all   []RankStep
 }
 
 // reportRow is the wire format of a report. Like gradients, it has the byte order of the machine.
@@ -120,7 +73,7 @@ func newReports(dev device.Device, group *gradsync.Group) (*reports, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reports{rows: rows, all: make([]RankStep, group.Size())}, nil
+	return &reports{group: group, rows: rows}, nil
 }
 
 // close frees the memory of the reports. No exchange may be in flight.
@@ -181,6 +134,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli) // CPUs have an instruction f
 // error, because training would continue with wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
+	if size := x.group.Size(); len(x.all) != size {
+		x.all = make([]RankStep, size)
+	}
 	for rank := range x.all {
 		if row := rowOf(x.rows.Row(rank)); row.sum != row.checksum() {
 			return nil, wish{}, fmt.Errorf("report of rank %d: checksum differs: %w", rank, collective.ErrDamaged)

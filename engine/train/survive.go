@@ -18,11 +18,11 @@ func survivable(err error) bool {
 // survive saves the last complete step on rank 0 after a run of several ranks has failed. All ranks have the same
 // state, so rank 0 can save it without the other ranks.
 func (r *run) survive(cause error) error {
-	if r.group() == nil || !survivable(cause) || r.unsound || r.step == 0 {
+	if r.group() == nil || !survivable(cause) || r.unsound || r.at.step == 0 {
 		return cause
 	}
 	if err := r.Replica.AbandonStep(); err != nil {
-		return errors.Join(cause, fmt.Errorf("%w: return to step %d: %w", ErrFinalSave, r.step, err))
+		return errors.Join(cause, fmt.Errorf("%w: return to step %d: %w", ErrFinalSave, r.at.step, err))
 	}
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)

@@ -1,7 +1,8 @@
 package replica
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"runtime"
 
 	"github.com/hetero-train/hetero-train/engine/train/shares"
@@ -39,9 +40,20 @@ func (r *Replica) adopt() error {
 }
 
 // SwitchShares makes the next shares the current ones, from the next Step on. The plans for this rank's next share are
-// ready. It drops the prefetched batch.
-func (r *Replica) SwitchShares() error {
-	return r.shares.Switch(func() error { return errors.Join(r.Discard(), r.adopt()) })
+// ready. If a batch is staged, it has the samples of the old shares, and the caller discards it.
+func (r *Replica) SwitchShares() error { return r.shares.Switch(r.adopt) }
+
+// Regroup continues with other ranks, from the next Step on, after a change of the group (gradsync.Group.Change).
+// samples are the shares of its ranks, all of which call Regroup. If a batch is staged, the caller discards it.
+func (r *Replica) Regroup(ctx context.Context, samples []int) error {
+	limits, err := r.gather(ctx, r.shares.Most())
+	if err != nil {
+		return fmt.Errorf("gather the limits of ranks: %w", err)
+	}
+	if err := r.shares.Regroup(r.group.Rank(), limits, samples); err != nil {
+		return err
+	}
+	return r.adopt()
 }
 
 // prepared are plans that compile in the background, while training continues. They implement shares.Plans.

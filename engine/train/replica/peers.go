@@ -103,7 +103,7 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 // CapBytes limits them.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
-	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: r.group.Grads, Stats: r.group.Stats, Ends: ends,
+	return gradsync.New(r.cache, r.state, into, gradsync.Options{Group: r.group, Ends: ends,
 		CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
 }

@@ -13,7 +13,7 @@ import (
 
 // plans are the passes of training and evaluation for one share: a number of samples of a micro-batch.
 type plans struct {
-	samples int
+	planKey
 	train   *pass
 	shorter []*pass // passes of training for samples of fewer positions, in ascending order; see Options.Shorter
 	eval    *pass   // nil if samples is 0
@@ -27,6 +27,12 @@ type plans struct {
 	bound bool  // the plans have memory and can run
 	used  int64 // value of planCache.turn at the last request
 	holds int   // number of holders; the cache keeps the plans while it is above 0
+}
+
+// planKey distinguishes plans of a replica.
+type planKey struct {
+	samples     int
+	rank, ranks int // this rank and the number of ranks, if the passes exchange statistics; 0 otherwise
 }
 
 // passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0:
@@ -103,6 +109,7 @@ type planCache struct {
 	shorter      []int        // Options.Shorter
 	graph        func(training bool, samples, recomputed, positions int) (*graph.Graph, error)
 	recompute    Recompute
+	ranks        func() (rank, ranks int) // of planKey
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
 	memory    memory
@@ -110,7 +117,7 @@ type planCache struct {
 	free      int64 // device memory for one set of plans, bytes; 0: unknown
 
 	mu       sync.Mutex
-	cached   map[int]*plans
+	cached   map[planKey]*plans
 	turn     int64 // number of requests so far
 	capacity int   // maximum number of cached plans; the cache can exceed it while plans are held
 }
@@ -149,12 +156,18 @@ func (c *planCache) acquire(n int) (*plans, error) {
 func (c *planCache) acquireBound(n int) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.cached[n]
+	p := c.cached[c.key(n)]
 	if p == nil || !p.bound {
 		return nil
 	}
 	c.hold(p)
 	return p
+}
+
+// key returns the key of the plans for n samples and the ranks of today's group.
+func (c *planCache) key(n int) planKey {
+	rank, ranks := c.ranks()
+	return planKey{n, rank, ranks}
 }
 
 // release ends one hold of acquire or acquireBound.
@@ -191,10 +204,10 @@ func (c *planCache) close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	var errs []error
-	for n, p := range c.cached {
+	for _, p := range c.cached {
 		errs = append(errs, p.free())
-		delete(c.cached, n)
 	}
+	clear(c.cached)
 	return errors.Join(errs...)
 }
 
@@ -209,7 +222,7 @@ func (c *planCache) planned(n int) (*plans, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cached[n] = p
+	c.cached[p.planKey] = p
 	return p, nil
 }
 
@@ -235,7 +248,7 @@ func (c *planCache) bind(p *plans) error {
 func (c *planCache) find(n int) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cached[n]
+	return c.cached[c.key(n)]
 }
 
 // hold adds a holder to p. The caller holds c.mu.
@@ -262,7 +275,7 @@ func (c *planCache) keep(p *plans) error {
 		if oldest == nil {
 			break
 		}
-		delete(c.cached, oldest.samples)
+		delete(c.cached, oldest.planKey)
 		errs = append(errs, oldest.free())
 	}
 	return errors.Join(errs...)
@@ -272,7 +285,7 @@ func (c *planCache) keep(p *plans) error {
 func (c *planCache) drop(p *plans) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.cached, p.samples)
+	delete(c.cached, p.planKey)
 	return p.free()
 }
 

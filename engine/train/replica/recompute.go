@@ -80,7 +80,7 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plans{samples: n, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
+	p := &plans{planKey: c.key(n), recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
 		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled,
 			classWeights: c.classWeights}}
 	if n == 0 {

@@ -6,6 +6,8 @@
 // background. After each step, the ranks exchange the result of [Owner.Vote]. Once no rank is unready, all ranks call
 // [Owner.Switch] before the same step.
 //
+// If ranks join or leave between two steps, gradsync.Group.Change changes the group, and [Owner.Regroup] the shares.
+//
 // # Duties of the caller
 //
 // Only one goroutine uses an Owner. All ranks propose the same shares before the same step.

@@ -45,6 +45,7 @@ type Owner struct {
 	alone   bool  // a single rank; it may train fewer samples than the micro-batch has
 	limits  []int // largest share of each rank
 	current []int
+	version int     // number of times that the current shares were set
 	next    *change // nil if no change is in progress
 }
 
@@ -98,7 +99,32 @@ func (o *Owner) Set(samples []int) error {
 	if err := o.Check(samples); err != nil {
 		return err
 	}
-	o.current = slices.Clone(samples)
+	o.set(slices.Clone(samples))
+	return nil
+}
+
+func (o *Owner) set(samples []int) {
+	o.current = samples
+	o.version++
+}
+
+// Version returns a number that grows with each change of the current shares. Users of the shares compare it to find
+// out whether they must follow.
+func (o *Owner) Version() int { return o.version }
+
+// Regroup sets the ranks that train from the next step on, and their shares, after a change of the group
+// (gradsync.Group.Change). rank is the number of this rank, and limits has the largest share of each rank. No change of
+// shares may be in progress. All ranks pass the same limits and shares.
+func (o *Owner) Regroup(rank int, limits, samples []int) error {
+	if o.alone || o.next != nil {
+		return errors.New("replica: the ranks can only change if no change of shares is in progress, and not in a run without a group")
+	}
+	next := *o
+	next.rules.Rank, next.rules.Ranks, next.limits = rank, len(limits), slices.Clone(limits)
+	if err := next.Set(samples); err != nil {
+		return err
+	}
+	*o = next
 	return nil
 }
 
@@ -110,7 +136,7 @@ func (o *Owner) SetSamples(n int) error {
 	case n < 1 || n > most || n%unit != 0:
 		return fmt.Errorf("replica: got %d samples of a micro-batch, want 1 to %d, in multiples of %d", n, most, unit)
 	}
-	o.current = []int{n}
+	o.set([]int{n})
 	return nil
 }
 
@@ -190,7 +216,8 @@ func (o *Owner) Vote() (unready bool, hash uint32, err error) {
 // votes unready. adopt lets the owner's users adopt the shares; the plans are released after it.
 func (o *Owner) Switch(adopt func() error) error {
 	c := o.next
-	o.next, o.current = nil, c.samples
+	o.next = nil
+	o.set(c.samples)
 	defer c.own.Release()
 	return adopt()
 }

@@ -161,3 +161,35 @@ func TestHashesOfSharesDiffer(t *testing.T) {
 		seen[h] = s
 	}
 }
+
+func TestRanksJoinAndLeave(t *testing.T) {
+	o := twoRanks(t)
+	before := o.Version()
+	for name, err := range map[string]error{
+		"more samples than a limit": o.Regroup(0, []int{2}, []int{6}),
+		"shares of other ranks":     o.Regroup(0, []int{6, 6, 6}, []int{4, 2}),
+	} {
+		if err == nil || o.Version() != before || o.Own() != 2 {
+			t.Errorf("%s: got %v, and a share of %d; want an error and no change", name, err, o.Own())
+		}
+	}
+	if err := o.Propose([]int{2, 4}, func(int) Plans { return &compiling{ready: true} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Regroup(2, []int{6, 6, 6}, []int{1, 2, 3}); err == nil {
+		t.Error("the ranks changed during a change of shares")
+	}
+	if err := o.Switch(func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Regroup(2, []int{6, 6, 5}, []int{1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	want := data.Share{Offset: 3, Count: 3}
+	if got := o.Part(); got != want || o.Most() != 5 || o.Version() != before+2 {
+		t.Errorf("got %+v, at most %d, version %d; want %+v, 5 and %d", got, o.Most(), o.Version(), want, before+2)
+	}
+	if err := Alone(8, 1).Regroup(0, []int{8}, []int{8}); err == nil {
+		t.Error("a run without a group got other ranks")
+	}
+}
