@@ -29,9 +29,10 @@ func (d *Decision) Stay(o *Options, start []int) {
 
 // Explanation describes how good the shares in use were. Times are means over the window, in s per step.
 type Explanation struct {
-	Seconds float64 // measured time of a whole step; NaN: not measured
-	Fitted  float64 // of a whole step with the shares in use, on the fitted curves; NaN if there are no curves
-	Oracle  float64 // the same with the best shares; at most Fitted
+	Seconds float64        // measured time of a whole step; NaN: not measured
+	Spread  account.Spread // how exactly Seconds was measured
+	Fitted  float64        // of a whole step with the shares in use, on the fitted curves; NaN if there are no curves
+	Oracle  float64        // the same with the best shares; at most Fitted
 	// Lost divides the measured time into useful work and lost time. Its imbalance agrees with OfOracle. Without
 	// curves, it assumes times in proportion to samples.
 	Lost account.Account
@@ -42,11 +43,13 @@ type Explanation struct {
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
 	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by
-	// the difference of the fitted curves. NaN if there are no curves; Equal also if the equal share of the rank that
-	// would then be the slowest is out of the reach of its measured shares.
+	// the difference of the fitted curves. NaN if there are no curves.
 	Equal, Predicted float64
-	Noisy            int // rank that causes most of Lost.Noise; -1: no single rank
-	Ranks            []RankView
+	// EqualLow and EqualHigh are the 90 % interval of Equal, from the errors of the curves.
+	EqualLow, EqualHigh float64
+	EqualUnknown        string // why Equal is unknown: a rank was never measured near its equal share; "" otherwise
+	Noisy               int    // rank that causes most of Lost.Noise; -1: no single rank
+	Ranks               []RankView
 }
 
 // RankView is the view that the policy has of one rank. Figures that were not measured are NaN.
@@ -62,14 +65,19 @@ type RankView struct {
 // ShareOfOracle is the value of OfOracle, 0…1; NaN if unknown.
 func (e *Explanation) ShareOfOracle() float64 { return e.OfOracle.Value }
 
-// Gain is the throughput divided by the throughput with equal shares, on the same curves; NaN if unknown.
-func (e *Explanation) Gain() float64 { return e.Equal / e.Lost.Step }
+// Gain is the throughput divided by the throughput with equal shares, on the same curves, with its 90 % interval. NaN:
+// unknown.
+func (e *Explanation) Gain() (value, low, high float64) {
+	return e.Equal / e.Lost.Step, e.EqualLow / e.Lost.Step, e.EqualHigh / e.Lost.Step
+}
 
 // Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
 func Unexplained(ranks int) Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, Predicted: nan, OfOracle: UnknownFraction(),
-		Unknown: "no step-time curves are fitted", Noisy: -1, Ranks: make([]RankView, ranks)}
+	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, EqualLow: nan, EqualHigh: nan, Predicted: nan,
+		Spread:   account.Spread{Error: nan},
+		OfOracle: UnknownFraction(), Unknown: "no step-time curves are fitted",
+		Noisy: -1, Ranks: make([]RankView, ranks)}
 	for r := range e.Ranks {
 		e.Ranks[r] = RankView{Seconds: nan, Fitted: nan, Error: nan, Data: nan, Utilization: nan, Memory: nan}
 	}

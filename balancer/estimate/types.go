@@ -107,7 +107,7 @@ func (t *deviceTypes) knowledge(ranks []*posterior, rank int) ([]cell, [][]float
 		s := sources[best]
 		c := s.from.cells[s.at]
 		lent = append(lent, s)
-		cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age})
+		cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age, steps: c.steps})
 		sources = slices.DeleteFunc(sources, func(o source) bool { return o.from.cells[o.at].samples == c.samples })
 		for i := range sources {
 			away := math.Abs(math.Log(sources[i].from.cells[sources[i].at].samples / c.samples))

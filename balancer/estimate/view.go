@@ -64,6 +64,23 @@ func (m *Model) Shares(rank int) []float64 {
 	return shares
 }
 
+// Range returns the smallest and the largest share that was measured on a rank, or on a rank of its type that has lent
+// it, in this run or in a profile. The curve of an earlier run is no measurement, because it continues beyond the
+// shares of that run. The result is 0, 0 if there is none.
+func (m *Model) Range(rank int) (least, most float64) {
+	cells, _ := m.types.knowledge(m.ranks, rank)
+	for _, c := range cells {
+		if c.steps == 0 && m.options.CurveErrors == nil {
+			continue
+		}
+		if most = max(most, c.samples); least == 0 {
+			least = c.samples
+		}
+		least = min(least, c.samples)
+	}
+	return least, most
+}
+
 // Steps returns the number of steps in which a rank was measured with a share; -1: the share was never measured.
 func (m *Model) Steps(rank, share int) int {
 	e := m.ranks[rank]

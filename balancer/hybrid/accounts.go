@@ -1,7 +1,7 @@
 package hybrid
 
 import (
-	"slices"
+	"fmt"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -26,7 +26,6 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	}
 	now, _ := divide.Slowest(curves, d.Shares)
 	then, _ := divide.Slowest(curves, best)
-	equally, slowest := divide.Slowest(curves, a.equal)
 	then = min(then, now) // the margin of the cautious curves costs about a thousandth
 	e, exposed := &d.Explanation, w.Exposed.Or(0)
 	e.Fitted, e.Oracle = now+exposed, then+exposed
@@ -34,17 +33,25 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	if w.Account.Steps() > 0 {
 		granularity := max(then-divide.Divisible(a.opts.Total, curves, best, a.limits), 0) / (now + exposed)
 		e.Lost = w.Account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: granularity}, account.Memory{})
-		if a.inReach(slowest, a.equal[slowest]) {
-			e.Equal = e.Lost.With(now, equally)
-		}
+		a.compareEqual(d, now)
 	}
 }
 
-// inReach reports whether a share is in the reach of the measured shares of a rank. Beyond it, the curve is a guess.
-func (a *accounts) inReach(rank, share int) bool {
-	return slices.ContainsFunc(a.model.Shares(rank), func(measured float64) bool {
-		return measured <= estimate.ReachDown*float64(share) && float64(share) <= estimate.ReachUp*measured
-	})
+// compareEqual adds the time of a step with equal shares. It is unknown if the rank that would then be the slowest was
+// never measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with
+// the shares in use, on the curves, in s.
+func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
+	e := &d.Explanation
+	equally, slowest := divide.Slowest(a.model.Mean(), a.equal)
+	least, most := a.model.Range(slowest)
+	if equal := float64(a.equal[slowest]); equal < least || equal > most {
+		e.EqualUnknown = fmt.Sprintf("the equal share of rank %d is %d samples, and its measured shares are %.0f to %.0f",
+			slowest, a.equal[slowest], least, most)
+		return
+	}
+	e.Equal = e.Lost.With(now, equally)
+	low, high := longer(a.prospects(d, a.equal))
+	e.EqualLow, e.EqualHigh = min(e.Lost.With(0, low), e.Equal), max(e.Lost.With(0, high), e.Equal)
 }
 
 // predict adds the time of a step with the next shares to an explained decision.
@@ -56,8 +63,8 @@ func (a *accounts) predict(d *balancer.Decision) {
 	}
 }
 
-// ofOracle estimates the fraction of the oracle from the posterior.
-func (a *accounts) ofOracle(d *balancer.Decision, best []int, then, exposed float64) balancer.Fraction {
+// prospects returns the expected times of the shares in use and of other shares.
+func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 	ranks := make([]prospect, len(best))
 	for r, curve := range a.model.Mean() {
 		p := prospectOf(curve, d.Shares[r], best[r])
@@ -71,6 +78,12 @@ func (a *accounts) ofOracle(d *balancer.Decision, best []int, then, exposed floa
 		p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure
 		ranks[r] = p
 	}
+	return ranks
+}
+
+// ofOracle estimates the fraction of the oracle from the posterior.
+func (a *accounts) ofOracle(d *balancer.Decision, best []int, then, exposed float64) balancer.Fraction {
+	ranks := a.prospects(d, best)
 	return ofOracle(ranks, a.unseen(ranks, best), then, exposed, float64(max(a.opts.Unit, 1)))
 }
 

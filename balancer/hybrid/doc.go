@@ -7,7 +7,8 @@
 //  4. The shares change if the gain exceeds its doubt and the price of a change (gain.go, price.go).
 //  5. Otherwise a probe tries shares that may be better, if its expected gain exceeds its expected cost (probe.go).
 //
-// One measured share says little about other shares. A decision therefore changes a share by a limited factor.
+// One measured share says little about other shares. A decision therefore changes a share by a limited factor. If steps
+// with new shares lose more than a probe may cost, their window ends early, and the next decision has seen the loss.
 //
 // A probe tests a hypothesis: a rank gets faster with more samples (probe_falls.go), shares that fill tiles are faster
 // (probe_tiles.go), or a rank is faster than expected where its curve is uncertain (probe.go).

@@ -21,6 +21,7 @@ type policy struct {
 	excluded exclusions
 	prober   prober
 	accounts accounts
+	changed  bool // the last decision changed the shares
 }
 
 // New creates policy hybrid. It starts with shares by the scores, or with the best shares on the curves of earlier
@@ -83,16 +84,23 @@ func (p *policy) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 		d.Changed = !slices.Equal(d.Next, d.Shares)
 	}
 	p.accounts.predict(d)
+	p.changed = d.Changed
 	p.window.Next()
 	return d, true
 }
 
-// endsEarly reports whether the window ends before its interval: it is one of the first windows, or that of a probe
-// that costs more than probes may.
+// endsEarly reports whether the window ends before its interval: it is one of the first windows, or its shares are new
+// and cost more than probes may.
 func (p *policy) endsEarly() bool {
 	steps := p.window.Seconds.N
-	return steps >= p.pace.length() || p.prober.running && steps >= fewSteps &&
-		p.price.tooSlow(p.window, p.model.Noise())
+	if steps >= p.pace.length() {
+		return true
+	}
+	sigmas := changeSigmas
+	if p.prober.running {
+		sigmas = 1
+	}
+	return p.changed && steps >= fewSteps && p.price.tooSlow(p.window, p.model.Noise(), sigmas)
 }
 
 // learn updates the model with the window.

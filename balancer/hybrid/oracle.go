@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/estimate"
 )
 
-// prospect is the input of [ofOracle] for one rank: two shares, the expected time of each, and its standard error, in
-// s. A rank without samples takes no time.
+// prospect is the input of [ofOracle] and of [longer] for one rank: two shares, the expected time of each, and its
+// standard error, in s. A rank without samples takes no time.
 type prospect struct {
 	now, best           float64 // expected time of the share in use and of the best share, s
 	nowError, bestError float64 // s
@@ -70,11 +70,7 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) ba
 				continue
 			}
 			more = min(more, now+p.slope*unit)
-			off := min(p.nowError, p.bestError) * common
-			if p.bestError > p.nowError {
-				off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
-			}
-			oracle += off / (p.slope * give)
+			oracle += p.off(common, &random) / (p.slope * give)
 		}
 		if more >= slowest { // no rank can take a unit from the slowest one
 			oracle = max(oracle, slowest)
@@ -91,6 +87,34 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) ba
 	slices.Sort(parts)
 	return balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail],
 		High: parts[scenarios-1-tail]}
+}
+
+// off draws the error of the time of the best share, in s. common is the error of the curve that both shares have in
+// common, in standard deviations.
+func (p *prospect) off(common float64, random *draws) float64 {
+	off := min(p.nowError, p.bestError) * common
+	if p.bestError > p.nowError {
+		off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
+	}
+	return off
+}
+
+// longer returns the 90 % interval of the time by which a step with the shares best takes longer than one with the
+// shares in use, in s.
+func longer(ranks []prospect) (low, high float64) {
+	differences := make([]float64, scenarios)
+	random := draws(0)
+	for i := range differences {
+		now, then := 0.0, 0.0
+		for r := range ranks {
+			p := &ranks[r]
+			common := random.next()
+			now, then = max(now, p.now+p.nowError*common), max(then, p.best+p.off(common, &random))
+		}
+		differences[i] = then - now
+	}
+	slices.Sort(differences)
+	return differences[tail], differences[scenarios-1-tail]
 }
 
 // gives returns how many samples per second the ranks can take together, to first order.

@@ -6,6 +6,11 @@ import "math/bits"
 // ends early. Larger: a bad probe costs more.
 const fewSteps = 2
 
+// changeSigmas is the number of standard deviations of the mean step by which a change must lose, beyond the cost of a
+// probe, so that its window ends early. Smaller: ends more good changes, after too few steps to learn from. Larger: a
+// bad change costs more.
+const changeSigmas = 2.5
+
 // pace is the length of the windows.
 type pace struct {
 	interval int  // steps between two decisions

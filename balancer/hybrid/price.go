@@ -50,8 +50,8 @@ func (c *changePrice) fraction(step float64) float64 {
 	return c.average / (payBack * c.interval * step)
 }
 
-// tooSlow reports whether the steps of a probe take longer than probes may, beyond the noise of a step: the variance of
-// the log of its time.
-func (c *changePrice) tooSlow(w *window.Window, noise float64) bool {
-	return w.Usual() > c.steady*(1+probeCost+math.Sqrt(noise/float64(w.Seconds.N)))
+// tooSlow reports whether the steps with new shares take longer than before by more than probes may, and by a number of
+// standard deviations of their mean. noise is the variance of the log of the time of a step.
+func (c *changePrice) tooSlow(w *window.Window, noise, sigmas float64) bool {
+	return w.Usual() > c.steady*(1+probeCost+sigmas*math.Sqrt(noise/float64(w.Seconds.N)))
 }

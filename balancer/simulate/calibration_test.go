@@ -15,7 +15,10 @@ import (
 const early = 20
 
 // calibration is how well a policy knows its fraction of the oracle.
-type calibration struct{ windows, near, covered int }
+type calibration struct {
+	windows, near, covered int
+	gains, gainsCovered    int // windows with a known gain over equal shares, and those whose interval covers the truth
+}
 
 func (c *calibration) add(windows []simulate.Window, from, to int) {
 	for _, w := range windows {
@@ -28,6 +31,13 @@ func (c *calibration) add(windows []simulate.Window, from, to int) {
 		}
 		if w.Truth >= w.Estimate.Low-1e-3 && w.Truth <= w.Estimate.High+1e-3 {
 			c.covered++
+		}
+		if w.EqualLow == w.EqualLow {
+			c.gains++
+			if tolerance := 1e-3 * math.Abs(w.Equal); w.Equal >= w.EqualLow-tolerance-1e-9 &&
+				w.Equal <= w.EqualHigh+tolerance+1e-9 {
+				c.gainsCovered++
+			}
 		}
 	}
 }
@@ -60,6 +70,17 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		gotNear, gotCovered := c.percent()
 		t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% | first %d steps: %.0f %%, %.0f %% |", name, 100*noise,
 			policy, gotNear, gotCovered, early, startNear, startCovered)
+		gains, known := 100*float64(c.gainsCovered)/float64(c.gains), 100*float64(c.gains)/float64(c.windows)
+		t.Logf("gain over equal shares: known in %.0f %% of the windows, its interval covers the truth in %.0f %%",
+			known, gains)
+		least := 84.0
+		if name == "zigzag, alike true" { // ranks of one type share a level, and their errors count as independent
+			least = 58
+		}
+		if gains < least || known < 75 {
+			t.Errorf("%s, noise %v: got a known gain in %.1f %% of the windows, and %.1f %% of intervals that cover it, "+
+				"want at least 75 and %v", name, noise, known, gains, least)
+		}
 		if gotNear < near || gotCovered < covered {
 			t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v",
 				policy, name, noise,

@@ -58,6 +58,9 @@ type Window struct {
 	Step     int // step after which the policy decided
 	Truth    float64
 	Estimate balancer.Fraction
+	// Equal is by how much a step with equal shares would be longer, s: in truth, and the 90 % interval of the policy.
+	// NaN: the policy does not know.
+	Equal, EqualLow, EqualHigh float64
 }
 
 // Change is one rebalance: shares that at least one step ran with.
@@ -95,6 +98,10 @@ func Run(o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	equal, err := known.Divide(slices.Repeat([]float64{1}, ranks))
+	if err != nil {
+		return nil, err
+	}
 	random := rand.New(rand.NewPCG(o.Seed, 0x5eed))
 	shares := slices.Clone(policy.Start())
 	r := &Result{History: []Change{}}
@@ -115,7 +122,10 @@ func Run(o Options) (*Result, error) {
 		r.Track = append(r.Track, world.oracle/slices.Max(world.times))
 		d, ok := policy.Observe(&step)
 		if ok && !math.IsNaN(d.OfOracle.Value) {
-			r.Windows = append(r.Windows, Window{Step: s + 1, Truth: r.Track[s], Estimate: d.OfOracle})
+			longer, _ := divide.Slowest(world.curves, equal)
+			r.Windows = append(r.Windows, Window{Step: s + 1, Truth: r.Track[s], Estimate: d.OfOracle,
+				Equal:    longer - slices.Max(world.times),
+				EqualLow: d.EqualLow - d.Lost.Step, EqualHigh: d.EqualHigh - d.Lost.Step})
 		}
 		if !ok || !d.Changed || s == o.Steps-1 { // no step would use shares that are decided after the last step
 			continue

@@ -137,6 +137,7 @@ func (a Account) Over(n float64) Account {
 type Window struct {
 	n        int
 	seconds  float64 // sums over steps: measured time,
+	squares  float64 // its square,
 	exposed  float64 // exposed communication,
 	slowest  float64 // longest busy time of a rank,
 	withData float64 // and the same with waits for data
@@ -169,6 +170,16 @@ func NewWindow(ranks int) *Window {
 
 // Steps returns the number of steps in the window.
 func (w *Window) Steps() int { return w.n }
+
+// Spread returns how exactly the window measured the time of a step.
+func (w *Window) Spread() Spread {
+	if w.n < 2 {
+		return Spread{w.n, math.NaN()}
+	}
+	n := float64(w.n)
+	mean := w.seconds / n
+	return Spread{w.n, math.Sqrt(max(w.squares/n-mean*mean, 0)/(n-1)) / mean}
+}
 
 // Reset removes all steps.
 func (w *Window) Reset() {
@@ -224,8 +235,9 @@ func (w *Window) Add(seconds, exposed float64, step []Rank) {
 	w.longest[last].busy += withData
 	w.longest[last].n++
 	w.n, w.steps = w.n+1, w.steps+1
-	w.seconds, w.exposed, w.slowest, w.withData = w.seconds+seconds, w.exposed+exposed, w.slowest+slowest,
-		w.withData+withData
+	w.squares += seconds * seconds
+	w.seconds, w.exposed = w.seconds+seconds, w.exposed+exposed
+	w.slowest, w.withData = w.slowest+slowest, w.withData+withData
 }
 
 func (r *Rank) counts() bool {

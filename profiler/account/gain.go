@@ -3,6 +3,8 @@ package account
 import (
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // With returns the time that a step would take with other shares, in s. now and then are the times of a step with the
@@ -33,23 +35,27 @@ func speedup(before, after float64) float64 {
 	return before / after
 }
 
-// worse is the least part by which a step must become longer, and longer than predicted, to count as worse. In noisy
-// windows it is the part of a step that is lost to noise.
-const worse = 0.03
+// confidence is the probability that the interval of an outcome contains what a change of shares brings in the long
+// run.
+const confidence = 0.9
+
+// Spread states how exactly a window measured the time of a step.
+type Spread struct {
+	Steps int
+	Error float64 // standard error of the mean time of a step, as a fraction of this time; NaN: fewer than two steps
+}
 
 // Outcome compares the predicted with the achieved speed-up of a change of shares: 1.2 means 1.2 times faster.
 type Outcome struct {
 	Step      int64   // last step before the change
 	Predicted float64 // NaN: unknown
 	Achieved  float64
-	Noise     float64 // part of a step, 0…1, in the noisier one of both windows
+	Low, High float64 // 90 % interval of Achieved. It grows with the spread of the steps in both windows, and with the
+	// differences between earlier windows whose shares did not change
 }
 
-// Worse reports whether the change made steps longer, which was not predicted.
-func (o Outcome) Worse() bool {
-	margin := max(worse, o.Noise)
-	return o.Achieved < 1-margin && !(o.Predicted-margin < o.Achieved)
-}
+// Worse reports whether the change made steps longer than before and than predicted, beyond the noise of the windows.
+func (o Outcome) Worse() bool { return o.High < 1 && !(o.Predicted <= o.High) }
 
 // Outcomes compares each change of shares with the window that follows it.
 type Outcomes struct {
@@ -57,21 +63,74 @@ type Outcomes struct {
 	next      []int
 	predicted float64 // s
 	step      int64
-	before    Account
+	before    measured
+	last      measured  // newest window
+	shares    []int     // of the newest window
+	varied    []float64 // by how much successive windows with the same shares differed, log; the newest ones
 }
 
-// Add takes a decision: its account, the shares in use and the next shares, and the predicted time of a step with the
-// next shares, in s. It returns the outcome of the change before, if the account is the first one with its shares.
-func (o *Outcomes) Add(step int64, a *Account, shares, next []int, predicted float64) (outcome Outcome, known bool) {
+// measured is a window with a measured time.
+type measured struct {
+	account Account
+	spread  Spread
+}
+
+// mostVaried is the number of differences between windows that Outcomes remembers. Larger values follow a change of the
+// noise later.
+const mostVaried = 100
+
+// Add takes a decision: its account and how exactly it was measured, the shares in use and the next shares, and the
+// predicted time of a step with the next shares, in s. It returns the outcome of the change before, if the account is
+// the first one with its shares.
+func (o *Outcomes) Add(step int64, a *Account, spread Spread, shares, next []int, predicted float64) (outcome Outcome,
+	known bool) {
+	now := measured{*a, spread}
 	if o.waiting && a.Step > 0 && slices.Equal(shares, o.next) {
-		outcome = Outcome{o.step, Speedup(&o.before, o.predicted), Achieved(&o.before, a),
-			max(o.before.Noise/o.before.Step, a.Noise/a.Step)}
+		outcome = Outcome{Step: o.step, Predicted: Speedup(&o.before.account, o.predicted),
+			Achieved: Achieved(&o.before.account, a)}
+		margin := math.Exp(o.margin(&o.before, &now))
+		outcome.Low, outcome.High = outcome.Achieved/margin, outcome.Achieved*margin
 		known, o.waiting = outcome.Achieved == outcome.Achieved, false
+	} else if a.Step > 0 && slices.Equal(shares, o.shares) {
+		o.vary(&now)
+	}
+	if a.Step > 0 {
+		o.last, o.shares = now, append(o.shares[:0], shares...)
 	}
 	if slices.Equal(shares, next) || a.Step == 0 {
 		return outcome, known // a change that is not made yet still waits
 	}
-	o.waiting, o.step, o.before, o.predicted = true, step, *a, predicted
+	o.waiting, o.step, o.before, o.predicted = true, step, now, predicted
 	o.next = append(o.next[:0], next...)
 	return outcome, known
+}
+
+// vary remembers by how much a window differs from the one before, which has the same shares.
+func (o *Outcomes) vary(now *measured) {
+	if off := math.Abs(math.Log(Achieved(&o.last.account, &now.account))); off == off {
+		if o.varied = append(o.varied, off); len(o.varied) > mostVaried {
+			o.varied = slices.Delete(o.varied, 0, 1)
+		}
+	}
+}
+
+// margin returns the log of the factor by which the speed-up from one window to another may be wrong: the larger one of
+// Student's interval from the steps of both windows, and of the difference that nine of ten pairs of successive windows
+// with unchanged shares do not exceed. The steps of a window depend on each other, so their spread alone is too small.
+func (o *Outcomes) margin(before, after *measured) float64 {
+	margin := math.Inf(1)
+	b, a := before.spread, after.spread
+	if variance := b.Error*b.Error + a.Error*a.Error; variance == 0 {
+		margin = 0
+	} else if b.Steps > 1 && a.Steps > 1 {
+		// Welch
+		free := variance * variance / (math.Pow(b.Error, 4)/float64(b.Steps-1) +
+			math.Pow(a.Error, 4)/float64(a.Steps-1))
+		margin = distuv.StudentsT{Sigma: 1, Nu: free}.Quantile((1+confidence)/2) * math.Sqrt(variance)
+	}
+	if n := len(o.varied); n > 0 {
+		sorted := slices.Sorted(slices.Values(o.varied))
+		margin = max(margin, sorted[int(math.Ceil(confidence*float64(n)))-1])
+	}
+	return margin
 }

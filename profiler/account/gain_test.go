@@ -9,6 +9,7 @@ func TestOutcomesOfChanges(t *testing.T) {
 	equal, best, worst := []int{8, 8}, []int{12, 4}, []int{4, 12}
 	type decision struct {
 		step, noise   float64
+		spread        float64 // standard error of step, as a fraction
 		shares, next  []int
 		predicted     float64
 		outcome       bool
@@ -16,29 +17,40 @@ func TestOutcomesOfChanges(t *testing.T) {
 		worse         bool
 	}
 	for name, decisions := range map[string][]decision{
-		"as predicted": {{step: 1.2, shares: equal, next: best, predicted: 1}, {step: 1, shares: best,
-			next: best, outcome: true, promised: 1.2, got: 1.2}, {step: 9, shares: best, next: best}},
+		"as predicted": {{step: 1.2, shares: equal, next: best, predicted: 1},
+			{step: 1, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}, {step: 9, shares: best,
+				next: best}},
 		"noise of each window": {{step: 1.3, noise: 0.1, shares: equal, next: best, predicted: 1.1},
 			{step: 1.5, noise: 0.5, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
 		"worse": {{step: 1, shares: best, next: worst, predicted: 0.9},
 			{step: 2, shares: worst, next: equal, outcome: true, promised: 1 / 0.9, got: 0.5, worse: true}},
-		"worse within the noise": {{step: 1.3, noise: 0.3, shares: best, next: worst, predicted: 1.2},
-			{step: 1.5, noise: 0.4, shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.1}},
+		"worse within the spread": {{step: 1, spread: 0.05, shares: best, next: worst, predicted: 0.9},
+			{step: 1.1, spread: 0.05, shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.1}},
+		"worse beyond the spread": {{step: 1, spread: 0.01, shares: best, next: worst, predicted: 0.9},
+			{step: 1.1, spread: 0.01, shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.1,
+				worse: true}},
+		"worse within what windows differ by": {{step: 1, shares: best, next: best},
+			{step: 1.2, shares: best, next: best}, {step: 1, shares: best, next: worst, predicted: 0.9}, {step: 1.1,
+				shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.1}},
+		"slower, as predicted within the spread": {{step: 1, spread: 0.02, shares: best, next: worst, predicted: 1.25},
+			{step: 1.3, spread: 0.02, shares: worst, next: worst, outcome: true, promised: 0.8, got: 1 / 1.3}},
 		"a probe that costs": {{step: 1, shares: best, next: equal, predicted: 1.25},
 			{step: 1.25, shares: equal, next: best, outcome: true, promised: 0.8, got: 0.8}},
 		"a change without curves": {{step: 1, shares: best, next: worst, predicted: math.NaN()},
 			{step: 2, shares: worst, next: worst, outcome: true, promised: math.NaN(), got: 0.5, worse: true}},
-		"a change that comes late": {{step: 1.2, shares: equal, next: best, predicted: 1}, {step: 1.2, shares: equal,
-			next: equal}, {step: 1, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
-		"a window without a time": {{step: 1.2, shares: equal, next: best, predicted: 1}, {shares: best, next: best},
-			{step: 1, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
-		"one change after the other": {{step: 1.2, shares: equal, next: worst, predicted: 1}, {step: 1.2, shares: equal,
-			next: best, predicted: 1}, {step: 1, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
+		"a change that comes late": {{step: 1.2, shares: equal, next: best, predicted: 1},
+			{step: 1.2, shares: equal, next: equal}, {step: 1, shares: best, next: best, outcome: true, promised: 1.2,
+				got: 1.2}},
+		"a window without a time": {{step: 1.2, shares: equal, next: best, predicted: 1},
+			{shares: best, next: best}, {step: 1, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
+		"one change after the other": {{step: 1.2, shares: equal, next: worst, predicted: 1},
+			{step: 1.2, shares: equal, next: best, predicted: 1}, {step: 1, shares: best, next: best, outcome: true,
+				promised: 1.2, got: 1.2}},
 	} {
 		var o Outcomes
 		for i, d := range decisions {
 			a := Account{Step: d.step, Noise: d.noise}
-			got, known := o.Add(int64(10*i), &a, d.shares, d.next, d.predicted)
+			got, known := o.Add(int64(10*i), &a, Spread{10, d.spread}, d.shares, d.next, d.predicted)
 			if known != d.outcome {
 				t.Errorf("%s, decision %d: outcome known: %v", name, i, known)
 				continue

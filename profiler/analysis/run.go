@@ -234,6 +234,7 @@ type Decision struct {
 	EqualSeconds  float64            // time of a step with equal shares on the fitted curves, s
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
+	EqualLow, EqualHigh                 float64 // likewise, of EqualSeconds
 }
 
 // readDecisions reads logs/balance.jsonl. The file is optional.
@@ -249,6 +250,8 @@ func (r *Run) readDecisions(path string) error {
 			High          *float64            `json:"share_of_oracle_high"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
 			Equal         *float64            `json:"equal_step_seconds"`
+			EqualLow      *float64            `json:"equal_step_seconds_low"`
+			EqualHigh     *float64            `json:"equal_step_seconds_high"`
 			Ranks         []runs.DecisionRank `json:"ranks"`
 		}
 		if json.Unmarshal(text, &line) != nil || line.Step == nil || *line.Step < 0 || *line.Step > runtime.MostStep {
@@ -259,9 +262,11 @@ func (r *Run) readDecisions(path string) error {
 			return nil
 		}
 		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown,
-			ShareOfOracleHigh: unknown, EqualSeconds: unknown, Lost: map[string]float64{}}
+			ShareOfOracleHigh: unknown, EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
+			Lost: map[string]float64{}}
 		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle,
-			&d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High, &d.EqualSeconds: line.Equal} {
+			&d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High,
+			&d.EqualSeconds: line.Equal, &d.EqualLow: line.EqualLow, &d.EqualHigh: line.EqualHigh} {
 			if from != nil {
 				*to = *from
 			}

@@ -17,7 +17,9 @@ func pair(t *testing.T) (none, hybrid string) {
 	t.Helper()
 	root := t.TempDir()
 	speed := []float64{400, 200}
-	decisions := `{"step":10,"share_of_oracle":0.9}` + "\n" + `{"step":100,"share_of_oracle":0.99}` + "\n"
+	decisions := `{"step":10,"shares":[48,48],"next":[64,32],"changed":true,"share_of_oracle":0.9,"step_seconds":0.24,"equal_step_seconds":0.24,"equal_step_seconds_low":0.24,"equal_step_seconds_high":0.24}
+{"step":100,"shares":[64,32],"next":[64,32],"share_of_oracle":0.99,"step_seconds":0.16,"equal_step_seconds":0.24,"equal_step_seconds_low":0.2,"equal_step_seconds_high":0.28,"outcome":{"step":10,"predicted":1.5,"achieved":1.4,"achieved_low":1.3,"achieved_high":1.6}}
+`
 	none = fakeRun{policy: "none", scenario: "two", seed: 1, shares: []int64{48, 48}, speed: speed, steps: 100,
 		bare: true}.write(t, root)
 	hybrid = fakeRun{policy: "hybrid", scenario: "two", seed: 1, shares: []int64{64, 32}, speed: speed, steps: 100,
@@ -73,6 +75,9 @@ func TestRunsSideBySide(t *testing.T) {
 	}
 	if !within(float64(b.ShareOfOracle), (8*0.9+90*0.99)/98, 1e-6) || !math.IsNaN(float64(a.ShareOfOracle)) {
 		t.Errorf("fraction of the oracle: got %g and %g", a.ShareOfOracle, b.ShareOfOracle)
+	}
+	if got, want := fmt.Sprint(b.Changes), "[{10 1.5 1.4 1.3 1.6}]"; got != want || len(a.Changes) != 0 {
+		t.Errorf("changes of shares: got %s, want %s", got, want)
 	}
 	if len(s.Settings) != 1 || s.Settings[0].Key != "balance.policy" || *s.Settings[0].Values[0] != "none" ||
 		*s.Settings[0].Values[1] != "hybrid" {

@@ -84,6 +84,8 @@ type Summary struct {
 	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over all
 	// decisions.
 	Gain         Number `json:"gain_over_equal_shares"`
+	GainLow      Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
+	GainHigh     Number `json:"gain_over_equal_shares_high"`
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	Pauses       int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
 
@@ -176,7 +178,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown),
 		BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown),
 		ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), Gain: Number(unknown),
-		BusBandwidth: Number(unknown)}
+		GainLow: Number(unknown), GainHigh: Number(unknown), BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -280,17 +282,11 @@ func eventsOf(path string) (h happened, err error) {
 
 // addEvaluations adds the newest evaluation, and, if the newest process has not written a result, the best one.
 func (s *Summary) addEvaluations(h *happened, result bool) {
-	number := func(v *float64) Number {
-		if v == nil {
-			return Number(unknown)
-		}
-		return Number(*v)
-	}
 	if e := h.last; e != nil {
 		s.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Evaluation.Samples,
-			Loss: number(e.Evaluation.Loss), Metrics: map[string]Number{}}
+			Loss: numberOf(e.Evaluation.Loss), Metrics: map[string]Number{}}
 		for key, v := range e.Evaluation.Metrics {
-			s.LastEval.Metrics[key] = number(v)
+			s.LastEval.Metrics[key] = numberOf(v)
 		}
 	}
 	if result || h.best == nil || h.judge == nil {
@@ -302,7 +298,7 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 		value, known = h.best.Evaluation.Loss, true
 	}
 	if known {
-		s.BestEval, s.BestEvalMetric, s.BestEvalStep = number(value), key, h.best.Step
+		s.BestEval, s.BestEvalMetric, s.BestEvalStep = numberOf(value), key, h.best.Step
 	}
 }
 
@@ -340,10 +336,12 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 // records of a killed run may end before its last decision, which status shows, too.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
-	measured, equal := 0.0, 0.0 // s
+	measured, equal, low, high := 0.0, 0.0, 0.0, 0.0 // s
 	for _, d := range decisions {
 		if n := float64(max(0, min(d.Step, s.Steps)-previous)); !math.IsNaN(d.EqualSeconds) && d.StepSeconds > 0 {
+			// the errors of the curves have one sign
 			measured, equal = measured+n*d.StepSeconds, equal+n*d.EqualSeconds
+			low, high = low+n*d.EqualLow, high+n*d.EqualHigh
 		}
 		if !math.IsNaN(d.ShareOfOracle) {
 			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle),
@@ -357,7 +355,7 @@ func (s *Summary) addDecisions(decisions []Decision) {
 		s.ShareOfOracleMean = Number(sum / steps)
 	}
 	if measured > 0 {
-		s.Gain = Number(equal / measured)
+		s.Gain, s.GainLow, s.GainHigh = Number(equal/measured), Number(low/measured), Number(high/measured)
 	}
 }
 

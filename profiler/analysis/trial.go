@@ -50,10 +50,20 @@ type Trial struct {
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
-	Damaged  []string          `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
+	Changes  []Change          `json:"changes_of_shares,omitempty"` // the newest ones whose outcome is known
+	Damaged  []string          `json:"damaged,omitempty"`           // descriptions of unreadable parts of the records
 
 	metrics []trialMetric // evaluated metrics, with their last values
 	newest  time.Time     // time of the newest point of MLflow; zero for other sources
+}
+
+// Change is a change of shares with its outcome: times faster, without the noise of steps.
+type Change struct {
+	Step      int64  `json:"step"` // last step before the change
+	Predicted Number `json:"predicted"`
+	Achieved  Number `json:"achieved"`
+	Low       Number `json:"achieved_low"` // ends of the 90 % interval of Achieved
+	High      Number `json:"achieved_high"`
 }
 
 // Curve is a value over the steps of a run.
@@ -189,10 +199,23 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 	if r := v.Ranks[0].Record; r != nil {
 		t.TrainLoss = Number(r.Values[telemetry.Loss]) // the last point of the curve may be a mean
 	}
+	for _, c := range v.Changes {
+		if o := c.Outcome; o != nil {
+			t.Changes = append(t.Changes, Change{c.Step, numberOf(o.Predicted), numberOf(o.Achieved), numberOf(o.Low),
+				numberOf(o.High)})
+		}
+	}
 	for _, e := range v.Evals {
 		t.addEvaluation(e.Step, e.Evaluation.Loss, e.Evaluation.Metrics, titles)
 	}
 	return t, nil
+}
+
+func numberOf(v *float64) Number {
+	if v == nil {
+		return Number(unknown)
+	}
+	return Number(*v)
 }
 
 // energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. The power of the ranks

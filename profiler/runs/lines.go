@@ -37,7 +37,10 @@ type Decision struct {
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	Lost      map[string]*float64 `json:"lost_seconds"`
 	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
-	Predicted *float64            `json:"predicted_step_seconds"` // with Next, on the fitted curves
+	EqualLow  *float64            `json:"equal_step_seconds_low"` // ends of its 90 % interval
+	EqualHigh *float64            `json:"equal_step_seconds_high"`
+	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown
+	Predicted *float64            `json:"predicted_step_seconds"`       // with Next, on the fitted curves
 	// of the change of shares before; in View.Changes, of this change
 	Outcome *Outcome       `json:"outcome"`
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
@@ -48,6 +51,9 @@ type Outcome struct {
 	Step      int64    `json:"step"` // of the decision for the change
 	Predicted *float64 `json:"predicted"`
 	Achieved  *float64 `json:"achieved"`
+	Low       *float64 `json:"achieved_low"` // ends of the 90 % interval of Achieved
+	High      *float64 `json:"achieved_high"`
+	Worse     bool     `json:"worse,omitempty"` // slower than before and than predicted, beyond the noise
 }
 
 // DecisionRank contains the values of a decision for one rank.
@@ -141,7 +147,8 @@ func (d *decided) add(line []byte, replaced int) {
 	if v.Changed {
 		short := v
 		short.Ranks, short.Outcome = nil, nil
-		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown)
+		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown) +
+			len(v.EqualWhy)
 		d.changes.add(short, bytes, mostChanges)
 	}
 }

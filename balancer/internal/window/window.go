@@ -145,7 +145,7 @@ func (w *Window) Explain() balancer.Explanation {
 	e.Imbalance, e.Noisy = w.spread.Or(0), w.Account.Blame()
 	if w.Account.Steps() > 0 {
 		e.Lost = w.Account.Account(account.Unknown(), account.Memory{})
-		e.Seconds = e.Lost.Step
+		e.Seconds, e.Spread = e.Lost.Step, w.Account.Spread()
 	}
 	nan := math.NaN()
 	for r := range e.Ranks {

@@ -174,7 +174,10 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 	nan := analysis.Number(math.NaN())
 	s := &analysis.SideBySide{Trials: []*analysis.Trial{
 		{Name: "a", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(3, 2, 1)},
-			{Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}}},
+			{Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}},
+			Changes: []analysis.Change{{Step: 10, Predicted: 1.5, Achieved: 1.4, Low: 1.3, High: 1.5},
+				{Step: 20, Predicted: nan, Achieved: 0.9}, {Step: 30, Predicted: 1.1, Achieved: 1, Low: 0,
+					High: analysis.Number(math.Inf(1))}}},
 		{Name: "b", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(2, 2, 2)},
 			{Key: "share_of_oracle", Title: "share", Points: points(nan, nan)}}},
 	}}
@@ -192,7 +195,8 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 			}
 		}
 	}
-	if got, want := strings.Join(names, " "), "loss_by_step.png loss_by_time.png eval_top1_by_step.png"; got != want {
+	if got, want := strings.Join(names,
+		" "), "loss_by_step.png loss_by_time.png eval_top1_by_step.png outcomes.png"; got != want {
 		t.Errorf("got %s, want %s: no figure without a known value", got, want)
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "loss_by_step.svg"))

@@ -14,7 +14,7 @@ import (
 )
 
 // SideBySide draws one figure for each curve of the runs into dir, with one line per run. The training loss also has a
-// figure over training time. The returned paths are relative to dir.
+// figure over training time. Changes of shares have one figure of all runs. The returned paths are relative to dir.
 func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	var drawn []analysis.Figure
 	add := func(key, suffix, axis, caption string, x func(analysis.TrialPoint) float64) error {
@@ -52,7 +52,8 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 			return nil, err
 		}
 	}
-	return drawn, nil
+	changes, err := outcomes(dir, s)
+	return append(drawn, changes...), err
 }
 
 // trialPlot returns the plot of one curve of each run, and its title. It returns nil if no run has a known value. A

@@ -70,7 +70,8 @@ func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []straggler
 		if d.Changed {
 			s.Changes++
 		}
-		s.Oracle, s.Gain, s.Imbalance = d.ShareOfOracle(), d.Gain(), d.Imbalance
+		s.Oracle, s.Imbalance = d.ShareOfOracle(), d.Imbalance
+		s.Gain, _, _ = d.Gain()
 		s.Useful += d.Lost.Useful * float64(steps)
 		for i, lost := range d.Lost.Lost() {
 			if lost > 0 && !math.IsInf(lost, 0) { // NaN: unknown

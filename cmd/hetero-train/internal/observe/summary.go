@@ -192,7 +192,9 @@ func SummaryRows(s *analysis.Summary) []Row {
 		rows = append(rows, Row{"balance", balance})
 		if gain := float64(s.Gain); gain == gain {
 			rows = append(rows,
-				Row{"gain", fmt.Sprintf("%.2f times faster than equal shares, on the measured step-time curves", gain)})
+				Row{"gain",
+					fmt.Sprintf("%.2f times faster than equal shares (%s to %s), on the measured step-time curves",
+						gain, show.Figure("%.2f", s.GainLow), show.Figure("%.2f", s.GainHigh))})
 		}
 	}
 	if text := slowRanks(s); text != "" {

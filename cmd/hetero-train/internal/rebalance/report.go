@@ -65,6 +65,9 @@ type DecisionLine struct {
 	Lost map[string]experiment.Number `json:"lost_seconds"`
 	// EqualSeconds and PredictedSeconds are the times of a step with equal shares and with Next, on the fitted curves.
 	EqualSeconds     experiment.Number `json:"equal_step_seconds"`
+	EqualLow         experiment.Number `json:"equal_step_seconds_low"` // lower end of the 90 % interval of EqualSeconds
+	EqualHigh        experiment.Number `json:"equal_step_seconds_high"`
+	EqualUnknown     string            `json:"equal_step_unknown,omitempty"` // why EqualSeconds is unknown
 	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
 	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the change of shares before this decision
 	// rank that causes most of the noise; null if no single rank does
@@ -77,6 +80,9 @@ type outcomeLine struct {
 	Step      int64             `json:"step"` // of the decision for the change
 	Predicted experiment.Number `json:"predicted"`
 	Achieved  experiment.Number `json:"achieved"`
+	Low       experiment.Number `json:"achieved_low"` // lower end of the 90 % interval of Achieved
+	High      experiment.Number `json:"achieved_high"`
+	Worse     bool              `json:"worse"` // slower than before and than predicted, beyond the noise
 }
 
 type rankLine struct {
@@ -117,17 +123,20 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 
 // decided records one decision and logs it if it changes the shares.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
-	outcome, known := r.outcomes.Add(step, &d.Lost, d.Shares, d.Next, d.Predicted)
+	outcome, known := r.outcomes.Add(step, &d.Lost, d.Spread, d.Shares, d.Next, d.Predicted)
 	var line *outcomeLine
 	if known {
-		line = &outcomeLine{outcome.Step, experiment.Number(outcome.Predicted), experiment.Number(outcome.Achieved)}
+		n := func(v float64) experiment.Number { return experiment.Number(v) }
+		line = &outcomeLine{outcome.Step, n(outcome.Predicted), n(outcome.Achieved), n(outcome.Low), n(outcome.High),
+			outcome.Worse()}
 	}
 	r.write(step, d, verdicts, line)
 	r.logVerdicts(verdicts)
 	if known && outcome.Worse() {
-		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup",
-			show.Figure("%.2f", outcome.Achieved), "predicted", show.Figure("%.2f", outcome.Predicted), "now",
-			reaction(d))
+		speedup := fmt.Sprintf("%s (%s to %s)", show.Figure("%.2f", outcome.Achieved), show.Figure("%.2f", outcome.Low),
+			show.Figure("%.2f", outcome.High))
+		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", speedup,
+			"predicted", show.Figure("%.2f", outcome.Predicted), "now", reaction(d))
 	}
 	if !d.Changed {
 		return
@@ -171,11 +180,11 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 	line := DecisionLine{Step: step, Policy: policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed,
 		Reason:      d.Reason,
 		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Fitted), OracleSeconds: n(d.Oracle),
-		ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High),
-		Imbalance: n(d.Imbalance),
-		Unknown:   d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
-		EqualSeconds:     n(d.Equal),
-		PredictedSeconds: n(d.Predicted)}
+		ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low),
+		ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
+		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
+		EqualSeconds: n(d.Equal), EqualLow: n(d.EqualLow), EqualHigh: n(d.EqualHigh),
+		EqualUnknown: d.EqualUnknown, PredictedSeconds: n(d.Predicted)}
 	for i, seconds := range d.Lost.Lost() {
 		line.Lost[account.Losses[i]] = part(seconds)
 	}
@@ -287,8 +296,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	} else {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
 	}
-	if gain := d.Gain(); gain == gain {
-		fmt.Fprintf(&text, " | %.2f times faster than equal shares", gain)
+	if gain, low, high := d.Gain(); gain == gain {
+		fmt.Fprintf(&text, " | %.2f times faster than equal shares (%.2f to %.2f)", gain, low, high)
 	}
 	if d.Lost.Step > 0 {
 		fmt.Fprintf(&text, " | a step: %s", d.Lost.Text(d.Noisy))

@@ -165,6 +165,9 @@ export type Outcome = {
   step: number
   predicted: Maybe
   achieved: Maybe
+  achieved_low: Maybe
+  achieved_high: Maybe
+  worse?: boolean
 }
 
 export type DecisionRank = {
@@ -197,6 +200,9 @@ export type Decision = {
   noisy_rank: Maybe
   lost_seconds: Record<string, Maybe> | null
   equal_step_seconds: Maybe
+  equal_step_seconds_low: Maybe
+  equal_step_seconds_high: Maybe
+  equal_step_unknown?: string
   predicted_step_seconds: Maybe
   outcome: Outcome | null
   ranks?: DecisionRank[]
