@@ -24,7 +24,7 @@
 // page-locked memory. No call to NCCL blocks, because the NCCL communicator is created with blocking = 0.
 //
 // A program remains one graph launch. NCCL's kernels are launched separately and are not captured in the graph, for
-// three reasons. A captured collective could not be stopped when a rank dies. It would tie every plan to one
+// three reasons. A captured collective could not be stopped when a rank dies. It would also tie every plan to one
 // communicator. A change of shares would require new graphs on all ranks. The stream also does not wait for After on
 // the GPU, because a collective that waits for a word that is never written could not be aborted. Instead, the
 // communicator's thread polls the word and then launches the collective. This costs some microseconds per operation.

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// unknownShape times the distance to the nearest measured share, in log, is the standard deviation of a surprise of
-	// a new share. Such a surprise is no evidence about other ranks.
+	// unknownShape is the standard deviation of the surprise at a new share, for each unit of distance (in log) to the
+	// nearest measured share. Such a surprise is no evidence about other ranks.
 	unknownShape = 0.75
 	// startError is the standard deviation of the log of the first step's time because of the start of the program.
 	// Smaller: trusts a slow start. Larger: the first decision is worth less.
@@ -172,8 +172,8 @@ func (e *posterior) compare(m *reading) {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += stat.Square(unknownShape * nearest)
-			// A surprise of the shape is no evidence of a change that all ranks have in common. In the first windows,
-			// every surprise at a new share counts as one of the shape ([posterior.update]).
+			// A surprise that the shape causes is no evidence of a change that all ranks have in common. In the first
+			// windows, the shape causes every surprise at a new share ([posterior.update]).
 			if m.opening || stat.Square(m.surprise) > stat.Square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
 				m.surprise = math.NaN()
 			}

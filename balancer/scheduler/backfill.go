@@ -96,7 +96,7 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 	return begins
 }
 
-// reservation tells when a job with a reservation can start.
+// reservation returns when a job with a reservation can start.
 func reservation(name string, begins float64) string {
 	if math.IsInf(begins, 1) {
 		return fmt.Sprintf("job %q cannot start on the available GPUs", name)

@@ -194,7 +194,7 @@ func (f *fairness) enter() {
 		if f.price[least] >= -1e-13 {
 			break
 		}
-		for t := range f.tableau { // the slack variable of type least
+		for t := range f.tableau { // the slack variable of the type with index least
 			f.turn[t] = f.tableau[t][least]
 		}
 		f.pivot(-1)

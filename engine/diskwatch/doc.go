@@ -1,4 +1,4 @@
-// Package diskwatch knows which disk operations of a process have not returned yet.
+// Package diskwatch lists the disk operations of a process that have not returned yet.
 //
 //	w := new(diskwatch.Watch)
 //	go w.Report(ctx, diskwatch.Reports{Silent: silent, Answers: answers})

@@ -95,7 +95,7 @@ func (s *Sync) takeSpan(p *point) {
 	s.exchanged += p.span.take()
 }
 
-// tell calls the watcher for an operation that has run.
+// tell calls the watcher for an operation that has ended.
 func (s *Sync) tell(gradients bool, name string, sp *span, bytes int64) {
 	if s.watcher != nil && sp.took() > 0 {
 		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())),

@@ -48,7 +48,7 @@ type Mean struct {
 	How  string `json:"how"` // how the condition is changed, or the reason why it cannot be changed
 }
 
-// Kind tells whether a condition is real or simulated.
+// Kind states whether a condition is real or simulated.
 type Kind string
 
 // The kinds of means.

@@ -18,8 +18,8 @@ func remedy(folder, command, page string) string {
 	return "this installation does not contain it; " + page + " explains how to build the program from source"
 }
 
-// Program returns the path of this program. Without /proc, the kernel does not tell it; the first argument does, if it
-// is a path or in PATH.
+// Program returns the path of this program. Without /proc, the kernel does not report it; the first argument does, if
+// it is a path or in PATH.
 func Program() (string, error) { return program(os.Executable) }
 
 func program(executable func() (string, error)) (string, error) {
@@ -33,7 +33,7 @@ func program(executable func() (string, error)) (string, error) {
 	return "", err
 }
 
-// programFolder returns the folder of this program after resolving links, or "" if the system does not tell.
+// programFolder returns the folder of this program after resolving links, or "" if the system does not report it.
 func programFolder() string {
 	exe, err := Program()
 	if err != nil {

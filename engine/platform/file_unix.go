@@ -36,7 +36,7 @@ func Unmap(mapped []byte) error { return unix.Munmap(mapped) }
 // SyncDir makes the creation, renaming and removal of entries of an open folder durable.
 func SyncDir(dir *os.File) error { return dir.Sync() }
 
-// FileID returns numbers that identify a file on this machine. ok is false if the system does not tell them.
+// FileID returns numbers that identify a file on this machine. ok is false if the system does not report them.
 func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -45,7 +45,7 @@ func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
 	return uint64(stat.Dev), stat.Ino, true //nolint:unconvert // an int32 on macOS
 }
 
-// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not tell.
+// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
 func OwnedByRoot(info os.FileInfo) (owned, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Uid == 0, ok

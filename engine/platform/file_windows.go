@@ -52,5 +52,5 @@ func SyncDir(*os.File) error { return nil }
 // FileID returns ok = false: os.FileInfo does not have these numbers on Windows.
 func FileID(os.FileInfo) (device, inode uint64, ok bool) { return 0, 0, false }
 
-// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not tell.
+// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
 func OwnedByRoot(os.FileInfo) (owned, ok bool) { return false, false }

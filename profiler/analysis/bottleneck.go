@@ -76,8 +76,8 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	}
 }
 
-// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer tell how good
-// the shares were.
+// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer state how
+// good the shares were.
 func bottleneck(logs string, ranks int, segment runtime.Segment, decisions []Decision) (*BottleneckSummary, error) {
 	var spans runtime.StepTimes
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}

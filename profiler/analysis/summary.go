@@ -244,7 +244,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	return s, nil
 }
 
-// happened contains what the events of a run tell.
+// happened contains facts from the events of a run.
 type happened struct {
 	starts []runtime.Event // starts of processes
 	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without

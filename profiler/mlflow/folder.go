@@ -156,7 +156,8 @@ func (f *folder) inside(run, sub, name string) (string, error) {
 	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
-// add appends the points that the files do not have yet. The steps of a metric increase, so its newest step tells.
+// add appends the points that the files do not have yet. The steps of a metric increase, so its newest step shows which
+// are missing.
 func (f *folder) add(_ context.Context, run string, b *batch) error {
 	points, tags := map[string][]byte{}, map[string]string{}
 	for _, l := range b.lines {

@@ -69,7 +69,7 @@ type Rank struct {
 	Skipped       []string      `json:"skipped,omitempty"`
 }
 
-// StepTimes contains the times of a model's steps on one rank at several shares. They tell the shape of the rank's
+// StepTimes contains the times of a model's steps on one rank at several shares. They determine the shape of the rank's
 // step-time curve.
 type StepTimes struct {
 	// settings on which the times depend; a run with other settings ignores the times

@@ -46,7 +46,7 @@ type Decision struct {
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
-// Outcome states what a change of shares brought: times faster, without the noise of steps.
+// Outcome states the result of a change of shares: times faster, without the noise of steps.
 type Outcome struct {
 	Step      int64    `json:"step"` // of the decision for the change
 	Predicted *float64 `json:"predicted"`

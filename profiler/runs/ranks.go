@@ -141,8 +141,8 @@ func Judge(dir, logs string) (state State, lacking string, err error) {
 	return e.judge(), s.Lacking, nil
 }
 
-// newestStart returns the number of ranks, and the data set, of the newest start of a process. If this start is far
-// from the end of the file, it returns that of the first start.
+// newestStart returns the number of ranks, and the data set, of the newest start of a process. If the newest start is
+// far from the end of the file, newestStart returns both of the first start.
 func newestStart(logs *os.Root) (r recorded) {
 	decode := func(line []byte) bool {
 		var e runtime.Event

@@ -41,7 +41,7 @@ const (
 	recentMinimum = 2 * time.Minute
 )
 
-// evidence contains what the files of a run tell about its state.
+// evidence contains the facts in the files of a run that determine its state.
 type evidence struct {
 	use
 	settings Settings

@@ -64,7 +64,7 @@ func (s *Spool) Add(add func(records []byte) []byte) {
 	s.count(len(s.pending) >= s.o.MostBytes && !s.failing.Load())
 }
 
-// count tells Queue whether this Spool is full. The caller holds mu.
+// count updates Queue's number of full Spools. The caller holds mu.
 func (s *Spool) count(over bool) {
 	if s.o.Queue == nil || over == s.over {
 		return

@@ -23,7 +23,7 @@ type Basis string
 // Methods of measurement.
 const (
 	BasisCounter Basis = "counter" // differences of a byte counter
-	BasisSample  Basis = "sample"  // means over short intervals: the traffic between them is not known
+	BasisSample  Basis = "sample"  // means over short intervals, with unknown traffic between two intervals
 	// BasisComputed means that there is no counter: the traffic is computed from the bytes of the gradients and the
 	// time of their all-reduces.
 	BasisComputed Basis = "computed"

@@ -47,10 +47,10 @@
 //
 // Strangers cannot stop a start, and use few resources. The server never waits for a connection. A handshake may take
 // at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at once. Above this
-// limit the server drops the oldest connection of the address with the most connections (package crowd), but
-// no connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated
-// only as bytes arrive. The port stays open while the group exists, and the server tells late ranks why they cannot
-// join.
+// limit the server drops the oldest connection of the address with the most connections (package crowd), but no
+// connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated only
+// as bytes arrive. The port stays open while the group exists, and the server sends late ranks the reason why they
+// cannot join.
 //
 // # Frames
 //

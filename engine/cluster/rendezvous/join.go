@@ -179,7 +179,7 @@ func (s *server) linger(ctx context.Context) {
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }
 
-// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just
+// giveUp notifies all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just
 // before, that failure is the reason.
 func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))

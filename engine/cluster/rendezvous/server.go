@@ -314,7 +314,7 @@ func (s *server) fail(err error) {
 	s.gets, s.gathers, s.store, s.surveys = nil, nil, nil, nil
 }
 
-// tell records that one more process knows the failure. The caller must hold s.mu.
+// tell records that one more process has received the failure. The caller must hold s.mu.
 func (s *server) tell() {
 	if s.told++; s.told == len(s.peers) {
 		close(s.allTold)

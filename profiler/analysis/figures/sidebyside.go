@@ -114,7 +114,7 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 // heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the
 // usual height; each further one needs a line of text.
 func heightFor(runs int) vg.Length {
-	const usual, legendLine = 8, 0.043 // runs; part of the usual height, of one line of the legend
+	const usual, legendLine = 8, 0.043 // number of runs; height of one line of the legend / usual height
 	return drawing.Height * (1 + legendLine*vg.Length(max(0, runs-usual)))
 }
 

@@ -188,8 +188,8 @@ func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 // Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }
 
-// reason returns a text with the value of the action and the second largest value. departs tells why the action is that
-// of the baseline although another one has a larger value, "" if it has the largest one.
+// reason returns a text with the value of the action and the second largest value. departs states why the action is
+// that of the baseline although another one has a larger value, "" if it has the largest one.
 func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, departs string) string {
 	second := -1
 	for a, ok := range p.seen.Mask {

@@ -77,7 +77,7 @@ type TokenSplits struct {
 	Length     int          // number of tokens in a sample
 	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
-	// samples are pairs of texts, and the field language.Next tells whether they belong together
+	// samples are pairs of texts, and the field language.Next states whether they belong together
 	Pairs bool
 	// numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
 	Shorter   []int

@@ -26,7 +26,7 @@ type Transformer interface {
 	// Settings returns the contents of config.json for a model whose tables have the given numbers of rows. Keys that
 	// state other numbers have priority.
 	Settings(vocabulary, positions int) weights.Settings
-	// Adopt copies sizes from config.json to all keys of sizes that are not set.
+	// Adopt copies the sizes in config.json to the keys for sizes, except keys that are set.
 	Adopt(weights.Settings)
 }
 

@@ -75,7 +75,7 @@ type DecisionLine struct {
 	Ranks []rankLine `json:"ranks"`
 }
 
-// outcomeLine states what a change of shares brought: times faster, without the noise of steps.
+// outcomeLine states the result of a change of shares: times faster, without the noise of steps.
 type outcomeLine struct {
 	Step      int64             `json:"step"` // of the decision for the change
 	Predicted experiment.Number `json:"predicted"`

@@ -160,7 +160,7 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 		Notes: b.training.run.Notes()})
 }
 
-// agreed is what a rank tells the others about itself before the balancer starts.
+// agreed contains the facts about a rank that it sends to the other ranks before the balancer starts.
 type agreed struct {
 	Type    devices.RankType
 	Limit   int    // largest share; 0: none
@@ -248,7 +248,8 @@ func (b *bridged) policyName() string {
 	return b.training.process.Cfg.Balance.Policy
 }
 
-// openRecords opens the folder of the run and the observers on rank 0. Rank 0 tells the other ranks whether it could.
+// openRecords opens the folder of the run and the observers on rank 0. Rank 0 sends the other ranks whether this
+// succeeded.
 func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder string, err error) {
 	failed := ""
 	own := error(nil)

@@ -71,7 +71,7 @@ func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 	}
 }
 
-// observe counts a step and tells the observers.
+// observe counts a step and calls the observers.
 func (b *bridged) observe(step int64, s *bridge.Step) {
 	var sums replica.Sums
 	shares, micro := make([]int, len(b.ranks)), b.training.process.Cfg.Train.MicroBatches()

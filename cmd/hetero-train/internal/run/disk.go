@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// diskGrace is the time for which a run that was told to stop waits for a disk that does not answer. Most
+	// diskGrace is the time for which a run that must stop waits for a disk that does not answer. Most
 	// schedulers kill a job 30 s after SIGTERM; the run must state before what it could not save. A shorter time loses
 	// checkpoints on a file system that answers late.
 	diskGrace = 20 * time.Second

@@ -89,7 +89,7 @@ func hostName() string {
 // is the result of the supervisor.
 func reportLost(cfg *config.Config, opts session.Options, err error) {
 	var failed *supervisor.RankError
-	// A rank that ends in order has reported the failure, and has told the supervisor the cause.
+	// A rank that ends in order has reported the failure, and has sent the cause to the supervisor.
 	if !errors.As(err, &failed) || failed.Rank != 0 || failed.Cause != "" || errors.As(err, new(exit.Stopped)) {
 		return
 	}

@@ -49,7 +49,7 @@ type training struct {
 	watch       *notify.Watch          // nil if sender is nil
 	folder      atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
 	bucketBytes int64                  // size limit of a gradient bucket that tune chose; 0: that of the configuration
-	lifeline    *supervisor.Lifeline   // tells the supervisor that this rank is saving
+	lifeline    *supervisor.Lifeline   // reports to the supervisor that this rank is saving
 	disk        disk                   // queue of records, and operations on the disk that have not returned
 	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
 	late        bool                   // train.max_seconds ended the run

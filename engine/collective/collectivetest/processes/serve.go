@@ -31,7 +31,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 	go s.land()
 	todo := make(chan *request, queued)
-	go func() { // a separate goroutine, so that Serve detects the end of in even if a request blocks
+	go func() { // a separate goroutine, so that Serve detects the end of its input even if a request blocks
 		for q := range todo {
 			s.do(q)
 		}

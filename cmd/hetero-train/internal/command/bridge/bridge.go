@@ -95,7 +95,7 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 			case s := <-asked:
 				cancel(exit.With(exit.Terminated, fmt.Errorf("the bridge was stopped by signal %v", s)))
 			case <-tick.C:
-			case <-died: // also sent when only the thread ends that started this process
+			case <-died: // also sent if the thread that started this process ends, but its process does not
 			}
 			if os.Getppid() != parent {
 				cancel(errParent)

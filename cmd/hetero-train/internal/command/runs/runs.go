@@ -136,7 +136,7 @@ func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, pat
 		r := row{Summary: s}
 		if len(wanted)+len(f.keys) > 0 {
 			values, err := folder.Settings(s.Name)
-			if err != nil { // the run is as one without settings
+			if err != nil { // the table then shows the run without settings
 				a.WarnOf(err.Error())
 			}
 			for key := range values {

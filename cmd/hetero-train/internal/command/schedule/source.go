@@ -42,7 +42,7 @@ type source struct {
 const sourceLong = `
 
 Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a generated mix of simulations,
-machine learning and data processing, whose speeds are a model. With --speeds, the speeds are measured: the file has the form of Gavel's
+machine learning and data processing, with speeds from a formula. With --speeds, the speeds are measured: the file has the form of Gavel's
 simulation_throughputs.json. --gpus then defines the cluster, and --trace gives the jobs: files in the form of Gavel's traces.
 
 With --input, cluster, jobs and speeds come from tables in TOML, CSV or JSON lines (docs/scheduling.md, "Input files"). A CSV file has the
