@@ -26,7 +26,8 @@ type SideBySide struct {
 	SchemaVersion int          `json:"schema_version"` // 2
 	Trials        []*Trial     `json:"runs"`           // the first run is the reference of the ratios
 	Settings      []Difference `json:"settings_that_differ"`
-	Notes         []string     `json:"notes,omitempty"` // limits of the comparison
+	Target        *Target      `json:"target_loss,omitempty"` // loss of Trial.TimeToLoss
+	Notes         []string     `json:"notes,omitempty"`       // limits of the comparison
 }
 
 // Difference is a setting with unequal values.
@@ -55,6 +56,7 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 	}
 	nameTrials(trials)
 	s := &SideBySide{SchemaVersion: 2, Trials: trials, Settings: settingsThatDiffer(trials)}
+	s.setTarget()
 	for _, c := range []struct {
 		what, effect string
 		of           func(*Trial) string
@@ -312,6 +314,14 @@ func (s *SideBySide) rows() [][]string {
 			add("evaluation "+m.title, func(t *Trial) string { return t.lastMetric(m.key) })
 		}
 	}
+	if s.Target != nil {
+		name := "time to training loss "
+		if s.Target.Curve != lossCurve {
+			name = "time to evaluation loss "
+		}
+		toLoss := func(t *Trial) Number { return t.TimeToLoss }
+		add(name+Digits(s.Target.Loss), ratio(toLoss, number(toLoss, 1, asDigits, " s")))
+	}
 	add("throughput", ratio(throughput, func(t *Trial) string {
 		return value(float64(t.Throughput), 1, asDigits, " "+t.unit()+"/s")
 	}))
@@ -385,8 +395,23 @@ func plain(text string) string {
 	return string(runes)
 }
 
-// Label returns the name of a run with its values of the settings that differ, for a legend.
+// Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run
+// follows if another run has the same values.
 func (s *SideBySide) Label(run int) string {
+	values, name := s.differing(run), plain(s.Trials[run].Name)
+	if values == "" {
+		return name
+	}
+	for other := range s.Trials {
+		if other != run && s.differing(other) == values {
+			return values + " (" + name + ")"
+		}
+	}
+	return values
+}
+
+// differing returns a run's values of the settings that differ.
+func (s *SideBySide) differing(run int) string {
 	const most = 3 // settings
 	var values []string
 	for _, d := range s.Settings {
@@ -397,11 +422,7 @@ func (s *SideBySide) Label(run int) string {
 	if len(values) > most {
 		values[most] = "…"
 	}
-	name := plain(s.Trials[run].Name)
-	if len(values) == 0 {
-		return name
-	}
-	return name + " (" + strings.Join(values, ", ") + ")"
+	return strings.Join(values, ", ")
 }
 
 // leaf returns a key without its table, unless another setting that differs has the same name.
@@ -525,6 +546,7 @@ const sideBySideDefinitions = `
 - Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without evaluations, saves and other pauses.
 - Throughput: samples or tokens of all ranks / training time. Step time: training time / steps.
 - A ratio such as 1.50x: value / value of the first run.
+- Time to a loss: training time until the run reaches the lowest loss that all runs reach. The loss is the training loss, as mean of 20 successive points. If a run has none, it is the evaluation loss.
 - Training loss: mean over the global batch of the last step. Evaluation loss and metrics: the last evaluation.
 - Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
 - Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.

@@ -340,8 +340,8 @@ func TestManyRunsHaveARowEach(t *testing.T) {
 
 func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 	s := sweepOf(t, 2)
-	if got := s.Label(1); got != "run01 (MLflow) (lr=0.02, epochs=2)" && got != "run01 (lr=0.02, epochs=2)" {
-		t.Errorf("got %q", got)
+	if got := s.Label(1); got != "lr=0.02, epochs=2" {
+		t.Errorf("got %q, want the settings without the name of the run", got)
 	}
 	value := func(v string) *string { return &v }
 	s = &SideBySide{Trials: []*Trial{{Name: "a"}, {Name: "b"}}, Settings: []Difference{
@@ -349,11 +349,18 @@ func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 		{"model.name", []*string{value("x"), nil}},
 		{"optimizer.name", []*string{value("sgd"), nil}},
 	}}
-	if got := s.Label(0); got != "a (batch_size=8, decay=0, model.name=x, …)" {
+	if got := s.Label(0); got != "batch_size=8, decay=0, model.name=x, …" {
 		t.Errorf("got %q, want three settings, and the table of names that two tables have", got)
 	}
 	if got := s.Label(1); got != "b" {
 		t.Errorf("a run without settings: got %q", got)
+	}
+	s.Trials, s.Settings[0].Values = append(s.Trials, &Trial{Name: "c"}), append(s.Settings[0].Values, value("8"))
+	for i := range s.Settings[1:] {
+		s.Settings[i+1].Values = append(s.Settings[i+1].Values, s.Settings[i+1].Values[0])
+	}
+	if got := s.Label(2); got != "batch_size=8, decay=0, model.name=x, … (c)" {
+		t.Errorf("two runs with equal values: got %q, want the name, too", got)
 	}
 }
 
@@ -432,25 +439,5 @@ func TestFoldersThatAreNoRun(t *testing.T) {
 		if _, err := ReadTrial(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", path, err, says)
 		}
-	}
-}
-
-// The dashboard and analyze --compare name the same settings in their legends.
-func TestTheDashboardLeavesOutTheSameSettings(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("..", "dashboard", "ui", "src", "compare.ts"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, found := strings.Cut(string(source), "const own = [")
-	list, _, ended := strings.Cut(list, "]")
-	if !found || !ended {
-		t.Fatal("compare.ts has no list own")
-	}
-	var own []string
-	for _, word := range strings.Split(list, ",") {
-		own = append(own, strings.Trim(word, " \n'"))
-	}
-	if !slices.Equal(own, ownSettings) {
-		t.Errorf("compare.ts leaves out %q, analyze --compare leaves out %q", own, ownSettings)
 	}
 }

@@ -43,6 +43,7 @@ type Trial struct {
 	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
 	Gain              Number `json:"gain_over_equal_shares"`
 	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
+	TimeToLoss        Number `json:"time_to_loss"`    // training time until the run reaches SideBySide.Target, s
 	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
 	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
 	// of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
@@ -107,7 +108,7 @@ func newTrial(path, source string) *Trial {
 	n := Number(unknown)
 	t := &Trial{Name: filepath.Base(path), Path: path, Source: source, TrainLoss: n, EvalLoss: n, Throughput: n,
 		StepTime: n, CommunicationTime: n, Imbalance: n,
-		ShareOfOracle: n, Gain: n, Utilization: n, TrainingTime: n, RankHours: n, Energy: n,
+		ShareOfOracle: n, Gain: n, Utilization: n, TimeToLoss: n, TrainingTime: n, RankHours: n, Energy: n,
 		Settings: map[string]string{}}
 	if whole, err := filepath.Abs(path); err == nil {
 		t.Name = filepath.Base(whole)

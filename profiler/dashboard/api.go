@@ -43,13 +43,22 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 
 // view sends the state of a run, without figures over steps.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
-	f, release, err := s.follow(r.Context(), r.PathValue("name"))
+	open := s.follow
+	if r.URL.Query().Has("once") { // a comparison of many runs follows none of them
+		open = s.visit
+	}
+	f, release, err := open(r.Context(), r.PathValue("name"))
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
 	defer release()
 	f.run.Refresh()
+	if f.isVisit() {
+		answer, err := encode(f.run.Version(), func() (any, error) { return f.run.View(), nil })
+		s.send(w, r, answer, err)
+		return
+	}
 	answer, err := s.answers.get(r.Context(), "view/"+r.PathValue("name"), f.run.Version(),
 		func(context.Context) (any, error) { return f.run.View(), nil })
 	s.send(w, r, answer, f.orGone(err))

@@ -6,11 +6,12 @@
 //
 // # Interface
 //
-//	GET  /                          the page; its address holds run, view and range of steps
+//	GET  /                          the page; its address holds the whole state: runs, view, range, fields of the charts
 //	GET  /api/runs                  list of runs
-//	GET  /api/runs/NAME             a run without figures over steps (runs.View)
+//	GET  /api/runs/NAME             a run without figures over steps (runs.View); ?once: the client does not follow it
 //	GET  /api/runs/NAME/figures     figures over steps: columns=loss,own&from=1&to=0&points=800&ranks=0,3
 //	GET  /api/runs/NAME/config      settings, as text
+//	POST /api/compare               the tables of analyze --compare for the runs in the body, as a JSON list of names
 //	GET  /api/stream?run=A&run=B    server-sent events: the version of each run after a change, or a refusal
 //	POST /login                     exchanges the token for a cookie
 //

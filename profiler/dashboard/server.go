@@ -60,6 +60,7 @@ type Server struct {
 	followers map[string]*follower
 	visits    chan struct{} // has an element for each run that is open for one request
 	answers   answers
+	trials    trials
 	over      context.Context // canceled when the server ends
 }
 
@@ -83,6 +84,7 @@ func New(o Options) (*Server, error) {
 	mux.HandleFunc("GET /api/runs/{name}", s.view)
 	mux.HandleFunc("GET /api/runs/{name}/figures", s.figures)
 	mux.HandleFunc("GET /api/runs/{name}/config", s.config)
+	mux.HandleFunc("POST /api/compare", s.compare)
 	mux.HandleFunc("GET /api/stream", s.stream)
 	mux.HandleFunc("POST /login", s.login)
 	s.handler = s.guard(mux)

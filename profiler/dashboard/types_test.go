@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/golden"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
@@ -25,7 +26,7 @@ func TestThePageHasTheTypesOfTheAnswers(t *testing.T) {
 // typescript returns ui/src/answers.ts.
 func typescript() string {
 	p := &declared{names: map[reflect.Type]string{}}
-	for _, answer := range []any{listing{}, runs.View{}, runs.Figures{}} {
+	for _, answer := range []any{listing{}, runs.View{}, runs.Figures{}, comparison{}} {
 		p.of(reflect.TypeOf(answer))
 	}
 	var b strings.Builder
@@ -82,6 +83,8 @@ var pageNames = map[reflect.Type]string{
 // filled lists the lists that are never null, because the server makes them also without elements.
 var filled = map[reflect.Type][]string{
 	reflect.TypeFor[listing]():                {"runs"},
+	reflect.TypeFor[comparison]():             {"compared", "failed"},
+	reflect.TypeFor[analysis.Sheet]():         {"runs", "labels", "results", "settings", "notes"},
 	reflect.TypeFor[runs.Listing]():           {"runs"},
 	reflect.TypeFor[runs.View]():              {"ranks", "curves"},
 	reflect.TypeFor[runs.CurveView]():         {"shares"},

@@ -148,7 +148,7 @@ var layers = []layer{
 	{"profiler/analysis/figures", imports("profiler/stats", "engine/experiment", "profiler/analysis",
 		"profiler/drawing")},
 	{"profiler/httpguard", imports("engine/crowd")},
-	{"profiler/dashboard", imports("profiler/httpguard", "profiler/runs")},
+	{"profiler/dashboard", imports("profiler/analysis", "profiler/httpguard", "profiler/runs")},
 	{"profiler/prometheus", imports("profiler/account", "profiler/httpguard", "profiler/telemetry")},
 	{"profiler/hardware", imports("engine/device", "profiler/telemetry", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},

@@ -391,6 +391,17 @@ export type Figures = {
   lines: Line[]
 }
 
+export type Comparison = {
+  runs: string[]
+  labels: string[]
+  results: string[][]
+  settings: string[][]
+  notes: string[]
+  compared: string[]
+  failed: Record<string, string>
+  why: string
+}
+
 // Charts of one metric, from telemetry.Metrics.
 export const charts = [
   {"id":"rate","title":"Learning rate","label":"learning rate","explain":"Learning rate of each step.","digits":3,"zero":true,"optional":false,"column":"learning_rate","unit":""},

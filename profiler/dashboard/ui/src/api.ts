@@ -1,6 +1,6 @@
 // The interface of the server: package profiler/dashboard.
 
-import type { Figures, Listing, View } from './answers'
+import type { Comparison, Figures, Listing, View } from './answers'
 import { Hub, signPause } from './hub'
 import type { FromHub, FromPage } from './hub'
 
@@ -14,8 +14,9 @@ export class Refusal extends Error {
   constructor(readonly status: number, message: string) { super(message) }
 }
 
-async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
+async function get<T>(path: string, signal?: AbortSignal, body?: string): Promise<T> {
+  const response = await fetch(path, { signal, body, method: body === undefined ? 'GET' : 'POST',
+    credentials: 'same-origin', headers: { Accept: 'application/json' } })
   if (response.status === 401) location.assign('login.html')
   if (!response.ok) throw new Refusal(response.status, (await response.text()).trim() || response.statusText)
   return (await response.json()) as T
@@ -25,14 +26,13 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 export const validName = (name: string): boolean => /^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/.test(name)
 
 export const list = (signal?: AbortSignal) => get<Listing>('api/runs', signal)
-export const view = (run: string, signal?: AbortSignal) => get<View>(`api/runs/${encodeURIComponent(run)}`, signal)
+// once: the page does not follow the run, so the answer needs no place among the runs that the server follows.
+export const view = (run: string, signal?: AbortSignal, once = false) =>
+  get<View>(`api/runs/${encodeURIComponent(run)}${once ? '?once' : ''}`, signal)
 
-// config returns the settings of a run, as TOML.
-export async function config(run: string, signal?: AbortSignal): Promise<string> {
-  const response = await fetch(`api/runs/${encodeURIComponent(run)}/config`, { signal, credentials: 'same-origin' })
-  if (!response.ok) throw new Refusal(response.status, (await response.text()).trim() || response.statusText)
-  return response.text()
-}
+// compare returns the tables of a comparison: those of analyze --compare.
+export const compare = (runs: string[], signal?: AbortSignal) =>
+  get<Comparison>('api/compare', signal, JSON.stringify(runs))
 
 export type Range = { from: number; to: number } // steps; to = 0 is the newest step
 

@@ -22,7 +22,11 @@ export type Series = {
 
 export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
 
-export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[]; unit?: string }
+// axis: the places are no steps, but values with this label.
+export type Axis = { label: string; format: (v: number) => string }
+
+export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[
+  ]; unit?: string; axis?: Axis }
 
 export type Options = {
   id: string
@@ -33,6 +37,7 @@ export type Options = {
   log?: boolean
   top?: number // the axis includes this value
   format?: (v: number) => string
+  plain?: boolean // the title is no link: the fragment of the address has another use
   zoom: (from: number, to: number) => void
   reset: () => void
 }
@@ -90,7 +95,8 @@ export class Chart {
     this.note = h('p', { class: 'marks', 'aria-live': 'off' })
     this.element = h('section', { class: 'panel', id: options.id, 'aria-labelledby': options.id + '-title' },
       h('header', {},
-        h('h2', { id: options.id + '-title' }, h('a', { href: '#' + options.id }, options.title), this.unit),
+        h('h2', { id: options.id + '-title' }, options.plain ? options.title : h('a', { href: '#' + options.id },
+          options.title), this.unit),
         h('div', { class: 'tools' },
           h('button', { type: 'button', title: 'Save the values of this chart', 'aria-label': `CSV of ${options.title}`, click: () => this.saveCSV() }, 'CSV'),
           h('button', { type: 'button', title: 'Save this chart as an image', 'aria-label': `PNG of ${options.title}`, click: () => this.savePNG() }, 'PNG'))),
@@ -113,7 +119,9 @@ export class Chart {
       return
     }
     this.series = drawn(content.series, display.smooth)
-    const shape = JSON.stringify([display, this.timed(), document.documentElement.dataset.theme, color('text'), content.width > 1, this.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
+    const shape = JSON.stringify([display, this.timed(), content.axis?.label, document.documentElement.dataset.theme,
+      color('text'), content.width > 1, this.series.map(s =>
+      [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
     if (this.plot && shape === this.shape) {
       const { left, top } = this.plot.cursor
       this.plot.setData(this.data(), true)
@@ -167,8 +175,9 @@ export class Chart {
   }
 
   private plotOptions(): uPlot.Options {
-    const text = color('text'), grid = color('grid')
-    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : count(this.stepAt(v))) }]
+    const text = color('text'), grid = color('grid'), other = this.content.axis
+    const series: uPlot.Series[] = [{ label: other?.label ?? 'step', value: (_, v) =>
+      (v === null ? '–' : other?.format(v) ?? count(this.stepAt(v))) }]
     const bands: uPlot.Band[] = []
     const format = this.options.format ?? ((v: number) => figure(v, 4))
     for (const s of this.series) {
@@ -208,10 +217,15 @@ export class Chart {
         },
       },
       axes: [
-        axis({ ...(this.timed() ? {} : { values: (_: unknown, values: number[]) => values.map(v => (Number.isInteger(v) ? count(v) : '')) }), label: this.timed() ? 'time of day' : 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
+        axis({ ...(this.timed() ? {} : other ? { values: (_: unknown, values: number[]) =>
+          values.map(tick) } : { values: (_: unknown, values: number[]) =>
+          values.map(v => (Number.isInteger(v) ? count(v) : '')) }),
+          label: this.timed() ? 'time of day' : other?.label ?? 'step', size: 30, labelFont: axisFont, labelSize: 16,
+          labelGap: 0 }),
         axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
-      cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
+      cursor: { sync: { key: other ? other.label : sync.key, scales: ['x', null] },
+        drag: { x: !other, y: false, setScale: false }, points: { size: 7 } },
       legend,
       hooks: {
         setSelect: [plot => {
@@ -266,7 +280,7 @@ export class Chart {
   }
 
   private saveCSV(): void {
-    const head = ['step', 'time']
+    const head = [this.content.axis?.label ?? 'step', 'time']
     for (const s of this.content.series) head.push(s.label, ...(s.low ? [s.label + ' min', s.label + ' max'] : []))
     const rows = this.content.steps.map((step, i) => {
       const row: (Maybe)[] = [step, this.content.times[i]]

@@ -4,6 +4,9 @@ import { finding, trafficPanels, use } from './communication'
 
 const c = (over: Partial<Communication>): Communication => ({ step: 10, steps: 5, time: 0, left: 0, step_seconds: 0, ranks: [], buckets: null, links: [], ...over })
 
+vi.mock('./theme', () => ({ color: () => '#000', seriesColor: () => '#000', seriesDash: () => undefined,
+  partColor: () => '#000' }))
+
 describe('communication and compute', () => {
   test('the use of a link is its larger direction', () => {
     const link = { rank: 0, kind: 'network', name: 'eth0', basis: 'counter', limit: 100, sent: 20, received: 80 }
@@ -19,8 +22,6 @@ describe('communication and compute', () => {
     expect(finding(c({}))).toBe('')
   })
   test('both directions of a kind of link are lines, without ranks that lack it', () => {
-    vi.stubGlobal('document', {}) // lines have colours of the style sheet
-    vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => '#000' }))
     const network = trafficPanels.find(p => p.id === 'traffic-network')
     const line = (column: string, rank: number) => ({ column, rank, unit: 'bytes/s', mean: [1e6, null] })
     const f = { version: 1, from: 1, to: 2, width: 1, steps: [1, 2], times: [0, 0], lines: [line('network_sent', 0), line('network_received', 0), line('pcie_sent', 1)] }

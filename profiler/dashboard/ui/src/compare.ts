@@ -1,38 +1,42 @@
-// Several runs on one page: each chart shows one figure of all runs.
+// Several runs on one page: their settings and results in the tables of `analyze --compare`, and each chart of a run.
 
 import * as api from './api'
-import type { Figures, Range } from './api'
+import type { Comparison, Figures, View } from './api'
 import { Chart } from './chart'
-import type { Series } from './chart'
-import { fill, h } from './dom'
-import { figure } from './format'
-import type { Maybe } from './format'
-import { link } from './list'
-import { find } from './panels'
+import { Controls, read, write } from './choice'
+import type { Choice } from './choice'
+import { fill, h, table } from './dom'
+import { account, accounts } from './first'
+import { link, stateBadge } from './list'
+import { overlay, prepare } from './overlay'
+import type { Compared } from './overlay'
+import { columnsOf, panels } from './panels'
 import { seriesColor, seriesDash } from './theme'
-
-const charts: { id: string; title: string; unit: string; explain: string; column: string; factor: number; zero?: boolean; top?: number }[] = [
-  { id: 'loss', title: 'Loss', unit: '', explain: 'Training loss of each run.', column: 'loss', factor: 1 },
-  { id: 'throughput', title: 'Throughput', unit: 'samples/s', explain: 'Samples per second of all ranks together.', column: 'total_throughput', factor: 1, zero: true },
-  { id: 'oracle', title: 'Fraction of the oracle', unit: '%', explain: 'Step time with the best shares divided by the step time with the actual shares.', column: 'share_of_oracle', factor: 100, top: 100 },
-]
 
 const loadPause = 5000 // ms between two loads, which include new steps
 const followed = 8 // runs that the server keeps open; it reads the records of others again at each load
-const manyPause = 60000 // ms between two loads of more runs than followed
+const manyPause = 60000 // ms between two loads of more runs than followed, and of the tables
 const atOnce = 4 // runs that are loaded at a time: fewer than the server keeps open
+const mostPoints = 20000 // of a line of all runs together
+const mostColumns = 8 // runs that have a column of a table each; of more runs, each has a row
 
-// address returns the address of a comparison. The names are in the fragment, which a browser does not send: with the names of some
-// hundred runs, a request would be longer than servers accept.
-export function address(names: string[]): string {
-  return './#compare=' + names.map(encodeURIComponent).join(',')
+// address returns the address of a comparison. The names are in the fragment, which a browser does not send: with the
+// names of some hundred runs, a request would be longer than servers accept.
+export function address(names: string[], choice?: Choice): string {
+  const query = new URLSearchParams()
+  if (choice) write(choice, query)
+  return './#compare=' + names.map(encodeURIComponent).join(',') + (query.size ? '&' + query : '')
 }
 
-// compared returns the names in an address: none if the address is not that of a comparison. Older bookmarks have the names in the query.
+// compared returns the names in an address: none if the address is not that of a comparison. Older bookmarks have the
+// names in the query.
 export function compared(at: { hash: string; search: string }): string[] {
-  const names = /^#compare=(.*)/.exec(at.hash) ?? /[?&]compare=([^&]*)/.exec(at.search)
+  const names = /^#compare=([^&]*)/.exec(at.hash) ?? /[?&]compare=([^&]*)/.exec(at.search)
   return (names?.[1] ?? '').split(',').filter(Boolean).map(decode)
 }
+
+// chosen returns the choice in the address of a comparison.
+export const chosen = (hash: string): Choice => read(new URLSearchParams(/^#compare=[^&]*&(.*)/.exec(hash)?.[1] ?? ''))
 
 // decode returns a name of an address. A user may have typed it, with % as itself.
 function decode(name: string): string {
@@ -43,52 +47,10 @@ function decode(name: string): string {
   }
 }
 
-// join aligns the lines of several runs on one axis of steps.
-export function join(runs: { steps: number[]; values: Maybe[] }[]): { steps: number[]; values: Maybe[][] } {
-  const steps = [...new Set(runs.flatMap(r => r.steps))].sort((a, b) => a - b)
-  return {
-    steps, values: runs.map(r => {
-      const known = new Map(r.steps.map((s, i) => [s, r.values[i]]))
-      return steps.map(s => known.get(s) ?? null)
-    }),
-  }
-}
-
 // problems returns a sentence for each run that could not be loaded.
 export function problems(names: string[], settled: PromiseSettledResult<unknown>[]): string[] {
-  return settled.flatMap((s, i) => (s.status === 'rejected' ? [`${names[i]}: ${s.reason instanceof Error ? s.reason.message : String(s.reason)}`] : []))
-}
-
-// own are settings that differ between runs without an effect on the results. A name that ends in a dot stands for a table.
-const own = ['experiment.name', 'experiment.output_dir', 'experiment.log_dir', 'parallel.master_addr', 'parallel.master_port', 'parallel.token_file',
-  'train.resume', 'profile.gpu_profiles', 'notify.', 'tracking.', 'dashboard.', 'metrics.']
-
-// settings parses the settings of a run as the program writes them: each key has a line.
-export function settings(toml: string): Map<string, string> {
-  const found = new Map<string, string>()
-  let table = ''
-  for (const line of toml.split('\n')) {
-    const head = /^\[([^[\]]+)\]$/.exec(line), pair = /^([A-Za-z0-9_]+) = (.*)$/.exec(line)
-    if (head?.[1]) table = head[1] + '.'
-    else if (pair?.[1]) found.set(table + pair[1], (pair[2] ?? '').replace(/^"(.*)"$/, '$1'))
-  }
-  return found
-}
-
-// labels returns the names of runs with their values of up to three settings that differ. A run without known settings has its name alone.
-export function labels(names: string[], known: (Map<string, string> | null)[]): string[] {
-  const sets = known.filter(m => m !== null)
-  const keys = [...new Set(sets.flatMap(m => [...m.keys()]))].sort()
-    .filter(k => !own.some(o => k === o || (o.endsWith('.') && k.startsWith(o))) && new Set(sets.map(m => m.get(k))).size > 1)
-  const leaf = (key: string) => {
-    const name = key.slice(key.lastIndexOf('.') + 1)
-    return keys.some(k => k !== key && k.endsWith('.' + name)) ? key : name
-  }
-  return names.map((n, i) => {
-    const values = keys.flatMap(k => { const v = known[i]?.get(k); return v === undefined ? [] : [`${leaf(k)}=${v || '""'}`] })
-    if (values.length > 3) values.splice(3, values.length, '…')
-    return values.length ? `${n} (${values.join(', ')})` : n
-  })
+  return settled.flatMap((s, i) => (s.status === 'rejected' ? [
+    `${names[i]}: ${s.reason instanceof Error ? s.reason.message : String(s.reason)}`] : []))
 }
 
 // some calls load for each name, a few at a time.
@@ -96,44 +58,110 @@ export async function some<T>(names: string[], load: (name: string) => Promise<T
   const out: PromiseSettledResult<T>[] = []
   let next = 0
   await Promise.all(Array.from({ length: Math.min(atOnce, names.length) }, async () => {
-    for (let i = next++; i < names.length; i = next++) [out[i]] = await Promise.allSettled([load(names[i] ?? '')]) as [PromiseSettledResult<T>]
+    for (let i = next++; i < names.length; i = next++) [out[i]] =
+      await Promise.allSettled([load(names[i] ?? '')]) as [PromiseSettledResult<T>]
   }))
   return out
 }
 
+// texts returns a table of the server with a column for each run, or with a row for each run of many.
+export function texts(caption: string, rows: string[][], labels: string[]): HTMLElement {
+  if (labels.length <= mostColumns) {
+    return table(caption, [{ title: '', of: (r: string[]) => r[0] },
+      ...labels.map((l, i) => ({ title: l, numeric: true, of: (r: string[]) => r[i + 1] }))], rows)
+  }
+  const differ = rows.filter(r => new Set(r.slice(1)).size > 1)
+  return table(caption, [{ title: 'run', of: (i: number) => labels[i] },
+    ...differ.map(r => ({ title: r[0] ?? '', numeric: true, of: (i: number) => r[i + 1] }))], labels.map((_, i) => i))
+}
+
+type Loaded = { view: View; figures: Figures }
+
 export class ComparePage {
   readonly element = h('main', { class: 'run' })
-  private readonly list = h('ul', {})
+  private readonly list = h('ul', { class: 'runs' })
   private readonly problems = h('div', { role: 'status' })
-  private readonly charts: Chart[]
-  private readonly grid: HTMLElement
-  private range: Range = { from: 1, to: 0 }
-  private timer = 0
+  private readonly tables = h('div', {}, h('p', { class: 'explain' }, 'Reading the records for the tables…'))
+  private readonly bars = h('div', {})
+  private readonly charts = new Map<string, Chart>()
+  private readonly grid = h('div', { class: 'grid' })
+  private readonly body = h('div', { hidden: true })
+  private readonly controls: Controls
+  private readonly loaded = new Map<string, Loaded>()
   private running: AbortController | null = null
-  private labels: string[]
+  private timer = 0
+  private comparison: Comparison | null = null
+  private tabled = 0 // ms; when the tables were loaded
+  private closed = false
 
   constructor(private readonly names: string[]) {
-    this.charts = charts.map(c => new Chart({ ...c, format: v => figure(v, 4), zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }) }))
-    this.grid = h('div', { class: 'grid' }, ...this.charts.map(c => c.element))
+    document.title = 'Comparison of runs'
+    this.controls = new Controls(chosen(location.hash), 'training time', () =>
+      Math.max(...[...this.loaded.values()].map(r => r.view.last), 1),
+      () => this.reload(), () => { this.remember(); this.show() })
+    this.body.append(h('section', { class: 'panel wide', id: 'accounts', 'aria-labelledby': 'accounts-title' },
+      h('header', {}, h('h2', { id: 'accounts-title' }, 'Where the time of a step goes')), this.bars),
+        this.controls.element, this.grid)
     this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), h('h1', {}, 'Comparison'),
-      this.list, this.problems, this.grid)
-    this.labels = names
+      this.list, this.problems, this.tables, this.body)
     this.showList()
-    void this.load().then(() => this.nameSettings())
-    this.timer = window.setInterval(() => { if (!this.running) void this.load() }, names.length > followed ? manyPause : loadPause)
+    void this.load()
+    void this.loadTables()
+    this.timer = window.setInterval(() => { if (!this.running && this.changing()) void this.load() },
+      names.length > followed ? manyPause : loadPause)
     addEventListener('pagehide', this.abort)
   }
 
-  private showList(): void {
-    fill(this.list, ...this.names.map((n, i) => h('li', {}, h('a', { href: link(n) }, this.labels[i] ?? n))))
+  // changing reports whether a run may have new records.
+  private changing(): boolean {
+    return this.names.some(n => { const kind = this.loaded.get(n)?.view.state.kind; return kind === undefined ||
+      kind === 'running' || kind === 'unknown' })
   }
 
-  // nameSettings adds the settings that differ to the legends. They do not change while a run trains.
-  private async nameSettings(): Promise<void> {
-    const settled = await some(this.names, n => api.config(n))
-    this.labels = labels(this.names, settled.map(s => (s.status === 'fulfilled' ? settings(s.value) : null)))
+  private label(name: string): string {
+    const i = this.comparison?.compared.indexOf(name) ?? -1
+    return this.comparison?.labels[i] ?? name
+  }
+
+  private showList(): void {
+    const items = this.names.map((n, i) => {
+      const swatch = h('span', { class: 'line', 'aria-hidden': 'true' }), kind = this.loaded.get(n)?.view.state.kind
+      swatch.style.borderTopColor = seriesColor(i)
+      swatch.style.borderTopStyle = seriesDash(i) ? 'dashed' : 'solid'
+      const label = this.label(n)
+      return h('li', {}, swatch, label === n ? '' : label + ' ', h('a', { href: link(n) }, n), ' ', kind &&
+        stateBadge(kind))
+    })
+    fill(this.list, ...items)
+  }
+
+  // loadTables loads the tables: the server reads all records, which takes long for a long run.
+  private async loadTables(): Promise<void> {
+    try {
+      this.comparison = await api.compare(this.names)
+      this.tabled = Date.now()
+      if (!this.closed) this.showTables(this.comparison)
+    } catch (error) {
+      fill(this.tables, h('p', { class: 'problem' },
+        `The tables cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
+    }
+  }
+
+  private showTables(c: Comparison): void {
+    const labels = c.compared.map(n => this.label(n))
+    const notes = h('details', { class: 'notes-of', ...(c.notes.length <= 3 ? { open: true } : {}) },
+      h('summary', {}, `Notes (${c.notes.length})`), ...c.notes.map(n => h('p', { class: 'explain' }, n)))
+    const faults = [...Object.entries(c.failed).map(([n, why]) => `${n}: ${why}`), ...(c.why ? [c.why] : [])]
+    const section = (id: string, title: string, content: HTMLElement) =>
+      h('section', { class: 'panel wide', id, 'aria-labelledby': id + '-title' },
+        h('header', {}, h('h2', { id: id + '-title' }, title)), content)
+    fill(this.tables, ...faults.map(n => h('p', { class: 'problem' }, n)), c.notes.length > 0 && notes,
+      h('div', { class: labels.length <= mostColumns ? 'pair whole' : '' }, c.results.length > 0 &&
+        section('results', 'Results', texts('Results', c.results, labels)),
+      c.why === '' && section('differences', 'Settings that differ',
+        c.settings.length ? texts('Settings that differ', c.settings, labels) : h('p', {}, 'No setting differs.'))))
     this.showList()
-    void this.load()
+    this.show()
   }
 
   // abort ends the load in progress, also when the user leaves the page.
@@ -143,39 +171,83 @@ export class ComparePage {
   }
 
   close(): void {
+    this.closed = true
     clearInterval(this.timer)
     removeEventListener('pagehide', this.abort)
     this.abort()
-    for (const c of this.charts) c.drop()
+    for (const c of this.charts.values()) c.drop()
   }
 
   redraw(): void {
-    void this.load()
+    this.showList()
+    this.show()
   }
 
-  private zoom(range: Range): void {
-    this.range = range
+  private remember(): void {
+    history.replaceState(null, '', address(this.names, this.controls.choice))
+  }
+
+  private reload(): void {
+    this.remember()
+    this.loaded.clear()
     void this.load()
   }
 
   private async load(): Promise<void> {
     this.abort() // an older response must not replace a newer one
-    const control = new AbortController()
+    const control = new AbortController(), { range, ranks } = this.controls.choice
     this.running = control
-    const settled = await some(this.names, n => api.figures(n, charts.map(c => c.column), this.range, 600, null, control.signal))
-    if (control.signal.aborted) return
-    this.running = null
-    fill(this.problems, ...problems(this.names, settled).map(text => h('p', { class: 'problem' }, text)))
-    this.grid.hidden = settled.every(s => s.status === 'rejected')
-    const loaded = settled.map(s => (s.status === 'fulfilled' ? s.value : null))
-    charts.forEach((c, k) => {
-      const known = loaded.map((f: Figures | null) => {
-        const l = f ? find(f, c.column, api.allRanks) : undefined
-        return { steps: f?.steps ?? [], values: (l?.mean ?? []).map(x => (x === null || x === undefined ? null : x * c.factor)) }
-      })
-      const { steps, values } = join(known)
-      const series: Series[] = this.names.map((n, i) => ({ label: this.labels[i] ?? n, color: seriesColor(i), dash: seriesDash(i), values: values[i] ?? [] }))
-      this.charts[k]?.set({ steps, times: [], width: 1, series })
+    const points = Math.max(50, Math.min(600, Math.floor(mostPoints / this.names.length)))
+    const changing = this.names.filter(n => !this.loaded.has(n) || this.loaded.get(n)?.view.state.kind === 'running')
+    const settled = await some(changing, async n => {
+      const view = await api.view(n, control.signal, true)
+      return { view, figures: await api.figures(n, [...columnsOf(), 'training_time'], range, points, ranks,
+        control.signal) }
     })
+    if (control.signal.aborted || this.closed) return
+    this.running = null
+    settled.forEach((s, i) => { if (s.status === 'fulfilled') this.loaded.set(changing[i] ?? '', s.value) })
+    fill(this.problems, ...problems(changing, settled).map(text => h('p', { class: 'problem' }, text)))
+    this.controls.show()
+    this.showList()
+    this.show()
+    if (this.tabled > 0 && Date.now() - this.tabled > manyPause &&
+      settled.some(s => s.status === 'fulfilled')) void this.loadTables()
+  }
+
+  private show(): void {
+    this.body.hidden = this.loaded.size === 0
+    const { ranks, time } = this.controls.choice
+    const runs = this.names.flatMap((n, index): Compared[] => {
+      const r = this.loaded.get(n)
+      return r ? [{ label: this.label(n), index, ...r }] : []
+    })
+    this.showAccounts(runs)
+    const ready = prepare(runs, ranks)
+    const shown = new Set<string>()
+    for (const p of panels) {
+      for (const o of overlay(p, ready, ranks, time)) {
+        if (!o.content.series.some(s => s.values.some(v => v !== null && v !== undefined))) continue
+        shown.add(o.id)
+        let chart = this.charts.get(o.id)
+        if (!chart) {
+          chart = new Chart({ ...p, id: o.id, title: o.title, explain: p.split ?? p.explain, plain: true,
+            zoom: (from, to) => this.controls.zoom({ from, to }), reset: () => this.controls.zoom({ from: 1, to: 0 }) })
+          this.charts.set(o.id, chart)
+          this.grid.append(chart.element)
+        }
+        chart.set(o.content)
+      }
+    }
+    for (const [id, chart] of this.charts) chart.element.hidden = !shown.has(id)
+  }
+
+  // showAccounts shows the parts of a step of each run, on one scale.
+  private showAccounts(runs: Compared[]): void {
+    const all = runs.flatMap(r => { const a = account(r.view, r.figures); return a ? [{ label: r.label, a }] : [] })
+    this.bars.className = all.length > mostColumns ? 'scroll' : ''
+    fill(this.bars, accounts(all))
+    const section = this.bars.closest('section')
+    if (section) section.hidden = all.length === 0
   }
 }

@@ -39,7 +39,7 @@ export function table<T>(caption: string, columns: Column<T>[], rows: T[]): HTML
       h('thead', {}, h('tr', {}, ...columns.map(c =>
         h('th', { scope: 'col', class: [c.numeric ? 'number' : '', c.minor ? 'minor' : ''].join(' ').trim(), title: c.hint }, c.title, c.unit ? h('span', { class: 'unit' }, ` (${c.unit})`) : '')))),
       h('tbody', {}, ...rows.map(row => h('tr', {}, ...columns.map((c, i) =>
-        i === 0 ? h('th', { scope: 'row', class: c.numeric ? 'number' : '' }, c.of(row)) : h('td', { class: c.numeric ? 'number' : c.wide ? 'wide-cell' : c.minor ? 'minor' : '' }, c.of(row)))))),
+        i === 0 ? h('th', { scope: 'row', class: c.numeric ? 'number' : '' }, c.of(row)) : h('td', { class: [c.numeric ? 'number' : c.wide ? 'wide-cell' : '', c.minor ? 'minor' : ''].join(' ').trim() }, c.of(row)))))),
     ))
 }
 

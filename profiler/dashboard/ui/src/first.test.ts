@@ -26,15 +26,25 @@ describe('the first screen', () => {
   })
   test('the sentence has the use, the largest loss and what hybrid would bring', () => {
     const v = run('running', 'none', { decision: decision({ ranks: waiting }) }), a = account(v, figures())
-    expect(a && sentence(v, a, null).replaceAll('\u00a0', ' ')).toBe('The cluster does 63 % of what it could. Rank 1 is waited for: 40.0 of 112 ms a step. Policy hybrid would make it 1.56 times faster.')
+    expect(a && sentence(v, a, null).replaceAll('\u00a0', ' ')).toBe(
+      'The cluster does 63 % of what it could. Rank 1 is waited for: 40.0 of 112 ms a step. Policy hybrid would make it about 1.56 times faster.')
     expect(advice(v, a).replaceAll('\u00a0', ' ')).toBe('Set balance.policy = "hybrid" (now "none"): it saves about 40.0 ms a step.')
   })
   test('policy hybrid states its gain, also a loss', () => {
     const d = decision({ policy: 'hybrid', useful_seconds: 0.11, lost_seconds: { communication: 0.002 } }), v = run('finished', 'hybrid', { decision: d })
     const a = { step: 0.112, useful: 0.11, lost: new Map([['communication', 0.002]]), of: '' }
     expect(gain(lost)).toBeCloseTo(0.35 / 0.224)
-    expect(sentence(v, a, gain(lost)).replaceAll('\u00a0', ' ')).toBe('The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was 1.56 times faster than with equal shares.')
-    expect(sentence(v, a, 0.5)).toContain('Equal shares would be 2.00 times faster.')
+    expect(sentence(v, a, gain(lost)).replaceAll('\u00a0', ' ')).toBe(
+      'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
+    expect(sentence(v, a, 0.5)).toContain('Equal shares would be about 2.00 times faster (estimate).')
+  })
+  test('after the end, the advice is that for the largest loss', () => {
+    const verdict = (bound: string, advice: string) => ({ from: 1, to: 50, bound, rank: -1, text: '', advice,
+      step_seconds: 1, parts_seconds: null })
+    const verdicts = [verdict('communication-bound', 'larger batches'), verdict('noise-bound', 'check the machines')]
+    const a = { step: 1, useful: 0.7, lost: new Map([['communication', 0.2], ['noise', 0.1]]), of: '' }
+    expect(advice(run('finished', 'hybrid', { verdicts }), a)).toBe('Larger batches.')
+    expect(advice(run('running', 'hybrid', { verdicts }), a)).toBe('Check the machines.')
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()

@@ -7,7 +7,7 @@ import type { Content } from './chart'
 import { h, table } from './dom'
 import { count, figure, inMilliseconds, milliseconds, percent, unknown } from './format'
 import type { Maybe } from './format'
-import { describe, find } from './panels'
+import { describe, find, unitOf } from './panels'
 import { color } from './theme'
 
 // Account is package account of the program: the parts of a step in s, which sum to step.
@@ -46,12 +46,12 @@ const mean = (values: Maybe[]): Maybe => {
 // account returns the parts of a step: of the newest window while the run trains, of the selected steps after its end.
 export function account(v: Pick<View, 'state' | 'decision' | 'verdicts'>, f: Figures): Account | null {
   const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string) => mean(find(f, name, allRanks)?.mean ?? [])
-  const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'newest window of 50 steps')
+  const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'the newest window of 50 steps')
   if (v.state.kind !== 'running') {
     const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `the recorded decisions of steps ${f.from} to ${f.to}`)
     return whole ?? judged()
   }
-  return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause], 'newest decision')
+  return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause], 'the window of the newest decision')
 }
 
 // largest returns the largest loss and its time, or null if no loss is worth naming.
@@ -96,39 +96,80 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'sett
   }
   if (v.ranks.length < 2) return text.join(' ')
   const policy = v.settings.balance.policy
-  if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(`Policy hybrid would make it ${times(a.step / (a.step - imbalance))} faster.`)
-  else if (gained !== null && policy !== 'none') text.push(gained >= 1 ? `It ${running ? 'is' : 'was'} ${times(gained)} faster than with equal shares.` : `Equal shares would be ${times(1 / gained)} faster.`)
+  if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(
+    `Policy hybrid would make it about ${times(a.step / (a.step - imbalance))} faster.`)
+  else if (gained !== null && policy !== 'none') text.push(
+    gained >= 1 ? `It ${running ? 'is' : 'was'} about ${times(gained)} faster than with equal shares (estimate).` : `Equal shares would be about ${times(1 / gained)} faster (estimate).`)
   else if (policy === 'none') text.push('Other shares would hardly make it faster.')
   return text.join(' ')
 }
 
 // bar shows the account as one bar, with the time of each part below.
 export function bar(a: Account): HTMLElement {
-  const parts: [string, number, string][] = [['useful work', a.useful, 'part-optimizer'],
-    ...[...a.lost].sort((x, y) => y[1] - x[1]).map(([cause, seconds]): [string, number, string] => [losses[cause]?.words ?? cause, seconds, losses[cause]?.color ?? 'soft'])]
-  const line = h('div', { class: 'bar account', 'aria-hidden': 'true' }), key = h('ul', { class: 'key', 'aria-label': 'Parts of a step' })
-  for (const [name, seconds, shade] of parts) {
-    const piece = h('span', { class: 'part', title: `${name}: ${milliseconds(seconds)}` }), swatch = h('span', { class: 'swatch' })
-    piece.style.width = `${(100 * seconds) / a.step}%`
-    piece.style.backgroundColor = swatch.style.backgroundColor = color(shade)
-    line.append(piece)
-    if (seconds >= 0.005 * a.step) key.append(h('li', {}, swatch, `${name}: `, h('strong', {}, milliseconds(seconds)), ` (${percent(seconds / a.step, 2)})`))
+  const key = h('ul', { class: 'key', 'aria-label': 'Parts of a step' })
+  for (const p of partsOf(a)) {
+    if (p.seconds >= 0.005 * a.step) key.append(h('li', {}, swatch(p.shade), `${p.name}: `,
+      h('strong', {}, milliseconds(p.seconds)), ` (${percent(p.seconds / a.step, 2)})`))
   }
-  return h('div', {}, line, key, h('p', { class: 'explain' }, `A step takes ${milliseconds(a.step)}: mean of ${a.of}.`))
+  return h('div', {}, line(a, a.step), key, h('p', { class: 'explain' },
+    `A step takes ${milliseconds(a.step)}: mean of ${a.of}.`))
+}
+
+// accounts shows the accounts of several runs as bars on one scale, with the times in a table.
+export function accounts(runs: { label: string; a: Account }[]): HTMLElement {
+  const longest = Math.max(...runs.map(r => r.a.step), 1e-12)
+  const parts = new Map(runs.flatMap(r => partsOf(r.a)).map(p => [p.name, p.shade]))
+  const key = h('ul', { class: 'key', 'aria-label': 'Parts of a step' },
+    ...[...parts].map(([name, shade]) => h('li', {}, swatch(shade), name)))
+  const seconds = (a: Account, name: string) => partsOf(a).find(p => p.name === name)?.seconds
+  return h('div', {}, ...runs.map(r => h('div', {}, h('p', { class: 'account-of' }, `${r.label}: `,
+    h('strong', {}, milliseconds(r.a.step)), ' a step'), line(r.a, longest))),
+    key, h('details', {}, h('summary', {}, 'Numbers'), table('Parts of a step by run', [
+      { title: 'run', of: (r: { label: string; a: Account }) => r.label },
+      { title: 'step', unit: 'ms', numeric: true, of: r => inMilliseconds(r.a.step) },
+      ...[...parts.keys()].map(name => ({ title: name, unit: 'ms', numeric: true, of: (r: { a: Account }) =>
+        inMilliseconds(seconds(r.a, name)) })),
+    ], runs)))
+}
+
+type Part = { name: string; seconds: number; shade: string }
+
+// partsOf returns useful work and the losses, the largest one first.
+function partsOf(a: Account): Part[] {
+  return [{ name: 'useful work', seconds: a.useful, shade: 'part-optimizer' },
+    ...[...a.lost].sort((x, y) => y[1] - x[1])
+    .map(([cause, seconds]) => ({ name: losses[cause]?.words ?? cause, seconds,
+      shade: losses[cause]?.color ?? 'soft' }))]
+}
+
+function swatch(shade: string): HTMLElement {
+  const element = h('span', { class: 'swatch' })
+  element.style.backgroundColor = color(shade)
+  return element
+}
+
+// line returns the bar of an account. Its whole width stands for longest, in s.
+function line(a: Account, longest: number): HTMLElement {
+  return h('div', { class: 'bar account', 'aria-hidden': 'true' }, ...partsOf(a).map(p => {
+    const piece = h('span', { class: 'part', title: `${p.name}: ${milliseconds(p.seconds)}` })
+    piece.style.width = `${(100 * p.seconds) / longest}%`
+    piece.style.backgroundColor = color(p.shade)
+    return piece
+  }))
 }
 
 const window = 20 // points of the mean in the curve
 
 // curve returns the throughput, and what the best shares and equal shares would reach.
 export function curve(f: Figures, v: View): Content {
-  const start = v.starts?.at(-1)?.start, units = start && start.units_per_sample > 0 ? start.units_per_sample : 1
+  const unit = unitOf(v), units = unit.perSample
   const batch = v.settings.data.batch_size, column = (name: string) => find(f, name, allRanks)?.mean ?? []
   const step = column('decided_step'), lost = column('lost_imbalance'), equal = column('equal_step')
   const rate = (seconds: Maybe): Maybe => (known(seconds) && seconds > 0 && batch > 0 ? (batch * units) / seconds : null)
   const best = step.map((s, i) => rate(known(s) && known(lost[i]) ? s - (lost[i] ?? 0) : null)), equally = equal.map(rate)
   const has = (values: Maybe[]) => values.some(known), measured = column('total_throughput').map(x => (known(x) ? x * units : null))
   return {
-    steps: f.steps, times: f.times, width: f.width, unit: `${start?.unit || 'samples'}/s`,
+    steps: f.steps, times: f.times, width: f.width, unit: unit.name + '/s',
     series: [
       ...(display.smooth > 1 ? [] : [{ label: 'each step', color: color('line'), values: measured }]),
       { label: 'measured', color: color('text'), values: display.smooth > 1 ? measured : smooth(measured, window) },
@@ -171,13 +212,18 @@ export function decided(v: Pick<View, 'decision' | 'changes'>): HTMLElement | nu
     change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`))
 }
 
+// lossOf returns the loss that a verdict names.
+const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' : bound.replace(/-bound$/, ''))
+
 // advice says what to do next.
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
   const again = v.state.kind === 'crashed' || v.state.kind === 'failed' ? 'Read logs/train.log for the cause. The same command resumes the run. ' : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
   if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
   if (again) return again.trim()
-  const verdict = v.verdicts?.at(-1)
+  // After the end of a run, its largest loss counts, and not that of its last window.
+  const most = a && v.state.kind !== 'running' ? largest(a)?.[0] : undefined
+  const verdict = v.verdicts?.findLast(b => lossOf(b.bound) === most) ?? v.verdicts?.at(-1)
   if (!verdict?.advice) return 'Advice follows after the first 50 steps.'
   if (verdict.bound === 'compute-bound') return `The ranks compute nearly all of the time. For more speed: ${verdict.advice}.`
   return verdict.advice[0]?.toUpperCase() + verdict.advice.slice(1) + '.'

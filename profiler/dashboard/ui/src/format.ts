@@ -46,7 +46,7 @@ export function milliseconds(seconds: Maybe): string {
 
 // inMilliseconds shows the number for a column whose title has the unit.
 export function inMilliseconds(seconds: Maybe): string {
-  return figure(isKnown(seconds) ? 1000 * seconds : null)
+  return figure(isKnown(seconds) ? (Math.abs(seconds) < 5e-8 ? 0 : 1000 * seconds) : null) // below any clock: a rounding error
 }
 
 const prefixes: [number, string][] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]

@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import type { Figures } from './api'
 import { axisSize, quote } from './chart'
-import { address, compared, join, labels, settings, some } from './compare'
+import { parseRanks, read, write } from './choice'
+import { address, chosen, compared, some } from './compare'
 import { align, timeAt } from './curves'
 import { missing } from './list'
+import { join } from './overlay'
 import { atSteps, describe as tell } from './panels'
-import { parseRanks, speed } from './run'
+import { speed } from './run'
 import { bars, mean } from './stack'
 import { select } from './tables'
 
@@ -30,8 +32,27 @@ describe('values over steps', () => {
     expect(compared(new URL('http://localhost/?compare=old#compare=a'))).toEqual(['a'])
     expect(compared(new URL('http://localhost/#compare=50%,b%20c'))).toEqual(['50%', 'b c'])
   })
+  test('the address of a comparison keeps what the reader has chosen', () => {
+    const choice = { range: { from: 5, to: 80 }, ranks: [0, 3], smooth: 50, time: true, log: true }
+    const at = new URL(address(['a', 'b,c'], choice), 'http://localhost/')
+    expect(compared(at)).toEqual(['a', 'b,c'])
+    expect(chosen(at.hash)).toEqual(choice)
+    expect(chosen('#compare=a')).toEqual({ range: { from: 1, to: 0 }, ranks: null, smooth: 1, time: false, log: false })
+  })
+  test('an address without choice is short, and unknown values are ignored', () => {
+    const query = new URLSearchParams()
+    write(read(new URLSearchParams('from=-3&to=x&ranks=,&smooth=7&axis=cubic&scale=')), query)
+    expect(String(query)).toBe('')
+  })
   test('runs of other steps share one axis', () => {
-    expect(join([{ steps: [1, 3], values: [10, 30] }, { steps: [2, 3], values: [200, null] }])).toEqual({ steps: [1, 2, 3], values: [[10, null, 30], [null, 200, null]] })
+    expect(join([{ at: [1, 3], values: [10, 30] }, { at: [2, 3], values: [200, null] }])).toEqual({ at: [1, 2, 3],
+      values: [[10, null, 30], [null, 200, null]] })
+  })
+  test('a long axis has fewer places, and no value is at an earlier one', () => {
+    const { at, values } = join([{ at: [1, 2, 3, 4, 5], values: [10, 20, 30, 40, 50] },
+      { at: [2, 6], values: [7, 8] }], 3)
+    expect(at).toEqual([2, 4, 6])
+    expect(values).toEqual([[20, 40, 50], [7, null, 8]])
   })
   test('a decision is one line, also of many ranks', () => {
     expect(tell({ step: 10, shares: [32, 32], next: [40, 24], reason: 'rank 1 is slower' })).toBe('step 10: 32/32 → 40/24: rank 1 is slower')
@@ -40,18 +61,6 @@ describe('values over steps', () => {
 })
 
 describe('a comparison of many runs', () => {
-  const toml = (lr: string, name: string) => settings(`# a comment\n\n[experiment]\nname = "${name}"\n\n[optimizer]\nname = "sgd"\nlr = ${lr}\n\n[model]\nname = "x"\n`)
-  test('settings have keys with dots', () => {
-    expect([...toml('0.1', 'a')]).toEqual([['experiment.name', 'a'], ['optimizer.name', 'sgd'], ['optimizer.lr', '0.1'], ['model.name', 'x']])
-  })
-  test('labels have the settings that differ', () => {
-    expect(labels(['a', 'b', 'c'], [toml('0.1', 'a'), toml('0.2', 'b'), null])).toEqual(['a (lr=0.1)', 'b (lr=0.2)', 'c'])
-    expect(labels(['a', 'b'], [toml('0.1', 'a'), toml('0.1', 'b')])).toEqual(['a', 'b'])
-  })
-  test('of many settings, labels have three', () => {
-    const many = (v: string) => new Map(['m.a', 'm.b', 'n.a', 'n.c', 'n.d'].map(k => [k, v]))
-    expect(labels(['x', 'y'], [many('1'), many('2')])).toEqual(['x (m.a=1, b=1, n.a=1, …)', 'y (m.a=2, b=2, n.a=2, …)'])
-  })
   test('a few are loaded at a time, and a failure is one run', async () => {
     let busy = 0, most = 0
     const names = Array.from({ length: 20 }, (_, i) => String(i))

@@ -19,8 +19,18 @@ export type Panel = {
   top?: number
   format?: (v: number) => string
   optional?: boolean // hidden if the run has none of these values
+  rate?: boolean // the unit is that of the run, per second
+  overall?: boolean // in a comparison, the first line stands for all
+  split?: string // in a comparison, each line has a chart; this explains it
   series: (f: Figures, v: View) => Series[]
   marks?: (v: View) => Mark[]
+}
+
+// unitOf returns what the throughput of a run counts, such as img or tok, and how many of them a sample has.
+export function unitOf(v: Pick<View, 'starts'>): { name: string; perSample: number } {
+  const start = v.starts?.at(-1)?.start
+  return start?.unit && start.units_per_sample > 0 ? { name: start.unit,
+    perSample: start.units_per_sample } : { name: 'samples', perSample: 1 }
 }
 
 const times = (values: Maybe[] | undefined, factor: number): Maybe[] | undefined =>
@@ -100,8 +110,13 @@ export const panels: Panel[] = [
   },
   {
     id: 'throughput', title: 'Throughput', unit: 'samples/s', columns: ['throughput', 'total_throughput'], zero: true,
-    explain: 'Samples per second of all ranks together, and of each rank. A rank with a larger share has a higher line. Better balance raises the total.',
-    series: (f) => [...one(f, 'total_throughput', 'all ranks', color('text')), ...(f.lines.filter(l => l.column === 'throughput').length > 1 || find(f, 'throughput', band) ? perRank(f, 'throughput') : [])],
+      rate: true, overall: true,
+    explain: 'Throughput of all ranks together, and of each rank. A rank with a larger share has a higher line. Better balance raises the total.',
+    series: (f, v) => {
+      const units = unitOf(v).perSample, ranks = f.lines.filter(l => l.column === 'throughput')
+      return [...one(f, 'total_throughput', 'all ranks', color('text'), units),
+        ...(ranks.length > 1 || find(f, 'throughput', band) ? perRank(f, 'throughput', units) : [])]
+    },
   },
   {
     id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true, format: v => (Number.isInteger(v) ? count(v) : figure(v, 4)),
@@ -123,7 +138,8 @@ export const panels: Panel[] = [
     marks: decisions,
   },
   {
-    id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(c => 'lost_' + c), zero: true, optional: true, format: ms,
+    id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(c => 'lost_' + c), zero: true,
+      optional: true, split: 'Time of a step that this cause costs.', format: ms,
     explain: 'Lost time per step. With the useful work, the causes sum to the measured step: imbalance (the best shares would save it), exposed communication, waiting for data, noise (times vary from step to step; no shares remove it), granularity (a share is a whole number of samples), and pauses between steps.',
     series: f => causes.flatMap((c, i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
   },
@@ -168,7 +184,8 @@ export const parts: { column: string; label: string }[] = [
 export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column), 'step', 'exchange', 'decided_step', 'useful', 'equal_step'])]
 
 export function contentOf(p: Panel, f: Figures, v: View): Content {
-  return { steps: f.steps, times: f.times, width: f.width, series: p.series(f, v), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }
+  return { steps: f.steps, times: f.times, width: f.width, unit: p.rate ? unitOf(v).name + '/s' : undefined,
+    series: p.series(f, v), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }
 }
 
 export { partColor, percent }

@@ -1,8 +1,9 @@
 // The page of one run.
 
 import * as api from './api'
-import type { Figures, Range, View } from './api'
-import { Chart, display } from './chart'
+import type { Figures, View } from './api'
+import { Chart } from './chart'
+import { Controls, read, write } from './choice'
 import { communication } from './communication'
 import { Curves } from './curves'
 import { fill, h } from './dom'
@@ -11,7 +12,7 @@ import { clock, count, duration, figure, percent } from './format'
 import type { Maybe } from './format'
 import { Freshness } from './freshness'
 import { stateBadge } from './list'
-import { columnsOf, contentOf, panels } from './panels'
+import { columnsOf, contentOf, panels, unitOf } from './panels'
 import { stack, waits } from './stack'
 import * as tables from './tables'
 
@@ -21,7 +22,7 @@ export class RunPage {
   readonly element = h('main', { class: 'run' })
   private readonly head = h('div', { class: 'head' })
   private readonly facts = h('dl', { class: 'facts' })
-  private readonly lead = h('p', { class: 'lead' })
+  private readonly lead = h('p', { class: 'lead', hidden: true }) // until the run has an account
   private readonly speed: Chart
   private readonly first: HTMLElement
   private readonly problems = h('div', { role: 'status' })
@@ -29,31 +30,26 @@ export class RunPage {
   private readonly steps = h('div', {}) // the charts over steps; hidden while the run has none
   private readonly charts = new Map<string, Chart>()
   private readonly curves = new Curves()
-  private readonly from = h('input', { type: 'number', min: 1, id: 'from', change: () => this.typed() })
-  private readonly to = h('input', { type: 'number', min: 1, id: 'to', placeholder: 'newest', change: () => this.typed() })
-  private readonly ranks = h('input', { type: 'text', id: 'ranks', placeholder: 'all', change: () => this.typed() })
+  private readonly controls: Controls
   private readonly sections = new Map<string, HTMLElement>()
-  private range: Range
-  private chosen: number[] | null
   private view: View | null = null
   private figures: Figures | null = null
   private stop: () => void = () => {}
   private running: AbortController | null = null
   private readonly freshness = new Freshness()
   private closed = false
+  private shownProblems = ''
 
   constructor(private readonly name: string, private readonly minimum: () => number) {
-    const query = new URLSearchParams(location.search)
-    this.range = { from: Number(query.get('from')) || 1, to: Number(query.get('to')) || 0 }
-    this.chosen = parseRanks(query.get('ranks') ?? '')
+    this.controls = new Controls(read(new URLSearchParams(location.search)), 'time of day', () => this.view?.last ?? 1,
+      () => this.reload(), () => { this.remember(); this.redraw() })
     this.speed = new Chart({
       id: 'speed', title: 'Throughput of all ranks', unit: 'samples/s', zero: true, explain: 'Measured, and with the best shares and with equal shares on the same measured step-time curves.',
-      zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }),
+      zoom: (from, to) => this.controls.zoom({ from, to }), reset: () => this.controls.zoom({ from: 1, to: 0 }),
     })
-    this.first = h('div', { class: 'first' }, this.lead,
+    this.first = h('div', { class: 'first' },
       this.section('account', 'Where the time of a step goes', ''), this.speed.element,
       this.section('who', 'Who waits for whom', ''), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
-    this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
     if (!api.validName(name)) {
       document.title = 'no such run'
@@ -81,11 +77,6 @@ export class RunPage {
     if (this.view && this.figures) this.show(this.view, this.figures)
   }
 
-  // choose returns a field that changes how all charts are drawn.
-  private choose(id: string, values: string[][], set: (value: string) => void): HTMLElement {
-    return h('select', { id, change: e => { set((e.target as HTMLSelectElement).value); this.redraw() } }, ...values.map(([value, text]) => h('option', { value }, text)))
-  }
-
   private section(id: string, title: string, explain: string): HTMLElement {
     const body = h('div', {})
     const section = h('section', { class: 'panel wide', id, 'aria-labelledby': id + '-title' },
@@ -96,23 +87,16 @@ export class RunPage {
 
   private build(): void {
     const charts = panels.map(p => {
-      const chart = new Chart({ ...p, zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }) })
+      const chart = new Chart({ ...p, zoom: (from, to) => this.controls.zoom({ from, to }), reset: () =>
+        this.controls.zoom({ from: 1, to: 0 }) })
       this.charts.set(p.id, chart)
       if (p.optional) chart.element.hidden = true
       return chart.element
     })
-    const controls = h('form', { class: 'controls', 'aria-label': 'Range of steps', submit: e => e.preventDefault() },
-      h('label', { for: 'from' }, 'Steps'), this.from, h('label', { for: 'to' }, 'to'), this.to,
-      h('button', { type: 'button', click: () => this.zoom({ from: 1, to: 0 }) }, 'All'),
-      h('button', { type: 'button', click: () => this.zoom({ from: Math.max(1, (this.view?.last ?? 1) - 499), to: 0 }) }, 'Last 500'),
-      h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
-      h('label', { for: 'smooth' }, 'Mean of'), this.choose('smooth', [1, 10, 50, 200].map(n => [String(n), n === 1 ? 'each point' : `${n} points`]), value => { display.smooth = Number(value) }),
-      h('label', { for: 'axis' }, 'Axis'), this.choose('axis', [['step', 'steps'], ['time', 'time of day']], value => { display.time = value === 'time' }),
-      h('label', { for: 'scale' }, 'Scale'), this.choose('scale', [['linear', 'linear'], ['log', 'logarithmic']], value => { display.log = value === 'log' }),
-      h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
     fill(this.head, h('h1', {}, this.name))
-    this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), this.head, this.problems, this.body)
-    this.steps.append(controls, h('div', { class: 'grid' }, ...charts, this.curves.element))
+    this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), this.head, this.lead,
+      this.problems, this.body)
+    this.steps.append(this.controls.element, h('div', { class: 'grid' }, ...charts, this.curves.element))
     this.body.append(this.first,
       h('details', { class: 'settings' }, h('summary', {}, 'Settings and totals'), this.facts),
       this.section('now', 'Now', ''),
@@ -148,7 +132,8 @@ export class RunPage {
     const begin = performance.now(), loaded = this.freshness.begin()
     try {
       const [view, figures] = await Promise.all([
-        api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.range, points, this.chosen, control.signal)])
+        api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.controls.choice.range, points,
+          this.controls.choice.ranks, control.signal)])
       if (!control.signal.aborted && !this.closed) {
         this.show(view, figures)
         loaded(Math.min(view.version, figures.version))
@@ -179,31 +164,18 @@ export class RunPage {
     }
   }
 
+  // reload shows other values.
   private reload(): void {
+    this.remember()
     this.running?.abort()
     this.running = null
     if (!this.closed) void this.load()
   }
 
-  private zoom(range: Range): void {
-    this.range = range
-    this.remember()
-    this.reload()
-  }
-
-  private typed(): void {
-    this.range = { from: Math.max(1, Math.round(Number(this.from.value) || 1)), to: Math.max(0, Math.round(Number(this.to.value) || 0)) }
-    this.chosen = parseRanks(this.ranks.value)
-    this.remember()
-    this.reload()
-  }
-
-  // remember puts the range into the address, so that a link to the page contains the range.
+  // remember puts the choice into the address.
   private remember(): void {
     const query = new URLSearchParams({ run: this.name })
-    if (this.range.from > 1) query.set('from', String(this.range.from))
-    if (this.range.to > 0) query.set('to', String(this.range.to))
-    if (this.chosen) query.set('ranks', this.chosen.join(','))
+    write(this.controls.choice, query)
     history.replaceState(null, '', '?' + query + location.hash)
   }
 
@@ -217,8 +189,7 @@ export class RunPage {
     fill(this.head, h('h1', {}, v.name), stateBadge(v.state.kind), this.progress(v))
     this.showProblems(v)
     fill(this.facts, ...this.factsOf(v, f).flatMap(([name, value]) => [h('div', {}, h('dt', {}, name), h('dd', {}, value))]))
-    if (document.activeElement !== this.from) this.from.value = String(this.range.from)
-    if (document.activeElement !== this.to) this.to.value = this.range.to ? String(this.range.to) : ''
+    this.controls.show()
     const put = (id: string, content: HTMLElement | null) => {
       const body = this.sections.get(id)
       if (!body) return
@@ -287,7 +258,11 @@ export class RunPage {
     if (starts > 1) lines.push(`The run was resumed ${starts - 1 === 1 ? 'once' : starts - 1 + ' times'}, last at step ${count(v.starts?.at(-1)?.step)}.`)
     if ((v.segment_from ?? 1) > 1) lines.push(`The number of ranks has changed: tables, verdicts and curves show the steps from ${count(v.segment_from)} on.`)
     for (const note of v.notes ?? []) lines.push(note)
-    fill(this.problems, ...lines.map(l => h('p', { class: 'problem' }, l)))
+    const shown = lines.join('\n') + this.name
+    if (shown === this.shownProblems && this.problems.querySelector(
+      'details')) return // what the reader has opened stays open
+    this.shownProblems = shown
+    fill(this.problems, ...lines.map(problem))
   }
 
   private factsOf(v: View, f: Figures): [string, string][] {
@@ -295,7 +270,7 @@ export class RunPage {
     const start = v.starts?.at(-1)?.start
     const record = v.ranks[0]?.record
     const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
-    const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
+    const { name, perSample } = unitOf(v), unit = `${figure(rate === null ? null : rate * perSample)} ${name}/s`
     const facts: [string, string][] = [
       ['Throughput' + of, rate === null ? '–' : unit], ['Step' + of, step === null ? '–' : `${figure(1000 * step)} ms`],
       ['Training time', duration(v.totals.training_seconds)], ['Loss', figure(record ? record.loss : v.result?.final_train_loss, 4)],
@@ -308,6 +283,15 @@ export class RunPage {
     if (record?.timestamp) facts.push(['Newest record', clock(record.timestamp)])
     return facts
   }
+}
+
+const briefProblem = 160 // characters that are shown at once: a long text would push the figures down
+
+// problem shows the begin of a long text, which opens.
+function problem(text: string): HTMLElement {
+  if (text.length <= briefProblem + 40) return h('p', { class: 'problem' }, text)
+  const cut = text.lastIndexOf(' ', briefProblem), end = cut > briefProblem / 2 ? cut : briefProblem
+  return h('details', { class: 'problem' }, h('summary', {}, text.slice(0, end) + ' …'), text.slice(end))
 }
 
 const newest = 20 // points
@@ -330,10 +314,4 @@ export function speed(v: Pick<View, 'totals'>, f: Pick<Figures, 'lines'>): { rat
     timed += t
   })
   return { rate: timed > 0 ? samples / timed : null, step: n > 0 ? time / n : null, of: `, last ${newest} points` }
-}
-
-// parseRanks reads a list of ranks such as "0,3"; null stands for all.
-export function parseRanks(text: string): number[] | null {
-  const ranks = text.split(',').map(t => t.trim()).filter(t => /^\d{1,5}$/.test(t)).map(Number)
-  return ranks.length ? [...new Set(ranks)].slice(0, 64) : null
 }

@@ -5,6 +5,7 @@ import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
 import { h, table } from './dom'
 import { count, figure, inMilliseconds, percent, scaled, unknown } from './format'
 import type { Maybe } from './format'
+import { unitOf } from './panels'
 
 const mostRanks = 64 // rows of the table
 
@@ -23,12 +24,13 @@ export function select(ranks: Row[]): Row[] {
 export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
-  const shown = select(v.ranks)
+  const shown = select(v.ranks), unit = unitOf(v)
   return h('div', {}, h('p', { class: 'explain' }, v.speed.decision > 0 ? `Means over the window of the decision at step ${count(v.speed.decision)}. Utilisation, memory, temperature and power: step ${count(v.common)}.` : `Step ${count(v.common)}, the newest step that all ranks have recorded.`), v.ranks.length > shown.length && h('p', { class: 'explain' }, `${shown.length} of ${count(v.ranks.length)} ranks: first those that are slower than usual or have no records, then those with the longest compute time. The field Ranks selects ranks for the charts.`), table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
-    { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
+    { title: 'device', wide: true, minor: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.share) },
-    { title: 'speed', unit: 'samples/s', numeric: true, hint: 'Share divided by busy time', of: r => figure(r.samples_per_second) },
+    { title: 'speed', unit: unit.name + '/s', numeric: true, hint: 'Share divided by busy time', of: r =>
+      figure(r.samples_per_second == null ? null : r.samples_per_second * unit.perSample) },
     { title: 'busy', unit: 'ms', numeric: true, hint: 'Own work in a step, without waits for other ranks', of: r => inMilliseconds(r.busy_seconds) },
     { title: 'waits', unit: 'ms', numeric: true, hint: 'For slower ranks, per step', of: r => inMilliseconds(r.waited_seconds) },
     { title: 'utilisation', unit: '%', numeric: true, of: r => figure(r.record?.gpu_utilization) },

@@ -18,11 +18,26 @@ export function applyTheme(): void {
   document.documentElement.dataset.theme = theme()
 }
 
+// color returns a colour of the style sheet in the current theme, as #rrggbb.
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim()
+  const dark = document.documentElement.dataset.theme + String(matchMedia('(prefers-color-scheme: dark)').matches)
+  if (dark !== resolved.theme) [resolved.theme, resolved.colors] = [dark, new Map()]
+  const known = resolved.colors.get(name)
+  if (known !== undefined) return known
+  const probe = document.body.appendChild(document.createElement('span'))
+  probe.style.color = `var(--${name})`
+  const rgb = getComputedStyle(probe).color.match(/\d+/g) ?? []
+  probe.remove()
+  const hex = '#' + rgb.slice(0, 3).map(c => Number(c).toString(16).padStart(2, '0')).join('')
+  resolved.colors.set(name, hex)
+  return hex
 }
 
-// People with any kind of colour vision can tell these colours apart (theme.test.ts). From the ninth line on, lines differ by their dashes.
+// resolved has the colours that the browser has looked up for a theme.
+const resolved = { theme: '', colors: new Map<string, string>() }
+
+// People with any kind of colour vision can tell these colours apart (theme.test.ts). From the ninth line on, lines
+// differ by their dashes.
 const palette = ['series-0', 'series-1', 'series-2', 'series-3', 'series-4', 'series-5', 'series-6', 'series-7']
 
 export function seriesColor(i: number): string {

@@ -1,0 +1,164 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+// comparison is the answer to a request for a comparison.
+type comparison struct {
+	analysis.Sheet                   // of Compared
+	Compared       []string          `json:"compared"` // names of the runs that could be read
+	Failed         map[string]string `json:"failed"`   // why the other runs cannot be compared, by name
+	Why            string            `json:"why"`      // why these runs cannot be compared; "": they can
+}
+
+// mostNamesBytes is the largest size of a request for a comparison. It holds about 1,000 names.
+const mostNamesBytes = 64 << 10
+
+// compare sends the tables of `analyze --compare` for the runs whose names are in the body of the request, as a list in
+// JSON. A request has a body because hundreds of names are longer than the headers that servers accept.
+func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
+	var names []string
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostNamesBytes)).Decode(&names); err != nil {
+		http.Error(w, "want a list of names of runs in JSON, of at most 64 KiB", http.StatusBadRequest)
+		return
+	}
+	answer, err := encode(0, func() (any, error) { return s.comparison(r.Context(), names) })
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(
+		s.writeTime)) // fails only for a recorder in tests
+	s.send(w, r, answer, err)
+}
+
+// comparison compares runs. The first run that can be read is the reference of the ratios.
+func (s *Server) comparison(ctx context.Context, names []string) (*comparison, error) {
+	list, err := s.options.Folder.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]runs.Summary{}
+	for _, r := range list.Runs {
+		known[r.Name] = r
+	}
+	c := &comparison{Compared: []string{}, Failed: map[string]string{}}
+	c.Sheet = analysis.Sheet{Runs: []string{}, Labels: []string{}, Results: [][]string{}, Settings: [][]string{},
+		Notes: []string{}}
+	var trials []*analysis.Trial
+	for _, name := range names {
+		summary, found := known[name]
+		if !found {
+			c.Failed[name] = "there is no such run"
+			continue
+		}
+		t, err := s.trials.get(ctx, s.options.Folder, name, summary)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			c.Failed[name] = strings.ReplaceAll(err.Error(), pathOf(s.options.Folder, name), "the run")
+			continue
+		}
+		c.Compared, trials = append(c.Compared, name), append(trials, t)
+	}
+	side, err := analysis.CompareTrials(trials)
+	if errors.Is(err, analysis.ErrNotComparable) {
+		c.Why = strings.ReplaceAll(err.Error(), s.options.Folder.Path+string(filepath.Separator), "")
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Sheet = side.Sheet()
+	return c, nil
+}
+
+// pathOf returns the folder of a run.
+func pathOf(f *runs.Folder, name string) string {
+	if _, single := f.Single(); single {
+		return f.Path
+	}
+	return filepath.Join(f.Path, name)
+}
+
+// trials keeps the figures of runs that were compared, because reading all records of a run takes long.
+type trials struct {
+	reading sync.Mutex // one run is read at a time: other requests keep their CPU time
+
+	mu   sync.Mutex
+	kept map[string]keptTrial
+}
+
+type keptTrial struct {
+	at    runs.Summary // of the run when it was read
+	trial *analysis.Trial
+	used  time.Time
+}
+
+// mostTrials is the largest number of runs that are kept. A run takes about 25 KiB.
+const mostTrials = 64
+
+// get returns the figures of a run. It reads the run if it has changed since the last call.
+func (k *trials) get(ctx context.Context, f *runs.Folder, name string, now runs.Summary) (*analysis.Trial, error) {
+	if t := k.find(name, now); t != nil {
+		return t, nil
+	}
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if t := k.find(name, now); t != nil { // another request has read it meanwhile
+		return t, nil
+	}
+	run, err := f.Open(name) // refuses a link that leads out of the folder
+	if err != nil {
+		return nil, err
+	}
+	run.Close() // read only
+	t, err := analysis.ReadTrial(ctx, pathOf(f, name), nil)
+	if err != nil {
+		return nil, err
+	}
+	t.Slim()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil {
+		k.kept = map[string]keptTrial{}
+	}
+	k.kept[name] = keptTrial{now, t, time.Now()}
+	for len(k.kept) > mostTrials {
+		oldest := ""
+		for other, t := range k.kept {
+			if oldest == "" || t.used.Before(k.kept[oldest].used) {
+				oldest = other
+			}
+		}
+		delete(k.kept, oldest)
+	}
+	return copyOf(t), nil
+}
+
+// find returns the kept figures of a run, or nil if the run has changed.
+func (k *trials) find(name string, now runs.Summary) *analysis.Trial {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, found := k.kept[name]
+	if !found || t.at.Updated != now.Updated || t.at.Steps != now.Steps || t.at.State != now.State {
+		return nil
+	}
+	t.used = time.Now()
+	k.kept[name] = t
+	return copyOf(t.trial)
+}
+
+// copyOf returns a copy, because a comparison changes the names of its trials.
+func copyOf(t *analysis.Trial) *analysis.Trial {
+	c := *t
+	return &c
+}
