@@ -52,7 +52,8 @@ func TestPackage(t *testing.T) {
 			t.Errorf("got the result %s, %v; want a finished run", text, err)
 		}
 	})
-	for _, name := range []string{"test_sampler", "test_gradients", "test_errors", "test_adapters"} {
+	for _, name := range []string{"test_sampler", "test_gradients", "test_errors", "test_adapters", "test_lightning",
+		"test_profile", "test_sync_norm"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", name)
 			cmd.Dir = filepath.Join(folder, "tests")

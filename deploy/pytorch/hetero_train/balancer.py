@@ -9,6 +9,7 @@ import torch
 from . import describe, errors, program, sampler as samplers
 from .ending import Ending, Pause
 from .opening import Opening
+from .position import Position
 from .ranks import Ranks
 from .timing import COLUMNS, Clock, GradientHook, MicroTimes, Window
 
@@ -18,7 +19,7 @@ SENSORS = 64  # room for the telemetry of a rank
 HEAD = 7  # step, steps in the report, lists asked for, lists used, sensors, epoch, step of the epoch
 
 
-class Balancer(Opening, Ending):
+class Balancer(Opening, Position, Ending):
     """Gives each rank a share of the batch that fits its speed, with the gradient of one process on the whole batch.
 
     All ranks create it with the same arguments, after init_process_group and before the first step.
@@ -104,6 +105,7 @@ class Balancer(Opening, Ending):
         self._new_epoch = False
         self._last_shares: Optional[Tuple[int, ...]] = None
         self._paused = self._exchange_seconds = 0.0
+        self._waited: Optional[float] = None  # s for data since the last step; None: not measured
         self._end = time.perf_counter()
         self._step_seconds = 0.0
         self._telemetry: List[Optional[float]] = []
@@ -122,16 +124,6 @@ class Balancer(Opening, Ending):
         return torch.device("cpu")
 
     # Preparation.
-
-    def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0,
-                drop_last: bool = False) -> samplers.BalancedBatchSampler:
-        """Returns the batch sampler of the training data, for DataLoader(dataset, batch_sampler=...)."""
-        self._sampler = samplers.BalancedBatchSampler(self, dataset, shuffle, seed, drop_last)
-        if self._resume is not None:
-            self._apply_resume()
-        return self._sampler
-
-    _resume: Optional[Dict[str, Any]] = None
 
     def attach(self, model: Any, optimizer: Any = None, hook: Any = None, state: Any = None) -> Any:
         """Names the model whose gradients are summed, before the first step, and returns it.
@@ -152,7 +144,8 @@ class Balancer(Opening, Ending):
         update."""
         return self
 
-    def __enter__(self) -> "Balancer":
+    def begin_step(self) -> None:
+        """Begins a micro-batch, for a loop or a library in which step() cannot enclose it. end_step() ends it."""
         self._open()
         if self._current is not None:
             raise errors.BatchError("balancer.step() is active already: end one step before the next")
@@ -161,14 +154,19 @@ class Balancer(Opening, Ending):
                                       "and keep other libraries from replacing the sampler (docs/pytorch.md)")
         now = time.perf_counter()
         self._current = self._queue.popleft()
-        gap = 0.0 if self._new_epoch else now - self._end - self._paused  # an epoch starts workers, after an evaluation
-        self._new_epoch, self._paused = False, 0.0
+        gap = now - self._end - self._paused if self._waited is None else self._waited
+        if self._new_epoch:  # an epoch starts workers, after an evaluation
+            gap = 0.0
+        self._new_epoch, self._paused, self._waited = False, 0.0, None
         self._gap = gap
         self._times = MicroTimes(self._clock.mark(), gap, self._current.own)
         self._times.extra, self._exchange_seconds = self._exchange_seconds, 0.0
         self._entered = now
         if self._hook is not None:
             self._hook.current = self._times
+
+    def __enter__(self) -> "Balancer":
+        self.begin_step()
         return self
 
     @property
@@ -229,22 +227,36 @@ class Balancer(Opening, Ending):
         return loss * (self.world_size * own / of)
 
     def __exit__(self, kind: Any, e: Optional[BaseException], trace: Any) -> None:
-        micro, times = self._current, self._times
-        self._current = self._times = None
-        if self._hook is not None:
-            self._hook.current = None
-        if e is not None:
-            better = self._ranks.explain(e)
-            self._abort(better or e)
-            if better is not None:
-                raise better from e
-            return
-        assert micro is not None and times is not None
+        if e is None:
+            self.end_step()
+        else:
+            self._failed(e)
+
+    def end_step(self) -> None:
+        """Ends a micro-batch that begin_step() began."""
+        micro, times = self._leave()
+        if micro is None or times is None:
+            raise errors.BatchError("balancer.end_step() was called without begin_step()")
         try:
             self._finish(micro, times)
         except BaseException as failed:
             self._abort(failed)
             raise
+
+    def _leave(self) -> Tuple[Optional[samplers.Micro], Optional[MicroTimes]]:
+        was = self._current, self._times
+        self._current = self._times = None
+        if self._hook is not None:
+            self._hook.current = None
+        return was
+
+    def _failed(self, e: BaseException) -> None:
+        """Ends the run after an exception of the script. If other ranks caused it, raises one that says so."""
+        self._leave()
+        better = self._ranks.explain(e)
+        self._abort(better or e)
+        if better is not None:
+            raise better from e
 
     def _finish(self, micro: samplers.Micro, times: MicroTimes) -> None:
         if times.scaled is None:
@@ -337,36 +349,3 @@ class Balancer(Opening, Ending):
         assert self._bridge is not None
         self._bridge.send(kind, **values)
         self._bridge.expect("done")
-
-    def state_dict(self) -> Dict[str, Any]:
-        """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks."""
-        if self._current is not None or self._window.micros:
-            raise errors.BatchError("state_dict() is possible between optimizer steps only")
-        state: Dict[str, Any] = samplers.epoch_state(self._sampler, self._position)
-        if self._sampler is not None and state["lists"] >= len(self._sampler):
-            state.update(epoch=state["epoch"] + 1, lists=0)
-        state.update(version=1, step=self._step, global_batch=self.global_batch, accumulation=self.accumulation)
-        return state
-
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues from a position, before the first step. The number of ranks may differ."""
-        if self._opened:
-            raise errors.BatchError("load_state_dict() must come before the first batch")
-        for key in ("global_batch", "accumulation"):
-            if state[key] != getattr(self, key):
-                raise errors.SettingsError(f"{key}: the checkpoint has {state[key]}, the balancer {getattr(self, key)}: a resumed run needs the same")
-        self._resume = dict(state)
-        self._step = self._reported = int(state["step"])
-        if self._sampler is not None:
-            self._apply_resume()
-
-    def _apply_resume(self) -> None:
-        s, data = self._resume, self._sampler
-        assert s is not None and data is not None
-        for key, got in (("seed", data.seed), ("length", data.length), ("shuffle", int(data.shuffle)),
-                         ("drop_last", int(data.drop_last))):
-            if key in s and s[key] != got:
-                raise errors.SamplerError(f"{key} of the sampler: the checkpoint has {s[key]}, the sampler {got}: a resumed run needs the same")
-        data.epoch, data.skip = int(s["epoch"]), int(s["lists"])
-        self._position = (data.epoch, data.skip)
-        self._resume = None

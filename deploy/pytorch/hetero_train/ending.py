@@ -3,7 +3,7 @@ import atexit
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 from . import errors
 
@@ -20,6 +20,7 @@ class Ending:
     _opened: bool
     _closed: bool
     _exchange: Any  # of Balancer
+    _failed: Any
 
     def close(self) -> None:
         """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the
@@ -33,6 +34,16 @@ class Ending:
                 self._abort(e)
                 raise
         self._finish_run(error="", stopped=False)
+
+    def _whole(self, train: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Calls a function that trains the whole run, and ends the run with it."""
+        try:
+            result = train(*arguments, **options)
+        except BaseException as e:
+            self._failed(e)
+            raise
+        self.close()
+        return result
 
     def _finish_run(self, error: str, stopped: bool) -> None:
         self._closed = True
@@ -66,6 +77,10 @@ class Ending:
 
     def _at_exit(self) -> None:
         if os.getpid() != self._owner or self._closed:
+            return
+        died = getattr(sys, "last_value", None)  # of an exception that ended the script between two steps
+        if died is not None:
+            self._abort(died)
             return
         missing = len(self._window.steps)
         if missing and self.rank == 0:

@@ -15,6 +15,7 @@ class Opening:
     # Set by Balancer.
     rank: int
     world_size: int
+    global_batch: int
     accumulation: int
     micro_batch: int
     policy: str
@@ -40,15 +41,23 @@ class Opening:
             Tuple[int, float]]:
         """Measures the step time of this rank at several shares before the first step, and keeps the curve in the cache.
 
+        If the cache has the curve of this model, device, element type and version of PyTorch, it returns that curve.
         step(n) computes forward and backward of n samples without communication, for example with model.no_sync().
         budget: s. shares: numbers of samples; None: about eight from 1 to the micro-batch. Returns (samples, s) pairs.
         """
-        if self._opened:
-            raise errors.BatchError("profile() must come before the first batch")
+        if self._opened or self._sampler is None:
+            raise errors.BatchError("profile() must come after sampler() and attach(), and before the first batch")
+        bridge = self._bridge
+        assert bridge is not None
+        bridge.send("lookup", **self._description(self._need_model()), tflops=0, copy_gbytes_per_second=0, curve=[])
+        kept = bridge.expect("curve")["points"]
+        if kept:
+            return [(p["samples"], p["seconds"]) for p in kept]
         most = min(self._max_share or self.micro_batch, self.micro_batch)
         if shares is None:
             shares = sorted({max(1, round(most * f)) for f in (0.06, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 1.0)})
-        end, found = time.perf_counter() + budget, []
+        end = time.perf_counter() + budget
+        times: Dict[int, List[float]] = {}
 
         def once(n: int) -> float:
             self._synchronize()
@@ -57,15 +66,20 @@ class Opening:
             self._synchronize()
             return time.perf_counter() - start
 
-        for n in shares:
-            if found and time.perf_counter() + 3 * found[-1][1] > end:
-                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(found)} of {len(shares)} shares")
+        def fits(n: int, calls: int) -> bool:
+            last = max(times) if times else n  # a share takes at most as long per sample as a smaller one
+            return not times or time.perf_counter() + calls * times[last][0] * max(1.0, n / last) <= end
+
+        for n in sorted(set(shares)):
+            if not fits(n, 2):
+                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(times)} of {len(set(shares))} shares")
                 break
             once(n)  # allocates and compiles
-            times = [once(n)]
-            while len(times) < 5 and time.perf_counter() + times[-1] < end:
-                times.append(once(n))
-            found.append((n, sorted(times)[len(times) // 2]))
+            times[n] = [once(n)]
+        for n in [n for _ in range(4) for n in times]:
+            if time.perf_counter() + max(times[n]) <= end:
+                times[n].append(once(n))
+        found = [(n, sorted(t)[len(t) // 2]) for n, t in times.items()]
         self._curve = [{"samples": n, "seconds": s} for n, s in found]
         return found
 
@@ -102,38 +116,48 @@ class Opening:
         return None if self._sampler is None else dict(samplers.epoch_state(self._sampler, self._position),
                                                        step=self._step)
 
-    def _start(self) -> None:
+    def _need_model(self) -> torch.nn.Module:
         if self._model is None:
             self._model = describe.find_model()
         if self._model is None and self.world_size > 1:
             raise errors.BatchError("no model: wrap the model in DistributedDataParallel before the first batch, or name it with balancer.attach(model)")
-        model = self._model if self._model is not None else torch.nn.Module()
+        return self._model if self._model is not None else torch.nn.Module()
+
+    def _description(self, model: torch.nn.Module) -> Dict[str, Any]:
+        """Returns what this rank computes, for the messages start and lookup."""
+        first, data, optimizer = next(model.parameters(), torch.zeros(())), self._sampler, self._optimizer
+        dtype = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() and self._clock.cuda else first.dtype
+        names = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
+        name = describe.plain_name(type(data._dataset).__name__, "Dataset") if data else "none"
+        return {"model": describe.describe_model(model),
+                "dataset": {"name": name, "samples": data.length if data else 0},
+                "device": describe.describe_device(self.device), "dtype": names.get(dtype, "float32"),
+                "torch": torch.__version__.split("+")[0],
+                "optimizer": describe.plain_name(type(optimizer).__name__, "optimizer") if optimizer is not None else "",
+                "workers": 0, "max_share": self._max_share or 0, "sync_norm": describe.has_sync_norm(model),
+                "step": self._step, "steps": self._total or 0, "epoch_steps": data.epoch_steps if data else 0}
+
+    def _start(self) -> None:
+        model = self._need_model()
         describe.refuse(model)
         if self.world_size > 1 and not hasattr(model, "register_comm_hook") and self._measures:
             raise errors.BatchError(f"policy {self.policy} needs the own time of each rank, and the passes of {type(model).__name__} wait for other ranks: "
                                     "pass fixed_shares or policy=\"proportional\" to the balancer, or use DistributedDataParallel (docs/pytorch.md)")
+        data = self._sampler
+        if (self.world_size > 1 and describe.has_sync_norm(model) and data is not None and not data.drop_last
+                and data.length % self.global_batch):
+            raise errors.SettingsError("the last batch of an epoch may leave a rank without samples, which then computes one with weight 0, "
+                                       "and this sample would change the statistics of SyncBatchNorm: pass drop_last=True to balancer.sampler()")
         if hasattr(model, "register_comm_hook"):
             self._hook = GradientHook(model, self._clock, *self._user_hook)
         if self.rank == 0 and self.world_size > 1 and describe.has_batch_norm(model):
             warnings.warn("hetero_train: BatchNorm normalises with the samples of each rank only, so the result depends on the shares: "
                           "use SyncBatchNorm, GroupNorm, or eval mode for a result that does not")
-        first = next(model.parameters(), torch.zeros(()))
-        dtype = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() and self._clock.cuda else first.dtype
-        names = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
-        speed = describe.measure_speed(self.device, dtype if dtype in names else torch.float32)
-        data = self._sampler
+        what = self._description(model)
+        speed = describe.measure_speed(self.device, getattr(torch, what["dtype"]))
         bridge = self._bridge
         assert bridge is not None
-        bridge.send("start", model=describe.describe_model(model),
-                    dataset={"name": describe.plain_name(type(data._dataset).__name__ if data else "none", "Dataset"),
-                             "samples": data.length if data else 0},
-                    device=describe.describe_device(self.device), dtype=names.get(dtype, "float32"),
-                    torch=torch.__version__.split("+")[0],
-                    optimizer=describe.plain_name(type(self._optimizer).__name__, "optimizer")
-                    if self._optimizer is not None else "", workers=0,
-                    max_share=self._max_share or 0, sync_norm=describe.has_sync_norm(model), step=self._step,
-                    steps=self._total or 0,
-                    epoch_steps=data.epoch_steps if data else 0, curve=self._curve, **speed)
+        bridge.send("start", **what, **speed, curve=self._curve)
         while True:
             m = bridge.receive()
             if m["type"] == "started":

@@ -86,6 +86,7 @@ class BalancedBatchSampler(Sampler):
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.epoch = 0  # of the next iteration
         self.skip = 0  # lists of the next epoch that a resumed run has already done
+        self.pads = False  # a library drops these lists: empty lists stand for them
         self.issued = 0  # number of the next list, over the whole run
         # epoch, lists to skip, lists used before; of the last iteration
         self._began: Optional[Tuple[int, int, int]] = None
@@ -147,6 +148,8 @@ class BalancedBatchSampler(Sampler):
 
     def _lists(self, epoch: int, skip: int, base: int) -> Iterator[List[int]]:
         b, order = self._balancer, self.order(epoch)
+        for _ in range(skip if self.pads else 0):
+            yield []
         for i in range(skip, len(self)):
             step, micro = divmod(i, b.accumulation)
             start = step * b.global_batch + micro * b.micro_batch

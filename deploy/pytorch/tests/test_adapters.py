@@ -1,4 +1,4 @@
-"""The adapter of accelerate, and LoRA by peft, each with two ranks."""
+"""The adapters of Hugging Face Trainer and accelerate, and LoRA by peft, each with two ranks."""
 import importlib.util
 import os
 import unittest
@@ -8,6 +8,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hetero_train
 import launch
+
+try:  # before the ranks are forked, because the imports take seconds
+    import transformers
+    import transformers.trainer
+    import hetero_train.transformers
+except ImportError:
+    pass
 
 SHARES = [6, 2]
 
@@ -31,8 +38,31 @@ class Texts(torch.utils.data.Dataset):
         return {"input_ids": self.ids[i], "labels": self.labels[i]}
 
 
+class Points(torch.utils.data.Dataset):
+    def __init__(self):
+        torch.manual_seed(6)
+        self.x, self.y = torch.randn(18, 5), torch.randint(0, 3, (18,))
+
+    def __len__(self):
+        return 18
+
+    def __getitem__(self, i):
+        return {"x": self.x[i], "labels": self.y[i]}
+
+
+class Classes(torch.nn.Module):
+    """A model in the style of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(8)
+        self.net = torch.nn.Linear(5, 3)
+
+    def forward(self, x, labels):
+        return {"loss": torch.nn.functional.cross_entropy(self.net(x), labels)}
+
+
 def tiny():
-    import transformers
     torch.manual_seed(0)
     c = transformers.GPT2Config(vocab_size=31, n_positions=8, n_embd=8, n_layer=1, n_head=2, resid_pdrop=0,
                                 embd_pdrop=0, attn_pdrop=0)
@@ -53,14 +83,69 @@ def reference(order, model, batch=8, lr=0.1):
 
 
 class Adapters(unittest.TestCase):
-    def check(self, work, model):
+    def results(self, work):
         results = launch.run(work, ranks=2)
         for r in results:
             if isinstance(r, Exception):
                 raise r
         self.assertTrue(torch.equal(results[0][0], results[1][0]))
+        return results
+
+    def check(self, work, model):
+        results = self.results(work)
         want = reference(results[0][1], model())
-        self.assertLess(float((want - results[0][0]).norm() / want.norm()), 1e-5)
+        self.assertLess(float((want - results[0][0]).norm() / want.norm()), 1e-6)
+        return results
+
+    @needs("transformers")
+    @needs("accelerate")
+    def test_trainer(self):
+        """Two micro-batches in a step; the second trainer resumes the first one in the middle of an epoch."""
+        def work(rank, folder):
+            os.environ.update(MASTER_ADDR="127.0.0.1", ACCELERATE_USE_CPU="true")
+
+            def train(resume=None, **arguments):
+                model = tiny()
+                args = transformers.TrainingArguments(
+                    os.path.join(folder, "trainer"), num_train_epochs=1, learning_rate=0.1, optim="sgd",
+                    max_grad_norm=0, lr_scheduler_type="constant", per_device_train_batch_size=2, seed=7,
+                    gradient_accumulation_steps=2, logging_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
+                    **arguments)
+                trainer = transformers.Trainer(model, args, train_dataset=Texts())
+                b = hetero_train.transformers.balance(trainer, fixed_shares=SHARES, output_dir=folder, name="run",
+                                                      log_level="error")
+                trainer.train(resume_from_checkpoint=resume)
+                return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0), b._step
+            train(max_steps=2, save_strategy="steps", save_steps=2)
+            return train(resume=os.path.join(folder, "trainer", "checkpoint-2"), save_strategy="no")
+        results = self.check(work, tiny)
+        self.assertEqual(results[0][2], 3)
+
+    @needs("transformers")
+    @needs("accelerate")
+    def test_trainer_of_samples(self):
+        """A model whose loss is a mean over samples. The last batch has two samples: rank 1 has none of them."""
+        def work(rank, folder):
+            os.environ.update(MASTER_ADDR="127.0.0.1", ACCELERATE_USE_CPU="true")
+            model = Classes()
+            args = transformers.TrainingArguments(
+                os.path.join(folder, "trainer"), num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0,
+                lr_scheduler_type="constant", per_device_train_batch_size=4, logging_strategy="no", report_to=[],
+                save_strategy="no", disable_tqdm=True, use_cpu=True)
+            trainer = transformers.Trainer(model, args, train_dataset=Points())
+            b = hetero_train.transformers.balance(trainer, fixed_shares=[7, 1], output_dir=folder, log_level="error")
+            trainer.train()
+            return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0)
+        results = self.results(work)
+        model, points = Classes(), Points()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for start in range(0, 18, 8):
+            rows = results[0][1][start:start + 8]
+            torch.nn.functional.cross_entropy(model.net(points.x[rows]), points.y[rows]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        want = torch.cat([p.detach().flatten() for p in model.parameters()])
+        self.assertLess(float((want - results[0][0]).norm() / want.norm()), 1e-6)
 
     @needs("peft")
     def test_lora(self):

@@ -2,6 +2,9 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -103,6 +106,29 @@ class Errors(unittest.TestCase):
         with open(f"/tmp/state{os.getpid()}") as f:
             out = f.read()
         self.assertIn("failed", out)
+
+    def test_exception_between_two_steps(self):
+        """Steps that no context encloses: the end of the script tells the records that it has failed."""
+        with tempfile.TemporaryDirectory() as folder:
+            text = ("import torch, hetero_train, torch.distributed as dist\n"
+                    "dist.init_process_group('gloo', init_method='file://%s/store', rank=0, world_size=1)\n"
+                    "b = hetero_train.Balancer(global_batch=8, output_dir='%s', name='run', log_level='error')\n"
+                    "b.attach(model := torch.nn.Linear(4, 2))\n"
+                    "d = torch.utils.data.TensorDataset(torch.randn(32, 4))\n"
+                    "for x, in torch.utils.data.DataLoader(d, batch_sampler=b.sampler(d)):\n"
+                    "    b.begin_step()\n    b.scale(model(x).square().mean()).backward()\n    b.end_step()\n"
+                    "    raise ValueError('no space left')\n") % (folder, folder)
+            out = subprocess.run([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+            self.assertIn("no space left", out.stderr)
+            with open(os.path.join(folder, "run", "results", "result.json")) as f:
+                result = json.load(f)
+            self.assertEqual(result["state"], "failed", result)
+
+    def test_end_without_a_beginning(self):
+        def change(rank, step, b, model, x):
+            normal(rank, step, b, model, x)
+            b.end_step()  # the context ends it again
+        self.fails(script(change), hetero_train.BatchError, "without begin_step")
 
     def test_rank_that_ends_its_loop_early(self):
         def work(rank, folder):

@@ -131,6 +131,53 @@ class SamplerTest(unittest.TestCase):
         self.assertEqual([len(s) for s in steps], [24] * 4)
 
 
+class Loaders(unittest.TestCase):
+    """Balancer.loader, with one rank."""
+
+    def order(self, loader):
+        """Returns the samples of an epoch with the loader of a script, or the error."""
+        def work(rank, folder):
+            b = hetero_train.Balancer(global_batch=8, output_dir=folder, log_level="error")
+            b.attach(torch.nn.Linear(1, 1))
+            rows = [y.tolist() for _, y in b.loader(loader, seed=3)]
+            self.assertEqual(len(b.loader(loader)), len(rows))
+            return rows
+        result = launch.run(work, ranks=1)[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def test_order_of_the_script(self):
+        d = Numbers(20)
+        whole = self.order(DataLoader(d, batch_size=2))
+        self.assertEqual(sum(whole, []), list(range(20)))
+        mixed = self.order(DataLoader(d, batch_size=2, shuffle=True, drop_last=True))
+        self.assertEqual([len(r) for r in mixed], [8, 8])
+        self.assertNotEqual(sum(mixed, []), list(range(16)))
+        distributed = torch.utils.data.DistributedSampler(d, num_replicas=2, rank=1, shuffle=False)
+        self.assertEqual(self.order(DataLoader(d, batch_size=2, sampler=distributed)), whole)
+
+    def test_loader_within_an_object(self):
+        class Prefetch:
+            def __init__(self, loader):
+                self.loader = loader
+
+            def __len__(self):
+                return len(self.loader)
+
+            def __iter__(self):
+                return iter(self.loader)
+        self.assertEqual(sum(self.order(Prefetch(DataLoader(Numbers(20), batch_size=2))), []), list(range(20)))
+
+    def test_orders_that_would_be_lost(self):
+        d = Numbers(20)
+        for loader in (DataLoader(d, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 20, 20), batch_size=2),
+                       DataLoader(d, sampler=torch.utils.data.RandomSampler(d, num_samples=5), batch_size=2),
+                       DataLoader(d, batch_sampler=[[1, 2], [3, 4]]), DataLoader(d, batch_size=None), [1, 2]):
+            with self.assertRaises(hetero_train.SamplerError):
+                self.order(loader)
+
+
 class Pieces(unittest.TestCase):
     def test_divide(self):
         self.assertEqual(divide(12, [7, 1, 4]), [7, 1, 4])

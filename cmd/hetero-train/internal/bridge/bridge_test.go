@@ -54,7 +54,7 @@ func TestFaults(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", "no JSON object"},
 		{"[]", "no JSON object"},
-		{`{"type":"goodbye"}`, "hello, start"},
+		{`{"type":"goodbye"}`, "hello, lookup, start"},
 		{`{"type":"hello","rank":3,"world_size":3}`, "got rank 3 of 3"},
 		{`{"type":"end","reason":"x"}`, "unknown field"},
 		{`{"type":"gathered","values":[]}`, "got 0 values"},

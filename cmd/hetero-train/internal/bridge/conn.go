@@ -49,6 +49,12 @@ type Decided struct {
 	Telemetry     []Number `json:"telemetry"`       // of this rank
 }
 
+// Curve answers a [Lookup].
+type Curve struct {
+	Type   string  `json:"type"`   // curve
+	Points []Point `json:"points"` // in the cache; empty: none
+}
+
 // Done answers [Evaluation] and [Saved].
 type Done struct {
 	Type string `json:"type"` // done

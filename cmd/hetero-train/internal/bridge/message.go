@@ -50,6 +50,9 @@ type Start struct {
 	Curve     []Point `json:"curve"`                  // measured step times; empty: none
 }
 
+// Lookup asks for the cached step-time curve of what a [Start] would describe. It may come before the start.
+type Lookup struct{ Start }
+
 // Model identifies the model.
 type Model struct {
 	Name       string `json:"name"`
@@ -155,7 +158,7 @@ var kinds = map[string]func() Message{
 	"hello": func() Message { return new(Hello) }, "start": func() Message { return new(Start) },
 	"gathered": func() Message { return new(Gathered) }, "steps": func() Message { return new(Steps) },
 	"evaluation": func() Message { return new(Evaluation) }, "saved": func() Message { return new(Saved) },
-	"end": func() Message { return new(End) },
+	"end": func() Message { return new(End) }, "lookup": func() Message { return new(Lookup) },
 }
 
 // Parse reads one line. It refuses unknown types and keys, and values that no rank can report.
@@ -170,7 +173,7 @@ func Parse(line []byte) (Message, error) {
 	if create == nil {
 		return nil,
 			&Fault{
-				fmt.Sprintf("got a message of type %.40q, want hello, start, gathered, steps, evaluation, saved or end",
+				fmt.Sprintf("got a message of type %.40q, want hello, lookup, start, gathered, steps, evaluation, saved or end",
 					head.Type)}
 	}
 	m := create()

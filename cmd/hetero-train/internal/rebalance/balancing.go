@@ -253,6 +253,15 @@ func (b *Balancer) learns() bool {
 	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
 }
 
+// Cached returns the step-time curve of this rank that a run would read from the cache; nil if there is none.
+func Cached(a *assembly.Run) (divide.Curve, error) {
+	b := &Balancer{run: a, cfg: a.Process.Cfg}
+	if !b.learns() {
+		return nil, nil
+	}
+	return b.openCache(a.Rank.DescribeItself().DeviceType)
+}
+
 // openCache opens the user's cache of curves and returns the cached curve of a device.
 func (b *Balancer) openCache(device string) (divide.Curve, error) {
 	dir, err := parts.UserCache("curves")

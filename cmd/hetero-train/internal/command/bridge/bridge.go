@@ -138,17 +138,6 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 		nil {
 		return err
 	}
-	start, err := bridge.Expect[*bridge.Start](ctx, conn)
-	if errors.Is(err, io.EOF) {
-		return nil // the script has ended before its first step
-	}
-	if err != nil {
-		return asUsage(err)
-	}
-	cfg, err := configure(a, hello, start.Model.Name, start.Dataset.Name, start.Workers)
-	if err != nil {
-		return err
-	}
 	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize,
 		LocalRank: hello.LocalRank, LocalWorldSize: hello.LocalWorldSize, Node: -1}
 	_, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
@@ -160,7 +149,32 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	if hello.Rank > 0 {
 		opts.OnScreen = slog.New(slog.DiscardHandler)
 	}
-	return asUsage(run.Bridge(ctx, cfg, opts, conn, start))
+	for {
+		m, err := conn.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil // the script has ended before its first step
+		}
+		if err != nil {
+			return asUsage(err)
+		}
+		start, starts := m.(*bridge.Start)
+		asked, asks := m.(*bridge.Lookup)
+		if asks {
+			start = &asked.Start
+		} else if !starts {
+			return asUsage(&bridge.OrderError{Got: m, Want: new(bridge.Start)})
+		}
+		cfg, err := configure(a, hello, start.Model.Name, start.Dataset.Name, start.Workers)
+		if err != nil {
+			return err
+		}
+		if starts {
+			return asUsage(run.Bridge(ctx, cfg, opts, conn, start))
+		}
+		if err := conn.Send(run.Lookup(cfg, opts, start)); err != nil {
+			return err
+		}
+	}
 }
 
 // asUsage gives errors of the protocol the exit code of wrong usage.

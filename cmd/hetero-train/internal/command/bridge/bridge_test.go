@@ -77,6 +77,12 @@ func (r *rank) open(dir string, step int) []int {
 		dir)
 	r.receive("welcome", new(bridge.Welcome))
 	r.send(start, step)
+	return r.answerGathers()
+}
+
+// answerGathers answers until the run has started, and returns the first shares.
+func (r *rank) answerGathers() []int {
+	r.t.Helper()
 	for {
 		if !r.out.Scan() {
 			r.t.Fatalf("the bridge has ended: %v", <-r.done)
@@ -173,6 +179,52 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	if err != nil || strings.Contains(string(settings), "[optimizer]") ||
 		!strings.Contains(string(settings), "PyTorch 2.4.0") {
 		t.Errorf("got the settings %s, %v; want those that have an effect only", settings, err)
+	}
+}
+
+// TestLookup checks that a program finds the curve that an earlier run of the same model kept in the cache.
+func TestLookup(t *testing.T) {
+	dir := t.TempDir()
+	cache := filepath.Join(dir, "cache")
+	points := `[{"samples":4,"seconds":0.5},{"samples":16,"seconds":1.5}]`
+	first := startRank(t)
+	t.Setenv("XDG_CACHE_HOME", cache)
+	hello := `{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,` +
+		`"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`
+	ask := strings.Replace(fmt.Sprintf(start, 0), `"type":"start"`, `"type":"lookup"`, 1)
+	lookup := func(r *rank, message string) int {
+		r.send("%s", message)
+		var c bridge.Curve
+		r.receive("curve", &c)
+		return len(c.Points)
+	}
+	first.send(hello, dir)
+	first.receive("welcome", new(bridge.Welcome))
+	if n := lookup(first, ask); n != 0 {
+		t.Fatalf("an empty cache: got %d points, want none", n)
+	}
+	first.send("%s", strings.Replace(fmt.Sprintf(start, 0), `"curve":[]`, `"curve":`+points, 1))
+	first.answerGathers()
+	first.in.Close()
+	first.receive("error", new(bridge.Failed))
+	<-first.done
+
+	next := startRank(t)
+	t.Setenv("XDG_CACHE_HOME", cache)
+	next.send(hello, dir)
+	next.receive("welcome", new(bridge.Welcome))
+	if n := lookup(next, ask); n != 2 {
+		t.Errorf("the same model: got %d points, want 2", n)
+	}
+	for _, other := range [][2]string{{`"hash":"12ab"`, `"hash":"34cd"`}, {`"dtype":"float32"`, `"dtype":"bfloat16"`},
+		{`"torch":"2.4.0"`, `"torch":"2.5.0"`}, {`"name":"Test CPU"`, `"name":"Other CPU"`}} {
+		if n := lookup(next, strings.Replace(ask, other[0], other[1], 1)); n != 0 {
+			t.Errorf("%s: got %d points, want none", other[1], n)
+		}
+	}
+	next.in.Close()
+	if err := <-next.done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,97 @@
+"""The callback of Lightning, with two ranks."""
+import os
+import unittest
+
+import torch
+from torch.utils.data import DataLoader
+
+import hetero_train
+import launch
+import test_gradients as small
+
+try:  # before the ranks are forked, because the imports take seconds
+    import lightning.pytorch as pl
+    import hetero_train.lightning
+    from lightning.pytorch.plugins.environments import TorchElasticEnvironment
+except ImportError:
+    pl = None
+
+
+def free_port():
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def module(words):
+    class Module(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = small.Words() if words else small.image_net()
+
+        def on_train_start(self):
+            self.net.eval()  # BatchNorm
+
+        def training_step(self, batch, index):
+            loss = small.loss_of(self.net, *batch)
+            return loss if words else {"loss": loss}
+
+        def configure_optimizers(self):
+            return small.optimizer_of("sgd", self)
+    return Module()
+
+
+@unittest.skipUnless(pl, "needs lightning")
+class Lightning(unittest.TestCase):
+    def fit(self, words, accumulation, resume=False, **arguments):
+        """Returns the parameters, the order of samples and the number of steps of each rank."""
+        port = free_port()
+
+        def work(rank, folder):
+            torch.distributed.destroy_process_group()  # Lightning creates it
+            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK="0", TORCHELASTIC_RUN_ID="test",
+                              GROUP_RANK="0")
+
+            def train(checkpoint=None):
+                net = module(words)
+                callback = hetero_train.lightning.BalancerCallback(
+                    fixed_shares=[9 * accumulation, 3 * accumulation], output_dir=folder, name="run", log_level="error",
+                    count=(lambda batch: int((batch[1] != -100).sum())) if words else None, **arguments)
+                keep = pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=2, save_top_k=-1, filename="{step}")
+                trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False,
+                                     callbacks=[callback, keep], accumulate_grad_batches=accumulation,
+                                     enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+                                     plugins=[TorchElasticEnvironment()])
+                trainer.fit(net, DataLoader(small.data(words), batch_size=6, shuffle=True), ckpt_path=checkpoint)
+                b = callback.balancer
+                return torch.cat([p.detach().flatten() for p in net.parameters()]), b._sampler.order(0), b._step
+            result = train()
+            if resume:
+                result = train(os.path.join(folder, "step=2.ckpt"))
+            return result
+        results = launch.run(work, ranks=2)
+        for r in results:
+            if isinstance(r, Exception):
+                raise r
+        self.assertTrue(torch.equal(results[0][0], results[1][0]))
+        _, want = small.single(words, "sgd", accumulation, results[0][1])
+        self.assertLess(float((want - results[0][0]).norm() / want.norm()), small.TOLERANCE)
+        return results
+
+    def test_tokens(self):
+        self.fit(words=True, accumulation=1)
+
+    def test_accumulation(self):
+        self.fit(words=False, accumulation=2)
+
+    def test_resume_in_the_middle_of_an_epoch(self):
+        self.assertEqual(self.fit(words=False, accumulation=1, resume=True)[0][2], 4)
+
+    def test_tokens_with_accumulation_are_refused(self):
+        with self.assertRaisesRegex(hetero_train.BatchError, "needs total"):
+            self.fit(words=True, accumulation=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
