@@ -1,6 +1,10 @@
 package straggler
 
-import "github.com/hetero-train/hetero-train/profiler/telemetry"
+import (
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
 
 // Kind is the result of a Verdict.
 type Kind int
@@ -12,7 +16,15 @@ const (
 )
 
 // String implements fmt.Stringer.
-func (k Kind) String() string { return [...]string{"healthy", "slow type", "sick"}[k] }
+func (k Kind) String() string { return kinds[k] }
+
+var kinds = [...]string{"healthy", "slow type", "sick"}
+
+// ParseKind returns the kind whose String is the text. ok is false if there is none.
+func ParseKind(text string) (k Kind, ok bool) {
+	at := slices.Index(kinds[:], text)
+	return Kind(max(at, 0)), at >= 0
+}
 
 // Cause is the reason why a rank is sick.
 type Cause int

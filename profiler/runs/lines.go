@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -91,9 +92,6 @@ const (
 
 // Limits of alerts.
 const (
-	// settledDecisions is the number of successive decisions with the same verdict on a rank that make the verdict an
-	// alert. A straggler is reported at once, because its verdict already rests on several windows.
-	settledDecisions = 3
 	// A cause is an alert if it is the verdict of lastingWindows successive windows, and costs more than mostLost of a
 	// step in the newest one.
 	lastingWindows = 3
@@ -107,8 +105,7 @@ type decided struct {
 	grid     *grid
 	last     *Decision
 	changes  history[Decision]
-	health   []string  // verdict of the balancer for each rank
-	settled  []settled // by rank
+	settled  []straggler.Settled // by rank
 	alerts   history[Alert]
 }
 
@@ -168,41 +165,28 @@ func (d *decided) noteOutcome(o *Outcome) {
 	}
 }
 
-// settled is the verdict on a rank that alerts have reported. A verdict that changes back and forth is one alert.
-type settled struct {
-	reported string // "" or a health
-	next     string // health of the newest decisions
-	n        int    // number of these decisions
-	since    int64  // step of the first one
-}
-
-// compareHealth adds an alert for each rank whose verdict has changed, and stays.
+// compareHealth adds an alert for each rank whose settled verdict has changed.
 func (d *decided) compareHealth(v *Decision) {
-	if len(d.health) != len(v.Ranks) {
-		d.health, d.settled = make([]string, len(v.Ranks)), make([]settled, len(v.Ranks))
+	if len(d.settled) != len(v.Ranks) {
+		d.settled = make([]straggler.Settled, len(v.Ranks))
 	}
 	for i, r := range v.Ranks {
-		d.health[i] = r.Health
+		kind, known := straggler.ParseKind(r.Health)
+		if !known {
+			continue
+		}
 		s := &d.settled[i]
-		if r.Health != s.next {
-			s.next, s.n, s.since = r.Health, 0, v.Step
-		}
-		s.n++
-		if r.Health == s.reported || r.Health == "" || s.n < settledDecisions && r.Health != "sick" {
+		news := s.Add(v.Step, kind)
+		a := Alert{Step: s.Since, Rank: i, Evidence: r.Evidence}
+		switch news {
+		case straggler.NoNews:
 			continue
-		}
-		before := s.reported
-		s.reported = r.Health
-		a := Alert{Step: s.since, Rank: i, Evidence: r.Evidence}
-		switch {
-		case r.Health == "sick":
+		case straggler.IsSick:
 			a.Kind, a.Text = StragglerAlert, fmt.Sprintf("rank %d is slower than usual, cause: %s", i, r.Cause)
-		case r.Health == "slow type":
+		case straggler.IsSlow:
 			a.Kind, a.Text = SlowTypeAlert, fmt.Sprintf("rank %d has a slower type of device", i)
-		case before == "sick":
+		case straggler.Recovered:
 			a.Kind, a.Text = RecoveredAlert, fmt.Sprintf("rank %d has its usual speed again", i)
-		default:
-			continue
 		}
 		d.alerts.add(a, len(a.Text)+len(a.Evidence), mostAlerts)
 	}

@@ -139,7 +139,7 @@ var layers = []layer{
 	{"profiler/runtime", imports("profiler/account", "engine/platform", "engine/regular", "profiler/telemetry",
 		"profiler/spool")},
 	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
-	{"profiler/runs", imports("profiler/account", "engine/experiment", "engine/regular", "profiler/telemetry",
+	{"profiler/runs", imports("balancer/straggler", "profiler/account", "engine/experiment", "engine/regular", "profiler/telemetry",
 		"profiler/runtime")},
 	{"profiler/mlflow", imports("engine/experiment", "engine/platform", "engine/regular", "profiler/spool")},
 	{"profiler/analysis", imports("balancer/policies", "profiler/account", "engine/regular", "profiler/telemetry",

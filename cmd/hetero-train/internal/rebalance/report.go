@@ -35,7 +35,7 @@ type balanceReport struct {
 	console   *observe.Console
 	dir       string
 	lines     *observe.StepLines
-	health    []straggler.Kind // latest logged verdict of each rank
+	health    []straggler.Settled // by rank: verdicts that the log has reported
 	// true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
 	failed   bool
 	outcomes account.Outcomes
@@ -109,7 +109,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	}
 	a := b.run
 	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(),
-		health: make([]straggler.Kind, len(b.known))}
+		health: make([]straggler.Settled, len(b.known))}
 	var err error
 	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept,
 		a.Process.Opts.LogOf(logs.ComponentBalancer)); err != nil {
@@ -131,7 +131,7 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 			outcome.Worse()}
 	}
 	r.write(step, d, verdicts, line)
-	r.logVerdicts(verdicts)
+	r.logVerdicts(step, verdicts)
 	if known && outcome.Worse() {
 		speedup := fmt.Sprintf("%s (%s to %s)", show.Figure("%.2f", outcome.Achieved), show.Figure("%.2f", outcome.Low),
 			show.Figure("%.2f", outcome.High))
@@ -235,21 +235,18 @@ func (r *balanceReport) warn(err error) {
 	}
 }
 
-// logVerdicts logs the verdict of each rank whose verdict changed.
-func (r *balanceReport) logVerdicts(verdicts []straggler.Verdict) {
+// logVerdicts logs the verdict of each rank whose settled verdict changed.
+func (r *balanceReport) logVerdicts(step int64, verdicts []straggler.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
-		if v.Kind == r.health[rank] {
-			continue
-		}
-		r.health[rank] = v.Kind
-		switch v.Kind {
-		case straggler.Healthy:
+		switch r.health[rank].Add(step, v.Kind) {
+		case straggler.NoNews:
+		case straggler.Recovered:
 			log.Info(fmt.Sprintf("rank %d has its usual speed again", rank))
-		case straggler.SlowType:
+		case straggler.IsSlow:
 			log.Info(fmt.Sprintf("rank %d has a slower type of device: %.1f times the median time per sample", rank,
 				v.Ratio), "evidence", v.Evidence)
-		case straggler.Sick:
+		case straggler.IsSick:
 			log.Warn(fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v", rank,
 				v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
