@@ -1,5 +1,5 @@
 // Package dashboard serves a web page about training runs. The server reads the folders of runs through package
-// profiler/runs. It does not communicate with training processes and never writes.
+// profiler/runs. It does not communicate with training processes, and never writes into the folder of a run.
 //
 //	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: true})
 //	err = server.Serve(ctx, listener)   // until ctx is canceled

@@ -93,6 +93,7 @@ func TestLongAndWideRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		folder.Indexes = t.TempDir()
 		at := "http://" + serve(t, Options{Folder: folder, Loopback: true, Log: slog.New(slog.DiscardHandler)}) +
 			"/api/runs/a"
 		var view runs.View
@@ -133,6 +134,45 @@ func TestLongAndWideRuns(t *testing.T) {
 				c.ranks, c.steps, slowest, len(figures.Steps))
 		}
 		folder.Close()
+		if c.ranks == 2 {
+			restarted(t, dir, folder.Indexes, columns, c.steps)
+		}
+	}
+}
+
+// restarted checks that a server that starts again shows all steps of run a within a second, as soon as the server
+// before has written the index. The fastest of three starts counts, because other programs use the machine.
+func restarted(t *testing.T, dir, indexes, columns string, steps int64) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if files, err := filepath.Glob(filepath.Join(indexes, "*.index")); err == nil && len(files) > 0 {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatal("got no index within a minute")
+		}
+	}
+	fastest := time.Hour
+	for range 3 {
+		folder, err := runs.OpenFolder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder.Indexes = indexes
+		at := "http://" + serve(t, Options{Folder: folder, Loopback: true, Log: slog.New(slog.DiscardHandler)}) +
+			"/api/runs/a"
+		var view runs.View
+		var figures struct{ Steps []int64 }
+		took := getJSON(t, at, &view) + getJSON(t, at+columns, &figures)
+		if n := len(figures.Steps); view.Last != steps || n == 0 || figures.Steps[n-1] != steps {
+			t.Errorf("after a restart: got %d steps, and figures of %v, want %d", view.Last, figures.Steps, steps)
+		}
+		fastest = min(fastest, took)
+		folder.Close()
+	}
+	t.Logf("%d steps: after a restart, first answers after %v", steps, fastest)
+	if fastest > time.Second {
+		t.Errorf("%d steps: got the first answers after %v, want at most 1 s", steps, fastest)
 	}
 }
 

@@ -61,6 +61,7 @@ type Server struct {
 	visits    chan struct{} // has an element for each run that is open for one request
 	answers   answers
 	trials    trials
+	unindexed sync.Once       // logs the first index that cannot be written
 	over      context.Context // canceled when the server ends
 }
 

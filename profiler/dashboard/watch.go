@@ -223,6 +223,12 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 		if more && ctx.Err() == nil {
 			continue
 		}
+		if err := f.run.SaveIndex(); err != nil {
+			s.unindexed.Do(func() {
+				s.options.Log.Warn("the next start of the dashboard reads all records again",
+					"error", err)
+			})
+		}
 		select {
 		case <-ctx.Done():
 			if !looked {

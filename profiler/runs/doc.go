@@ -1,5 +1,5 @@
 // Package runs reads the folders of training runs during and after the runs. All programs that show or export runs
-// use it. It does not communicate with training processes and never writes.
+// use it. It does not communicate with training processes, and never writes into the folder of a run.
 //
 //	folder, err := runs.OpenFolder("experiments")
 //	for _, s := range folder.List(ctx) { … }           // one Summary per run; fast
@@ -18,6 +18,9 @@
 //
 // The figures of a short range of steps are read from the files, so they are exact. The figures of a long range
 // contain the minimum and maximum of each point, so no outlier is lost.
+//
+// A server that starts again continues with an index of a long run, which [Run.SaveIndex] writes into the folder of
+// [Folder.Indexes].
 //
 // # Input
 //

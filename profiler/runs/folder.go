@@ -23,6 +23,9 @@ const mostRuns = 2000
 // If another folder replaces the folder at Path, the next call reads the other folder.
 type Folder struct {
 	Path string
+	// Indexes is the folder for indexes of long runs, which the user of this process owns; "": none. Set it before
+	// Open.
+	Indexes string
 
 	self string // name of the run if the folder itself is a run; otherwise ""
 

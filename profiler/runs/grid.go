@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"encoding/binary"
 	"math"
 )
 
@@ -140,6 +141,71 @@ func (g *grid) offsetOf(step int64) (offset int64, found bool) {
 		}
 	}
 	return 0, false
+}
+
+// bytes returns the grid in the format of an index.
+func (g *grid) bytes() []byte {
+	order := binary.LittleEndian
+	b := order.AppendUint64(nil, uint64(g.width))
+	b = order.AppendUint64(b, uint64(g.most))
+	b = order.AppendUint64(b, uint64(len(g.place)))
+	for _, p := range g.place {
+		b = order.AppendUint64(b, uint64(p.offset))
+		b = order.AppendUint64(b, uint64(p.last))
+		b = order.AppendUint64(b, math.Float64bits(p.time))
+	}
+	for c, column := range g.cells {
+		if column == nil {
+			continue
+		}
+		b = order.AppendUint64(b, uint64(c))
+		for _, x := range column {
+			b = order.AppendUint32(b, math.Float32bits(x.min))
+			b = order.AppendUint32(b, math.Float32bits(x.max))
+			b = order.AppendUint32(b, math.Float32bits(x.sum))
+			b = order.AppendUint32(b, x.n)
+		}
+	}
+	return b
+}
+
+// gridOf returns the grid of bytes. ok is false unless the bytes are those of a grid with this number of columns.
+func gridOf(b []byte, columns int) (g *grid, ok bool) {
+	order, left := binary.LittleEndian, b
+	number := func() (v uint64) {
+		if len(left) < 8 {
+			ok = false
+			return 0
+		}
+		v, left = order.Uint64(left), left[8:]
+		return v
+	}
+	ok = true
+	width, most, n := int64(number()), number(), number()
+	if !ok || width < 1 || most < 2 || most > 1<<16 || n > most {
+		return nil, false
+	}
+	g = newGrid(columns, int(most))
+	g.width = width
+	for range n {
+		p := place{offset: int64(number()), last: int64(number())}
+		p.time = math.Float64frombits(number())
+		g.place = append(g.place, p)
+	}
+	for ok && len(left) > 0 {
+		c := number()
+		if !ok || c >= uint64(columns) || g.cells[c] != nil || uint64(len(left)) < n*cellBytes {
+			return nil, false
+		}
+		g.cells[c] = make([]cell, n)
+		for i := range g.cells[c] {
+			at := left[i*cellBytes:]
+			g.cells[c][i] = cell{math.Float32frombits(order.Uint32(at)), math.Float32frombits(order.Uint32(at[4:])),
+				math.Float32frombits(order.Uint32(at[8:])), order.Uint32(at[12:])}
+		}
+		left = left[n*cellBytes:]
+	}
+	return g, ok
 }
 
 // reset removes all records.

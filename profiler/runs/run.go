@@ -48,6 +48,9 @@ type Run struct {
 	traffic   *runtime.LineTail
 
 	communicated communicated
+
+	indexPath string // of the index; "": none
+	indexed   int64  // value of progress when the index was read or written
 }
 
 // rank contains what was read from the records of one rank.
@@ -91,7 +94,8 @@ func (f *Folder) Open(name string) (*Run, error) {
 		return nil, errors.Join(fmt.Errorf("run %s: %w", name, err), root.Close())
 	}
 	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{},
-		cut: map[string]bool{}, decided: newDecided()}, nil
+		cut: map[string]bool{}, decided: newDecided(),
+		indexPath: indexPathOf(f.Indexes, f.Path, name)}, nil
 }
 
 // Close closes the run.
@@ -131,9 +135,8 @@ func (r *Run) Update(limit int64) (more bool) {
 			e.logsErr = err
 		} else {
 			r.logs = logs
-			r.decisions, r.events = runtime.NewLineTail(logs, balanceFile),
-				runtime.NewLineTail(logs, runtime.EventsFile)
-			r.traffic = runtime.NewLineTail(logs, runtime.CommunicationFile)
+			r.forgetRecords()
+			r.loadIndex()
 		}
 	}
 	if r.logs != nil {
@@ -156,9 +159,18 @@ func (r *Run) Update(limit int64) (more bool) {
 // forget closes the folder of logs, which another folder has replaced, and removes everything that was read from it.
 func (r *Run) forget() {
 	r.logs.Close() // read only
-	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
+	r.logs, r.decisions, r.events, r.traffic = nil, nil, nil, nil
+	r.ranks, r.next, r.indexed = nil, 0, 0
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
 	r.cut, r.lacking, r.missing = map[string]bool{}, "", nil
+}
+
+// forgetRecords begins with the records at their start.
+func (r *Run) forgetRecords() {
+	r.ranks, r.segment = nil, runtime.Segment{}
+	r.decided, r.happened, r.communicated = newDecided(), happened{}, communicated{}
+	r.decisions, r.events = runtime.NewLineTail(r.logs, balanceFile), runtime.NewLineTail(r.logs, runtime.EventsFile)
+	r.traffic = runtime.NewLineTail(r.logs, runtime.CommunicationFile)
 }
 
 // progress returns a number that changes when records are read.
@@ -289,21 +301,23 @@ func (r *Run) discover(e evidence) {
 	if n <= len(r.ranks) {
 		return
 	}
-	columns := len(rankColumns)
-	cells := cellsFor(n, columns)
+	cells := cellsFor(n, len(rankColumns))
 	for _, k := range r.ranks {
 		k.grid.shrink(cells)
 	}
 	for i := len(r.ranks); i < n; i++ {
-		k := &rank{tail: runtime.NewTail(r.logs, runtime.FileName(i)), shares: map[int64]*shareTotal{}}
-		if i == 0 {
-			k.grid = newGrid(columns+len(runColumns), cells)
-		} else {
-			k.grid = newGrid(columns, cells)
-		}
-		k.values = make([]float64, len(k.grid.cells))
-		r.ranks = append(r.ranks, k)
+		r.ranks = append(r.ranks, newRank(r.logs, i, cells))
 	}
+}
+
+// newRank returns a rank without records, whose grid has at most most cells.
+func newRank(logs *os.Root, i, most int) *rank {
+	columns := len(rankColumns)
+	if i == 0 { // also has the columns that are equal on all ranks
+		columns += len(runColumns)
+	}
+	return &rank{tail: runtime.NewTail(logs, runtime.FileName(i)), shares: map[int64]*shareTotal{},
+		grid: newGrid(columns, most), values: make([]float64, columns)}
 }
 
 // read reads new records of the rank.

@@ -293,7 +293,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/command/dashboard", imports("engine/config", "profiler/dashboard", "profiler/runs",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
-		"cmd/hetero-train/internal/process", "cmd/hetero-train/internal/version")},
+		"cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/process", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/runs",
 		imports("engine/config", "engine/task", "profiler/runs", "cmd/hetero-train/internal/cli",
 			"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -143,6 +144,8 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		return exit.Usagef("dashboard: %w", err)
 	}
 	defer folder.Close() // the error of closing a folder that was only read does not matter
+	indexes, unindexed := parts.UserCache("indexes")
+	folder.Indexes = indexes
 	token, err := process.ReadSecret("dashboard.token_file", d.TokenFile, Variable, a.Env)
 	if err != nil {
 		return err
@@ -169,6 +172,10 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
 	if err != nil {
 		return errors.Join(err, listener.Close())
+	}
+	if unindexed != nil {
+		log.Info("each start of the dashboard reads all records, because there is no folder for their index",
+			"error", unindexed)
 	}
 	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts,
 		Refresh: time.Duration(d.RefreshSeconds) * time.Second,

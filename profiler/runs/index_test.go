@@ -1,0 +1,256 @@
+package runs
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// indexed opens a run with a folder of indexes.
+func indexed(t *testing.T, parent, name, indexes string) *Run {
+	t.Helper()
+	folder, err := OpenFolder(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	folder.Indexes = indexes
+	run, err := folder.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.Close() })
+	return run
+}
+
+// shown is everything that a reader of a run sees.
+func shown(t *testing.T, run *Run) string {
+	t.Helper()
+	v := run.View()
+	v.Version = 0
+	f := figures(t, run, Query{From: 1, Points: 300, Columns: columnNames()})
+	f.Version = 0
+	grids := []uint32{crc32.ChecksumIEEE(run.decided.grid.bytes())}
+	for _, k := range run.ranks {
+		grids = append(grids, crc32.ChecksumIEEE(k.grid.bytes()))
+	}
+	text, err := json.Marshal([]any{v, f, grids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// longRun writes a run whose records are long enough for an index.
+func longRun(t *testing.T, parent string) *fakeRun {
+	t.Helper()
+	before := indexEvery
+	indexEvery = 100 << 10
+	t.Cleanup(func() { indexEvery = before })
+	f := newFakeRun(t, parent, "a", 2)
+	f.steps(1, 2100) // more than a grid has cells
+	f.write(filepath.Join(logsFolder, balanceFile), strings.Join([]string{
+		`{"step":10,"policy":"hybrid","shares":[40,24],"next":[44,20],"changed":true,"reason":"r","step_seconds":0.1,"share_of_oracle":0,"ranks":[{"health":"sick","cause":"network"},{"health":"healthy"}]}`,
+		`{"step":20,"policy":"hybrid","shares":[44,20],"next":[44,20],"step_seconds":0,"outcome":{"step":10,"predicted":1.1,"achieved":1.2},"ranks":[{"health":"healthy"},{"health":"slow type"}]}`,
+		`damaged`}, "\n")+"\n")
+	f.write(filepath.Join(logsFolder, runtime.EventsFile), strings.Join([]string{
+		`{"step":0,"time":"2026-01-02T03:04:05Z","start":{"program":"p","ranks":2,"batch_size":64,"unit":"img","units_per_sample":1}}`,
+		`{"step":100,"time":"2026-01-02T03:05:05Z","evaluation":{"samples":10,"loss":0,"metrics":{"top1":0},"seconds":1}}`,
+		`{"step":150,"time":"2026-01-02T03:05:05Z","checkpoint":{"seconds":1}}`,
+		`{"step":50,"time":"2026-01-02T03:05:05Z","bottleneck":{"bound":"data-bound","rank":0,"step_seconds":1,"parts_seconds":{"data":0.3,"useful":0.7}}}`}, "\n")+"\n")
+	return f
+}
+
+func TestARunContinuesWithItsIndex(t *testing.T) {
+	parent, indexes := t.TempDir(), filepath.Join(t.TempDir(), "runs")
+	f := longRun(t, parent)
+	first := indexed(t, parent, "a", indexes)
+	update(first)
+	if err := first.SaveIndex(); err != nil {
+		t.Fatal(err)
+	}
+	want := shown(t, first)
+	again := indexed(t, parent, "a", indexes)
+	if more := again.Update(1); more {
+		t.Error("an index of all records: more records are left to read")
+	}
+	if got := shown(t, again); got != want {
+		t.Errorf("with an index: got %s, want %s", got, want)
+	}
+	// Records that were added since then.
+	f.steps(2101, 2200)
+	update(again)
+	later := indexed(t, parent, "a", indexes)
+	update(later)
+	for name, run := range map[string]*Run{"of the same process": again, "of a later process": later} {
+		if got, want := shown(t, run), shown(t, open(t, parent, "a")); got != want {
+			t.Errorf("records after the index, %s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestAStaleIndexHasNoEffect(t *testing.T) {
+	logs := func(parent, name string) string { return filepath.Join(parent, "a", logsFolder, name) }
+	rewrite := func(t *testing.T, path string, change func([]byte) []byte) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, change(bytes.Clone(text)), 0o644)
+		}
+		if err == nil { // a file system may have coarse times
+			err = os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(t *testing.T, parent, index string){
+		"cut": func(t *testing.T, _, index string) {
+			rewrite(t, index,
+				func(b []byte) []byte { return b[:len(b)/2] })
+		},
+		"empty": func(t *testing.T, _, index string) { rewrite(t, index, func([]byte) []byte { return nil }) },
+		"damaged": func(t *testing.T, _, index string) {
+			rewrite(t, index, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+		},
+		"of another program": func(t *testing.T, _, index string) {
+			before := indexLayout
+			indexLayout = "0"
+			t.Cleanup(func() { indexLayout = before })
+		},
+		"of records that were changed": func(t *testing.T, parent, _ string) {
+			rewrite(t, logs(parent, runtime.FileName(1)), func(b []byte) []byte {
+				return bytes.Replace(b, []byte(`"batch_size":24`), []byte(`"batch_size":25`), 1)
+			})
+		},
+		"of records that were cut": func(t *testing.T, parent, _ string) {
+			rewrite(t, logs(parent, runtime.FileName(0)),
+				func(b []byte) []byte { return append(b[:bytes.LastIndexByte(b[:len(b)-600], ',')], "\n]\n"...) })
+		},
+		"of records that a resumed run replaced": func(t *testing.T, parent, _ string) {
+			rewrite(t, logs(parent, runtime.FileName(0)), func(b []byte) []byte {
+				return bytes.ReplaceAll(b, []byte(`"timestamp":17`), []byte(`"timestamp":170`))
+			})
+		},
+		"of decisions that were replaced": func(t *testing.T, parent, _ string) {
+			rewrite(t, logs(parent, balanceFile),
+				func(b []byte) []byte { return append([]byte(`{"step":1,"shares":[1],"next":[1]}`+"\n"), b...) })
+		},
+		"of a missing file": func(t *testing.T, parent, _ string) {
+			if err := os.Remove(logs(parent, runtime.EventsFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent, indexes := t.TempDir(), t.TempDir()
+			longRun(t, parent)
+			first := indexed(t, parent, "a", indexes)
+			update(first)
+			if err := first.SaveIndex(); err != nil {
+				t.Fatal(err)
+			}
+			files, err := filepath.Glob(filepath.Join(indexes, "*"+indexSuffix))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("got the indexes %v, %v, want one", files, err)
+			}
+			change(t, parent, files[0])
+			again := indexed(t, parent, "a", indexes)
+			if more := again.Update(1); !more {
+				t.Error("no records are left to read")
+			}
+			update(again)
+			if got, want := shown(t, again), shown(t, open(t, parent, "a")); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestAFolderKeepsTheNewestIndexes(t *testing.T) {
+	dir := t.TempDir()
+	for i := range mostIndexes + 3 {
+		path := filepath.Join(dir, string(rune('A'+i))+indexSuffix)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(int64(1e9+i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := dropIndexes(dir); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != mostIndexes+1 || left[0].Name() != "D"+indexSuffix {
+		t.Errorf("got %v, %v, want the newest %d indexes and the other file", left, err, mostIndexes)
+	}
+}
+
+// BenchmarkOpenLongRun opens a run of 200,000 steps of 2 ranks, with and without its index, and reads its figures.
+func BenchmarkOpenLongRun(b *testing.B) {
+	parent, indexes := b.TempDir(), b.TempDir()
+	dir := filepath.Join(parent, "a", logsFolder)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	for rank := range 2 {
+		w, _, err := runtime.Open(filepath.Join(dir, runtime.FileName(rank)), runtime.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for step := range int64(200_000) {
+			r := record(rank, step+1)
+			if w.Append(&r); step%4096 == 0 {
+				if err := w.Flush(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	folder, err := OpenFolder(parent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer folder.Close()
+	for name, with := range map[string]string{"records": "", "index": indexes} {
+		folder.Indexes = indexes
+		run, err := folder.Open("a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		update(run)
+		if err := run.SaveIndex(); err != nil {
+			b.Fatal(err)
+		}
+		run.Close()
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				folder.Indexes = with
+				run, err := folder.Open("a")
+				if err != nil {
+					b.Fatal(err)
+				}
+				update(run)
+				if f, err := run.Figures(b.Context(), Query{From: 1, Points: 800,
+					Columns: []string{"loss", "throughput"}}); err != nil || len(f.Steps) < 700 {
+					b.Fatalf("got %v, %v", f, err)
+				}
+				run.Close()
+			}
+		})
+	}
+}
