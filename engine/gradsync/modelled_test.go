@@ -45,6 +45,21 @@ func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []
 	return j.ranksOver(t, size, link)
 }
 
+// modelSteps runs a step of two samples on each rank.
+func modelSteps(t *testing.T, ranks []*rank) []Times {
+	t.Helper()
+	times := make([]Times, len(ranks))
+	for i, err := range each(ranks, func(r *rank) (err error) {
+		times[r.number], err = r.modelStep(2)
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", i, err)
+		}
+	}
+	return times
+}
+
 // modelStep runs a step without inputs.
 func (r *rank) modelStep(n int) (Times, error) {
 	p, err := r.pass(n)
@@ -96,16 +111,9 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 		if sequential {
 			want = busy
 		}
-		times := make([]Times, 2)
 		for step := range 3 {
-			for i, err := range each(ranks, func(r *rank) (err error) {
-				times[r.number], err = r.modelStep(2)
-				return err
-			}) {
-				if err != nil {
-					t.Fatalf("rank %d: %v", i, err)
-				}
-			}
+			times := modelSteps(t, ranks)
+			exposed[c.name] = times[0].Exposed
 			for i, got := range times {
 				checkReductions(t, ranks[i].sync, got)
 				if math.Abs(got.Exposed.Seconds()-want) > 1e-7 || math.Abs(got.Busy.Seconds()-busy) > 0.5*busy ||
@@ -115,7 +123,6 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 				}
 			}
 		}
-		exposed[c.name] = times[0].Exposed
 	}
 	for name, got := range exposed {
 		if got < exposed["chosen"] {
@@ -141,15 +148,7 @@ func TestManyRanksInOneProcess(t *testing.T) {
 		return Options{Ends: slices.Clone(ends), FirstBytes: 1}
 	})
 	for range steps {
-		times := make([]Times, size)
-		for i, err := range each(ranks, func(r *rank) (err error) {
-			times[r.number], err = r.modelStep(2)
-			return err
-		}) {
-			if err != nil {
-				t.Fatalf("rank %d: %v", i, err)
-			}
-		}
+		times := modelSteps(t, ranks)
 		for i, got := range times {
 			checkReductions(t, ranks[i].sync, got)
 			if got.Bytes != times[0].Bytes {

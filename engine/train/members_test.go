@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -28,7 +29,7 @@ func TestRanksLeaveAndJoinBetweenTwoSteps(t *testing.T) {
 		{"groups", groups, false, [3][]int{{2, 2, 2}, {2, 4}, {4, 2, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := members{t: t, shares: c.shares, saved: make(chan struct{})}
+			m := members{t: t, shares: c.shares}
 			m.first = crew{open: openReference, options: c.options, shares: c.shares[0], sync: c.sync, cap: 200,
 				dir: t.TempDir()}
 			one, ranks := alone(t, c.options, openReference), m.start()
@@ -62,7 +63,7 @@ type members struct {
 	t      *testing.T
 	first  crew
 	shares [3][]int
-	saved  chan struct{} // closed when rank 0 has saved the state with which another rank joins
+	saved  func() // called when rank 0 has saved the state with which another rank joins, and when rank 0 ends
 }
 
 func (m *members) start() map[string]session {
@@ -90,6 +91,8 @@ func (m *members) start() map[string]session {
 				rank, group, err, replica.PredictedBytes(), allocated)
 		}
 	}
+	saved := make(chan struct{})
+	m.saved = sync.OnceFunc(func() { close(saved) })
 	first := m.first
 	first.change = func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 		o.SaveSteps = joins - 1
@@ -101,7 +104,7 @@ func (m *members) start() map[string]session {
 			case step == leaves:
 				moves(o, 1, later[rank])
 			case step == joins && rank == stays:
-				close(m.saved)
+				m.saved()
 				moves(o, 2, 0)
 			case step == joins:
 				moves(o, 2, 2)
@@ -120,16 +123,23 @@ func (m *members) start() map[string]session {
 	var a, b, c, d session
 	var ranks sync.WaitGroup
 	run := func(s *session, crew crew, rank int, grads, stats collective.Communicator) {
-		ranks.Go(func() { *s = crew.rank(m.t, rank, grads, stats) })
+		ranks.Go(func() {
+			if *s = crew.rank(m.t, rank, grads, stats); rank == stays {
+				m.saved()
+			}
+		})
 	}
 	run(&a, first, stays, groups[0][0][stays], groups[0][1][stays])
 	run(&b, first, goes, groups[0][0][goes], groups[0][1][goes])
 	run(&c, first, remains, groups[0][0][remains], groups[0][1][remains])
-	<-m.saved
-	if err := os.CopyFS(second.dir, os.DirFS(first.dir)); err != nil {
-		m.t.Error(err)
+	<-saved
+	if c, _, err := checkpoint.Latest(first.dir); err == nil { // otherwise, rank 0 has failed before
+		c.Close() // read only
+		if err := os.CopyFS(second.dir, os.DirFS(first.dir)); err != nil {
+			m.t.Error(err)
+		}
+		run(&d, second, 0, localGroup(m.t, 1)[0], localGroup(m.t, 1)[0])
 	}
-	run(&d, second, 0, localGroup(m.t, 1)[0], localGroup(m.t, 1)[0])
 	ranks.Wait()
 	return map[string]session{"the rank that stays": a, "the rank with another number": c, "the rank that joins": d}
 }

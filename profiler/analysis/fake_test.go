@@ -112,7 +112,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		}
 		end = end.Add(slowest)
 		for rank, share := range f.shares {
-			exchanges := min(time.Millisecond, slowest-own[rank]) // the slowest rank waits for nobody
+			exchanges := min(time.Millisecond, slowest-own[rank]) // the slowest rank waits for no other rank
 			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end,
 				BatchSize: share, Values: telemetry.Values{telemetry.Loss: 2.3 * math.Exp(-float64(step)/50)},
 				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + exchanges,

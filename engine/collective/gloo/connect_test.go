@@ -50,18 +50,7 @@ func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 		defer cancel()
 		return Connect(ctx, ranks[rank])
 	})
-	done := make(chan error, 2)
-	for _, c := range comms {
-		if err := c.Enqueue(collective.Barrier{}); err != nil {
-			t.Fatal(err)
-		}
-		go func() { done <- errors.Join(c.Sync(t.Context()), c.Close()) }()
-	}
-	for range comms {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	meetOnce(t, comms)
 }
 
 // Connect must end with the context, or when the other rank is lost, at every point where it waits. The error must
@@ -205,18 +194,7 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 			comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 				return Connect(ctx, ranks[rank])
 			})
-			done := make(chan error, 2)
-			for _, c := range comms {
-				if err := c.Enqueue(collective.Barrier{}); err != nil {
-					t.Fatal(err)
-				}
-				go func() { done <- errors.Join(c.Sync(t.Context()), c.Close()) }()
-			}
-			for range comms {
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-			}
+			meetOnce(t, comms)
 			for _, c := range conns {
 				c.Close()
 			}
@@ -272,4 +250,21 @@ func (w watched) Set(ctx context.Context, key string, value []byte) error {
 		close(w.began) // rank 0 only accepts connections
 	}
 	return err
+}
+
+// meetOnce performs a barrier, and closes the communicators.
+func meetOnce(t *testing.T, comms []*Communicator) {
+	t.Helper()
+	done := make(chan error, len(comms))
+	for _, c := range comms {
+		if err := c.Enqueue(collective.Barrier{}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- errors.Join(c.Sync(t.Context()), c.Close()) }()
+	}
+	for range comms {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
 }

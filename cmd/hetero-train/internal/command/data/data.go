@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
@@ -249,4 +250,20 @@ func nameAnew(from, to string) error {
 		return os.Rename(from, to)
 	}
 	return err
+}
+
+// part is a part of a data set that is not empty.
+type part struct {
+	name string
+	ds   data.Dataset
+}
+
+// partsOf returns the parts of a data set of images.
+func partsOf(set *parts.Opened) (list []part) {
+	for _, p := range []part{{"train", set.Train}, {"eval", set.Eval}} {
+		if p.ds != nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }

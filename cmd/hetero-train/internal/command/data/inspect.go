@@ -100,13 +100,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()),
 		Fingerprint: set.Fingerprint}
 	out.EvalFrom, out.Unused = set.EvalFrom()
-	for _, part := range []struct {
-		name string
-		ds   data.Dataset
-	}{{"train", set.Train}, {"eval", set.Eval}} {
-		if part.ds == nil {
-			continue
-		}
+	for _, part := range partsOf(set) {
 		p, err := inspectPart(ctx, part.name, part.ds, look)
 		if err != nil {
 			return exit.Classify(ctx, err)

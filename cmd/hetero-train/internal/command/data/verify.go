@@ -73,13 +73,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	out := Verified{Dataset: set.Name, Bad: []badSample{}}
 	_, out.Unused = set.EvalFrom()
 	begun := time.Now()
-	for _, part := range []struct {
-		name string
-		ds   data.Dataset
-	}{{"train", set.Train}, {"eval", set.Eval}} {
-		if part.ds == nil {
-			continue
-		}
+	for _, part := range partsOf(set) {
 		said := time.Now()
 		progress := func(done int) {
 			if time.Since(said) > 10*time.Second {

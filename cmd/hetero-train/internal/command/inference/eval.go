@@ -186,17 +186,22 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	if err != nil {
 		return r, err
 	}
+	r = m.evaluation(sums, took, n, among)
+	m.describe(&r, split)
+	m.describeClasses(&r, confusion, f.byClass)
+	return r, nil
+}
+
+// evaluation returns the result that evaluations of images and of text have in common.
+func (m *savedModel) evaluation(sums replica.Sums, took time.Duration, batch int, among *overlap) Evaluation {
 	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
+	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
 		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
 		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
 		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(),
 		PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n}
-	m.describe(&r, split)
-	m.describeClasses(&r, confusion, f.byClass)
-	return r, nil
+		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: batch}
 }
 
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch

@@ -9,8 +9,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -69,15 +67,9 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	if err != nil {
 		return r, err
 	}
-	s, score := m.checkpoint.State, sums.Score()
-	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
-		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
-		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
-		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(),
-		PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: n,
-		Targets: sums.Count, Length: t.Length}
+	score := sums.Score()
+	r = m.evaluation(sums, took, n, among)
+	r.Targets, r.Length = sums.Count, t.Length
 	m.describe(&r, split)
 	if confusion != nil {
 		m.describeClasses(&r, confusion, f.byClass)
