@@ -24,7 +24,7 @@ const adviseLong = `Propose placements for the pending jobs of a real cluster.
 The command reads the queue and the nodes with the programs of the cluster: squeue, sinfo and scontrol for Slurm, kubectl for Kubernetes.
 A policy then chooses GPUs for each pending job. Without --apply, the command changes nothing.
 
-With --apply, the command places the jobs through the workload manager:
+With --apply, the command places the jobs through the queue system:
 
   Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes; scontrol release N if its owner holds it
   Kubernetes  a suspended batch/v1 Job gets a required node affinity for these nodes, and is resumed
@@ -134,7 +134,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 
 // advice is the result, as JSON.
 type advice struct {
-	Manager    string               `json:"manager"`
+	System     string               `json:"queue_system"`
 	Policy     string               `json:"policy"`
 	Placements []jobqueue.Placement `json:"placements"`
 }
