@@ -107,6 +107,8 @@ var decisionColumns = func() []column {
 		{Name: "oracle_step", Unit: "s"},
 		{Name: "useful", Unit: "s"},
 		{Name: "equal_step", Unit: "s"},
+		{Name: "equal_step_low", Unit: "s"},
+		{Name: "equal_step_high", Unit: "s"},
 	}
 	for _, cause := range account.Losses {
 		list = append(list, column{Name: "lost_" + cause, Unit: "s"})

@@ -133,7 +133,7 @@ func (d *decided) add(line []byte, replaced int) {
 		return *p
 	}
 	values := []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Seconds), of(v.Oracle),
-		of(v.Useful), of(v.Equal)}
+		of(v.Useful), of(v.Equal), of(v.EqualLow), of(v.EqualHigh)}
 	for _, cause := range account.Losses {
 		values = append(values, of(v.Lost[cause]))
 	}

@@ -309,8 +309,9 @@ func (m *madeRun) decision(t *testing.T, step int64, w *madeWindow) string {
 		"share_of_oracle":      (best + rest) / (longest + rest),
 		"share_of_oracle_low":  0.98 * (best + rest) / (longest + rest),
 		"share_of_oracle_high": min(1, 1.02*(best+rest)/(longest+rest)),
-		"imbalance":            imbalance / longest, "useful_seconds": useful, "equal_step_seconds": equal +
-			took - longest,
+		"imbalance":            imbalance / longest,
+		"useful_seconds":       useful, "equal_step_seconds": equal + took - longest,
+		"equal_step_seconds_low": 0.97 * (equal + took - longest), "equal_step_seconds_high": 1.03 * (equal + took - longest),
 		"predicted_step_seconds": predicted + took - longest,
 		"lost_seconds": map[string]float64{"imbalance": imbalance, "communication": madeExchange, "data": 0,
 			"noise": took - longest - rest, "granularity": granularity, "pauses": madePause}, "noisy_rank": nil,
@@ -318,12 +319,16 @@ func (m *madeRun) decision(t *testing.T, step int64, w *madeWindow) string {
 	if step == 2*madeInterval && m.policy == "hybrid" {
 		_, before := m.slowest(m.equal())
 		line["outcome"] = map[string]any{"step": madeInterval, "predicted": (before + rest) / (longest + rest),
-			"achieved": 0.99 * (before + rest) / (longest + rest)}
+			"achieved":      0.99 * (before + rest) / (longest + rest),
+			"achieved_low":  0.95 * (before + rest) / (longest + rest),
+			"achieved_high": 1.03 * (before + rest) / (longest + rest)}
 	}
 	if step == 3*madeInterval && m.policy == "hybrid" {
 		_, before := m.slowest(m.shares(step - madeInterval))
 		line["outcome"] = map[string]any{"step": 2 * madeInterval, "predicted": (before + rest) / (longest + rest),
-			"achieved": 1.01 * (before + rest) / (longest + rest)}
+			"achieved":      1.01 * (before + rest) / (longest + rest),
+			"achieved_low":  0.97 * (before + rest) / (longest + rest),
+			"achieved_high": 1.05 * (before + rest) / (longest + rest)}
 	}
 	var ranks []map[string]any
 	for rank, seconds := range w.ranks {

@@ -7,7 +7,7 @@ const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: 
 const figures = (...lines: Figures['lines']): Figures => ({ version: 1, from: 1, to: 40, width: 1, steps: [10, 20], times: [], lines })
 const decision = (over: Partial<Decision>): Decision => ({
   step: 20, policy: 'none', shares: [8, 8], next: [8, 8], changed: false, reason: 'equal shares', step_seconds: 0.112, useful_seconds: 0.07, fitted_step_seconds: null, oracle_step_seconds: null,
-  share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, noisy_rank: null, equal_step_seconds: null, predicted_step_seconds: null, outcome: null, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
+  share_of_oracle: 0.6, share_of_oracle_low: null, share_of_oracle_high: null, imbalance: 0.5, noisy_rank: null, equal_step_seconds: null, equal_step_seconds_low: null, equal_step_seconds_high: null, predicted_step_seconds: null, outcome: null, lost_seconds: { imbalance: 0.04, communication: 0.002 }, ...over,
 })
 const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
 const run = (kind: View['state']['kind'], policy: string, over: Partial<View>) => ({
@@ -33,10 +33,12 @@ describe('the first screen', () => {
   test('policy hybrid states its gain, also a loss', () => {
     const d = decision({ policy: 'hybrid', useful_seconds: 0.11, lost_seconds: { communication: 0.002 } }), v = run('finished', 'hybrid', { decision: d })
     const a = { step: 0.112, useful: 0.11, lost: new Map([['communication', 0.002]]), of: '' }
-    expect(gain(lost)).toBeCloseTo(0.35 / 0.224)
+    expect(gain(lost)).toMatchObject({ low: null, high: null })
+    expect(gain(lost)?.value).toBeCloseTo(0.35 / 0.224)
     expect(sentence(v, a, gain(lost)).replaceAll('\u00a0', ' ')).toBe(
       'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
-    expect(sentence(v, a, 0.5)).toContain('Equal shares would be about 2.00 times faster (estimate).')
+    expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8 })).toContain(
+      'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
   })
   test('after the end, the advice is that for the largest loss', () => {
     const verdict = (bound: string, advice: string) => ({ from: 1, to: 50, bound, rank: -1, text: '', advice,
@@ -45,6 +47,14 @@ describe('the first screen', () => {
     const a = { step: 1, useful: 0.7, lost: new Map([['communication', 0.2], ['noise', 0.1]]), of: '' }
     expect(advice(run('finished', 'hybrid', { verdicts }), a)).toBe('Larger batches.')
     expect(advice(run('running', 'hybrid', { verdicts }), a)).toBe('Check the machines.')
+  })
+  test('the gain has an interval if all decisions have one', () => {
+    const all = figures(line('decided_step', 1, 1), line('equal_step', 2, 3), line('equal_step_low', 1, 2),
+      line('equal_step_high', 3, 4))
+    expect(gain(all)).toEqual({ value: 2.5, low: 1.5, high: 3.5 })
+    const v = run('running', 'hybrid', {}), a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
+    expect(sentence(v, a, gain(all))).toContain(
+      'It is about 2.50 times faster than with equal shares (estimate, 90 % interval 1.50 to 3.50).')
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()
@@ -57,8 +67,12 @@ describe('the first screen', () => {
     expect(drawn([line, { ...line, points: true }], 2).map(s => [s.label, s.hidden === true, s.values])).toEqual([['loss raw', true, [2, 4]], ['loss', false, [2, 3]], ['loss', false, [2, 4]]])
   })
   test('a change that made it worse says so', () => {
-    expect(outcome({ outcome: { step: 1, predicted: 1.2, achieved: 1.18 } })).toBe('1.18 times faster (predicted 1.20)')
-    expect(outcome({ outcome: { step: 1, predicted: 1.1, achieved: 0.8 } })).toBe('made it worse: 0.80 times the speed (predicted 1.10)')
+    const of = (predicted: number, achieved: number, worse?: boolean) =>
+      outcome({ outcome: { step: 1, predicted, achieved, achieved_low: achieved - 0.1, achieved_high: achieved + 0.1,
+        worse } })
+    expect(of(1.2, 1.18)).toBe('1.18 times faster (predicted 1.20, 90 % interval 1.08 to 1.28)')
+    expect(of(1.1, 0.8, true)).toBe('made it worse: 0.80 times the speed (predicted 1.10, 90 % interval 0.70 to 0.90)')
+    expect(of(1.1, 0.98)).toBe('0.98 times the speed (predicted 1.10, 90 % interval 0.88 to 1.08)')
     expect(outcome({ outcome: null })).toBe('–')
   })
 })

@@ -69,21 +69,38 @@ export function slowest(v: Pick<View, 'decision' | 'verdicts'>): number | null {
   return verdict?.bound === 'straggler' && verdict.rank >= 0 ? verdict.rank : null
 }
 
-// gain returns the throughput divided by that with equal shares, over the steps of the figures.
-export function gain(f: Figures): number | null {
-  let equal = 0, measured = 0
-  const e = find(f, 'equal_step', allRanks)?.mean ?? [], m = find(f, 'decided_step', allRanks)?.mean ?? []
-  e.forEach((x, i) => {
-    const y = m[i]
-    if (known(x) && known(y)) [equal, measured] = [equal + x, measured + y]
+// Gain is the throughput divided by that with equal shares, with the ends of its 90 % interval if they are known.
+export type Gain = { value: number; low: number | null; high: number | null }
+
+// gain returns the gain over the steps of the figures.
+export function gain(f: Figures): Gain | null {
+  const column = (name: string): Maybe[] => find(f, name, allRanks)?.mean ?? []
+  const equal = column('equal_step'), low = column('equal_step_low'), high = column('equal_step_high')
+  const sum = { measured: 0, equal: 0, low: 0, high: 0 }
+  column('decided_step').forEach((x, i) => {
+    const e = equal[i]
+    if (!known(x) || !known(e)) return
+    sum.measured += x
+    sum.equal += e
+    sum.low += low[i] ?? NaN
+    sum.high += high[i] ?? NaN
   })
-  return measured > 0 ? equal / measured : null
+  if (sum.measured <= 0) return null
+  const end = (seconds: number): number | null => (Number.isFinite(seconds) ? seconds / sum.measured : null)
+  return { value: sum.equal / sum.measured, low: end(sum.low), high: end(sum.high) }
+}
+
+// estimated states that a gain is an estimate, with its interval.
+function estimated(low: number | null, high: number | null): string {
+  return low !== null &&
+    high !== null ? ` (estimate, 90 % interval ${low.toFixed(2)} to ${high.toFixed(2)})` : ' (estimate)'
 }
 
 const times = (x: number) => `${x.toFixed(2)} times`
 
 // sentence says how well the cluster is used, what holds it back, and what the shares bring.
-export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'settings' | 'ranks'>, a: Account, gained: number | null): string {
+export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'settings' | 'ranks'>, a: Account,
+  gained: Gain | null): string {
   const running = v.state.kind === 'running', most = largest(a), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
   const text = [`${cluster} ${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`]
@@ -98,8 +115,11 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'sett
   const policy = v.settings.balance.policy
   if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(
     `Policy hybrid would make it about ${times(a.step / (a.step - imbalance))} faster.`)
-  else if (gained !== null && policy !== 'none') text.push(
-    gained >= 1 ? `It ${running ? 'is' : 'was'} about ${times(gained)} faster than with equal shares (estimate).` : `Equal shares would be about ${times(1 / gained)} faster (estimate).`)
+  else if (gained !== null && policy !== 'none') {
+    const { value, low, high } = gained
+    text.push(value >= 1 ? `It ${running ? 'is' : 'was'} about ${times(value)} faster than with equal shares${estimated(low, high)}.` :
+      `Equal shares would be about ${times(1 / value)} faster${estimated(high && 1 / high, low && 1 / low)}.`)
+  }
   else if (policy === 'none') text.push('Other shares would hardly make it faster.')
   return text.join(' ')
 }
@@ -198,9 +218,12 @@ export function ranks(v: View, shown: View['ranks'], badge: (r: View['ranks'][nu
 export function outcome(d: Pick<Decision, 'outcome'>): string {
   const o = d.outcome
   if (!o || !known(o.achieved)) return unknown
-  const predicted = known(o.predicted) ? ` (predicted ${o.predicted.toFixed(2)})` : ''
-  if (o.achieved >= 1) return `${times(o.achieved)} faster${predicted}`
-  return `made it worse: ${o.achieved.toFixed(2)} times the speed${predicted}`
+  const predicted = known(o.predicted) ? `predicted ${o.predicted.toFixed(2)}` : ''
+  const interval = known(o.achieved_low) && known(o.achieved_high) ?
+    `90 % interval ${o.achieved_low.toFixed(2)} to ${o.achieved_high.toFixed(2)}` : ''
+  const more = [predicted, interval].filter(Boolean).join(', ')
+  const speed = o.achieved >= 1 ? `${times(o.achieved)} faster` : `${o.achieved.toFixed(2)} times the speed`
+  return (o.worse ? 'made it worse: ' : '') + speed + (more && ` (${more})`)
 }
 
 // decided describes the newest decision that changed the shares, its prediction and its outcome.
@@ -209,7 +232,8 @@ export function decided(v: Pick<View, 'decision' | 'changes'>): HTMLElement | nu
   if (!d) return null
   const predicted = known(d.step_seconds) && known(d.predicted_step_seconds) && d.changed ? d.step_seconds / d.predicted_step_seconds : null
   return h('div', {}, h('p', {}, describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
-    change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`))
+    change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`),
+    d.equal_step_unknown && h('p', {}, `The gain over equal shares is unknown: ${d.equal_step_unknown}.`))
 }
 
 // lossOf returns the loss that a verdict names.

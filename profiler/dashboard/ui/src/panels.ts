@@ -181,7 +181,8 @@ export const parts: { column: string; label: string }[] = [
   { column: 'communication', label: 'wait for gradients' }, { column: 'optimizer', label: 'optimizer' },
 ]
 
-export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column), 'step', 'exchange', 'decided_step', 'useful', 'equal_step'])]
+export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column),
+  'step', 'exchange', 'decided_step', 'useful', 'equal_step', 'equal_step_low', 'equal_step_high'])]
 
 export function contentOf(p: Panel, f: Figures, v: View): Content {
   return { steps: f.steps, times: f.times, width: f.width, unit: p.rate ? unitOf(v).name + '/s' : undefined,
