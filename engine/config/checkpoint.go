@@ -5,6 +5,7 @@ type Profile struct {
 	Enabled             bool
 	Interval            int // steps between two metric records
 	TensorBoardInterval int // steps; 0: no event files
+	Histograms          int // steps between two histograms of parameters; 0: none
 	TraceStep           int // first step to trace; 0: no trace
 	TraceSteps          int
 	GPUProfiles         string
@@ -22,6 +23,9 @@ func (p *Profile) Keys() []Key {
 		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").Silent(
 			"logs/tensorboard has points of its first and last step only").
 			Doc("Steps between two points in `logs/tensorboard`; `tensorboard --logdir` shows them during the run (docs/reports.md). 0: no event files."),
+		Int(&p.Histograms, "histograms",
+			0).Unit("steps").Silent("it writes no histograms").Only(IsNot("profile.tensorboard_interval", 0)).
+			Doc("Steps between two histograms of the weights and of the gradient of each parameter in `logs/tensorboard`, with the bins of PyTorch's `add_histogram`. Rank 0 reads all parameters and gradients in these steps (docs/reports.md). 0: none."),
 		Int(&p.TraceStep, "trace_step", 0).Silent("it writes no timeline").
 			Doc("First step of the timeline `logs/trace.json` for ui.perfetto.dev: every launch, copy, wait and all-reduce of all ranks (docs/reports.md). 0: no timeline."),
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).Only(IsNot("profile.trace_step", 0)).

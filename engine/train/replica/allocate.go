@@ -24,13 +24,12 @@ func (r *Replica) allocate() (err error) {
 	if err := r.allocateSpare(); err != nil {
 		return err
 	}
-	grads := r.state.Grads
 	if r.opts.Accumulation > 1 {
 		if err := r.allocateSum(); err != nil {
 			return err
 		}
-		grads = r.sum
 	}
+	grads := r.gradients()
 	if r.optim, err = optim.New(r.cache, r.state, grads, r.opts.Optimizer); err != nil {
 		return err
 	}

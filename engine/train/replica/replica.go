@@ -89,23 +89,25 @@ func (o Options) BatchStatistics() (string, error) {
 
 // Replica is one model on one device. During training, one goroutine that is locked to its OS thread uses it.
 type Replica struct {
-	opts   Options
-	dev    device.Device
-	cache  *plan.Cache
-	plans  *planCache
-	state  *plan.State
-	optim  *optim.Optimizer
-	mean   *optim.Average   // nil without averages
-	norms  *optim.Norms     // nil if no norms of single parameters are measured
-	scale  *optim.LossScale // nil without a loss scale
-	stream device.Stream    // wraps plain while recorder is set
-	arena  device.Buffer
-	feed   *feed  // nil if streams are synchronous; batches are then written directly to the inputs of a pass
-	now    *plans // current plans, held in the cache
-	clock  clock
-	spare  device.Buffer // running statistics before the current step; nil without peers
-	began  bool          // a step is in progress, and spare contains the statistics before it
-	unread []batchFacts  // micro-batches of this step whose results are not read yet
+	opts  Options
+	dev   device.Device
+	cache *plan.Cache
+	plans *planCache
+	state *plan.State
+	optim *optim.Optimizer
+	mean  *optim.Average // nil without averages
+	norms *optim.Norms   // nil if no norms of single parameters are measured
+	// unscaled is the factor that turns the gradient sum of the last step into the gradient of the mean loss.
+	unscaled float64
+	scale    *optim.LossScale // nil without a loss scale
+	stream   device.Stream    // wraps plain while recorder is set
+	arena    device.Buffer
+	feed     *feed  // nil if streams are synchronous; batches are then written directly to the inputs of a pass
+	now      *plans // current plans, held in the cache
+	clock    clock
+	spare    device.Buffer // running statistics before the current step; nil without peers
+	began    bool          // a step is in progress, and spare contains the statistics before it
+	unread   []batchFacts  // micro-batches of this step whose results are not read yet
 
 	recorder *timeline.Recorder // records the launches of a step; nil: no recording
 	plain    device.Stream      // the unwrapped stream of the device; nil before the first Trace

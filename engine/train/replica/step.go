@@ -277,6 +277,7 @@ func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, co
 	}
 	out.Scale = r.Scale()
 	unscale := r.unscale(count, out.Scale)
+	r.unscaled = unscale
 	if err := r.optim.Step(r.stream, o.Rate, unscale); err != nil {
 		return err
 	}

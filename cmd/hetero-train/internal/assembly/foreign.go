@@ -30,7 +30,7 @@ var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "pr
 	"data.batch_size", "data.dataset", "data.workers", "model.name"}
 
 // withoutReplica are settings of the tables in foreignKeys that need a replica.
-var withoutReplica = []string{"experiment.seed", "profile.trace_steps", "profile.trace_step"}
+var withoutReplica = []string{"experiment.seed", "profile.trace_steps", "profile.trace_step", "profile.histograms"}
 
 // Applies reports whether a setting has an effect on a run whose steps another program computes.
 func Applies(key string) bool {

@@ -24,12 +24,13 @@ type board struct {
 	run *assembly.Run
 	out *trace.Board
 	*points
+	parameters histograms
 }
 
 // openBoard creates the event files of this process. It removes the points of earlier processes that are later than the
 // checkpoint.
 func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
-	o := &board{run: a, points: newPoints(a, a.Process.Cfg.Profile.TensorBoardInterval)}
+	o := &board{run: a, points: newPoints(a, a.Process.Cfg.Profile.TensorBoardInterval), parameters: newHistograms(a)}
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
@@ -93,6 +94,7 @@ func (o *board) StepDone(r *train.StepRecord) {
 	if values := o.add(r); values != nil {
 		o.out.Scalars(r.Step, r.Time, values)
 	}
+	o.parameters.add(o.out, r.Step, r.Time)
 }
 
 // EvalDone implements train.Observer.
