@@ -85,7 +85,7 @@ func (c *consensus) Send(out replica.StepResult) (collective.Op, error) {
 // Received implements replica.Exchange: it keeps the reports and requests of all ranks.
 func (c *consensus) Received() (count int, err error) {
 	all, asked, err := c.reports.read()
-	c.reported, c.asked = append(c.reported[:0], all...), asked // a copy: evaluations reuse all
+	c.reported, c.asked = append(c.reported[:0], all...), asked // a copy, because evaluations write to all
 	for i := range c.reported {
 		c.reported[i].Positions = c.latest.Positions
 	}

@@ -30,8 +30,8 @@
 //
 // # Gain
 //
-// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. Reports
-// state with them the gain over equal shares, and what a change of shares promised and brought.
+// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. From both,
+// reports state the gain over equal shares, and the predicted and the measured effect of a change of shares.
 //
 // # The best split
 //

@@ -419,7 +419,7 @@ func (s *Summary) addResult(dir string) (current bool, err error) {
 	if r.Steps >= s.Steps { // a process that ended before its first step may leave the records of an earlier one
 		s.FinalTrainLoss = r.FinalTrainLoss
 	}
-	ended, why := r.Outcome() // also while the process that wrote the result still exits
+	ended, why := r.Outcome() // also if the process that wrote the result has not ended yet
 	s.Status, s.Why = string(ended), why
 	return true, nil
 }

@@ -324,7 +324,7 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, ti
 		}
 		last := part[len(part)-1]
 		seconds := trainedAt(times, last.Step)
-		if len(times) == 0 { // time of day, which includes pauses
+		if len(times) == 0 { // the points have a time of day only, which includes pauses
 			seconds = float64(last.Time-points[0].Time) / 1e3
 		}
 		c.Points = append(c.Points, TrialPoint{last.Step, Number(seconds), Number(sum / float64(len(part)) * scale)})

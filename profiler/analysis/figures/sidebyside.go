@@ -103,7 +103,7 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 		return nil, "", nil
 	}
 	p.X.Min = 0
-	if p.Y.Min == p.Y.Max { // a constant needs an axis with a length
+	if p.Y.Min == p.Y.Max { // constant values: the axis gets a length
 		pad := max(0.01*math.Abs(p.Y.Max), 1e-9)
 		p.Y.Min, p.Y.Max = p.Y.Min-pad, p.Y.Max+pad
 	}
