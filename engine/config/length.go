@@ -20,8 +20,8 @@ func (k Key) Silent(why string) Key { k.silent = why; return k }
 // SilentAtEnd is Silent for a span that has no effect in a run of exactly its length either.
 func (k Key) SilentAtEnd(why string) Key { k.silent, k.atEnd = why, true; return k }
 
-// BeyondEnd returns a warning for each key whose span is longer than the run. It omits defaults, except those of the
-// model and those that apply because the user set another key, and keys that have no effect for another reason.
+// BeyondEnd returns a warning for each key whose span is longer than the run. It omits keys that have no effect for
+// another reason, and defaults. It keeps defaults of the model, and defaults that apply because another key is set.
 func (c *Config) BeyondEnd(run Length) (warnings []string) {
 	values, _ := c.flat()
 	keys := c.keys()

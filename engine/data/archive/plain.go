@@ -32,7 +32,7 @@ type CacheError struct {
 	Err error
 }
 
-// CacheAdvice is advice for the user that avoids a CacheError.
+// CacheAdvice states how the user avoids a CacheError.
 const CacheAdvice = "set data.cache_dir to a writable folder with enough free space for the expanded archive, or unpack the archive and set data.path to the folder"
 
 func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }

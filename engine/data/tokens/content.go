@@ -28,7 +28,7 @@ func Content(corpora ...*Corpus) data.Content {
 // blocks is the Content of shards.
 type blocks struct {
 	shards []*Shard
-	ends   []int // unit after the last one of each shard
+	ends   []int // number of units up to the end of each shard
 }
 
 // Len implements [data.Content].

@@ -38,7 +38,7 @@ type Encoding struct {
 	Shortest int  `json:"shortest"`
 	Share    bool `json:"share"`
 	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which
-	// does what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
+	// follows this baseline. Only this action can place a gang on GPUs of several types. The policy is also the
 	// baseline of imitation. The network learns when to depart from it. While no job waits, the baseline alone decides:
 	// it may move running jobs. It must be a function of the present state, which excludes maxmin.
 	Advice string `json:"advice"`

@@ -35,7 +35,7 @@ type points struct {
 
 	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
-	trained []task.Metric // metrics of the report that training steps have
+	trained []task.Metric // those metrics of the task's report that training steps have
 	tags    []string      // names of the charts of the metrics in trained
 	rateTag string
 	doneTag string // name of the chart of the samples, in the unit of the throughput

@@ -171,7 +171,8 @@ func (t *transformerSizes) adopt(their transformerSizes) {
 		*own = cmp.Or(*own, value)
 	}
 	t.NormEps = cmp.Or(t.NormEps, their.NormEps)
-	if slices.Contains(models.Activations(), their.Activation) { // the comparison of the settings reports another one
+	// The comparison of the settings reports other activations.
+	if slices.Contains(models.Activations(), their.Activation) {
 		t.Activation = cmp.Or(t.Activation, their.Activation)
 	}
 }

@@ -66,7 +66,7 @@ func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivet
 	})
 }
 
-// all calls do for all ranks concurrently.
+// all runs do for each rank. The calls run concurrently.
 func all(t conformance.TB, size int, do func(rank int) error) {
 	t.Helper()
 	errs := make([]error, size)
