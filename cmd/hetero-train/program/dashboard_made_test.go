@@ -175,7 +175,11 @@ func (m madeRun) write(t *testing.T, dir string) {
 		start.Metrics = []runtime.EventMetric{{Key: "top1", Title: "top-1", Percent: true}}
 	}
 	event(runtime.Event{Time: begin, Start: start})
-	event(runtime.Event{Step: 1, Time: begin, Length: &runtime.LengthEvent{Steps: max(m.steps, 600), EpochSteps: 100}})
+	length := m.steps
+	if m.state != experiment.Finished {
+		length = 600
+	}
+	event(runtime.Event{Step: 1, Time: begin, Length: &runtime.LengthEvent{Steps: length, EpochSteps: 100}})
 	var files []*runtime.Writer
 	for rank := range m.speeds {
 		w, _, err := runtime.Open(filepath.Join(logs, runtime.FileName(rank)), runtime.Options{Fresh: true})

@@ -4,7 +4,7 @@ import uPlot from 'uplot'
 import type { Curve, View } from './api'
 import { axisFont, axisSize, legend } from './chart'
 import { h, save } from './dom'
-import { figure, tick } from './format'
+import { count, figure, tick } from './format'
 import type { Maybe } from './format'
 import { color, seriesColor } from './theme'
 
@@ -47,6 +47,17 @@ export function timeAt(c: Curve, samples: number): number | null {
   return c.shares.find(s => s.samples === samples)?.mean ?? points.at(-1)?.seconds ?? null
 }
 
+// spread returns at most mostRanks curves: of many, from the fastest to the slowest rank, in the order of ranks.
+export function spread(curves: Curve[]): Curve[] {
+  if (curves.length <= mostRanks) return curves
+  const measured = curves.flatMap(c => c.shares.map(s => s.samples)).sort((a, b) => a - b)
+  const share = measured[measured.length >> 1] ?? 1 // a usual one
+  const sorted = [...curves].sort((a, b) => (timeAt(a, share) ?? 0) - (timeAt(b, share) ?? 0))
+  const chosen = Array.from({ length: mostRanks }, (_, i) =>
+    sorted[Math.round((i * (sorted.length - 1)) / (mostRanks - 1))])
+  return curves.filter(c => chosen.includes(c))
+}
+
 export class Curves {
   readonly element: HTMLElement
   private readonly place = h('div', { class: 'plot' })
@@ -57,7 +68,8 @@ export class Curves {
     this.element = h('section', { class: 'panel row', id: 'curves', 'aria-labelledby': 'curves-title' },
       h('header', {}, h('h2', { id: 'curves-title' }, h('a', { href: '#curves' }, 'Step-time curves'), h('span', { class: 'unit' }, ' ms by samples')),
         h('div', { class: 'tools' }, h('button', { type: 'button', 'aria-label': 'PNG of step-time curves', click: () => this.save() }, 'PNG'))),
-      h('p', { class: 'explain' }, 'Compute time of each rank as a function of its share. Line: curve that the balancer fitted. Small points: means of measured steps. Large points: current shares. The shares are balanced when all large points are at the same height.'),
+      h('p', { class: 'explain' },
+        'Compute time of each rank as a function of its share. Line: curve that the balancer fitted. Small points: means of measured steps. Large points: current shares. The shares are balanced when all large points are at the same height. Of many ranks, eight are shown, from the fastest to the slowest.'),
       this.place)
     new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: 300 })).observe(this.place)
   }
@@ -71,7 +83,7 @@ export class Curves {
   }
 
   set(v: View): void {
-    const curves = v.curves.filter(c => (c.fitted?.length ?? 0) > 0 || c.shares.length > 0).slice(0, mostRanks)
+    const curves = spread(v.curves.filter(c => (c.fitted?.length ?? 0) > 0 || c.shares.length > 0))
     const shares = v.ranks.map(r => r.record?.batch_size ?? 0)
     const shown = JSON.stringify([curves, shares, document.documentElement.dataset.theme, color('text')])
     this.element.hidden = curves.length === 0
@@ -92,7 +104,9 @@ export class Curves {
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: axisFont, grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
     this.plot = new uPlot({
       width: this.width(), height: 300, series, scales: { x: { time: false, range: (_, a, b) => [0, Math.max(b, a + 1) * 1.04] }, y: { range: (_, __, b) => [0, b * 1.1 || 1] } },
-      axes: [axis({ label: 'samples', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } }, legend,
+      axes: [axis({ label: 'samples', values: (_, values) => values.map(count), size: 30, labelFont: axisFont,
+        labelSize: 16, labelGap: 0 }), axis({ size: axisSize, values: (_, values) =>
+        values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } }, legend,
     }, data as uPlot.AlignedData, this.place)
   }
 }

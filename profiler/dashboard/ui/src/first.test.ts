@@ -56,6 +56,13 @@ describe('the first screen', () => {
     expect(sentence(v, a, gain(all))).toContain(
       'It is about 2.50 times faster than with equal shares (estimate, 90 % interval 1.50 to 3.50).')
   })
+  test('a run that crashed without a checkpoint starts again', () => {
+    const crashed = (why: string) => advice({ ...run('crashed', 'hybrid', {}), state: { kind: 'crashed', why } }, null)
+    expect(crashed('there is no checkpoint, so the same command starts again')).toContain(
+      'The same command starts the run again.')
+    expect(crashed('the same command resumes from the newest checkpoint')).toContain(
+      'The same command resumes the run.')
+  })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()
     expect(slowest(run('running', 'none', { decision: decision({}) }))).toBeNull()

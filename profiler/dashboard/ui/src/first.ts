@@ -200,6 +200,16 @@ export function curve(f: Figures, v: View): Content {
   }
 }
 
+// byDelay returns the ranks in the order of a table: of many ranks, first those for which others wait longest.
+export function byDelay(v: Pick<View, 'decision'>, ranks: View['ranks']): View['ranks'] {
+  const caused = (r: View['ranks'][number]) => v.decision?.ranks?.[r.rank]?.caused_seconds ?? 0
+  if (ranks.length <= fewRanks) return ranks
+  return [...ranks].sort((a, b) => caused(b) - caused(a) || (b.busy_seconds ?? 0) - (a.busy_seconds ?? 0) ||
+    a.rank - b.rank)
+}
+
+const fewRanks = 8 // all of them fit on the first screen
+
 // ranks returns the table that shows who waits for whom.
 export function ranks(v: View, shown: View['ranks'], badge: (r: View['ranks'][number]) => Node | string): HTMLElement {
   const of = (r: View['ranks'][number]) => v.decision?.ranks?.[r.rank]
@@ -241,7 +251,8 @@ const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' :
 
 // advice says what to do next.
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
-  const again = v.state.kind === 'crashed' || v.state.kind === 'failed' ? 'Read logs/train.log for the cause. The same command resumes the run. ' : ''
+  const again = v.state.kind === 'crashed' ||
+    v.state.kind === 'failed' ? `Read logs/train.log for the cause. The same command ${v.state.why.includes('starts again') ? 'starts the run again' : 'resumes the run'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
   if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
   if (again) return again.trim()

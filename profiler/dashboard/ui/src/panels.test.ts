@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import type { Figures } from './api'
+import type { Figures, View } from './api'
 import { axisSize, quote } from './chart'
 import { parseRanks, read, write } from './choice'
 import { address, chosen, compared, some } from './compare'
-import { align, timeAt } from './curves'
+import { align, spread, timeAt } from './curves'
+import { byDelay } from './first'
 import { missing } from './list'
 import { join } from './overlay'
 import { atSteps, describe as tell } from './panels'
@@ -73,6 +74,24 @@ describe('a comparison of many runs', () => {
     })
     expect(most).toBeLessThanOrEqual(4)
     expect(settled.map(s => (s.status === 'fulfilled' ? s.value : '!'))).toEqual(names.map(n => (n === '7' ? '!' : n)))
+  })
+})
+
+describe('many ranks', () => {
+  test('the curves are those of the fastest to the slowest rank', () => {
+    const curve = (rank: number, seconds: number) => ({ rank,
+      fitted: [{ samples: 1, seconds }, { samples: 9, seconds: 9 * seconds }], shares: [] })
+    const curves = Array.from({ length: 64 }, (_, rank) => curve(rank, rank < 60 ? 1 : 10 + rank))
+    expect(spread(curves).map(c => c.rank)).toContain(63)
+    expect(spread(curves)).toHaveLength(8)
+    expect(spread(curves.slice(0, 8))).toEqual(curves.slice(0, 8))
+  })
+  test('the table begins with the ranks for which others wait', () => {
+    const ranks = Array.from({ length: 9 }, (_, rank) => ({ rank, busy_seconds: 1 })) as View['ranks']
+    const decision = { ranks: ranks.map(r => ({ caused_seconds: r.rank === 7 ? 2 : 0 })) } as unknown as View[
+      'decision']
+    expect(byDelay({ decision }, ranks).map(r => r.rank)).toEqual([7, 0, 1, 2, 3, 4, 5, 6, 8])
+    expect(byDelay({ decision }, ranks.slice(0, 8)).map(r => r.rank)[0]).toBe(0)
   })
 })
 

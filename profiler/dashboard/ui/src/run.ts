@@ -228,7 +228,8 @@ export class RunPage {
     if (a) fill(this.lead, first.sentence(v, a, first.gain(f)))
     put('account', a && first.bar(a))
     this.speed.set(first.curve(f, v))
-    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v, tables.select(v.ranks), r => tables.badgeOf(r.health)) : null)
+    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v,
+      first.byDelay(v, tables.select(v.ranks)), r => tables.badgeOf(r.health)) : null)
     put('decision', first.decided(v))
     put('next', h('p', {}, first.advice(v, a)))
   }

@@ -41,7 +41,10 @@ export function now(v: View): HTMLElement {
   ], shown))
 }
 
-const sharesOf = (list: number[]) => list.slice(0, 16).join(' / ') + (list.length > 16 ? ' / …' : '')
+// sharesOf lists shares: all of a few ranks, and the first ones of many.
+function sharesOf(list: number[]): string {
+  return list.length <= 16 ? list.join(' / ') : list.slice(0, 6).join(' / ') + ` / … (${list.length} ranks)`
+}
 
 export const changes = (list: Decision[]): HTMLElement => table('Decisions that changed the shares', [
   { title: 'step', numeric: true, of: (d: Decision) => count(d.step) },
