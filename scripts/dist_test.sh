@@ -88,7 +88,7 @@ rm "$room/one/lib/hetero-train/libhetero_cuda.so"
 
 # RECORD has the hash of every file.
 expect 0 "" "hashes of RECORD" python3 - "$room/out/$wheel" <<'PY'
-import base64, csv, hashlib, sys, zipfile
+import base64, csv, hashlib, os, sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
 rows = list(csv.reader(wheel.read("hetero_train-1.2.0.dist-info/RECORD").decode().splitlines()))
 assert sorted(r[0] for r in rows) == sorted(wheel.namelist()), "RECORD and the wheel list different files"
@@ -97,6 +97,11 @@ for path, digest, size in rows[:-1]:
     want = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     assert (digest, size) == (want, str(len(content))), f"{path}: got {digest} {size}, want {want} {len(content)}"
 modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in wheel.infolist()}
+package = [n for n in os.listdir("../deploy/pytorch/hetero_train") if n.endswith((".py", ".typed"))]
+assert "balancer.py" in package
+for name in package:
+    with open("../deploy/pytorch/hetero_train/" + name, "rb") as file:
+        assert wheel.read("hetero_train/" + name) == file.read(), f"the wheel has another {name}"
 assert modes["hetero_train-1.2.0.data/scripts/hetero-train"] == 0o755, modes
 assert modes["hetero_train-1.2.0.data/data/share/hetero-train/configs/a.toml"] == 0o644, modes
 PY
@@ -105,6 +110,14 @@ PY
 if python3 -m venv "$room/venv" >/dev/null 2>&1; then
 	expect 0 "" "pip install" "$room/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$room/out/$wheel"
 	expect 0 "bin/hetero-train devices" "the installed program" "$room/venv/bin/hetero-train" devices
+	expect 0 "$room/venv/bin/hetero-train" "the program that the package finds" "$room/venv/bin/python" -c '
+import os, sys, sysconfig, types
+package = sys.modules["hetero_train"] = types.ModuleType("hetero_train")  # whose own code needs PyTorch
+package.__path__ = [os.path.join(sysconfig.get_path("purelib"), "hetero_train")]
+os.environ["PATH"] = ""
+os.environ.pop("HETERO_TRAIN", None)
+from hetero_train.program import find_program
+print(find_program())'
 	[ -e "$room/venv/lib/hetero-train/liba.so" ] || { echo "pip install: no lib/hetero-train/liba.so" >&2; failed=1; }
 else
 	echo "dist_test: python3-venv is missing, pip install is not tested" >&2

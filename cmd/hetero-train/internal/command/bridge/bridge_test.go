@@ -71,10 +71,11 @@ const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":
 	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
 // open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
-func (r *rank) open(dir string, step int) []int {
+// more are further settings as JSON, each with a comma before it.
+func (r *rank) open(dir string, step int, more ...string) []int {
 	r.t.Helper()
-	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`,
-		dir)
+	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"%s}}`,
+		dir, strings.Join(more, ""))
 	r.receive("welcome", new(bridge.Welcome))
 	r.send(start, step)
 	return r.answerGathers()
