@@ -74,8 +74,8 @@ func (p *las) Decide(s *State) Action {
 	return p.wait(s)
 }
 
-// wait returns a wait until the next running job moves into the second queue, where a waiting job can stop it. If no job
-// waits, or no job will move, the wait ends at the next event.
+// wait returns a wait until the next running job moves into the second queue, where a waiting job can stop it. If no
+// job waits, or no job will move, the wait ends at the next event.
 func (p *las) wait(s *State) Action {
 	next := math.Inf(1)
 	if len(s.Queue) > 0 {

@@ -82,7 +82,8 @@ func TestHistogramsAgreeWithTheNormsOfParameters(t *testing.T) {
 		}
 		for name, of := range n.Params {
 			lines++
-			for tag, want := range map[string]float64{"weights/": float64(of.Weight), "gradients/": float64(of.Gradient)} {
+			for tag, want := range map[string]float64{
+				"weights/": float64(of.Weight), "gradients/": float64(of.Gradient)} {
 				have, found := got[norm{tag + name, n.Step}]
 				if !found || math.Abs(have-want) > 1e-5*want {
 					t.Errorf("step %d: %s: got a norm of %v (found: %v), want %v", n.Step, tag+name, have, found, want)
