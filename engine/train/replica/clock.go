@@ -7,6 +7,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
+// StepTimes are the times of the parts of a step on one rank. Forward includes the preparation of the working copies of
+// the parameters. Communication is the time for which the rank waits for gradient sums after the backward pass.
+type StepTimes struct {
+	Data, Forward, Backward, Communication, Optimizer time.Duration
+
+	Hidden    time.Duration // communication time during the backward pass; not included in Total
+	Exchanges time.Duration // wait for exchanges of batch normalisation; part of Forward and Backward
+}
+
+// Total returns the time of the whole step.
+func (t StepTimes) Total() time.Duration {
+	return t.Data + t.Forward + t.Backward + t.Communication + t.Optimizer
+}
+
 // part is a category of the time of a step.
 type part int
 
@@ -44,51 +58,6 @@ type clock struct {
 	rec   *timeline.Recorder // nil: no recording
 	marks device.MarkingStream
 	laps  []part // parts between successive marks
-}
-
-// startStep begins the first part.
-func (r *Replica) startStep() error {
-	r.unread = r.unread[:0]
-	c := &r.clock
-	c.marks, _ = r.stream.(device.MarkingStream) // nil while each launch is timed on the host
-	c.rec = r.recorder
-	err := c.restart()
-	if c.rec != nil && c.marks != nil {
-		c.rec.Begin(c.at)
-	}
-	return err
-}
-
-func (c *clock) restart() error {
-	c.at, c.laps = time.Now(), c.laps[:0]
-	if c.marks == nil {
-		return nil
-	}
-	return c.marks.Mark(0)
-}
-
-// lap ends part p. The part began at the previous lap.
-func (r *Replica) lap(times *StepTimes, p part) error {
-	c := &r.clock
-	if c.marks != nil {
-		if len(c.laps) == device.MaxMarks-1 { // only if a step has very many micro-batches
-			if err := r.stream.Sync(); err != nil {
-				return err
-			}
-			if err := c.read(times); err != nil {
-				return err
-			}
-		}
-		c.laps = append(c.laps, p)
-		return c.marks.Mark(len(c.laps))
-	}
-	now := time.Now()
-	times.add(p, now.Sub(c.at))
-	if c.rec != nil && p != noPart {
-		c.rec.Part(partNames[p], c.at, now)
-	}
-	c.at = now
-	return nil
 }
 
 // read adds the times between the marks that the stream has passed, and starts the next part.
@@ -134,4 +103,12 @@ func (c *clock) note(now time.Time) error {
 		begin = end
 	}
 	return nil
+}
+
+func (c *clock) restart() error {
+	c.at, c.laps = time.Now(), c.laps[:0]
+	if c.marks == nil {
+		return nil
+	}
+	return c.marks.Mark(0)
 }

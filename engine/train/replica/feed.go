@@ -156,9 +156,6 @@ func (f *feed) take(ctx context.Context, batches Batches, p *plans, at device.Re
 	return f.batch, stream.Record(f.taken)
 }
 
-// Staged reports whether the first batch of the next step is already staged.
-func (r *Replica) Staged() bool { return r.feed != nil && r.feed.staged }
-
 // discard drops the staged batch, if there is one. The caller continues at another position of the data.
 func (f *feed) discard() error {
 	if f == nil || !f.staged {

@@ -2,12 +2,10 @@ package replica
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
@@ -19,20 +17,6 @@ import (
 // Batches returns the micro-batches of a run in order.
 type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
-}
-
-// StepTimes are the times of the parts of a step on one rank. Forward includes the preparation of the working copies of
-// the parameters. Communication is the time for which the rank waits for gradient sums after the backward pass.
-type StepTimes struct {
-	Data, Forward, Backward, Communication, Optimizer time.Duration
-
-	Hidden    time.Duration // communication time during the backward pass; not included in Total
-	Exchanges time.Duration // wait for exchanges of batch normalisation; part of Forward and Backward
-}
-
-// Total returns the time of the whole step.
-func (t StepTimes) Total() time.Duration {
-	return t.Data + t.Forward + t.Backward + t.Communication + t.Optimizer
 }
 
 // StepResult is the result of one optimizer step on this rank.
@@ -63,15 +47,6 @@ type StepOptions struct {
 	Exchange Exchange
 }
 
-// Exchange is what the ranks exchange in a step, directly after the gradients.
-type Exchange interface {
-	// Send writes this rank's part, and returns the operation that exchanges the parts. out has the results that are
-	// known before the gradients of all ranks have arrived.
-	Send(out StepResult) (collective.Op, error)
-	// Received reads the parts of all ranks. It returns the number of labelled targets of the global batch.
-	Received() (count int, err error)
-}
-
 // Step runs one optimizer step:
 //
 //	g = d/dw 1/M · sum of the losses of the M labelled targets of the global batch; w = update(w, g)
@@ -93,26 +68,6 @@ func (r *Replica) Step(ctx context.Context, batches Batches, o StepOptions) (out
 		}
 	}
 	return out, r.update(ctx, batches, o, count, &out)
-}
-
-// counting is the Exchange of a replica whose caller exchanges nothing else.
-type counting Replica
-
-// countBytes is the size of a number of targets in an exchange.
-const countBytes = 8
-
-// Send implements Exchange.
-func (c *counting) Send(out StepResult) (collective.Op, error) {
-	binary.LittleEndian.PutUint64(c.counts.Own(), uint64(out.Count))
-	return c.counts.Op(), nil
-}
-
-// Received implements Exchange.
-func (c *counting) Received() (count int, err error) {
-	for rows := c.counts.All(); len(rows) > 0; rows = rows[countBytes:] {
-		count += int(binary.LittleEndian.Uint64(rows))
-	}
-	return count, nil
 }
 
 // gradient computes the gradient of this rank's samples and starts the sum over ranks. With a single rank, the device
@@ -168,6 +123,43 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	// report the wait, the host measures it. The measured time then includes work that ran at the same time.
 	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
 	return err // an error of this rank; train.Run sends it to the other ranks
+}
+
+// startStep begins the first part.
+func (r *Replica) startStep() error {
+	r.unread = r.unread[:0]
+	c := &r.clock
+	c.marks, _ = r.stream.(device.MarkingStream) // nil while each launch is timed on the host
+	c.rec = r.recorder
+	err := c.restart()
+	if c.rec != nil && c.marks != nil {
+		c.rec.Begin(c.at)
+	}
+	return err
+}
+
+// lap ends part p. The part began at the previous lap.
+func (r *Replica) lap(times *StepTimes, p part) error {
+	c := &r.clock
+	if c.marks != nil {
+		if len(c.laps) == device.MaxMarks-1 { // only if a step has very many micro-batches
+			if err := r.stream.Sync(); err != nil {
+				return err
+			}
+			if err := c.read(times); err != nil {
+				return err
+			}
+		}
+		c.laps = append(c.laps, p)
+		return c.marks.Mark(len(c.laps))
+	}
+	now := time.Now()
+	times.add(p, now.Sub(c.at))
+	if c.rec != nil && p != noPart {
+		c.rec.Part(partNames[p], c.at, now)
+	}
+	c.at = now
+	return nil
 }
 
 // settle waits for all enqueued work and reads the results.
@@ -235,6 +227,9 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 
 // Discard drops the prefetched batch. The caller continues at another position of the data.
 func (r *Replica) Discard() error { return r.feed.discard() }
+
+// Staged reports whether the first batch of the next step is already staged.
+func (r *Replica) Staged() bool { return r.feed != nil && r.feed.staged }
 
 // sumOverRanks waits until the gradient is the sum over all ranks, and until the exchange, which follows the all-reduce
 // of the last bucket, is complete. It returns the number of labelled targets of the global batch.
