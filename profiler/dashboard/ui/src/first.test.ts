@@ -63,6 +63,19 @@ describe('the first screen', () => {
     expect(crashed('the same command resumes from the newest checkpoint')).toContain(
       'The same command resumes the run.')
   })
+  test('a gain whose interval contains 1 is none', () => {
+    const a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
+    expect(sentence(run('finished', 'hybrid', {}), a, { value: 1.01, low: 0.97, high: 1.04 }))
+      .toContain('Equal shares were about as fast (estimate, 90 % interval 0.97 to 1.04).')
+  })
+  test('an imbalance of the first steps is not one of the current shares', () => {
+    const a = { step: 0.1, useful: 0.06, lost: new Map([['imbalance', 0.03]]), of: '' }
+    const changes = [decision({ step: 20, changed: true })]
+    const said = (now: number) => sentence(run('finished', 'hybrid',
+      { changes, decision: decision({ lost_seconds: { imbalance: now } }) }), a, null)
+    expect(said(0.001)).toContain('lost to imbalance, mostly up to step 20: the shares have not changed since.')
+    expect(said(0.02)).toContain('lost to imbalance, which the best shares would save.')
+  })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()
     expect(slowest(run('running', 'none', { decision: decision({}) }))).toBeNull()
@@ -77,9 +90,9 @@ describe('the first screen', () => {
     const of = (predicted: number, achieved: number, worse?: boolean) =>
       outcome({ outcome: { step: 1, predicted, achieved, achieved_low: achieved - 0.1, achieved_high: achieved + 0.1,
         worse } })
-    expect(of(1.2, 1.18)).toBe('1.18 times faster (predicted 1.20, 90 % interval 1.08 to 1.28)')
-    expect(of(1.1, 0.8, true)).toBe('made it worse: 0.80 times the speed (predicted 1.10, 90 % interval 0.70 to 0.90)')
-    expect(of(1.1, 0.98)).toBe('0.98 times the speed (predicted 1.10, 90 % interval 0.88 to 1.08)')
+    expect(of(1.2, 1.18)).toBe('1.18 times faster (90 % interval 1.08 to 1.28, predicted 1.20)')
+    expect(of(1.1, 0.8, true)).toBe('made it worse: 0.80 times the speed (90 % interval 0.70 to 0.90, predicted 1.10)')
+    expect(of(1.1, 0.98)).toBe('0.98 times the speed (90 % interval 0.88 to 1.08, predicted 1.10)')
     expect(outcome({ outcome: null })).toBe('–')
   })
 })

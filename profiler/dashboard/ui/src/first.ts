@@ -98,8 +98,15 @@ function estimated(low: number | null, high: number | null): string {
 
 const times = (x: number) => `${x.toFixed(2)} times`
 
+// found returns the step of the change of shares that ended most of the imbalance, or null if it has not ended.
+function found(v: Pick<View, 'decision' | 'changes'>, imbalance: number): number | null {
+  const last = v.changes?.at(-1)?.step, now = v.decision?.lost_seconds?.imbalance
+  return last !== undefined && known(now) && now < imbalance / 2 ? last : null
+}
+
 // sentence says how well the cluster is used, what holds it back, and what the shares bring.
-export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'settings' | 'ranks'>, a: Account,
+export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks'>,
+  a: Account,
   gained: Gain | null): string {
   const running = v.state.kind === 'running', most = largest(a), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
@@ -109,6 +116,8 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'sett
     const [cause, seconds] = most, rank = slowest(v), of = `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
     const noisy = v.decision?.noisy_rank
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
+    else if (cause === 'imbalance' && found(v, seconds) !== null) text.push(
+      `${of} were lost to imbalance, mostly up to step ${count(found(v, seconds))}: the shares have not changed since.`)
     else text.push(`${of} ${running ? 'are' : 'were'} lost to ${losses[cause]?.words ?? cause}${cause === 'noise' && known(noisy) ? `, mostly of rank ${noisy}` : ''}.`)
   }
   if (v.ranks.length < 2) return text.join(' ')
@@ -116,9 +125,11 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'sett
   if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(
     `Policy hybrid would make it about ${times(a.step / (a.step - imbalance))} faster.`)
   else if (gained !== null && policy !== 'none') {
-    const { value, low, high } = gained
-    text.push(value >= 1 ? `It ${running ? 'is' : 'was'} about ${times(value)} faster than with equal shares${estimated(low, high)}.` :
-      `Equal shares would be about ${times(1 / value)} faster${estimated(high && 1 / high, low && 1 / low)}.`)
+    const { value, low, high } = gained, equal = low !== null && high !== null && low <= 1 && high >= 1
+    if (equal) text.push(`Equal shares ${running ? 'are' : 'were'} about as fast${estimated(low, high)}.`)
+    else if (value >= 1) text.push(
+      `It ${running ? 'is' : 'was'} about ${times(value)} faster than with equal shares${estimated(low, high)}.`)
+    else text.push(`Equal shares would be about ${times(1 / value)} faster${estimated(high && 1 / high, low && 1 / low)}.`)
   }
   else if (policy === 'none') text.push('Other shares would hardly make it faster.')
   return text.join(' ')
@@ -231,7 +242,7 @@ export function outcome(d: Pick<Decision, 'outcome'>): string {
   const predicted = known(o.predicted) ? `predicted ${o.predicted.toFixed(2)}` : ''
   const interval = known(o.achieved_low) && known(o.achieved_high) ?
     `90 % interval ${o.achieved_low.toFixed(2)} to ${o.achieved_high.toFixed(2)}` : ''
-  const more = [predicted, interval].filter(Boolean).join(', ')
+  const more = [interval, predicted].filter(Boolean).join(', ')
   const speed = o.achieved >= 1 ? `${times(o.achieved)} faster` : `${o.achieved.toFixed(2)} times the speed`
   return (o.worse ? 'made it worse: ' : '') + speed + (more && ` (${more})`)
 }
