@@ -20,15 +20,16 @@ def find_model() -> Optional[DistributedDataParallel]:
 
 
 def refuse(model: torch.nn.Module) -> None:
-    """Raises BatchError for a model whose gradients would be wrong with unequal shares."""
+    """Raises BatchError for a model whose gradients or times would be wrong with unequal shares."""
     name = type(model).__name__
     parts = {type(m).__module__.split(".")[0] + "." + type(m).__name__ for m in model.modules()}
     if name == "FullyShardedDataParallel" or "torch.FullyShardedDataParallel" in parts:
         raise BatchError("FullyShardedDataParallel (version 1) is not supported: use fully_shard (FSDP2) or DistributedDataParallel (docs/pytorch.md)")
     if name in ("DeepSpeedEngine", "PipelineEngine"):
         raise BatchError(
-            "DeepSpeed divides each loss by its own micro-batch sizes, so unequal shares would give a wrong gradient: "
-                         "use DistributedDataParallel, or fully_shard (FSDP2) for sharded states (docs/pytorch.md)")
+            "DeepSpeed divides each loss by its number of micro-batches, and sums gradients in passes of its own, "
+            "whose waits for other ranks would count as own time: "
+            "use DistributedDataParallel, or fully_shard (FSDP2) for sharded states (docs/pytorch.md)")
 
 
 def plain_name(text: str, default: str) -> str:

@@ -221,7 +221,7 @@ class Errors(unittest.TestCase):
         def work(rank, folder):
             b = hetero_train.Balancer(global_batch=8, output_dir=folder, log_level="error")
             b.attach(DeepSpeedEngine(2, 2))
-        self.fails(work, hetero_train.BatchError, "DeepSpeed divides each loss")
+        self.fails(work, hetero_train.BatchError, "DeepSpeed divides each loss by its number of micro-batches")
 
 
 if __name__ == "__main__":
