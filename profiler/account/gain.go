@@ -14,7 +14,7 @@ func (a *Account) With(now, then float64) float64 {
 	if a.Step == 0 || now != now || then != then {
 		return math.NaN()
 	}
-	return max(a.Step+then-now, 0)
+	return max(a.Step+then-now, then) // the fitted time in use may be longer than the measured step
 }
 
 // Speedup returns how many times faster a step became: the time before divided by the time after, both without the

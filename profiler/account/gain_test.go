@@ -68,6 +68,9 @@ func TestTheTimeWithOtherShares(t *testing.T) {
 	if got := a.With(0.1, 0.15); !near(got, 0.25) {
 		t.Errorf("got %v, want 0.25", got)
 	}
+	if got := a.With(0.25, 0.1); !near(got, 0.1) {
+		t.Errorf("a fitted time that is longer than the step: got %v, want the time with the other shares, 0.1", got)
+	}
 	if got := a.With(math.NaN(), 0.15); !math.IsNaN(got) {
 		t.Errorf("an unknown time: got %v, want NaN", got)
 	}

@@ -87,7 +87,11 @@ type Summary struct {
 	GainLow      Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
 	GainHigh     Number `json:"gain_over_equal_shares_high"`
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
-	Pauses       int    `json:"pauses"`        // number of pauses between recorded steps: see runtime.StepSpan
+	// EvaluationTime is the time of all evaluations, which belong to no step. CheckpointTime is the time of all saves;
+	// a save continues while the next steps train.
+	EvaluationTime Number `json:"evaluation_time"`
+	CheckpointTime Number `json:"checkpoint_time"`
+	Pauses         int    `json:"pauses"` // number of pauses between recorded steps: see runtime.StepSpan
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
@@ -225,6 +229,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, err
 	}
 	s.addEvaluations(&happened, current)
+	s.EvaluationTime, s.CheckpointTime = Number(happened.evaluations), Number(happened.checkpoints)
 	run := Run{segment: segment}
 	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
 		return nil, err
@@ -251,12 +256,17 @@ type happened struct {
 	// evaluations.
 	last, best *runtime.Event
 	judge      *runtime.StartEvent // of the process that recorded best; nil if it is unknown
+
+	evaluations, checkpoints float64 // s
 }
+
+// eventKeys mark the lines that eventsOf reads.
+var eventKeys = [][]byte{[]byte(`"start":`), []byte(`"evaluation":`), []byte(`"checkpoint":`)}
 
 // eventsOf reads the events of a run. They are optional.
 func eventsOf(path string) (h happened, err error) {
 	err = regular.EachLine(path, func(line []byte) error {
-		if !bytes.Contains(line, []byte(`"start":`)) && !bytes.Contains(line, []byte(`"evaluation":`)) {
+		if !slices.ContainsFunc(eventKeys, func(key []byte) bool { return bytes.Contains(line, key) }) {
 			return nil
 		}
 		var e runtime.Event
@@ -264,7 +274,10 @@ func eventsOf(path string) (h happened, err error) {
 		case json.Unmarshal(line, &e) != nil, e.Step < 0, e.Step > runtime.MostStep: // a damaged line
 		case e.Start != nil:
 			h.starts = append(h.starts, e)
+		case e.Checkpoint != nil:
+			h.checkpoints += max(e.Checkpoint.Seconds, 0)
 		case e.Evaluation != nil:
+			h.evaluations += max(e.Evaluation.Seconds, 0)
 			if h.last = &e; e.Evaluation.Best {
 				h.best, h.judge = &e, nil
 				if n := len(h.starts); n > 0 {
