@@ -240,24 +240,23 @@ func (e *Encoder) GPU(dst Vector, f *GPUFacts) { e.encodeGPU(dst, e.gpuKey(f)) }
 
 // Model queries the record of a GPU for its model. similarity is between the unbound record and the model.
 func (e *Encoder) Model(record Vector) (name string, similarity float64) {
-	v := e.space.New()
-	e.space.Bind(v, record, e.gpuRoles[roleModel])
-	m, ok := e.models.Cleanup(v)
-	if !ok {
-		return "", 0
-	}
-	return e.models.Name(m.Item), m.Similarity
+	return e.query(record, e.gpuRoles[roleModel], e.models)
 }
 
 // Kind queries the record of a job for its kind, as Model does.
 func (e *Encoder) Kind(record Vector) (name string, similarity float64) {
+	return e.query(record, e.jobRoles[roleKind], e.kinds)
+}
+
+// query returns the item that a record has in a role.
+func (e *Encoder) query(record, role Vector, items *Memory) (name string, similarity float64) {
 	v := e.space.New()
-	e.space.Bind(v, record, e.jobRoles[roleKind])
-	m, ok := e.kinds.Cleanup(v)
+	e.space.Bind(v, record, role)
+	m, ok := items.Cleanup(v)
 	if !ok {
 		return "", 0
 	}
-	return e.kinds.Name(m.Item), m.Similarity
+	return items.Name(m.Item), m.Similarity
 }
 
 // Utilization queries the record of a GPU for its utilization.

@@ -25,10 +25,10 @@ type Problem struct {
 	// Horizon is the time after which a cost counts 1/e, relative to the geometric mean of the running times of the
 	// jobs of the episode, each alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
-	// Shaped subtracts from the cost the running time of each job alone on its best type of GPU, which no decision can
-	// change. The cost of a job is then its excess over this time, counted when the job starts. The sum of the rewards
-	// of an episode changes by a constant that depends only on its jobs, but the variance of the rewards is much
-	// smaller.
+	// Shaped subtracts a time from the cost of each job: its running time alone on its best type of GPU. No decision
+	// can change this time. The cost of a job is then its excess over this time, counted when the job starts. The sum
+	// of the rewards of an episode changes by a constant that depends only on its jobs, but the variance of the rewards
+	// is much smaller.
 	Shaped bool `json:"shaped"`
 	// Caution is the margin of Policy.SetCaution that the trained policy starts with. The training does not use it.
 	Caution float64 `json:"caution"`
