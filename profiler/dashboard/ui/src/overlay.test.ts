@@ -41,6 +41,11 @@ describe('the charts of a comparison', () => {
     expect(condense(figures(line('own', 0, [1, null]), line('own', 1, [3, null]), line('own', 2, [8, 5]))).lines[
       0]?.mean).toEqual([3, 5])
   })
+  test('a line without values is left out', () => {
+    const [chart] = overlay(panel('own'), [run('a', 0, figures(line('own', 0, [1, 1]), line('own', 1, [null, null])))],
+      null, false)
+    expect(chart?.content.series.length).toBe(1)
+  })
   test('each cause of lost time has a chart', () => {
     const f = figures(line('lost_imbalance', -1, [0.1, 0.1]), line('lost_noise', -1, [0.2, 0.2]))
     expect(overlay(panel('lost'), [run('a', 0, f), run('b', 1, f)], null, false).map(o =>

@@ -81,7 +81,8 @@ export function overlay(p: Panel, runs: Compared[], ranks: number[] | null, time
   }
   const at = runs.map(r => (time ? seconds(r.figures) : r.figures.steps))
   return groups.map((group, g) => {
-    const chosen = lines.flatMap((list, run) => list.filter(s => group.includes(s.label)).map(s => ({ s, run })))
+    const chosen = lines.flatMap((list, run) => list.filter(s => group.includes(s.label) &&
+      s.values.some(known)).map(s => ({ s, run })))
     const place = (values: (s: Series) => Maybe[] | undefined) =>
       join(chosen.map(({ s, run }) => ({ at: at[run] ?? [], values: values(s) ?? [] })))
     const means = place(s => s.values), low = place(s => s.low), high = place(s => s.high)
