@@ -68,6 +68,9 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
         def on_step_end(self, *_: Any, **__: Any) -> None:
             b.end_step()
         on_substep_end = on_step_end
+        def on_evaluate(self, *_: Any, metrics: Any = None, **__: Any) -> None:
+            if b._opened and not b._closed and "eval_loss" in (metrics or {}):
+                b.evaluated(metrics["eval_loss"], seconds=metrics.get("eval_runtime", 0.0))
 
     trainer.get_train_dataloader, trainer.get_batch_samples = lambda: loader, balanced_batches
     trainer.training_step, trainer.compute_loss = balanced_step, balanced_loss

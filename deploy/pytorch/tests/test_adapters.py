@@ -1,5 +1,6 @@
 """The adapters of Hugging Face Trainer and accelerate, and LoRA by peft, each with two ranks."""
 import importlib.util
+import json
 import os
 import unittest
 
@@ -132,11 +133,18 @@ class Adapters(unittest.TestCase):
             args = transformers.TrainingArguments(
                 os.path.join(folder, "trainer"), num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0,
                 lr_scheduler_type="constant", per_device_train_batch_size=4, logging_strategy="no", report_to=[],
-                save_strategy="no", disable_tqdm=True, use_cpu=True)
-            trainer = transformers.Trainer(model, args, train_dataset=Points())
-            b = hetero_train.transformers.balance(trainer, fixed_shares=[7, 1], output_dir=folder, log_level="error")
+                save_strategy="no", disable_tqdm=True, use_cpu=True, eval_strategy="steps", eval_steps=2,
+                label_names=["labels"])
+            trainer = transformers.Trainer(model, args, train_dataset=Points(), eval_dataset=Points())
+            b = hetero_train.transformers.balance(trainer, fixed_shares=[7, 1], output_dir=folder, log_level="error",
+                                                  name="run")
             trainer.train()
-            return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0)
+            trainer.evaluate()  # after the run
+            losses = [h["eval_loss"] for h in trainer.state.log_history if "eval_loss" in h]
+            with open(os.path.join(folder, "run", "results", "result.json")) as f:
+                recorded = json.load(f)
+            return (torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0), losses,
+                    recorded)
         results = self.results(work)
         model, points = Classes(), Points()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -147,6 +155,9 @@ class Adapters(unittest.TestCase):
             optimizer.zero_grad()
         want = torch.cat([p.detach().flatten() for p in model.parameters()])
         self.assertLess(float((want - results[0][0]).norm() / want.norm()), 1e-6)
+        losses, recorded = results[0][2:]
+        self.assertAlmostEqual(recorded["last_eval"]["loss"], losses[1], places=6)
+        self.assertEqual((recorded["state"], recorded["last_eval"]["step"]), ("finished", 3))
 
     @needs("peft")
     def test_lora(self):
