@@ -49,7 +49,10 @@ type Explanation struct {
 	EqualLow, EqualHigh float64
 	EqualUnknown        string // why Equal is unknown: a rank was never measured near its equal share; "" otherwise
 	Noisy               int    // rank that causes most of Lost.Noise; -1: no single rank
-	Ranks               []RankView
+	// NoiseCause is the cause of Lost.Noise that a sensor of the ranks measures, and NoiseEvidence its evidence; "":
+	// the noise is too small to have one, or it is not determined. Policies leave both empty.
+	NoiseCause, NoiseEvidence string
+	Ranks                     []RankView
 }
 
 // RankView is the view that the policy has of one rank. Figures that were not measured are NaN.

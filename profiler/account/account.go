@@ -95,19 +95,21 @@ func Of(step float64, part func(name string) float64) Account {
 	return a
 }
 
+// WorthNaming is the part of a step from which on reports name the rank and the cause of noise.
+const WorthNaming = 0.01
+
 // String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
 func (a *Account) String() string { return a.Text(-1) }
 
 // Text is String with the rank that causes most of the noise, if the noise is worth naming. noisy is -1 if there is no
 // single such rank.
 func (a *Account) Text(noisy int) string {
-	const worthNaming = 0.01 // of the step
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.1f ms = %.1f useful", 1e3*a.Step, 1e3*a.Useful)
 	for _, p := range a.Parts()[1:] {
 		if p.Seconds >= 5e-5 {
 			fmt.Fprintf(&text, " + %.1f %s", 1e3*p.Seconds, p.Name)
-			if p.Name == "noise" && noisy >= 0 && p.Seconds >= worthNaming*a.Step {
+			if p.Name == "noise" && noisy >= 0 && p.Seconds >= WorthNaming*a.Step {
 				fmt.Fprintf(&text, " (mostly of rank %d)", noisy)
 			}
 		}

@@ -36,6 +36,8 @@ type Decision struct {
 	Imbalance *float64            `json:"imbalance"`                         // fraction
 	Useful    *float64            `json:"useful_seconds"`                    // with Lost, the parts of Seconds
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
+	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows one
+	NoiseSign string              `json:"noise_evidence,omitempty"`          // of NoiseWhy
 	Lost      map[string]*float64 `json:"lost_seconds"`
 	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
 	EqualLow  *float64            `json:"equal_step_seconds_low"` // ends of its 90 % interval
@@ -145,7 +147,7 @@ func (d *decided) add(line []byte, replaced int) {
 		short := v
 		short.Ranks, short.Outcome = nil, nil
 		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown) +
-			len(v.EqualWhy)
+			len(v.EqualWhy) + len(v.NoiseWhy) + len(v.NoiseSign)
 		d.changes.add(short, bytes, mostChanges)
 	}
 }

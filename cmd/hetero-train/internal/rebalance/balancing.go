@@ -23,6 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/curves"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
@@ -523,6 +524,10 @@ func (b *Balancer) judge(step int64, d *balancer.Decision) []straggler.Verdict {
 	if err != nil {
 		b.log().Warn("the ranks cannot be checked for stragglers", "error", err)
 		return nil
+	}
+	if d.Lost.Noise >= account.WorthNaming*d.Lost.Step && d.Lost.Step > 0 {
+		cause, evidence := b.detector.NoiseCause(b.observed, d.Lost.Noise, d.Noisy)
+		d.NoiseCause, d.NoiseEvidence = cause.String(), evidence
 	}
 	if l, ok := b.Policy.(balancer.Learner); ok {
 		b.healthy.Keep(b.detector, d.Shares, l.Curves(), d.Ranks)

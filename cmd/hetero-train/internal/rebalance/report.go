@@ -71,8 +71,11 @@ type DecisionLine struct {
 	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
 	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the change of shares before this decision
 	// rank that causes most of the noise; null if no single rank does
-	Noisy *int       `json:"noisy_rank"`
-	Ranks []rankLine `json:"ranks"`
+	Noisy *int `json:"noisy_rank"`
+	// NoiseCause is the cause of the noise, "unknown" if no sensor shows one; "": the noise is small.
+	NoiseCause    string     `json:"noise_cause,omitempty"`
+	NoiseEvidence string     `json:"noise_evidence,omitempty"`
+	Ranks         []rankLine `json:"ranks"`
 }
 
 // outcomeLine states the result of a change of shares: times faster, without the noise of steps.
@@ -192,6 +195,7 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 		noisy := d.Noisy // d is valid only until the next decision
 		line.Noisy = &noisy
 	}
+	line.NoiseCause, line.NoiseEvidence = d.NoiseCause, d.NoiseEvidence
 	return line
 }
 
@@ -298,6 +302,9 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	if d.Lost.Step > 0 {
 		fmt.Fprintf(&text, " | a step: %s", d.Lost.Text(d.Noisy))
+		if d.NoiseEvidence != "" {
+			text.WriteString(" | noise: " + d.NoiseEvidence)
+		}
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -198,6 +198,8 @@ export type Decision = {
   imbalance: Maybe
   useful_seconds: Maybe
   noisy_rank: Maybe
+  noise_cause?: string
+  noise_evidence?: string
   lost_seconds: Record<string, Maybe> | null
   equal_step_seconds: Maybe
   equal_step_seconds_low: Maybe

@@ -1,0 +1,45 @@
+package straggler
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/profiler/telemetry"
+)
+
+// NoiseCause returns what makes the times of ranks vary from step to step in a window, with the evidence: the largest
+// time that a sensor measures as lost, or that a rank waits for data, if it is at least half of the noise. Otherwise it
+// is a sensor that differs from the healthy windows of the rank, and CauseUnknown if there is none. noise is in s per
+// step. rank is the rank that causes most of the noise; -1: no single rank. Call it after Observe.
+func (d *Detector) NoiseCause(window []Observation, noise float64, rank int) (cause Cause, evidence string) {
+	cause, most := CauseUnknown, causedFraction*noise
+	consider := func(c Cause, lost float64, format string, args ...any) {
+		if lost >= most && lost > 0 && !math.IsInf(lost, 1) {
+			cause, most, evidence = c, lost, fmt.Sprintf(format, args...)
+		}
+	}
+	for r := range window {
+		o := &window[r]
+		if rank >= 0 && r != rank || !measured(o.Seconds) {
+			continue
+		}
+		quota, stolen := o.Health.Value[telemetry.CPUQuota], o.Health.Value[telemetry.StolenCPU]
+		consider(CauseQuota, o.Seconds*quota/100, "a CPU quota stops rank %d for %.0f %% of its CPU time", r, quota)
+		consider(CauseStolenCPU, o.Seconds*stolen/100, "other programs take %.0f %% of the CPU time of rank %d", stolen,
+			r)
+		consider(CauseData, o.Data, "rank %d waits %.3g s per step for data", r, o.Data)
+	}
+	if cause != CauseUnknown || rank < 0 || rank >= len(window) {
+		return cause, evidence
+	}
+	healthy := d.ranks[rank].healthy.sensors()
+	for sensor, declared := range telemetry.Declared {
+		if declared.Sign == nil || declared.Slowdown != nil || Cause(sensor)+firstSensorCause == CauseStolenCPU {
+			continue
+		}
+		if text := declared.Sign(&window[rank].Health, &healthy); text != "" {
+			return firstSensorCause + Cause(sensor), text
+		}
+	}
+	return CauseUnknown, ""
+}
