@@ -178,7 +178,12 @@ func attacks() (all []probe) {
 		headers: []string{"Origin: http://evil.example"}, body: "token=" + testToken, want: 403},
 		probe{name: "login with a large body", line: "POST /login", body: "token=" + strings.Repeat("x", 8<<10),
 			want: 400},
-		probe{name: "login with a wrong token", line: "POST /login", body: "token=wrong", want: 303})
+		probe{name: "login with a wrong token", line: "POST /login", body: "token=wrong", want: 303},
+		probe{name: "comparison from another site", line: "POST /api/compare",
+			headers: []string{"Origin: http://evil.example"}, body: `["a"]`, want: 403},
+		probe{name: "comparison of no list", line: "POST /api/compare", body: `{"a":1}`, want: 400},
+		probe{name: "comparison with a large body", line: "POST /api/compare",
+			body: `["` + strings.Repeat("x", mostNamesBytes) + `"]`, want: 400})
 	// Requests that need much memory.
 	add("long header", "GET /", 431, "X: "+strings.Repeat("x", 32<<10))
 	add("long path", "GET /"+strings.Repeat("x", 32<<10), 431)
