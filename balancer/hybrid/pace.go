@@ -9,7 +9,7 @@ const fewSteps = 2
 // changeSigmas is the number of standard deviations of the mean step by which a change must lose, beyond the cost of a
 // probe, so that its window ends early. Smaller: ends more good changes, after too few steps to learn from. Larger: a
 // bad change costs more.
-const changeSigmas = 2.5
+const changeSigmas = 4.5
 
 // pace is the length of the windows.
 type pace struct {
