@@ -7,6 +7,7 @@ Strings are not cut, so that one can search for their texts: a line that begins 
 the last column, may be longer. So may a link in a comment, and a preformatted line of a Go comment, after a tab.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -64,15 +65,8 @@ def long_lines(name):
 
 
 def main():
-    names = sys.argv[1:] or subprocess.run( ["git",
-    "ls-files",
-    "--cached",
-    "--others",
-    "--exclude-standard",
-    *CODE],
-    stdout=subprocess.PIPE,
-    text=True,
-     check=True ).stdout.splitlines()
+    files = subprocess.check_output(["git", "ls-files", "--cached", "--others", "--exclude-standard", *CODE], text=True)
+    names = sys.argv[1:] or [name for name in files.splitlines() if os.path.exists(name)]
     found = 0
     for name in names:
         for number, line in long_lines(name):

@@ -104,8 +104,8 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 		t.Errorf("a damaged library: got %v, want that the file is too short", err)
 	}
 	copyFile(t, "libcudnn_fake.so.9", elsewhere)
-	if err := os.Rename(filepath.Join(elsewhere, "libcudnn_fake.so.9"), filepath.Join(elsewhere, fakeCublasLt)); err !=
-		nil {
+	if err := os.Rename(filepath.Join(elsewhere, "libcudnn_fake.so.9"),
+		filepath.Join(elsewhere, fakeCublasLt)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = lib.Open(0, device.Options{}); err == nil ||

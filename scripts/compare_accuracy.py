@@ -60,8 +60,8 @@ class Comparison:
         for key in self.about.keys() - {"started", "threads", "together"}:
             if before.get(key) != self.about[key]:
                 raise SystemExit(f"compare_accuracy: --resume: {key}: got {self.about[key]!r}, want {before.get(key)!r}, as in {self.a.output}")
-        self.about, self.rows = before | {"resumed": before.get("resumed", 0) + 1}, {who: before.pop(who)
-                                                                                     for who in self.rows}
+        self.about = before | {"resumed": before.get("resumed", 0) + 1}
+        self.rows = {who: before.pop(who) for who in self.rows}
 
     def add(self, who, epoch, top1, seconds):
         """Notes the accuracy after an epoch, from 1. seconds is None if the epoch began before the start of this

@@ -22,8 +22,8 @@ func TestSpent(t *testing.T) {
 		{"waiting costs as much", []int{10, 2}, []float64{3, 2}, []float64{3, 2}, 5},
 	}
 	for _, test := range tests {
-		if got := Spent([]Curve{line, line}, test.shares, test.busy, test.idle); math.Abs(got-test.want) >
-			1e-12*test.want {
+		if got := Spent([]Curve{line, line}, test.shares, test.busy, test.idle); math.Abs(
+			got-test.want) > 1e-12*test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}

@@ -219,8 +219,8 @@ func BenchmarkSolve(b *testing.B) {
 		for name, curves := range map[string][]Curve{"": curves, "/zigzag": zigzags(r, ranks, 128)} {
 			b.Run(fmt.Sprint(ranks)+name, func(b *testing.B) {
 				for b.Loop() {
-					if _, err := Solve(Batch{Total: total, Limits: slices.Repeat([]int{128}, ranks)}, curves); err !=
-						nil {
+					if _, err := Solve(Batch{Total: total, Limits: slices.Repeat([]int{128}, ranks)},
+						curves); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -172,8 +172,9 @@ func TestExplanationNamesImbalanceAndGranularity(t *testing.T) {
 	c := newCluster(1, 0, line(0, 0.001), line(0, 0.003))
 	p := mustNew(t, "hybrid", balancer.Options{Batch: divide.Batch{Total: 60}, Ranks: 2})
 	d := last(c.run(p, 1, nil))
-	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 || math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) >
-		1e-9 || l.Imbalance < 0.03 || l.Imbalance > 0.05 {
+	if l := d.Lost; math.Abs(d.Seconds-0.09) > 1e-9 ||
+		math.Abs(l.Useful+l.Imbalance+l.Noise+l.Granularity-d.Seconds) > 1e-9 || l.Imbalance < 0.03 ||
+		l.Imbalance > 0.05 {
 		t.Errorf(
 			"got %+v, want 0.09 s of which 0.03 to 0.05 are lost to imbalance, as long as one share of each is known",
 			d.Explanation)

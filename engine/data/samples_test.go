@@ -105,8 +105,8 @@ func TestFaultsAndOptionsOfAnySamplesAreReported(t *testing.T) {
 	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "read row 3: broken") {
 		t.Errorf("got %v, want the fault of row 3", err)
 	}
-	if _, err := NewLoader(Options{Samples: rows{n: 4, width: 1, group: 2}, BatchSize: 4, Evaluate: true}); err ==
-		nil || !strings.Contains(err.Error(), "groups of 2") {
+	if _, err := NewLoader(Options{Samples: rows{n: 4, width: 1, group: 2}, BatchSize: 4,
+		Evaluate: true}); err == nil || !strings.Contains(err.Error(), "groups of 2") {
 		t.Errorf("got %v, want the error of Layout", err)
 	}
 	if _, err := NewLoader(Options{BatchSize: 4}); err == nil || !strings.Contains(err.Error(), "no samples") {

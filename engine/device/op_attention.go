@@ -115,8 +115,8 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	}
 	rest := in[op.Sources():]
 	if op.Lengths {
-		if err := firstError(wantShape(of, "lengths", rest[0], n), wantType(of, "lengths", rest[0], tensor.I32)); err !=
-			nil {
+		if err := firstError(wantShape(of, "lengths", rest[0], n),
+			wantType(of, "lengths", rest[0], tensor.I32)); err != nil {
 			return nil, err
 		}
 		rest = rest[1:]

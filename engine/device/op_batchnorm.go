@@ -184,8 +184,8 @@ func (op BatchNormMerge) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	if err := operands(op, in, 2); err != nil {
 		return nil, err
 	}
-	if err := firstError(wantDims(op, "stats", in[0], 3), wantType(op, "stats", in[0], tensor.F32, tensor.F64)); err !=
-		nil {
+	if err := firstError(wantDims(op, "stats", in[0], 3),
+		wantType(op, "stats", in[0], tensor.F32, tensor.F64)); err != nil {
 		return nil, err
 	}
 	ranks, channels := in[0].Shape[0], in[0].Shape[2]

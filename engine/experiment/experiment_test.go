@@ -60,8 +60,8 @@ func saveSteps(t *testing.T, run *Run, steps ...int64) {
 	}
 	defer store.Close()
 	for _, step := range steps {
-		if _, err := store.Save(context.Background(), checkpoint.Snapshot{State: checkpoint.State{Step: step}}); err !=
-			nil {
+		if _, err := store.Save(context.Background(),
+			checkpoint.Snapshot{State: checkpoint.State{Step: step}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -236,8 +236,8 @@ func TestAMoveNeverOverwrites(t *testing.T) {
 func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	profile := filepath.Join(dir, "demo", "configs", "gpu_profiles.json")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(profile), 0o755), os.WriteFile(profile, []byte("{}"), 0o644)); err !=
-		nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(profile), 0o755),
+		os.WriteFile(profile, []byte("{}"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	options := auto(dir)

@@ -3,7 +3,6 @@ package gradsync
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -23,7 +22,12 @@ func (s *Sync) SetShares(samples []int) error {
 		return fmt.Errorf("gradient sum: shares: got %d, want one for each of %d ranks", len(samples), size)
 	}
 	if len(samples) != s.size { // the group has changed
-		if err := errors.Join(s.host.Free(), s.allocateHost()); err != nil {
+		old := s.host
+		err := s.allocateHost()
+		if err == nil {
+			err = old.Free()
+		}
+		if err != nil {
 			return fmt.Errorf("gradient sum: shares of %d ranks: %w", len(samples), err)
 		}
 	}

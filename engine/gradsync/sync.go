@@ -182,11 +182,17 @@ func (s *Sync) allocate() (err error) {
 	return err
 }
 
-// allocateHost allocates the host memory that depends on the number of ranks.
-func (s *Sync) allocateHost() (err error) {
+// allocateHost allocates the host memory that depends on the number of ranks. After an error, s has its old memory.
+func (s *Sync) allocateHost() error {
+	before := s.size
 	s.size = s.group.Size()
-	s.host, err = s.dev.AllocHost(s.weightAt() + 8)
-	return err
+	host, err := s.dev.AllocHost(s.weightAt() + 8)
+	if err != nil {
+		s.size = before
+		return err
+	}
+	s.host = host
+	return nil
 }
 
 // event creates an event that Close frees.

@@ -140,8 +140,8 @@ func BenchmarkSharedHeads(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64(p.ArenaBytes())/1e6, "MB")
-				if err := errors.Join(stream.Close(), p.Close(), arena.Free(), state.Close(), cache.Close()); err !=
-					nil {
+				if err := errors.Join(stream.Close(), p.Close(), arena.Free(), state.Close(),
+					cache.Close()); err != nil {
 					b.Error(err)
 				}
 			})

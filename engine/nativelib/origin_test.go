@@ -61,8 +61,8 @@ func TestOnlyAProgramWhereMakeBuildsAsksForMake(t *testing.T) {
 			if !c.make && (strings.Contains(got, "make ") || !strings.Contains(got, "docs/gpu.md")) {
 				t.Errorf("got %q, want the page and no make", got)
 			}
-			if got := missing("libhetero_cpu.so", dir, []string{dir}, ""); strings.Contains(got, "run: make") !=
-				c.make {
+			if got := missing("libhetero_cpu.so", dir, []string{dir}, ""); strings.Contains(got,
+				"run: make") != c.make {
 				t.Errorf("got %q, want make: %v", got, c.make)
 			}
 		})

@@ -101,8 +101,8 @@ func (s *State) View(flat device.Buffer, info ParamInfo, f func(data []byte) err
 	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
 	if info.Spec.Layout != device.Plain {
 		to := device.Region{Buffer: s.plain, Bytes: plain.Size()}
-		if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{info.Spec, src}}, Operand{plain, to}); err !=
-			nil {
+		if err := s.runOnce(device.Reorder{To: plain.DType}, []Operand{{info.Spec, src}},
+			Operand{plain, to}); err != nil {
 			return fmt.Errorf("plan: reading %s: %w", info.Name, err)
 		}
 		src = to

@@ -166,8 +166,8 @@ func TestTheSumAsText(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	a.Granularity = 0.001
-	if got := a.Text(1); got !=
-		"100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise (mostly of rank 1) + 1.0 granularity" {
+	if got := a.Text(
+		1); got != "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise (mostly of rank 1) + 1.0 granularity" {
 		t.Errorf("got %q", got)
 	}
 	a.Noise = 0.0009

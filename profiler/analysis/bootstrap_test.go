@@ -68,8 +68,8 @@ func TestReplicatesDependOnSeedAndNameAlone(t *testing.T) {
 
 func TestConstantRunsHaveNoInterval(t *testing.T) {
 	runs := simulated(rand.New(rand.NewPCG(1, 2)), 2, 0, 0)
-	if e := percentile(mean(runs)[throughput], column(replicate(runs, 100, 1, ""), throughput), 0.95); e !=
-		(Estimate{100, 100, 100}) {
+	if e := percentile(mean(runs)[throughput], column(replicate(runs, 100, 1, ""), throughput),
+		0.95); e != (Estimate{100, 100, 100}) {
 		t.Errorf("got %+v", e)
 	}
 	if e := percentile(mean(runs)[oracle], column(replicate(runs, 100, 1, ""), oracle), 0.95); e.Known() {

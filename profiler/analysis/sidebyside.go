@@ -73,8 +73,9 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 	}
 	// The newest point of MLflow can be a few steps older than the newest record.
 	fewest, most := slices.MinFunc(trials, bySteps).Steps, slices.MaxFunc(trials, bySteps).Steps
-	if _, list := valuesOf(trials, func(t *Trial) string { return strconv.FormatInt(t.Steps, 10) }); most-fewest >
-		most/100 {
+	if _, list := valuesOf(trials, func(t *Trial) string {
+		return strconv.FormatInt(t.Steps, 10)
+	}); most-fewest > most/100 {
 		s.Notes = append(s.Notes, fmt.Sprintf("The numbers of steps differ (%s): training time, cost and last losses belong to unequal amounts of training.",
 			list))
 	}

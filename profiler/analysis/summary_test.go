@@ -131,8 +131,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err := run.StoreConfig("[data]\nbatch_size = 32\n", "test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50", FinalTrainLoss: 7}); err !=
-		nil {
+	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50",
+		FinalTrainLoss: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if err := run.Begin(); err != nil {

@@ -252,8 +252,9 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 		})
 	}
 	<-begun
-	if got, err := a.get(t.Context(), "fast", 1, func(context.Context) (any, error) { return "fast", nil }); err !=
-		nil || string(got.plain) != `"fast"` {
+	if got, err := a.get(t.Context(), "fast", 1, func(context.Context) (any, error) {
+		return "fast", nil
+	}); err != nil || string(got.plain) != `"fast"` {
 		t.Errorf("while another answer is built: got %v and error %v", got, err)
 	}
 	close(proceed)
@@ -299,8 +300,9 @@ func TestABuildEndsWhenItsClientsLeave(t *testing.T) {
 	leave[1]()
 	<-left
 	<-ended
-	if got, err := a.get(t.Context(), "slow", 1, func(context.Context) (any, error) { return "again", nil }); err !=
-		nil || string(got.plain) != `"again"` {
+	if got, err := a.get(t.Context(), "slow", 1, func(context.Context) (any, error) {
+		return "again", nil
+	}); err != nil || string(got.plain) != `"again"` {
 		t.Errorf("the next client: got %v and error %v", got, err)
 	}
 	if _, err := a.get(t.Context(), "panics", 1, func(context.Context) (any, error) { panic("no") }); err == nil ||

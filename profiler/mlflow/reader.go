@@ -264,8 +264,8 @@ func (r *Reader) History(ctx context.Context, run, metric string, most int) (poi
 			}
 			Next string `json:"next_page_token"`
 		}
-		if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/metrics/get-history", query, nil, &page); err !=
-			nil {
+		if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/metrics/get-history", query, nil,
+			&page); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", metric, err)
 		}
 		for _, p := range page.Metrics {

@@ -167,8 +167,8 @@ func TestUpdateDoesNotWaitForAScraper(t *testing.T) {
 
 func TestUpdateAllocatesNothing(t *testing.T) {
 	m := full()
-	if n := testing.AllocsPerRun(100, func() { m.Update(func(s *State) { s.Steps++; s.StepSeconds.Add(0.1) }) }); n !=
-		0 {
+	step := func(s *State) { s.Steps++; s.StepSeconds.Add(0.1) }
+	if n := testing.AllocsPerRun(100, func() { m.Update(step) }); n != 0 {
 		t.Errorf("got %v allocations per update, want 0", n)
 	}
 }
@@ -188,8 +188,8 @@ func TestEverySensorHasItsOwnMetric(t *testing.T) {
 	if got.name != "hetero_train_device_fan_speed_turns_s" || got.kind != "gauge" || got.factor != 1 {
 		t.Errorf("a sensor with an unknown unit: got %+v", got)
 	}
-	if got = export(telemetry.Declaration{Name: "retries", Window: telemetry.Increase}); got.name !=
-		"hetero_train_device_retries_total" || got.kind != "counter" {
+	got = export(telemetry.Declaration{Name: "retries", Window: telemetry.Increase})
+	if got.name != "hetero_train_device_retries_total" || got.kind != "counter" {
 		t.Errorf("a counter: got %+v", got)
 	}
 }

@@ -28,8 +28,9 @@ func FuzzRecord(f *testing.F) {
 		if !parsed {
 			return
 		}
-		if err != nil || fast.Iteration != slow.Iteration || math.Float64bits(fast.Values[telemetry.Loss]) !=
-			math.Float64bits(slow.Values[telemetry.Loss]) || fast.BatchSize != slow.BatchSize {
+		if err != nil || fast.Iteration != slow.Iteration ||
+			math.Float64bits(fast.Values[telemetry.Loss]) != math.Float64bits(slow.Values[telemetry.Loss]) ||
+			fast.BatchSize != slow.BatchSize {
 			t.Errorf("%q: parse got %+v, encoding/json %+v, %v", text, fast, slow, err)
 		}
 		again := fast.appendJSON(nil)

@@ -59,8 +59,8 @@ func ExampleAffinity() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := simulate.Run(watched{fcfs, affinity}, setup.Cluster, jobs, setup.Speeds, simulate.Options{}); err !=
-		nil {
+	if _, err := simulate.Run(watched{fcfs, affinity}, setup.Cluster, jobs, setup.Speeds,
+		simulate.Options{}); err != nil {
 		panic(err)
 	}
 	p := affinity.Placements()[0]

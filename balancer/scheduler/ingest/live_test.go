@@ -47,8 +47,9 @@ func TestProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := d.Missing()
-	if at := slices.IndexFunc(missing, func(m Missing) bool { return m.Table == Machines && m.Column == "cpus" }); at <
-		0 || missing[at].Rows != 2 || !missing[at].Needed {
+	if at := slices.IndexFunc(missing, func(m Missing) bool {
+		return m.Table == Machines && m.Column == "cpus"
+	}); at < 0 || missing[at].Rows != 2 || !missing[at].Needed {
 		t.Errorf("without the system's file: got %v, want the CPU cores of both machines to be missing", missing)
 	}
 }

@@ -253,8 +253,8 @@ func TestRunStartsFromWeights(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12", "train.steps=7"); o.code !=
-		exit.Usage || !strings.Contains(o.stderr, "--allow model.init_from") {
+	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12",
+		"train.steps=7"); o.code != exit.Usage || !strings.Contains(o.stderr, "--allow model.init_from") {
 		t.Errorf("resumed with another file: exit code %d\n%s", o.code, o.stderr)
 	}
 	if o := start("classes", file, "model.num_classes=12", "train.steps=7"); o.code != exit.Done ||

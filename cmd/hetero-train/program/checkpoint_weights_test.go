@@ -246,8 +246,8 @@ func TestImportLeavesOutAHeadOfOtherClasses(t *testing.T) {
 		smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
-	if head := contents(t, filepath.Join(folder, "step-00000000", "model.safetensors"))["fc.weight"]; head.Shape[0] !=
-		7 || head.Data[0] == 0 && head.Data[1] == 0 {
+	if head := contents(t, filepath.Join(folder, "step-00000000",
+		"model.safetensors"))["fc.weight"]; head.Shape[0] != 7 || head.Data[0] == 0 && head.Data[1] == 0 {
 		t.Errorf("got a head %v of %v, want random values for 7 classes", head.Shape, head.Data[:4])
 	}
 }

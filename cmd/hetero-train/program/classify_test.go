@@ -85,8 +85,8 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 		}
 		for name, text := range map[string]string{"a.jsonl": `{"text": "good"}`, "b.txt": `{"text": "good"}`,
 			"c.CSV": "good", "d.json": `["good"]`} {
-			if o := execute([]string{"predict", run, writeText(t, t.TempDir(), name, text+"\n")}); o.code !=
-				exit.Data || o.stdout != "" ||
+			if o := execute([]string{
+				"predict", run, writeText(t, t.TempDir(), name, text+"\n")}); o.code != exit.Data || o.stdout != "" ||
 				!strings.Contains(o.stderr, "want a text on each line without other syntax") {
 				t.Errorf("%s: got exit code %d: %s%s", name, o.code, o.stdout, o.stderr)
 			}

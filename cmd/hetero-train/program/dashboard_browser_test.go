@@ -627,8 +627,8 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, "run", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err !=
-			nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -83,8 +83,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.name, o.code, o.stdout, o.stderr, want)
 		}
-		if said := strings.Contains(o.stderr, "the data are those of the training run"); said !=
-			(c.name == "the same data at another place") {
+		if said := strings.Contains(o.stderr, "the data are those of the training run"); said != (c.name == "the same data at another place") {
 			t.Errorf("%s: said that the data are those of the training run: %v", c.name, said)
 		}
 	}

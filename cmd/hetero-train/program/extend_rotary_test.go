@@ -145,14 +145,15 @@ func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
 		!strings.Contains(out, `:1: "f"`) || !strings.Contains(out, `:2: "c"`) {
 		t.Errorf("predict: got exit code %d, %q and %q", code, out, messages)
 	}
-	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt", "cde"); code !=
-		exit.Usage ||
+	if code, _, messages := extended(rotaryParts(rotary{ahead: true}), "generate", run, "--prompt",
+		"cde"); code != exit.Usage ||
 		!strings.Contains(messages,
 			"model rotary: generate: the model is not causal: other tokens after a text of 2 tokens change a score by") {
 		t.Errorf("a model that reads ahead: got exit code %d: %s", code, messages)
 	}
-	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt", "abcdefghabcdefgh"); code !=
-		exit.Usage || !strings.Contains(messages, "want at most the 12 positions of the model") {
+	if code, _, messages := extended(rotaryParts(rotary{}), "generate", run, "--prompt",
+		"abcdefghabcdefgh"); code != exit.Usage ||
+		!strings.Contains(messages, "want at most the 12 positions of the model") {
 		t.Errorf("a long prompt: got exit code %d: %s", code, messages)
 	}
 }

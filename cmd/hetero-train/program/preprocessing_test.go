@@ -111,8 +111,8 @@ func TestResNetsAreExportedForTimm(t *testing.T) {
 		Crop map[string]int `json:"crop_size"`
 		Std  [3]float64     `json:"image_std"`
 	}
-	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "preprocessor_config.json")), &prepared); err !=
-		nil {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "preprocessor_config.json")),
+		&prepared); err != nil {
 		t.Fatal(err)
 	}
 	if p := prepared; p.Size["shortest_edge"] != scaled || p.Crop["height"] != 33 ||
@@ -121,8 +121,8 @@ func TestResNetsAreExportedForTimm(t *testing.T) {
 	}
 	// The folder is a source of weights, with the names of the classes.
 	imported := filepath.Join(dir, "imported")
-	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output", imported}); o.code !=
-		exit.Done {
+	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output",
+		imported}); o.code != exit.Done {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2", "--vocab",

@@ -294,8 +294,8 @@ func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 	s.run(exit.Done, "done: 20 steps")
 	for class := range 2 {
 		for i := range 20 {
-			if err := os.Remove(filepath.Join(here, fmt.Sprint("class", class), fmt.Sprintf("%03d.png", i))); err !=
-				nil {
+			if err := os.Remove(filepath.Join(here, fmt.Sprint("class", class),
+				fmt.Sprintf("%03d.png", i))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,8 +48,9 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		!strings.Contains(o.stderr, "selftest: failed: cpu") {
 		t.Errorf("HETERO_REQUIRE=cpu: got exit code %d and\n%s", o.code, o.stderr)
 	}
-	if o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE=shm,local"); o.code !=
-		exit.Communication || !strings.Contains(o.stderr, "selftest: failed: shm") {
+	if o := execute([]string{"selftest", "--device", "local", "--run", "/order"},
+		"HETERO_REQUIRE=shm,local"); o.code != exit.Communication ||
+		!strings.Contains(o.stderr, "selftest: failed: shm") {
 		t.Errorf("HETERO_REQUIRE=shm,local: got exit code %d and\n%s", o.code, o.stderr)
 	}
 	for _, names := range []string{"gpu", "local,cppu"} {

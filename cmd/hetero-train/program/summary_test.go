@@ -71,8 +71,8 @@ func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := png.Decode(bytes.NewReader(clitest.ReadFile(t, filepath.Join(logs, observe.LatencyFile)))); err !=
-		nil {
+	if _, err := png.Decode(
+		bytes.NewReader(clitest.ReadFile(t, filepath.Join(logs, observe.LatencyFile)))); err != nil {
 		t.Errorf("%s: %v", observe.LatencyFile, err)
 	}
 	return s
@@ -88,8 +88,8 @@ func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
 		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir has no effect if runs are given as arguments"},
 	} {
 		var out, errs bytes.Buffer
-		if code := runLine(context.Background(), c.args, session.Environment{Stdout: &out, Stderr: &errs}); code !=
-			exit.Usage || !strings.Contains(errs.String(), c.says) {
+		if code := runLine(context.Background(), c.args, session.Environment{
+			Stdout: &out, Stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("%v: got exit code %d and %q, want %q", c.args, code, errs.String(), c.says)
 		}
 	}

@@ -87,8 +87,8 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 		file, imported, again := filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "imported"),
 			filepath.Join(dir, "again")
 		for _, to := range []string{file, imported} {
-			if o := execute([]string{"checkpoint", "import", from, "--format", "hf", "--output", to}); o.code !=
-				exit.Done || !strings.Contains(o.stdout, "4 weights transposed") {
+			if o := execute([]string{"checkpoint", "import", from, "--format", "hf", "--output",
+				to}); o.code != exit.Done || !strings.Contains(o.stdout, "4 weights transposed") {
 				t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 			}
 		}
@@ -112,8 +112,8 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 				t.Errorf("%q: exit %d: %s%s", args, o.code, o.stdout, o.stderr)
 			}
 		}
-		if o := execute([]string{"checkpoint", "export", imported, "--format", "hf", "--output", again}); o.code !=
-			exit.Done {
+		if o := execute([]string{"checkpoint", "export", imported, "--format", "hf", "--output",
+			again}); o.code != exit.Done {
 			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 		}
 		back := contents(t, filepath.Join(again, "model.safetensors"))
@@ -271,8 +271,8 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%s: exit %d: %s%s; want %d and %q", c.name, o.code, o.stdout, o.stderr, c.code, c.says)
 		}
 		_ = os.Remove(weights + ".index.json")
-		if err := errors.Join(os.WriteFile(weights, good, 0o600), os.WriteFile(settings, []byte(text), 0o600)); err !=
-			nil {
+		if err := errors.Join(os.WriteFile(weights, good, 0o600),
+			os.WriteFile(settings, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -343,8 +343,8 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 			fmt.Sprintf("dataset = \"text\"\npath = %q\nsequence_length = 18", shards)))
 		finish(t, p.command(dir, "train.epochs=1", "experiment.name="+c.name+"_run"), 0).check(t, exit.Done, "")
 		run := filepath.Join(dir, c.name+"_run")
-		if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code !=
-			exit.Done || strings.Contains(o.stderr, "tokenizer") {
+		if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output",
+			folder}); o.code != exit.Done || strings.Contains(o.stderr, "tokenizer") {
 			t.Fatalf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
 		}
 		for _, name := range c.files {
@@ -412,8 +412,8 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 func TestTransformersLoadsExports(t *testing.T) {
 	needtest.NotShort(t, "trains several models, and starts PyTorch")
 	python := cmp.Or(os.Getenv("HETERO_TORCH"), "python3")
-	if out, err := exec.Command(python, "-c", "import numpy, safetensors, torch, transformers").CombinedOutput(); err !=
-		nil {
+	if out, err := exec.Command(python, "-c", "import numpy, safetensors, torch, transformers").
+		CombinedOutput(); err != nil {
 		needtest.Missing(t, "transformers", string(bytes.TrimSpace(out))+err.Error())
 	}
 	out, err := exec.Command(python, "../../../scripts/check_hf.py", "--program", buildProgram(t).path).CombinedOutput()

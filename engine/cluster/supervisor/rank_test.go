@@ -187,8 +187,8 @@ func do(step []string) {
 // mark marks an event. The rename makes name and text visible at once.
 func mark(folder, name, text string) {
 	path := filepath.Join(folder, name)
-	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600), os.Rename(path+".new", path)); err !=
-		nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600),
+		os.Rename(path+".new", path)); err != nil {
 		panic(err)
 	}
 }

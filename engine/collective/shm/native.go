@@ -83,8 +83,8 @@ type group struct {
 func (l *library) attach(memory *os.File, rank, size int) (*group, error) {
 	g := &group{api: l.api}
 	var t text
-	if errno := C.shm_attach(l.api, C.int32_t(memory.Fd()), C.int32_t(rank), C.int32_t(size), &g.ptr, &t[0]); errno !=
-		0 {
+	if errno := C.shm_attach(l.api, C.int32_t(memory.Fd()), C.int32_t(rank), C.int32_t(size), &g.ptr,
+		&t[0]); errno != 0 {
 		return nil, t.err(errno)
 	}
 	g.call = (*C.hetero_shm_call)(C.calloc(1, C.sizeof_hetero_shm_call))

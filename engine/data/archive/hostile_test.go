@@ -67,8 +67,9 @@ func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	if each := got / uint64(times); each > 1024 && !raceEnabled {
 		t.Errorf("took %d bytes for each entry, want at most 1,024", each)
 	}
-	if err := Index(source, source.size(), Limits{Members: int(times) - 1}, func(Member) error { return nil }); err ==
-		nil {
+	if err := Index(source, source.size(), Limits{Members: int(times) - 1}, func(Member) error {
+		return nil
+	}); err == nil {
 		t.Error("one entry too many: no error")
 	}
 }

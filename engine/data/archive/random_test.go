@@ -50,8 +50,9 @@ func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	var err error
 	got := make([]byte, len(plain))
 	if n := allocated(func() {
-		if l, err = Scan(t.Context(), h, h.size(), Limits{}, nil, func(Member, io.Reader) error { return nil }); err ==
-			nil {
+		if l, err = Scan(t.Context(), h, h.size(), Limits{}, nil, func(Member, io.Reader) error {
+			return nil
+		}); err == nil {
 			err = NewRandom(0).ReadAt(0, h, &l, got, 0)
 		}
 	}); err != nil || n > 200<<20 || !bytes.Equal(got, plain) || l.Check() != nil {

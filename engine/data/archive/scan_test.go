@@ -265,8 +265,8 @@ func TestRepackedIsTheSame(t *testing.T) {
 			t.Errorf("%s: other bytes, or %v", name, err)
 		}
 		if name != "plain" {
-			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard, nil); err ==
-				nil {
+			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard,
+				nil); err == nil {
 				t.Errorf("%s: cut to half: no error", name)
 			}
 		}

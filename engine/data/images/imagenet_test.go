@@ -179,8 +179,8 @@ func TestListsOfImageNetAreChecked(t *testing.T) {
 	dir, _ := official(t)
 	names := filepath.Join(dir, "names")
 	writeText(t, names, "n01440764 tench\n")
-	if _, _, err := open(t, Options{Path: filepath.Join(dir, "ILSVRC2012_img_train.tar"), ClassNames: names}); err ==
-		nil || !strings.Contains(err.Error(), "n01443537") {
+	if _, _, err := open(t, Options{Path: filepath.Join(dir, "ILSVRC2012_img_train.tar"),
+		ClassNames: names}); err == nil || !strings.Contains(err.Error(), "n01443537") {
 		t.Errorf("a list of names that lacks a class: got %v", err)
 	}
 }

@@ -144,8 +144,8 @@ func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(strings.Join(a.notes, "\n"), "each of them has the folders cat, dog"); got !=
-			c.want {
+		if got := strings.Contains(strings.Join(a.notes, "\n"),
+			"each of them has the folders cat, dog"); got != c.want {
 			t.Errorf("%s: got the notes %q", name, a.notes)
 		}
 	}

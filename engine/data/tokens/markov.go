@@ -85,8 +85,8 @@ func (m *Markov) choose() {
 	if step == 0 {
 		return
 	}
-	if limits, entropy := geometric(m.o.Vocabulary, float64(step-1)/ratioSteps); m.o.Entropy-entropy <
-		m.entropy-m.o.Entropy {
+	if limits, entropy := geometric(m.o.Vocabulary,
+		float64(step-1)/ratioSteps); m.o.Entropy-entropy < m.entropy-m.o.Entropy {
 		m.limits, m.entropy = limits, entropy
 	}
 }

@@ -286,8 +286,9 @@ func TestMarkovOptionsThatAreRefused(t *testing.T) {
 	good.Part = 1
 	eval, err := NewMarkov(good)
 	must(t, err)
-	if !slices.Equal(train.order, eval.order) || fmt.Sprint(load(t, train, data.Options{BatchSize: 3}, 1)) ==
-		fmt.Sprint(load(t, eval, data.Options{BatchSize: 3}, 1)) {
+	if !slices.Equal(train.order, eval.order) ||
+		fmt.Sprint(load(t, train, data.Options{BatchSize: 3}, 1)) == fmt.Sprint(
+			load(t, eval, data.Options{BatchSize: 3}, 1)) {
 		t.Error("training and evaluation need the same transitions and different samples")
 	}
 }

@@ -26,8 +26,9 @@ func TestParameterCountsArePublished(t *testing.T) {
 			return g.ParamCount()
 		}
 		size := bert.Family[name]
-		if got := count(func(n *nn.Net, in models.Tokens) { bert.Build(size, bert.Options{})(n, in) }); got !=
-			want.masked {
+		if got := count(func(n *nn.Net, in models.Tokens) {
+			bert.Build(size, bert.Options{})(n, in)
+		}); got != want.masked {
 			t.Errorf("%s: got %d parameters, want %d", name, got, want.masked)
 		}
 		if got := count(func(n *nn.Net, in models.Tokens) {

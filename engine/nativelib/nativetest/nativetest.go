@@ -95,8 +95,8 @@ func Preload(t testing.TB, source string) string {
 		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
 	}
 	library := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c")+".so")
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err !=
-		nil {
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source,
+		"-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return library

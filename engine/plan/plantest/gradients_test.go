@@ -91,8 +91,9 @@ func TestGradientsFindsFaults(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	if err := plantest.Gradients(func(g *graph.Graph) *graph.Value { return g.Full("y", g.ParamType(), 1, 4) }); err ==
-		nil {
+	if err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
+		return g.Full("y", g.ParamType(), 1, 4)
+	}); err == nil {
 		t.Error("a value without parameters: got no error")
 	}
 }

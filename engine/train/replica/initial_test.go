@@ -20,8 +20,8 @@ func TestInitialValuesDependOnNameSeedAndIndexOnly(t *testing.T) {
 			t.Fatalf("%d elements: got %d bytes, want %d", n, len(got), 4*n)
 		}
 		for i := range n {
-			if v := math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])); v !=
-				float32(want.Gaussian(uint64(i), 0, 0.02)) {
+			if v := math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])); v != float32(
+				want.Gaussian(uint64(i), 0, 0.02)) {
 				t.Fatalf("%d elements: element %d: got %g, want %g", n, i, v,
 					float32(want.Gaussian(uint64(i), 0, 0.02)))
 			}

@@ -252,8 +252,8 @@ func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
 	for rank, n := range shares {
 		perSample[rank] = seconds(rank) / float64(n)
 	}
-	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction !=
-		nil {
+	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(),
+		perSample); b.profile.Prediction != nil {
 		b.log().Info(b.profile.Prediction.String())
 		b.SaveProfile()
 	}

@@ -31,8 +31,9 @@ func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
 		b.cfg.Balance.Policy = c.policy
 		b.run = assembly.New(b.cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		b.logShares([]int{1, 1})
-		if warned := strings.Contains(log.String(), "has no compute scores (profile.at_start is off)"); warned !=
-			(c.want != "") || !strings.Contains(log.String(), c.want) {
+		const warning = "has no compute scores (profile.at_start is off)"
+		if warned := strings.Contains(log.String(), warning); warned != (c.want != "") ||
+			!strings.Contains(log.String(), c.want) {
 			t.Errorf("%s with scores %v: got %q, want a warning with %q", c.policy, c.scores, &log, c.want)
 		}
 	}

@@ -28,8 +28,8 @@ func TestCommandThatGoesOn(t *testing.T) {
 			t.Errorf("%q: got  %s\nwant %s", c.args, got, want)
 		}
 	}
-	if got := (Options{Args: []string{"train"}}).again(&config.Config{Train: config.Train{Resume: "auto"}}); got !=
-		quoted(os.Args[0])+" train" {
+	if got := (Options{Args: []string{"train"}}).again(
+		&config.Config{Train: config.Train{Resume: "auto"}}); got != quoted(os.Args[0])+" train" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -51,8 +51,9 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) { untraced = append(untraced, took) }); err !=
-		nil {
+	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) {
+		untraced = append(untraced, took)
+	}); err != nil {
 		return nil, err
 	}
 	info := b.device.Info()

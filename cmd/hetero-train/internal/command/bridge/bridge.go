@@ -134,8 +134,8 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	if _, err := configure(a, hello, "model", "dataset", 0); err != nil {
 		return err
 	}
-	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version, Program: version.Text()}); err !=
-		nil {
+	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version,
+		Program: version.Text()}); err != nil {
 		return err
 	}
 	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize,

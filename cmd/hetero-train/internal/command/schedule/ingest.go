@@ -116,8 +116,9 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 		return err
 	}
 	if f.saveRanges != "" {
-		if err := writeFile(f.saveRanges, func(w io.Writer) error { return features.WriteRanges(w, ranges) }); err !=
-			nil {
+		if err := writeFile(f.saveRanges, func(w io.Writer) error {
+			return features.WriteRanges(w, ranges)
+		}); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,8 @@ func TestSelftestTellsFailuresInFull(t *testing.T) {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 	wrong.missing = func() error { return errors.New("gone") }
-	if err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exit.Code(err) !=
-		exit.Usage {
+	if err := checkAll(t.Context(), a, &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exit.Code(
+		err) != exit.Usage {
 		t.Errorf("nothing there: got %v, want exit code 2", err)
 	}
 }
