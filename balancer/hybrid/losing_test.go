@@ -43,7 +43,8 @@ func TestAChangeThatLosesEndsWithinItsWindow(t *testing.T) {
 		}
 		// The first step with new shares does not count, and two steps show the loss.
 		if worst == 0 || worst > limit {
-			t.Errorf("noise %v: got up to %d steps in a row with a change that makes steps 1.5 times longer, want 1 to %d", noise, worst, limit)
+			t.Errorf("noise %v: got up to %d steps in a row with a change that makes steps 1.5 times longer, want 1 to %d",
+				noise, worst, limit)
 		}
 	}
 }
