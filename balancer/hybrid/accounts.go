@@ -37,21 +37,42 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	}
 }
 
-// compareEqual adds the time of a step with equal shares. It is unknown if the rank that would then be the slowest was
-// never measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with
-// the shares in use, on the curves, in s.
+// compareEqual adds the time of a step with equal shares. It is unknown if a rank that may then be the slowest was never
+// measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with the
+// shares in use, on the curves, in s.
 func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
-	e := &d.Explanation
-	equally, slowest := divide.Slowest(a.model.Mean(), a.equal)
-	least, most := a.model.Range(slowest)
-	if equal := float64(a.equal[slowest]); equal < least || equal > most {
-		e.EqualUnknown = fmt.Sprintf("the equal share of rank %d is %d samples, and its measured shares are %.0f to %.0f",
-			slowest, a.equal[slowest], least, most)
+	e, ranks := &d.Explanation, a.prospects(d, a.equal)
+	equally, _ := divide.Slowest(a.model.Mean(), a.equal)
+	if e.EqualUnknown = a.guessed(ranks, equally); e.EqualUnknown != "" {
 		return
 	}
 	e.Equal = e.Lost.With(now, equally)
-	low, high := longer(a.prospects(d, a.equal))
-	e.EqualLow, e.EqualHigh = min(e.Lost.With(0, low), e.Equal), max(e.Lost.With(0, high), e.Equal)
+	low, high := interval(ranks, e.Lost.With)
+	e.EqualLow, e.EqualHigh = min(low, e.Equal), max(high, e.Equal)
+}
+
+// guessed describes the rank that may take longest with its equal share, if it may take as long as the slowest rank, in
+// s, and was never measured around this share. It returns "" if there is no such rank.
+func (a *accounts) guessed(ranks []prospect, slowest float64) (text string) {
+	const sigmas = 1.645 // one-sided 95 %
+	for r, p := range ranks {
+		equal := float64(a.equal[r])
+		least, most := a.model.Range(r)
+		if equal >= least && equal <= most {
+			continue
+		}
+		longest := p.best + sigmas*p.bestError
+		if longest < slowest {
+			continue
+		}
+		slowest = longest
+		measured := fmt.Sprintf("its measured shares are %.0f to %.0f", least, most)
+		if most == 0 {
+			measured = "it has no measured share"
+		}
+		text = fmt.Sprintf("the equal share of rank %d is %d samples, and %s", r, a.equal[r], measured)
+	}
+	return text
 }
 
 // predict adds the time of a step with the next shares to an explained decision.

@@ -121,6 +121,42 @@ func TestTheGainIsUnknownFarFromMeasuredShares(t *testing.T) {
 	}
 }
 
+// shifts is a policy whose shares are given for each interval.
+type shifts struct {
+	shares [][]int
+	steps  int
+}
+
+const shiftSteps = 10
+
+func (p *shifts) Start() []int { return p.shares[0] }
+
+func (p *shifts) Observe(s *balancer.Step) (*balancer.Decision, bool) {
+	if p.steps++; p.steps%shiftSteps != 0 {
+		return nil, false
+	}
+	next := p.shares[p.steps/shiftSteps%len(p.shares)]
+	return &balancer.Decision{Shares: slices.Clone(s.Shares), Next: next, Changed: true,
+		Explanation: balancer.Unexplained(len(next))}, true
+}
+
+// A rank with a CPU quota has a flat curve up to its largest measured share. With equal shares, it would be the slowest,
+// although the curves name another rank.
+func TestTheGainIsUnknownIfAnyRankFarFromItsMeasuredSharesMayBeTheSlowest(t *testing.T) {
+	quota := func(samples float64) float64 { return 0.05 + max(samples-12, 0)*0.02 }
+	c := newCluster(3, 0.005, line(0.005, 0.0036), line(0.005, 0.0036), line(0.005, 0.0036), quota)
+	o := balancer.Options{Batch: divide.Batch{Total: 128}, Ranks: 4, Interval: shiftSteps}
+	p, err := hybrid.Explained(&shifts{shares: [][]int{{28, 40, 48, 12}, {40, 52, 28, 8}, {54, 28, 36, 10}}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := last(c.run(p, 200, nil))
+	if gain, _, _ := d.Gain(); gain == gain || !strings.Contains(d.EqualUnknown,
+		"the equal share of rank 3 is 32 samples, and its measured shares are 8 to 12") {
+		t.Errorf("got a gain of %v, %q, want none because of rank 3", gain, d.EqualUnknown)
+	}
+}
+
 func TestHybridExplainsTheStep(t *testing.T) {
 	for _, exposed := range []float64{0, 0.03} {
 		c := newCluster(2, 0.02, line(0.01, 0.001), line(0.01, 0.002), line(0.02, 0.0005))

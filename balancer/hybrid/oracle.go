@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/estimate"
 )
 
-// prospect is the input of [ofOracle] and of [longer] for one rank: two shares, the expected time of each, and its
+// prospect is the input of [ofOracle] and of [interval] for one rank: two shares, the expected time of each, and its
 // standard error, in s. A rank without samples takes no time.
 type prospect struct {
 	now, best           float64 // expected time of the share in use and of the best share, s
@@ -99,22 +99,22 @@ func (p *prospect) off(common float64, random *draws) float64 {
 	return off
 }
 
-// longer returns the 90 % interval of the time by which a step with the shares best takes longer than one with the
-// shares in use, in s.
-func longer(ranks []prospect) (low, high float64) {
-	differences := make([]float64, scenarios)
+// interval returns the 90 % interval of what with makes of the times of a step with the shares in use and with the
+// shares best, in s.
+func interval(ranks []prospect, with func(now, then float64) float64) (low, high float64) {
+	values := make([]float64, scenarios)
 	random := draws(0)
-	for i := range differences {
+	for i := range values {
 		now, then := 0.0, 0.0
 		for r := range ranks {
 			p := &ranks[r]
 			common := random.next()
 			now, then = max(now, p.now+p.nowError*common), max(then, p.best+p.off(common, &random))
 		}
-		differences[i] = then - now
+		values[i] = with(now, then)
 	}
-	slices.Sort(differences)
-	return differences[tail], differences[scenarios-1-tail]
+	slices.Sort(values)
+	return values[tail], values[scenarios-1-tail]
 }
 
 // gives returns how many samples per second the ranks can take together, to first order.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
 func TestShareOfTheOracleFollowsTheErrorsOfTheCurves(t *testing.T) {
@@ -42,5 +43,21 @@ func TestShareOfTheOracleFollowsTheErrorsOfTheCurves(t *testing.T) {
 	unlikely := ofOracle(even(4, 0.001), []unseen{{0.1, 1}}, 1, 0, 1)
 	if unlikely.Value < 0.99 || unlikely.Low > 0.9 {
 		t.Errorf("tiles with a chance of 10 %%: got %+v, want them in the interval and not in the value", unlikely)
+	}
+}
+
+// The curves may promise longer times for the shares in use than were measured. The value and the ends of its interval
+// are then the times of the other shares on the curves, and no negative ones.
+func TestTheIntervalIsThatOfItsValue(t *testing.T) {
+	a := account.Account{Step: 0.1}
+	for name, c := range map[string]struct{ now, then, least, most float64 }{
+		"fitted times longer than the step":  {0.25, 0.1, 0.08, 0.12},
+		"fitted times shorter than the step": {0.05, 0.1, 0.13, 0.17},
+	} {
+		ranks := []prospect{{now: c.now, best: c.then, nowError: 0.01, bestError: 0.01}, {now: 0.01, best: 0.02}}
+		low, high := interval(ranks, a.With)
+		if value := a.With(c.now, c.then); !(c.least < low && low <= value && value <= high && high < c.most) {
+			t.Errorf("%s: got %v (%v to %v), want an interval within %v to %v", name, value, low, high, c.least, c.most)
+		}
 	}
 }
