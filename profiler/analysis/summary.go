@@ -81,11 +81,13 @@ type Summary struct {
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
 	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over all
-	// decisions.
-	Gain         Number `json:"gain_over_equal_shares"`
-	GainLow      Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
-	GainHigh     Number `json:"gain_over_equal_shares_high"`
+	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over the steps
+	// whose decisions know it. It is unknown if these are less than a half of the steps.
+	Gain     Number `json:"gain_over_equal_shares"`
+	GainLow  Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
+	GainHigh Number `json:"gain_over_equal_shares_high"`
+	GainPart Number `json:"gain_over_equal_shares_part"` // these steps, as a fraction of the steps from FirstStep on
+
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	// EvaluationTime is the time of all evaluations, which belong to no step. CheckpointTime is the time of all saves;
 	// a save continues while the next steps train.
@@ -182,7 +184,8 @@ func Summarize(dir, logs string) (*Summary, error) {
 	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown),
 		BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown),
 		ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), Gain: Number(unknown),
-		GainLow: Number(unknown), GainHigh: Number(unknown), BusBandwidth: Number(unknown)}
+		GainLow: Number(unknown), GainHigh: Number(unknown), GainPart: Number(unknown),
+		BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -345,21 +348,26 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
+// leastCovered is the least part of the steps for which a gain is that of the run. The steps with a known gain may be
+// those of the first shares, which are no sample of all.
+const leastCovered = 0.5
+
 // addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The
 // records of a killed run may end before its last decision, which status shows, too.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
-	measured, equal, low, high := 0.0, 0.0, 0.0, 0.0 // s
+	covered, measured, equal, low, high := 0.0, 0.0, 0.0, 0.0, 0.0 // steps, s
 	for _, d := range decisions {
-		if n := float64(max(0, min(d.Step, s.Steps)-previous)); !math.IsNaN(d.EqualSeconds) && d.StepSeconds > 0 {
+		n := float64(max(0, min(d.Step, s.Steps)-previous))
+		// A decision of an older version has no interval. It may state the gain of a curve that is a guess.
+		if !math.IsNaN(d.EqualSeconds+d.EqualLow+d.EqualHigh) && d.StepSeconds > 0 {
 			// the errors of the curves have one sign
-			measured, equal = measured+n*d.StepSeconds, equal+n*d.EqualSeconds
+			covered, measured, equal = covered+n, measured+n*d.StepSeconds, equal+n*d.EqualSeconds
 			low, high = low+n*d.EqualLow, high+n*d.EqualHigh
 		}
 		if !math.IsNaN(d.ShareOfOracle) {
 			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle),
 				Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
-			n := float64(max(0, min(d.Step, s.Steps)-previous))
 			steps, sum = steps+n, sum+n*d.ShareOfOracle
 		}
 		previous = d.Step
@@ -367,7 +375,10 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	if steps > 0 {
 		s.ShareOfOracleMean = Number(sum / steps)
 	}
-	if measured > 0 {
+	if all := float64(s.Steps - s.FirstStep + 1); all > 0 {
+		s.GainPart = Number(covered / all)
+	}
+	if measured > 0 && s.GainPart >= leastCovered {
 		s.Gain, s.GainLow, s.GainHigh = Number(equal/measured), Number(low/measured), Number(high/measured)
 	}
 }

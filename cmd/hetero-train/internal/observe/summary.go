@@ -193,8 +193,11 @@ func SummaryRows(s *analysis.Summary) []Row {
 		if gain := float64(s.Gain); gain == gain {
 			rows = append(rows,
 				Row{"gain",
-					fmt.Sprintf("%.2f times faster than equal shares (%s to %s), on the measured step-time curves",
-						gain, show.Figure("%.2f", s.GainLow), show.Figure("%.2f", s.GainHigh))})
+					fmt.Sprintf("%.2f times faster than equal shares (%.2f to %.2f), on the measured step-time curves, over %.0f %% of the steps",
+						gain, s.GainLow, s.GainHigh, 100*s.GainPart)})
+		} else if part := float64(s.GainPart); part > 0 {
+			rows = append(rows, Row{"gain", fmt.Sprintf(
+				"unknown: the balancer knows the gain over equal shares only for %.0f %% of the steps", 100*part)})
 		}
 	}
 	if text := slowRanks(s); text != "" {

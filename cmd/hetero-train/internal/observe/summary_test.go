@@ -67,3 +67,25 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 		}
 	}
 }
+
+func TestTheGainNamesItsSteps(t *testing.T) {
+	unknown := analysis.Number(show.NaN)
+	for want, s := range map[string]*analysis.Summary{
+		"1.50 times faster than equal shares (1.40 to 1.60), on the measured step-time curves, over 80 % of the steps": {
+			Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, GainPart: 0.8},
+		"unknown: the balancer knows the gain over equal shares only for 8 % of the steps": {Gain: unknown,
+			GainLow: unknown, GainHigh: unknown, GainPart: 0.08},
+		"": {Gain: unknown, GainLow: unknown, GainHigh: unknown},
+	} {
+		s.Ranks = 2
+		got := ""
+		for _, row := range SummaryRows(s) {
+			if row.Name == "gain" {
+				got = row.Value
+			}
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package analysis
+
+import (
+	"math"
+	"testing"
+)
+
+// Decisions with a known gain may be those of the first shares alone, such as in a run that was resumed with the curves
+// of an earlier process.
+func TestTheGainOfARunCoversAtLeastHalfOfItsSteps(t *testing.T) {
+	const first, last = 101, 300
+	known := func(step int64, equal float64) Decision {
+		return Decision{Step: step, StepSeconds: 1, EqualSeconds: equal, EqualLow: 0.9 * equal, EqualHigh: 1.1 * equal,
+			ShareOfOracle: unknown}
+	}
+	without := func(d Decision) Decision {
+		d.EqualSeconds, d.EqualLow, d.EqualHigh = unknown, unknown, unknown
+		return d
+	}
+	old := known(200, 3)
+	old.EqualLow, old.EqualHigh = unknown, unknown
+	for name, c := range map[string]struct {
+		decisions             []Decision
+		gain, low, high, part float64
+	}{
+		"all steps": {[]Decision{known(150, 1), known(300, 2)}, 1.75, 1.575, 1.925, 1},
+		"a half":    {[]Decision{without(known(200, 1)), known(300, 2)}, 2, 1.8, 2.2, 0.5},
+		"the first steps": {[]Decision{known(120, 1.02), without(known(210, 1)), without(known(300, 1))}, unknown, unknown,
+			unknown, 0.1},
+		"the first steps and no more decisions": {[]Decision{known(120, 1.02)}, unknown, unknown, unknown, 0.1},
+		"a decision without interval":           {[]Decision{old, known(300, 2)}, 2, 1.8, 2.2, 0.5},
+		"no decision":                           {nil, unknown, unknown, unknown, 0},
+	} {
+		s := &Summary{FirstStep: first, Steps: last, Gain: Number(unknown), GainLow: Number(unknown),
+			GainHigh: Number(unknown), GainPart: Number(unknown)}
+		s.addDecisions(c.decisions)
+		for i, pair := range [][2]float64{{float64(s.Gain), c.gain}, {float64(s.GainLow), c.low},
+			{float64(s.GainHigh), c.high}, {float64(s.GainPart), c.part}} {
+			if math.IsNaN(pair[0]) != math.IsNaN(pair[1]) || math.Abs(pair[0]-pair[1]) > 1e-9 {
+				t.Errorf("%s: figure %d: got %v, want %v", name, i, pair[0], pair[1])
+			}
+		}
+	}
+}
