@@ -225,7 +225,7 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 		}
 		if err := f.run.SaveIndex(); err != nil {
 			s.unindexed.Do(func() {
-				s.options.Log.Warn("the next start of the dashboard reads all records again",
+				s.options.Log.Warn("an index of records could not be written: the next start of the dashboard may read them again",
 					"error", err)
 			})
 		}

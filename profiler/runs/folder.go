@@ -26,6 +26,8 @@ type Folder struct {
 	// Indexes is the folder for indexes of long runs, which the user of this process owns; "": none. Set it before
 	// Open.
 	Indexes string
+	// Program is the version of this program. An index of another version has no effect. Set it before Open.
+	Program string
 
 	self string // name of the run if the folder itself is a run; otherwise ""
 

@@ -14,9 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer/straggler"
-	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -28,21 +28,28 @@ import (
 // Indexes are in a folder of the user, not in the folder of the run: a run may belong to another user, and files in its
 // folder are untrusted.
 
-// indexEvery is the number of bytes of records after which an index is written again. A later process reads at most as
-// many bytes before its first figures, which takes about 0.5 s. Larger: fewer writes, and a later first figure. Tests
-// change it.
+// indexEvery is the number of bytes of records after which an index is written again, and indexGrowth the same as a
+// multiple of the size of the index. A later process reads at most as many bytes before its first figures; 8 MiB take
+// about 0.5 s. Larger: fewer writes, and a later first figure. Tests change it.
 var indexEvery int64 = 8 << 20
 
 const (
+	indexGrowth = 4
 	// mostIndexBytes limits the size of an index that is read.
 	mostIndexBytes = 128 << 20
-	// mostIndexes is the number of indexes that a folder keeps, those that were written last.
-	mostIndexes = 32
+	// mostIndexes is the number of indexes that a folder keeps, those that were written last, and mostIndexesBytes limits
+	// their sizes in bytes.
+	mostIndexes      = 32
+	mostIndexesBytes = 256 << 20
 
 	indexSuffix = ".index"
+	// partSuffix ends the name of an index that is being written. Its process was killed if it is older than abandoned.
+	partSuffix = ".tmp"
+	abandoned  = time.Hour
 )
 
-// indexLayout names what the numbers of an index mean. An index with another layout is stale.
+// indexLayout names what the numbers of an index mean. An index with another layout, or of another version of the
+// program, is stale: it also has derived values, such as texts of alerts.
 var indexLayout = func() string {
 	names := []string{"1"}
 	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
@@ -57,6 +64,7 @@ var indexLayout = func() string {
 // index is the content of an index file.
 type index struct {
 	Layout        string             `json:"layout"`
+	Program       string             `json:"program"`
 	Segment       runtime.Segment    `json:"segment"`
 	Ranks         []rankIndex        `json:"ranks"`
 	Decisions     runtime.Mark       `json:"decisions"`
@@ -100,7 +108,9 @@ type listIndex[T any] struct {
 	Sizes []int `json:"sizes"`
 }
 
-func (h *history[T]) index() listIndex[T] { return listIndex[T]{h.list, h.sizes} }
+func (h *history[T]) index() listIndex[T] {
+	return listIndex[T]{slices.Clone(h.list), slices.Clone(h.sizes)}
+}
 
 func (i *listIndex[T]) history() (h history[T]) {
 	for k, x := range i.List {
@@ -112,27 +122,21 @@ func (i *listIndex[T]) history() (h history[T]) {
 // sound reports whether every element has a size.
 func (i *listIndex[T]) sound() bool { return len(i.List) == len(i.Sizes) }
 
-// SaveIndex writes the index of the run, if the folder of runs has a folder of indexes, and if indexEvery bytes of
-// records were read since the last index.
+// SaveIndex writes the index of the run, if the folder of runs has a folder of indexes, and if enough records were read
+// since the last index. Other methods do not wait while it writes.
 func (r *Run) SaveIndex() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.indexPath == "" || r.logs == nil || r.progress()-r.indexed < indexEvery {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	x := r.dueIndex()
+	if x == nil {
 		return nil
 	}
-	r.indexed = r.progress()
-	text, err := json.Marshal(r.index())
+	size, err := writeIndex(r.indexPath, x)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(r.indexPath), 0o700)
-	}
-	if err == nil {
-		err = experiment.Replace(r.indexPath, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%08x\n%s", crc32.ChecksumIEEE(text), text)
-			return err
-		})
-	}
-	if err == nil {
-		err = dropIndexes(filepath.Dir(r.indexPath))
+		r.mu.Lock()
+		r.indexSize = size
+		r.mu.Unlock()
+		err = dropIndexes(filepath.Dir(r.indexPath), filepath.Base(r.indexPath))
 	}
 	if err != nil {
 		return fmt.Errorf("index of run %s: %w", r.Name, err)
@@ -140,25 +144,87 @@ func (r *Run) SaveIndex() error {
 	return nil
 }
 
-// dropIndexes removes the oldest indexes of a folder.
-func dropIndexes(dir string) error {
+// dueIndex returns the content of an index, or nil if none should be written now.
+func (r *Run) dueIndex() *index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.indexPath == "" || r.logs == nil || r.progress()-r.indexed < max(indexEvery, indexGrowth*r.indexSize) {
+		return nil
+	}
+	r.indexed = r.progress()
+	return r.index()
+}
+
+// writeIndex replaces an index by another one: its content, and a checksum on the last line. It does not wait for the
+// disk, because an incomplete index has no effect. Two processes may write the same index.
+func writeIndex(path string, x *index) (size int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return 0, err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*"+partSuffix)
+	if err != nil {
+		return 0, err
+	}
+	sum := crc32.NewIEEE()
+	if err = encodeIndex(io.MultiWriter(file, sum), x); err == nil {
+		_, err = fmt.Fprintf(file, "%08x", sum.Sum32())
+	}
+	if err == nil {
+		size, err = file.Seek(0, io.SeekCurrent)
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.Remove(file.Name()))
+	}
+	return size, nil
+}
+
+// encodeIndex writes the content of an index. Tests change it.
+var encodeIndex = func(w io.Writer, x *index) error { return json.NewEncoder(w).Encode(x) }
+
+// dropIndexes removes the oldest indexes of a folder, but never the index keep, and what killed processes have left.
+func dropIndexes(dir, keep string) (err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+	remove := func(name string) {
+		if removed := os.Remove(filepath.Join(dir, name)); !errors.Is(removed, fs.ErrNotExist) {
+			err = errors.Join(err, removed)
+		}
+	}
 	var all []fs.FileInfo
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(e.Name(), indexSuffix) {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		part := strings.HasSuffix(e.Name(), partSuffix) && strings.Contains(e.Name(), indexSuffix+".")
+		if part && time.Since(info.ModTime()) > abandoned {
+			remove(e.Name())
+		} else if strings.HasSuffix(e.Name(), indexSuffix) {
 			all = append(all, info)
 		}
 	}
 	slices.SortFunc(all, func(a, b fs.FileInfo) int {
+		switch keep {
+		case a.Name():
+			return -1
+		case b.Name():
+			return 1
+		}
 		return cmp.Or(b.ModTime().Compare(a.ModTime()), cmp.Compare(a.Name(), b.Name()))
 	})
-	for _, old := range all[min(len(all), mostIndexes):] {
-		if removed := os.Remove(filepath.Join(dir, old.Name())); !errors.Is(removed, fs.ErrNotExist) {
-			err = errors.Join(err, removed)
+	size := int64(0)
+	for i, old := range all {
+		if i > 0 && (i >= mostIndexes || size+old.Size() > mostIndexesBytes) {
+			remove(old.Name())
+			continue
 		}
+		size += old.Size()
 	}
 	return err
 }
@@ -175,12 +241,12 @@ func indexPathOf(dir, runs, name string) string {
 	return filepath.Join(dir, fmt.Sprintf("%x%s", sha256.Sum256([]byte(full)), indexSuffix))
 }
 
-// index returns the content of an index.
+// index returns the content of an index. It has nothing in common with the run, which may change.
 func (r *Run) index() *index {
 	d, h := &r.decided, &r.happened
-	x := &index{Layout: indexLayout, Segment: r.segment, Decisions: r.decisions.Mark(), Events: r.events.Mark(),
+	x := &index{Layout: indexLayout, Program: r.program, Segment: r.segment, Decisions: r.decisions.Mark(), Events: r.events.Mark(),
 		Traffic: r.traffic.Mark(),
-		Decided: decidedIndex{d.damaged, d.grid.bytes(), d.last, d.changes.index(), d.settled,
+		Decided: decidedIndex{d.damaged, d.grid.bytes(), d.last, d.changes.index(), slices.Clone(d.settled),
 			d.alerts.index()},
 		Happened: happenedIndex{h.damaged, h.starts.index(), h.evals.index(), h.saves.index(), h.verdicts.index(),
 			h.length, h.fresh},
@@ -188,7 +254,8 @@ func (r *Run) index() *index {
 	for _, k := range r.ranks {
 		one := rankIndex{Mark: k.tail.Mark(), Grid: k.grid.bytes(), Shares: map[int64][4]float64{}}
 		if k.found {
-			one.Last = &k.last
+			last := k.last
+			one.Last = &last
 		}
 		for samples, s := range k.shares {
 			one.Shares[samples] = [4]float64{float64(s.n), s.sum, s.min, s.max}
@@ -200,11 +267,13 @@ func (r *Run) index() *index {
 
 // loadIndex continues with the index of the run, if it is that of the present records.
 func (r *Run) loadIndex() {
-	if r.indexPath == "" || len(r.ranks) > 0 {
+	if r.indexPath == "" {
 		return
 	}
-	x, err := readIndex(r.indexPath)
-	if err != nil || !r.resume(x) {
+	x, size, err := readIndex(r.indexPath)
+	if err == nil && x.Program == r.program && r.resume(x) {
+		r.indexSize = size
+	} else {
 		r.forgetRecords()
 	}
 	r.indexed = r.progress()
@@ -213,26 +282,26 @@ func (r *Run) loadIndex() {
 // errIndex reports an index that cannot be used.
 var errIndex = errors.New("stale or damaged index")
 
-func readIndex(path string) (*index, error) {
+func readIndex(path string) (x *index, size int64, err error) {
 	file, info, err := regular.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer file.Close() // read only
 	if info.Size() > mostIndexBytes {
-		return nil, errIndex
+		return nil, 0, errIndex
 	}
 	text, err := io.ReadAll(file)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	sum, text, _ := bytes.Cut(text, []byte("\n"))
-	x := new(index)
-	if string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text)) || json.Unmarshal(text, x) != nil ||
-		x.Layout != indexLayout {
-		return nil, errIndex
+	x = new(index)
+	end := bytes.LastIndexByte(text, '\n') + 1
+	if string(text[end:]) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text[:end])) ||
+		json.Unmarshal(text[:end], x) != nil || x.Layout != indexLayout {
+		return nil, 0, errIndex
 	}
-	return x, nil
+	return x, info.Size(), nil
 }
 
 // resume takes the content of an index. It returns false if a file of records is another one, and the caller must then

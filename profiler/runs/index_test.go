@@ -3,9 +3,13 @@ package runs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,7 +180,7 @@ func TestAStaleIndexHasNoEffect(t *testing.T) {
 
 func TestAFolderKeepsTheNewestIndexes(t *testing.T) {
 	dir := t.TempDir()
-	for i := range mostIndexes + 3 {
+	for i := range mostIndexes + 3 { // the oldest one is that of a machine whose clock was wrong
 		path := filepath.Join(dir, string(rune('A'+i))+indexSuffix)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -185,15 +189,164 @@ func TestAFolderKeepsTheNewestIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
+	for _, name := range []string{"other", "A.index.1.tmp", "A.index.2.tmp", "other.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(filepath.Join(dir, "A.index.1.tmp"), time.Time{}, time.Unix(1e9, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := dropIndexes(dir); err != nil {
+	names := func() (names []string) {
+		t.Helper()
+		if err := dropIndexes(dir, "A"+indexSuffix); err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range left {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	got := names()
+	if len(got) != mostIndexes+3 || !slices.Equal(got[:3], []string{"A.index", "A.index.2.tmp", "E.index"}) {
+		t.Errorf("got %v, want the new index, the newest %d others, the one that is being written and the other files",
+			got, mostIndexes-1)
+	}
+	if err := os.Truncate(filepath.Join(dir, "E"+indexSuffix), mostIndexesBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != mostIndexes+1 || left[0].Name() != "D"+indexSuffix {
-		t.Errorf("got %v, %v, want the newest %d indexes and the other file", left, err, mostIndexes)
+	if got := names(); slices.Contains(got, "E.index") || len(got) != mostIndexes+2 {
+		t.Errorf("one index exceeds the limit of all: got %v, want the others", got)
+	}
+}
+
+func TestAnIndexOfAnotherVersionOfTheProgramHasNoEffect(t *testing.T) {
+	parent, indexes := t.TempDir(), t.TempDir()
+	longRun(t, parent)
+	folder, err := OpenFolder(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	folder.Indexes = indexes
+	for i, program := range []string{"program 1.0", "program 1.0", "program 1.1"} {
+		folder.Program = program
+		run, err := folder.Open("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more := run.Update(1); more != (i != 1) {
+			t.Errorf("%s, start %d: records are left to read: %v", program, i, more)
+		}
+		update(run)
+		if err := run.SaveIndex(); err != nil {
+			t.Error(err)
+		}
+		run.Close()
+	}
+}
+
+func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
+	parent, indexes := t.TempDir(), t.TempDir()
+	f := longRun(t, parent)
+	run := indexed(t, parent, "a", indexes)
+	update(run)
+	want := shown(t, run)
+	before := encodeIndex
+	t.Cleanup(func() { encodeIndex = before })
+	encodeIndex = func(w io.Writer, x *index) error {
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			run.View()
+			f.steps(2101, 2110) // must not change the index
+			f.write(filepath.Join(logsFolder, balanceFile),
+				`{"step":2105,"policy":"hybrid","shares":[44,20],"next":[44,20],"outcome":{"step":10,"predicted":1,"achieved":9}}`+
+					"\n")
+			run.Update(1 << 20)
+		}()
+		select {
+		case <-read:
+		case <-time.After(20 * time.Second):
+			return errors.New("a view and an update wait for the index")
+		}
+		return before(w, x)
+	}
+	if err := run.SaveIndex(); err != nil {
+		t.Fatal(err)
+	}
+	x, _, err := readIndex(run.indexPath)
+	if err != nil || x.Ranks[0].Last.Iteration != 2100 || x.Decided.Changes.List[0].Outcome.Achieved == nil ||
+		*x.Decided.Changes.List[0].Outcome.Achieved != 1.2 {
+		t.Errorf("got %v, %+v, want the index of the time before", err, x)
+	}
+	if shown(t, run) == want {
+		t.Error("the update during the write has no effect")
+	}
+}
+
+// A large index is not written again after each 8 MiB of records.
+func TestALargeIndexIsWrittenLessOften(t *testing.T) {
+	parent, indexes := t.TempDir(), t.TempDir()
+	f := longRun(t, parent)
+	run := indexed(t, parent, "a", indexes)
+	indexEvery = 1000
+	save := func() (os.FileInfo, int64) {
+		t.Helper()
+		update(run)
+		if err := run.SaveIndex(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(run.indexPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info, run.progress()
+	}
+	first, at := save()
+	f.steps(2101, 2200)
+	second, later := save()
+	if later-at < indexEvery || later-at > indexGrowth*first.Size() || !os.SameFile(first, second) {
+		t.Errorf("after %d bytes of records: an index of %d bytes was written again", later-at, first.Size())
+	}
+	run = indexed(t, parent, "a", indexes) // a later process
+	if third, _ := save(); !os.SameFile(first, third) {
+		t.Error("a later process has written the index at once")
+	}
+	last := int64(2200)
+	for run.progress()-at < indexGrowth*first.Size() {
+		f.steps(last+1, last+2000)
+		last += 2000
+		update(run)
+	}
+	if fourth, _ := save(); os.SameFile(first, fourth) {
+		t.Error("after four times the bytes of the index: no index was written")
+	}
+}
+
+// A process that has started with other ranks may have no step yet.
+func TestAnIndexKeepsTheSharesOfTheNewestStep(t *testing.T) {
+	parent, indexes := t.TempDir(), t.TempDir()
+	f := longRun(t, parent)
+	start := `{"step":%d,"time":"2026-01-02T03:04:05Z","start":{"program":"p","ranks":%d,"batch_size":64,"unit":"img","units_per_sample":1}}` +
+		"\n"
+	f.write(filepath.Join(logsFolder, runtime.EventsFile),
+		fmt.Sprintf(start, 0, 1)+fmt.Sprintf(start, 1000, 2)+fmt.Sprintf(start, 2100, 3))
+	first := indexed(t, parent, "a", indexes)
+	update(first)
+	if err := first.SaveIndex(); err != nil {
+		t.Fatal(err)
+	}
+	again := indexed(t, parent, "a", indexes)
+	update(again)
+	for i, k := range again.ranks[:2] {
+		if len(k.shares) == 0 || len(k.shares) != len(first.ranks[i].shares) {
+			t.Errorf("rank %d: got the shares %v, want those of the index, %v", i, k.shares, first.ranks[i].shares)
+		}
 	}
 }
 

@@ -49,8 +49,11 @@ type Run struct {
 
 	communicated communicated
 
-	indexPath string // of the index; "": none
-	indexed   int64  // value of progress when the index was read or written
+	saving    sync.Mutex // held by SaveIndex before mu
+	indexPath string     // of the index; "": none
+	program   string     // version of this program
+	indexed   int64      // value of progress when the index was read or written
+	indexSize int64      // of the index, in bytes; 0: none
 }
 
 // rank contains what was read from the records of one rank.
@@ -95,7 +98,7 @@ func (f *Folder) Open(name string) (*Run, error) {
 	}
 	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{},
 		cut: map[string]bool{}, decided: newDecided(),
-		indexPath: indexPathOf(f.Indexes, f.Path, name)}, nil
+		indexPath: indexPathOf(f.Indexes, f.Path, name), program: f.Program}, nil
 }
 
 // Close closes the run.
@@ -160,7 +163,7 @@ func (r *Run) Update(limit int64) (more bool) {
 func (r *Run) forget() {
 	r.logs.Close() // read only
 	r.logs, r.decisions, r.events, r.traffic = nil, nil, nil, nil
-	r.ranks, r.next, r.indexed = nil, 0, 0
+	r.ranks, r.next, r.indexed, r.indexSize = nil, 0, 0, 0
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
 	r.cut, r.lacking, r.missing = map[string]bool{}, "", nil
 }
@@ -199,7 +202,7 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	more = r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged, r.traffic.Cut) && left ||
 		more
 	r.discover(e)
-	r.follow()
+	r.follow(e.steps)
 	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
 	done := int64(0) // bytes
 	for range r.ranks {
@@ -215,10 +218,13 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	return more
 }
 
-// follow determines the segment of the newest step. The first step of a segment removes the totals of the segment
-// before.
-func (r *Run) follow() {
-	segment := runtime.SegmentAt(r.happened.starts.list, r.evidence.steps)
+// follow determines the segment of the newest step, which may not be read yet. The first step of a segment removes the
+// totals of the segment before.
+func (r *Run) follow(newest int64) {
+	if newest == 0 { // there is no step, or its file cannot be read now
+		return
+	}
+	segment := runtime.SegmentAt(r.happened.starts.list, newest)
 	if segment.After != r.segment.After {
 		for _, k := range r.ranks {
 			k.shares = map[int64]*shareTotal{}

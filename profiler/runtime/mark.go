@@ -20,7 +20,7 @@ type Mark struct {
 
 // Mark returns the position after the last call of Next.
 func (g *growing) Mark() Mark {
-	m := Mark{Offset: g.offset, Size: g.Size, Text: g.mark, Skipped: g.skipped, Damaged: g.Damaged, Cut: g.Cut}
+	m := Mark{Offset: g.offset, Size: g.Size, Text: bytes.Clone(g.mark), Skipped: g.skipped, Damaged: g.Damaged, Cut: g.Cut}
 	if g.file != nil {
 		m.Modified = g.file.ModTime()
 	}
@@ -30,7 +30,8 @@ func (g *growing) Mark() Mark {
 // Resume continues at a mark, so that the next call of Next reads only the records after it. It returns false if the
 // file is not the one of the mark: if it is missing or shorter, if the text before the mark differs, or if it was
 // written since then without becoming longer. A file that became longer and has the same text before the mark counts as
-// extended: a Writer that replaces a file writes records with other times.
+// extended: a Writer that replaces a file writes records with other times. Two changes are not noticed: one before the
+// text, in a file that also became longer, and one by a tool that keeps size and time of the file, such as rsync -t.
 func (g *growing) Resume(m Mark) bool {
 	if m.Offset == 0 && m.Size == 0 {
 		return true // Next reads the file from its start

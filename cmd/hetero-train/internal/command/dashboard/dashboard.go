@@ -145,7 +145,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	}
 	defer folder.Close() // the error of closing a folder that was only read does not matter
 	indexes, unindexed := parts.UserCache("indexes")
-	folder.Indexes = indexes
+	folder.Indexes, folder.Program = indexes, version.Text()
 	token, err := process.ReadSecret("dashboard.token_file", d.TokenFile, Variable, a.Env)
 	if err != nil {
 		return err
