@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"path/filepath"
@@ -69,22 +70,23 @@ func (v *verdicts) summary() *BottleneckSummary {
 }
 
 // recordsOf returns the records of one rank in order. After the last record it sets err.
-func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
+func recordsOf(ctx context.Context, path string, err *error) iter.Seq[runtime.Record] {
 	return func(yield func(runtime.Record) bool) {
 		wanted := true
-		_, *err = runtime.EachMetric(path, func(m *runtime.Record) { wanted = wanted && yield(*m) })
+		_, *err = runtime.EachMetric(ctx, path, func(m *runtime.Record) { wanted = wanted && yield(*m) })
 	}
 }
 
 // bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer state how
 // good the shares were.
-func bottleneck(logs string, ranks int, segment runtime.Segment, decisions []Decision) (*BottleneckSummary, error) {
+func bottleneck(ctx context.Context, logs string, ranks int, segment runtime.Segment,
+	decisions []Decision) (*BottleneckSummary, error) {
 	var spans runtime.StepTimes
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
 	next, failures := make([]func() (runtime.Record, bool), ranks), make([]error, ranks)
 	heads, more, times := make([]runtime.Record, ranks), make([]bool, ranks), make([]runtime.RankTimes, ranks)
 	for rank := range ranks {
-		pull, stop := iter.Pull(recordsOf(filepath.Join(logs, runtime.FileName(rank)), &failures[rank]))
+		pull, stop := iter.Pull(recordsOf(ctx, filepath.Join(logs, runtime.FileName(rank)), &failures[rank]))
 		defer stop()
 		next[rank] = pull
 		heads[rank], more[rank] = pull()

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -86,11 +87,11 @@ func (t *thinned) add(v float64) {
 }
 
 // read adds the file of a rank. The caller must read the file of rank 0 first.
-func (c *collector) read(rank int, path string) (damaged int, err error) {
+func (c *collector) read(ctx context.Context, rank int, path string) (damaged int, err error) {
 	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
 	var times runtime.StepTimes
 	next := 0 // index of the next step in steps
-	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
+	damaged, err = runtime.EachMetric(ctx, path, func(m *runtime.Record) {
 		if !c.segment.Contains(rank, m.Iteration) {
 			if rank == 0 {
 				times.Next(m, m.IterationTime().Seconds()) // the time of the next step is a difference to this one

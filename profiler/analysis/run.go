@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -178,7 +179,7 @@ func (r *Run) readSteps(logs string) error {
 	if err != nil {
 		return err
 	}
-	if r.segment, err = segmentOf(logs, happened.starts); err != nil {
+	if r.segment, err = segmentOf(context.Background(), logs, happened.starts); err != nil {
 		return err
 	}
 	records := make([][]runtime.Record, r.Ranks)

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,7 +175,10 @@ func noRecords(dir string) error {
 
 // Summarize reads the records of the run in dir. The run may be finished, running or killed. logs is the folder of
 // the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.
-func Summarize(dir, logs string) (*Summary, error) {
+func Summarize(dir, logs string) (*Summary, error) { return summarize(context.Background(), dir, logs) }
+
+// summarize is Summarize. It ends with an error when ctx is canceled.
+func summarize(ctx context.Context, dir, logs string) (*Summary, error) {
 	if logs == "" {
 		var err error
 		if logs, err = LogDir(dir); err != nil {
@@ -194,13 +198,13 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, err
 	}
 	start := happened.starts
-	segment, err := segmentOf(logs, start)
+	segment, err := segmentOf(ctx, logs, start)
 	if err != nil {
 		return nil, err
 	}
 	c, found := collector{segment: segment, starts: start}, 0
 	for rank := 0; segment.Ranks == 0 || rank < segment.Ranks; rank++ {
-		damaged, err := c.read(rank, filepath.Join(logs, runtime.FileName(rank)))
+		damaged, err := c.read(ctx, rank, filepath.Join(logs, runtime.FileName(rank)))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -240,7 +244,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	s.Damaged = append(s.Damaged, run.Damaged...)
 	s.addDecisions(run.Decisions)
 	s.addVerdicts(&run.judged)
-	if s.Bottleneck, err = bottleneck(logs, found, segment, run.Decisions); err != nil {
+	if s.Bottleneck, err = bottleneck(ctx, logs, found, segment, run.Decisions); err != nil {
 		return nil, err
 	}
 	if b := s.Bottleneck; b != nil && s.ShareOfOracleMean == s.ShareOfOracleMean { // the balancer made an estimate
@@ -319,10 +323,10 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 }
 
 // segmentOf returns the segment of the last record of rank 0.
-func segmentOf(logs string, starts []runtime.Event) (runtime.Segment, error) {
+func segmentOf(ctx context.Context, logs string, starts []runtime.Event) (runtime.Segment, error) {
 	last := int64(0)
 	if len(starts) > 1 { // with one start, the run is one segment
-		_, err := runtime.EachMetric(filepath.Join(logs, runtime.FileName(0)), func(m *runtime.Record) {
+		_, err := runtime.EachMetric(ctx, filepath.Join(logs, runtime.FileName(0)), func(m *runtime.Record) {
 			last = m.Iteration
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -91,8 +91,8 @@ type trialMetric struct {
 }
 
 const (
-	trialPoints = 600      // of a curve: more than a figure can show
-	readBytes   = 16 << 20 // of records read at a time
+	trialPoints = 600     // of a curve: more than a figure can show
+	readBytes   = 8 << 20 // of records read at a time
 )
 
 // Keys of curves.
@@ -146,16 +146,17 @@ func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, erro
 		return nil, fmt.Errorf("%s is not the folder of a run: it has neither configs/resolved.toml nor records in logs, and no meta.yaml of MLflow",
 			path)
 	}
-	return readRecords(ctx, folder, name, path)
-}
-
-// readRecords reads a run from the files that this program writes.
-func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*Trial, error) {
 	run, err := folder.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer run.Close() // read only
+	return TrialOf(ctx, run, path)
+}
+
+// TrialOf returns the figures of an open run of this program, whose folder is path. It reads the records that run has
+// not read yet. The figures of a Summary need all records a second time.
+func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	for ctx.Err() == nil && run.Update(readBytes) {
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -168,7 +169,7 @@ func readRecords(ctx context.Context, folder *runs.Folder, name, path string) (*
 		}
 		return nil, fmt.Errorf("%s: %w", path, ErrNoRecords)
 	}
-	s, err := Summarize(path, "")
+	s, err := summarize(ctx, path, "")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -59,7 +59,7 @@ func (s *Server) comparison(ctx context.Context, names []string) (*comparison, e
 			c.Failed[name] = "there is no such run"
 			continue
 		}
-		t, err := s.trials.get(ctx, s.options.Folder, name, summary)
+		t, err := s.trials.get(ctx, summary, func() (*analysis.Trial, error) { return s.trial(ctx, name) })
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -89,9 +89,24 @@ func pathOf(f *runs.Folder, name string) string {
 	return filepath.Join(f.Path, name)
 }
 
+// trial reads the figures of a run. What a follower or an index has of the run is not read again.
+func (s *Server) trial(ctx context.Context, name string) (*analysis.Trial, error) {
+	f, release, err := s.visit(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	t, err := analysis.TrialOf(ctx, f.run, pathOf(s.options.Folder, name))
+	if err == nil && !s.options.Folder.Holds(f.run) { // another run may have taken the name meanwhile
+		return nil, errGone
+	}
+	return t, err
+}
+
 // trials keeps the figures of runs that were compared, because reading all records of a run takes long.
 type trials struct {
-	reading sync.Mutex // one run is read at a time: other requests keep their CPU time
+	// reading has an element while a run is read. One run is read at a time: other requests keep their CPU time.
+	reading chan struct{}
 
 	mu   sync.Mutex
 	kept map[string]keptTrial
@@ -101,37 +116,46 @@ type keptTrial struct {
 	at    runs.Summary // of the run when it was read
 	trial *analysis.Trial
 	used  time.Time
+	fresh time.Time // until then, new steps do not count as a change
 }
 
-// mostTrials is the largest number of runs that are kept. A run takes about 25 KiB.
-const mostTrials = 64
+const (
+	// mostTrials is the largest number of runs that are kept: as many as one request may have. A run takes about 25
+	// KiB.
+	mostTrials = 1024
+	// restFactor limits the time for which the server reads a run that trains, to one part in restFactor+1, however
+	// many pages compare the run.
+	restFactor = 10
+)
 
-// get returns the figures of a run. It reads the run if it has changed since the last call.
-func (k *trials) get(ctx context.Context, f *runs.Folder, name string, now runs.Summary) (*analysis.Trial, error) {
-	if t := k.find(name, now); t != nil {
+// get returns the figures of a run whose summary is now. It calls read if the run has changed since the last call.
+func (k *trials) get(ctx context.Context, now runs.Summary,
+	read func() (*analysis.Trial, error)) (*analysis.Trial, error) {
+	if t := k.find(now); t != nil {
 		return t, nil
 	}
-	k.reading.Lock()
-	defer k.reading.Unlock()
-	if t := k.find(name, now); t != nil { // another request has read it meanwhile
+	select {
+	case k.reading <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-k.reading }()
+	if t := k.find(now); t != nil { // another request has read it meanwhile
 		return t, nil
 	}
-	run, err := f.Open(name) // refuses a link that leads out of the folder
-	if err != nil {
-		return nil, err
-	}
-	run.Close() // read only
-	t, err := analysis.ReadTrial(ctx, pathOf(f, name), nil)
+	begin := time.Now()
+	t, err := read()
 	if err != nil {
 		return nil, err
 	}
 	t.Slim()
+	end := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil {
 		k.kept = map[string]keptTrial{}
 	}
-	k.kept[name] = keptTrial{now, t, time.Now()}
+	k.kept[now.Name] = keptTrial{now, t, end, end.Add(restFactor * end.Sub(begin))}
 	for len(k.kept) > mostTrials {
 		oldest := ""
 		for other, t := range k.kept {
@@ -145,15 +169,16 @@ func (k *trials) get(ctx context.Context, f *runs.Folder, name string, now runs.
 }
 
 // find returns the kept figures of a run, or nil if the run has changed.
-func (k *trials) find(name string, now runs.Summary) *analysis.Trial {
+func (k *trials) find(now runs.Summary) *analysis.Trial {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t, found := k.kept[name]
-	if !found || t.at.Updated != now.Updated || t.at.Steps != now.Steps || t.at.State != now.State {
+	t, found := k.kept[now.Name]
+	same := t.at.Updated == now.Updated && t.at.Steps == now.Steps
+	if !found || t.at.State != now.State || !same && (now.State.Kind != runs.Running || time.Now().After(t.fresh)) {
 		return nil
 	}
 	t.used = time.Now()
-	k.kept[name] = t
+	k.kept[now.Name] = t
 	return copyOf(t.trial)
 }
 

@@ -76,7 +76,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime,
 		graceTime: graceTime, places: mostConnections, followers: map[string]*follower{},
-		visits: make(chan struct{}, mostVisits), over: context.Background()}
+		visits: make(chan struct{}, mostVisits), trials: trials{reading: make(chan struct{}, 1)},
+		over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)

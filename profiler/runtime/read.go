@@ -3,6 +3,7 @@ package runtime
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,8 +54,9 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	return records, damaged, nil
 }
 
-// EachMetric calls each with every record that ReadMetrics would return. It keeps at most one record in memory.
-func EachMetric(path string, each func(*Record)) (damaged int, err error) {
+// EachMetric calls each with every record that ReadMetrics would return. It keeps at most one record in memory. It ends
+// with an error when ctx is canceled.
+func EachMetric(ctx context.Context, path string, each func(*Record)) (damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
@@ -62,7 +64,7 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 	defer file.Close()
 	var record Record
 	found := false
-	closed, err := eachLine(file, func(line []byte) {
+	closed, err := eachLine(until{ctx, file}, func(line []byte) {
 		if !record.parse(line) && json.Unmarshal(line, &record) != nil {
 			damaged++
 			return
@@ -84,6 +86,19 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 		damaged = 1
 	}
 	return damaged, nil
+}
+
+// until is a reader that fails when a context is canceled.
+type until struct {
+	ctx  context.Context
+	file io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := context.Cause(u.ctx); err != nil {
+		return 0, err
+	}
+	return u.file.Read(p)
 }
 
 // errLayout reports that a file does not contain one record per line.
