@@ -10,12 +10,13 @@ import { account, accounts } from './first'
 import { link, stateBadge } from './list'
 import { overlay, prepare } from './overlay'
 import type { Compared } from './overlay'
+import { Paced } from './paced'
 import { columnsOf, panels } from './panels'
 import { seriesColor, seriesDash } from './theme'
 
 const loadPause = 5000 // ms between two loads, which include new steps
 const followed = 8 // runs that the server keeps open; it reads the records of others again at each load
-const manyPause = 60000 // ms between two loads of more runs than followed, and of the tables
+const manyPause = 60000 // ms between two loads of more runs than followed, and at least between two of the tables
 const atOnce = 4 // runs that are loaded at a time: fewer than the server keeps open
 const mostPoints = 20000 // of a line of all runs together
 const mostColumns = 8 // runs that have a column of a table each; of more runs, each has a row
@@ -91,7 +92,7 @@ export class ComparePage {
   private running: AbortController | null = null
   private timer = 0
   private comparison: Comparison | null = null
-  private tabled = 0 // ms; when the tables were loaded
+  private readonly tabling = new Paced(signal => this.loadTables(signal), manyPause)
   private closed = false
 
   constructor(private readonly names: string[]) {
@@ -106,10 +107,12 @@ export class ComparePage {
       this.list, this.problems, this.tables, this.body)
     this.showList()
     void this.load()
-    void this.loadTables()
-    this.timer = window.setInterval(() => { if (!this.running && this.changing()) void this.load() },
-      names.length > followed ? manyPause : loadPause)
-    addEventListener('pagehide', this.abort)
+    this.tabling.want()
+    this.timer = window.setInterval(() => {
+      if (!this.running && this.changing()) void this.load()
+      this.tabling.tick()
+    }, names.length > followed ? manyPause : loadPause)
+    addEventListener('pagehide', this.leave)
   }
 
   // changing reports whether a run may have new records.
@@ -136,12 +139,14 @@ export class ComparePage {
   }
 
   // loadTables loads the tables: the server reads all records, which takes long for a long run.
-  private async loadTables(): Promise<void> {
+  private async loadTables(signal: AbortSignal): Promise<void> {
     try {
-      this.comparison = await api.compare(this.names)
-      this.tabled = Date.now()
-      if (!this.closed) this.showTables(this.comparison)
+      const comparison = await api.compare(this.names, signal)
+      if (signal.aborted) return
+      this.comparison = comparison
+      this.showTables(comparison)
     } catch (error) {
+      if (signal.aborted) return
       fill(this.tables, h('p', { class: 'problem' },
         `The tables cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
     }
@@ -164,17 +169,23 @@ export class ComparePage {
     this.show()
   }
 
-  // abort ends the load in progress, also when the user leaves the page.
-  private readonly abort = (): void => {
+  // abort ends the load of charts in progress.
+  private abort(): void {
     this.running?.abort()
     this.running = null
+  }
+
+  // leave ends all loads when the user leaves the page.
+  private readonly leave = (): void => {
+    this.abort()
+    this.tabling.abort()
   }
 
   close(): void {
     this.closed = true
     clearInterval(this.timer)
-    removeEventListener('pagehide', this.abort)
-    this.abort()
+    removeEventListener('pagehide', this.leave)
+    this.leave()
     for (const c of this.charts.values()) c.drop()
   }
 
@@ -206,13 +217,13 @@ export class ComparePage {
     })
     if (control.signal.aborted || this.closed) return
     this.running = null
+    const first = this.loaded.size === 0 // the load of the tables has begun with it
     settled.forEach((s, i) => { if (s.status === 'fulfilled') this.loaded.set(changing[i] ?? '', s.value) })
     fill(this.problems, ...problems(changing, settled).map(text => h('p', { class: 'problem' }, text)))
     this.controls.show()
     this.showList()
     this.show()
-    if (this.tabled > 0 && Date.now() - this.tabled > manyPause &&
-      settled.some(s => s.status === 'fulfilled')) void this.loadTables()
+    if (!first && settled.some(s => s.status === 'fulfilled')) this.tabling.want()
   }
 
   private show(): void {
