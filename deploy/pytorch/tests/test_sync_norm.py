@@ -103,8 +103,10 @@ class SyncNorm(unittest.TestCase):
         self.assertTrue(torch.equal(results[0][1], results[1][1]))
 
     def test_samples_of_weight_0_are_refused(self):
-        for arguments in ({"drop_last": False, "shares": small.SHARES}, {"shares": [8, 0, 4], "bench_worthless": True}):
-            with self.assertRaisesRegex(hetero_train.SettingsError, "statistics of SyncBatchNorm"):
+        for cause, arguments in (("last batch", {"drop_last": False, "shares": small.SHARES}),
+                                 ("fixed_shares", {"shares": [8, 0, 4]}),
+                                 ("bench_worthless", {"shares": small.SHARES, "bench_worthless": True})):
+            with self.assertRaisesRegex(hetero_train.SettingsError, cause + ".*statistics of SyncBatchNorm"):
                 self.run_ranks(**arguments)
 
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
@@ -131,6 +132,9 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	}
 	if start.SyncNorm && b.training.process.Cfg.Balance.BenchWorthless {
 		return exit.Usagef("bench_worthless: an excluded rank computes one sample with weight 0, which would change the statistics of SyncBatchNorm: remove the setting, or use another normalisation")
+	}
+	if start.SyncNorm && slices.Contains(b.training.process.Cfg.Balance.FixedShares, 0) {
+		return exit.Usagef("fixed_shares: a rank with a share of 0 computes one sample with weight 0, which would change the statistics of SyncBatchNorm: give each rank a sample, or use another normalisation")
 	}
 	if ranks > 1 {
 		b.training.rank.Team = &process.Team{
