@@ -1,12 +1,14 @@
 """Descriptions of the model and the device of this rank, and a short measurement of the device."""
+import contextlib
 import gc
 import hashlib
 import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_flatten
 
 from .errors import BatchError
 
@@ -46,6 +48,40 @@ def describe_model(model: torch.nn.Module) -> Dict[str, Any]:
         digest.update(f"{name} {tuple(p.shape)} {p.dtype} {p.requires_grad}\n".encode())
         count += p.numel()
     return {"name": plain_name(type(inner).__name__, "Model"), "hash": digest.hexdigest()[:16], "parameters": count}
+
+
+@contextlib.contextmanager
+def watch_inputs(model: torch.nn.Module) -> Iterator[List[torch.Tensor]]:
+    """Collects the tensors that the first call of the model gets."""
+    seen: List[torch.Tensor] = []
+
+    def note(_: Any, arguments: Any, named: Any) -> None:
+        if not seen:
+            seen.extend(v for v in tree_flatten((arguments, named))[0] if torch.is_tensor(v))
+    inner = model if type(model).__name__ == "OptimizedModule" else getattr(model, "module", model)
+    if getattr(inner, "_compiled_call_impl", None) is not None:  # the hook would be compiled, too
+        yield seen
+        return
+    hook = inner.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def describe_inputs(model: torch.nn.Module, seen: List[torch.Tensor]) -> str:
+    """Returns what a step time depends on besides the parameters: the shape and type of each input for one sample,
+    compilation, and gradient checkpointing. Returns "" if no input was seen."""
+    if not seen:
+        return ""
+    words = [f"{list(v.shape[1:])} {str(v.dtype).split('.')[-1]}" for v in seen]
+    modules = list(model.modules()) + [model]
+    if any(type(m).__name__ == "OptimizedModule" or getattr(m, "_compiled_call_impl", None) for m in modules):
+        words.append("compiled")
+    if any(getattr(m, "gradient_checkpointing", False) is True for m in modules):
+        words.append("gradient checkpointing")
+    text = ", ".join(words)
+    return text if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def has_sync_norm(model: torch.nn.Module) -> bool:

@@ -36,26 +36,25 @@ class Opening:
     _opened: bool
     _closed: bool
     _abort: Any  # of Ending
+    _inputs: str = ""  # of the model in profile()
 
     def profile(self, step: Callable[[int], Any], budget: float = 10.0, shares: Optional[Sequence[int]] = None) -> List[
             Tuple[int, float]]:
         """Measures the step time of this rank at several shares before the first step, and keeps the curve in the cache.
 
-        If the cache has the curve of this model, device, element type and version of PyTorch, it returns that curve.
         step(n) computes forward and backward of n samples without communication, for example with model.no_sync().
         budget: s. shares: numbers of samples; None: about eight from 1 to the micro-batch. Returns (samples, s) pairs.
+        The first call of step shows the inputs of the model. Without shares, if the cache has the curve of this model
+        with these inputs on this device, it returns that curve. settings={"balance.curve_cache": "off"} always measures.
         """
         if self._opened or self._sampler is None:
             raise errors.BatchError("profile() must come after sampler() and attach(), and before the first batch")
-        bridge = self._bridge
+        bridge, chosen, model = self._bridge, shares is not None, self._need_model()
         assert bridge is not None
-        bridge.send("lookup", **self._description(self._need_model()), tflops=0, copy_gbytes_per_second=0, curve=[])
-        kept = bridge.expect("curve")["points"]
-        if kept:
-            return [(p["samples"], p["seconds"]) for p in kept]
         most = min(self._max_share or self.micro_batch, self.micro_batch)
         if shares is None:
-            shares = sorted({max(1, round(most * f)) for f in (0.06, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 1.0)})
+            shares = [max(1, round(most * f)) for f in (0.06, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 1.0)]
+        shares = sorted(set(shares))
         end = time.perf_counter() + budget
         times: Dict[int, List[float]] = {}
 
@@ -70,11 +69,20 @@ class Opening:
             last = max(times) if times else n  # a share takes at most as long per sample as a smaller one
             return not times or time.perf_counter() + calls * times[last][0] * max(1.0, n / last) <= end
 
-        for n in sorted(set(shares)):
+        with describe.watch_inputs(model) as seen:
+            once(shares[0])
+        self._inputs = describe.describe_inputs(model, seen)
+        if self._inputs and not chosen:
+            bridge.send("lookup", **self._description(model), tflops=0, copy_gbytes_per_second=0, curve=[])
+            kept = bridge.expect("curve")["points"]
+            if kept:
+                return [(p["samples"], p["seconds"]) for p in kept]
+        for n in shares:
             if not fits(n, 2):
-                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(times)} of {len(set(shares))} shares")
+                warnings.warn(f"hetero_train: the budget of {budget} s ended the profile after {len(times)} of {len(shares)} shares")
                 break
-            once(n)  # allocates and compiles
+            if n > shares[0]:
+                once(n)  # allocates and compiles
             times[n] = [once(n)]
         for n in [n for _ in range(4) for n in times]:
             if time.perf_counter() + max(times[n]) <= end:
@@ -129,7 +137,7 @@ class Opening:
         dtype = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() and self._clock.cuda else first.dtype
         names = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
         name = describe.plain_name(type(data._dataset).__name__, "Dataset") if data else "none"
-        return {"model": describe.describe_model(model),
+        return {"model": describe.describe_model(model), "inputs": self._inputs,
                 "dataset": {"name": name, "samples": data.length if data else 0},
                 "device": describe.describe_device(self.device), "dtype": names.get(dtype, "float32"),
                 "torch": torch.__version__.split("+")[0],

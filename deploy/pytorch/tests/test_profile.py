@@ -13,20 +13,22 @@ import launch
 PER_SAMPLE = 0.004  # s
 
 
-def train(rank, folder, name, width, budget=0.4):
+def train(rank, folder, name, width, budget=0.4, rows=1, shares=None, checkpointing=False):
     """Profiles and trains. Returns the curve, the samples of the calls, the warnings, and whether the balancer has it."""
     model = DistributedDataParallel(torch.nn.Linear(4, width))
-    d = TensorDataset(torch.randn(48, 4))
+    model.module.gradient_checkpointing = checkpointing
+    d = TensorDataset(torch.randn(48, rows, 4))
     b = hetero_train.Balancer(global_batch=24, output_dir=folder, name=name, log_level="error")
     b.attach(model)
     sampler, calls = b.sampler(d), []
 
     def step(n):
         calls.append(n)
+        model.module(d[:n][0])
         time.sleep(PER_SAMPLE * n)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        curve = b.profile(step, budget=budget)
+        curve = b.profile(step, budget=budget, shares=shares)
     for x, in DataLoader(d, batch_sampler=sampler):
         with b.step():
             b.scale(model(x).square().mean()).backward()
@@ -37,20 +39,24 @@ def train(rank, folder, name, width, budget=0.4):
 class Profile(unittest.TestCase):
     def test_budget_and_cache(self):
         def work(rank, folder):
-            return [train(rank, folder, name, width) for name, width in (("one", 2), ("two", 2), ("other", 3))]
+            return [train(rank, folder, "one", 2), train(rank, folder, "two", 2), train(rank, folder, "model", 3),
+                    train(rank, folder, "inputs", 2, rows=5), train(rank, folder, "mode", 2, checkpointing=True),
+                    train(rank, folder, "shares", 2, shares=[2, 4])]
         results = launch.run(work)
         for result in results:
             if isinstance(result, Exception):
                 raise result
-            (curve, calls, said, cached), next_start, other_model = result
+            (curve, calls, said, cached), next_start, *others, chosen = result
             self.assertTrue(cached)
             self.assertLessEqual(sum(calls) * PER_SAMPLE, 0.4)
             self.assertIn("budget of 0.4 s", said[0])
             for n, seconds in curve:
                 self.assertGreaterEqual(seconds, PER_SAMPLE * n)
             self.assertIn(next_start[0], [r[0][0] for r in results])  # equal devices share a curve
-            self.assertEqual((next_start[1], next_start[3]), ([], True))
-            self.assertGreater(len(other_model[1]), 0)
+            self.assertEqual((next_start[1], next_start[3]), ([1], True))
+            for other in others:
+                self.assertGreater(len(other[1]), 1)
+            self.assertEqual([n for n, _ in chosen[0]], [2, 4])
 
     def test_all_shares_within_a_large_budget(self):
         def work(rank, folder):

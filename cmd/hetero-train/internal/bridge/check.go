@@ -34,6 +34,8 @@ func (m *Start) check() error {
 		return fmt.Errorf("model.name: got %.80q, want letters, digits, _ and -", m.Model.Name)
 	case !name.MatchString(m.Dataset.Name):
 		return fmt.Errorf("dataset.name: got %.80q, want letters, digits, _ and -", m.Dataset.Name)
+	case len(m.Inputs) > 1000:
+		return fmt.Errorf("inputs: got %d bytes, want at most 1000", len(m.Inputs))
 	case m.Dataset.Samples < 0 || m.Model.Parameters < 0:
 		return fmt.Errorf("got %d samples and %d parameters", m.Dataset.Samples, m.Model.Parameters)
 	case m.Device.Kind != "cpu" && m.Device.Kind != "cuda":

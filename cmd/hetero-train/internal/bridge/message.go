@@ -33,6 +33,7 @@ type Hello struct {
 // Start describes what this rank computes, before the first step.
 type Start struct {
 	Model   Model   `json:"model"`
+	Inputs  string  `json:"inputs"` // shapes and types of a sample as the model gets it; "": unknown
 	Dataset Dataset `json:"dataset"`
 	Device  Device  `json:"device"`
 

@@ -111,6 +111,9 @@ func (b *bridged) describe(start *bridge.Start) {
 			start.Workers),
 		Report: task.Report{Metrics: []task.Metric{task.Loss}, Unit: "samples", Units: 1, RateKey: "samples_per_sec"},
 		TFLOPS: measure.Figure(start.TFLOPS), Copy: measure.Figure(start.Copy)}
+	if start.Inputs != "" {
+		b.training.run.Foreign.Setting += "; inputs " + start.Inputs
+	}
 	for _, p := range start.Curve {
 		b.training.run.Foreign.Curve = append(b.training.run.Foreign.Curve,
 			divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})

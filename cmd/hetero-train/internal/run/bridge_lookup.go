@@ -19,6 +19,10 @@ func Lookup(cfg *config.Config, opts session.Options, start *bridge.Start) bridg
 		opts.Log.Warn("the cached step-time curve of this device cannot be used; the script measures a new one",
 			"error", err)
 	}
+	if len(found) > 0 {
+		opts.Log.Info("profile: the step-time curve comes from the cache, and nothing is measured; set balance.curve_cache = off, or pass shares, to measure again",
+			"points", len(found))
+	}
 	for _, p := range found {
 		answer.Points = append(answer.Points, bridge.Point{Samples: int(p.Samples), Seconds: p.Seconds})
 	}

@@ -192,7 +192,8 @@ func TestLookup(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	hello := `{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,` +
 		`"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`
-	ask := strings.Replace(fmt.Sprintf(start, 0), `"type":"start"`, `"type":"lookup"`, 1)
+	shaped := strings.Replace(fmt.Sprintf(start, 0), `"dataset"`, `"inputs":"[512] int64","dataset"`, 1)
+	ask := strings.Replace(shaped, `"type":"start"`, `"type":"lookup"`, 1)
 	lookup := func(r *rank, message string) int {
 		r.send("%s", message)
 		var c bridge.Curve
@@ -204,7 +205,7 @@ func TestLookup(t *testing.T) {
 	if n := lookup(first, ask); n != 0 {
 		t.Fatalf("an empty cache: got %d points, want none", n)
 	}
-	first.send("%s", strings.Replace(fmt.Sprintf(start, 0), `"curve":[]`, `"curve":`+points, 1))
+	first.send("%s", strings.Replace(shaped, `"curve":[]`, `"curve":`+points, 1))
 	first.answerGathers()
 	first.in.Close()
 	first.receive("error", new(bridge.Failed))
@@ -218,7 +219,8 @@ func TestLookup(t *testing.T) {
 		t.Errorf("the same model: got %d points, want 2", n)
 	}
 	for _, other := range [][2]string{{`"hash":"12ab"`, `"hash":"34cd"`}, {`"dtype":"float32"`, `"dtype":"bfloat16"`},
-		{`"torch":"2.4.0"`, `"torch":"2.5.0"`}, {`"name":"Test CPU"`, `"name":"Other CPU"`}} {
+		{`"torch":"2.4.0"`, `"torch":"2.5.0"`}, {`"name":"Test CPU"`, `"name":"Other CPU"`},
+		{"[512] int64", "[2048] int64"}} {
 		if n := lookup(next, strings.Replace(ask, other[0], other[1], 1)); n != 0 {
 			t.Errorf("%s: got %d points, want none", other[1], n)
 		}
@@ -226,6 +228,9 @@ func TestLookup(t *testing.T) {
 	next.in.Close()
 	if err := <-next.done; err != nil {
 		t.Error(err)
+	}
+	if n := strings.Count(next.log.String(), "comes from the cache"); n != 1 {
+		t.Errorf("got %d messages about a cached curve, want 1: %s", n, next.log)
 	}
 }
 
