@@ -1,5 +1,6 @@
 """Lightning: Trainer(callbacks=[BalancerCallback()])."""
 import functools
+import warnings
 from typing import Any, Callable, Dict, Optional
 
 try:
@@ -69,7 +70,14 @@ class BalancerCallback(Callback):
 
     def state_dict(self) -> Dict[str, Any]:
         b = self.balancer
-        return {"position": b.state_dict() if b is not None and not b._window.micros else None}
+        within = b is not None and bool(b._window.micros or b._current is not None)
+        if within:
+            warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
+                          "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
+        return {"position": b.state_dict() if b is not None and not within else None, "within_step": within}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
+        if state.get("within_step"):
+            raise SettingsError("the checkpoint was saved within an optimizer step, whose gradients it does not have: "
+                                "resume from one that was saved after a whole step, or load its weights into a new run")
         self._position = state["position"]

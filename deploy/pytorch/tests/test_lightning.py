@@ -1,6 +1,7 @@
 """The callback of Lightning, with two ranks."""
 import os
 import unittest
+import warnings
 
 import torch
 from torch.utils.data import DataLoader
@@ -87,6 +88,45 @@ class Lightning(unittest.TestCase):
 
     def test_resume_in_the_middle_of_an_epoch(self):
         self.assertEqual(self.fit(words=False, accumulation=1, resume=True)[0][2], 4)
+
+    def test_checkpoint_within_a_step(self):
+        """Lightning would continue with the next micro-batch, and the balancer cannot."""
+        port = free_port()
+
+        def work(rank, folder):
+            torch.distributed.destroy_process_group()
+            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK="0", TORCHELASTIC_RUN_ID="test",
+                              GROUP_RANK="0")
+            path = os.path.join(folder, "within.ckpt")
+
+            class Save(pl.Callback):
+                def on_train_batch_end(self, trainer, module, out, batch, index):
+                    if index == 2:
+                        trainer.save_checkpoint(path)
+
+            def train(checkpoint=None):
+                callback = hetero_train.lightning.BalancerCallback(fixed_shares=[18, 6], output_dir=folder, name="run",
+                                                                   log_level="error")
+                trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False,
+                                     callbacks=[callback, Save()], accumulate_grad_batches=2,
+                                     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+                                     default_root_dir=folder, plugins=[TorchElasticEnvironment()])
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    trainer.fit(module(False), DataLoader(small.data(False), batch_size=6, shuffle=True),
+                                ckpt_path=checkpoint)
+                return [str(w.message) for w in said if "within an optimizer step" in str(w.message)]
+            said = train()
+            try:
+                train(path)
+            except hetero_train.SettingsError as e:
+                return len(said), str(e)
+            return len(said), "resumed"
+        for result in launch.run(work, ranks=2):
+            if isinstance(result, Exception):
+                raise result
+            self.assertEqual(result[0], 1)
+            self.assertIn("after a whole step", result[1])
 
     def test_tokens_with_accumulation_are_refused(self):
         with self.assertRaisesRegex(hetero_train.BatchError, "needs total"):
