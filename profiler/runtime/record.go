@@ -260,8 +260,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is
-// a time or a count below 0. Keys that are computed from others are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is a
+// time or a count below 0. Keys that are computed from others are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
@@ -280,6 +280,23 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("metric record with a %s below 0", key)
 	}
 	return nil
+}
+
+// atLeastZero returns the record, or a copy with 0 in place of times and counts below 0.
+func (r *Record) atLeastZero() *Record {
+	if r.negative() == "" {
+		return r
+	}
+	sound := *r
+	for m := range telemetry.MetricCount {
+		switch telemetry.Metrics[m].Kind {
+		case telemetry.Seconds:
+			*sound.Seconds(m) = max(*sound.Seconds(m), 0)
+		case telemetry.Integer:
+			sound.setInteger(m, max(sound.integer(m), 0))
+		}
+	}
+	return &sound
 }
 
 // negative returns the key of a time or count that is below 0, or "".

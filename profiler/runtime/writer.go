@@ -105,8 +105,10 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 	return w, repair, nil
 }
 
-// Append adds a record. It only copies the record to memory. A background goroutine writes it to the file.
+// Append adds a record. It only copies the record to memory. A background goroutine writes it to the file. A time or a
+// count below 0 is a wrong measurement, and is written as 0: readers refuse it, and would lose the whole record.
 func (w *Writer) Append(record *Record) {
+	record = record.atLeastZero()
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
 

@@ -569,3 +569,23 @@ func TestReadersOfARunningExperimentGetWholeRecords(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestATimeBelowZeroDoesNotCostItsRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, _ := mustOpen(t, path)
+	record := sample(7)
+	record.Forward, record.Bytes = -time.Millisecond, -1
+	w.Append(&record)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if record.Forward != -time.Millisecond {
+		t.Error("Append has changed the record of its caller")
+	}
+	var got []Record
+	damaged, err := EachMetric(path, func(r *Record) { got = append(got, *r) })
+	if err != nil || damaged != 0 || len(got) != 1 || got[0].Iteration != 7 || got[0].Forward != 0 ||
+		got[0].Bytes != 0 || got[0].Backward != record.Backward {
+		t.Errorf("got %+v, %d damaged records, %v, want the record with 0 in place of two values", got, damaged, err)
+	}
+}
