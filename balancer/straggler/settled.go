@@ -4,9 +4,9 @@ package straggler
 // limit is reported again and again. Larger: reports come later.
 const settledWindows = 3
 
-// Settled is the verdict on one rank that messages report: in the log, by status, and on the dashboard. A verdict is
-// settled after three windows, and that a rank is sick at once, because this verdict already rests on several windows.
-// The zero value is a healthy rank.
+// Settled is the verdict on one rank that messages report: the log, and the alerts of status and the dashboard. Tables,
+// files and Prometheus have the verdict on the newest window. A verdict is settled after three windows, and that a rank
+// is sick at once, because this verdict already rests on several windows. The zero value is a healthy rank.
 type Settled struct {
 	Reported Kind  `json:"reported"` // newest settled verdict
 	Next     Kind  `json:"next"`     // verdict of the newest windows

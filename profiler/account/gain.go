@@ -54,8 +54,12 @@ type Outcome struct {
 	// differences between earlier windows whose shares did not change
 }
 
-// Worse reports whether the change made steps longer than before and than predicted, beyond the noise of the windows.
-func (o Outcome) Worse() bool { return o.High < 1 && !(o.Predicted <= o.High) }
+// leastWorse is the least part by which a change that is worse makes the speed smaller. Larger: hides small losses.
+const leastWorse = 0.01
+
+// Worse reports whether the change made steps longer than before, by leastWorse, and longer than predicted, beyond the
+// noise of the windows.
+func (o Outcome) Worse() bool { return o.High < 1-leastWorse && !(o.Predicted <= o.High) }
 
 // Outcomes compares each change of shares with the window that follows it.
 type Outcomes struct {

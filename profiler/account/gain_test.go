@@ -24,6 +24,8 @@ func TestOutcomesOfChanges(t *testing.T) {
 			{step: 1.5, noise: 0.5, shares: best, next: best, outcome: true, promised: 1.2, got: 1.2}},
 		"worse": {{step: 1, shares: best, next: worst, predicted: 0.9},
 			{step: 2, shares: worst, next: equal, outcome: true, promised: 1 / 0.9, got: 0.5, worse: true}},
+		"a little worse without noise": {{step: 1, shares: best, next: worst, predicted: 0.9},
+			{step: 1.005, shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.005}},
 		"worse within the spread": {{step: 1, spread: 0.05, shares: best, next: worst, predicted: 0.9},
 			{step: 1.1, spread: 0.05, shares: worst, next: worst, outcome: true, promised: 1 / 0.9, got: 1 / 1.1}},
 		"worse beyond the spread": {{step: 1, spread: 0.01, shares: best, next: worst, predicted: 0.9},
