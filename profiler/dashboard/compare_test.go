@@ -66,7 +66,8 @@ func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, reads := trials{reading: make(chan struct{}, 1)}, 0
 		get := func(steps int64, kind runs.Kind) int {
-			now := runs.Summary{Name: "a", Steps: steps, Updated: steps, State: runs.State{Kind: kind}}
+			why := fmt.Sprint("nothing for ", time.Now()) // the reason contains the age of the records
+			now := runs.Summary{Name: "a", Steps: steps, Updated: steps, State: runs.State{Kind: kind, Why: why}}
 			if _, err := k.get(t.Context(), now, func() (*analysis.Trial, error) {
 				time.Sleep(3 * time.Second)
 				reads++

@@ -363,6 +363,8 @@ func TestStatesOfRuns(t *testing.T) {
 		{"finished", 20, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Finished, ""},
 		{"failed", 20, map[string]string{resultFile: result(`"exit":4,"error":"the loss is not finite"`)}, Failed,
 			"exit code 4: the loss is not finite"},
+		{"failed-saved", 20, map[string]string{resultFile: result(`"exit":4`),
+			checkpointsFolder + "/step-00000010/state.json": "{}"}, Failed, "exit code 4"},
 		{"stopped", 20, map[string]string{resultFile: result(`"exit":130`)}, Stopped, "resumes"},
 		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
 		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed,
@@ -398,6 +400,9 @@ func TestStatesOfRuns(t *testing.T) {
 		if state.Kind != c.want || !strings.Contains(state.Why, c.why) || c.why == "" && state.Why != "" {
 			t.Errorf("%s: got %+v, want %s because of %q", c.name, state, c.want, c.why)
 		}
+		if saved := strings.HasSuffix(c.name, "-saved"); state.Saved != saved {
+			t.Errorf("%s: got a checkpoint %v, want %v", c.name, state.Saved, saved)
+		}
 	}
 	folder, err := OpenFolder(dir)
 	if err != nil {
@@ -405,7 +410,7 @@ func TestStatesOfRuns(t *testing.T) {
 	}
 	defer folder.Close()
 	list, err := folder.List(t.Context())
-	if err != nil || len(list.Runs) != 13 {
+	if err != nil || len(list.Runs) != 14 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {

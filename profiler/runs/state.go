@@ -30,8 +30,9 @@ const (
 
 // State is the state of a run.
 type State struct {
-	Kind Kind   `json:"kind"`
-	Why  string `json:"why"` // reason for Kind, or why the run has no records; "" if there is nothing to explain
+	Kind  Kind   `json:"kind"`
+	Why   string `json:"why"`   // reason for Kind, or why the run has no records; "" if there is nothing to explain
+	Saved bool   `json:"saved"` // there is a checkpoint
 }
 
 // Records that are younger than a limit show that a process on another machine still runs. The limit is recentSteps
@@ -91,36 +92,38 @@ func (u use) same(v use) bool {
 // judge determines the state. Only the process that trains writes the records of its start and of its result, so later
 // commands in the folder do not change the state.
 func (e evidence) judge() State {
+	kind, why := e.kind()
+	return State{kind, why, e.saved}
+}
+
+// kind returns the kind of the state, and its reason.
+func (e evidence) kind() (kind Kind, why string) {
 	switch {
 	case e.training():
-		return State{Running, e.whyEmpty()}
+		return Running, e.whyEmpty()
 	case e.ended():
 		return e.outcome()
 	case e.elsewhere():
 		patience := max(recentMinimum, recentSteps*e.stepTime)
 		if e.steps > 0 && e.age < patience {
-			return State{Running, ""}
+			return Running, ""
 		}
 		last := e.holder
 		if e.start != nil {
 			last = e.start.Holder
 		}
-		return State{
-			Unknown,
-			fmt.Sprintf(
-				"process %d on %s has written nothing for %v; this machine cannot check whether the process still runs",
-				last.PID, last.Host, e.age.Round(time.Second))}
+		return Unknown, fmt.Sprintf(
+			"process %d on %s has written nothing for %v; this machine cannot check whether the process still runs",
+			last.PID, last.Host, e.age.Round(time.Second))
 	case e.steps == 0:
-		return State{Crashed, e.whyEmpty()}
+		return Crashed, e.whyEmpty()
 	}
 	next := "there is no checkpoint, so the same command starts again"
 	if e.saved {
 		next = "the same command resumes from the newest checkpoint"
 	}
-	return State{
-		Crashed,
-		fmt.Sprintf("the process ended without a result after step %d; %s; logs/train.log has its last messages",
-			e.steps, next)}
+	return Crashed, fmt.Sprintf(
+		"the process ended without a result after step %d; %s; logs/train.log has its last messages", e.steps, next)
 }
 
 // training reports whether the process that began last still holds the lock of the folder.
@@ -147,15 +150,15 @@ func (e evidence) ended() bool {
 }
 
 // outcome determines the state of a run that has ended.
-func (e evidence) outcome() State {
-	kind, why := e.result.Outcome()
+func (e evidence) outcome() (kind Kind, why string) {
+	kind, why = e.result.Outcome()
 	if why == "" {
 		why = e.whyEmpty()
 	}
 	if e.unloaded != "" {
 		why = strings.TrimPrefix(why+"; "+e.unloaded, "; ")
 	}
-	return State{kind, why}
+	return kind, why
 }
 
 // whyEmpty returns why a run has no records, or "" if it has records.

@@ -5,6 +5,7 @@ import type { Maybe } from './format'
 export type State = {
   kind: string
   why: string
+  saved: boolean
 }
 
 export type Summary = {

@@ -26,7 +26,7 @@ describe('the first screen', () => {
   })
   test('the sentence has the use, the largest loss and what hybrid would bring', () => {
     const v = run('running', 'none', { decision: decision({ ranks: waiting }) }), a = account(v, figures())
-    expect(a && sentence(v, a, null).replaceAll('\u00a0', ' ')).toBe(
+    expect(a && sentence(v, a, null, figures()).replaceAll('\u00a0', ' ')).toBe(
       'The cluster does 63 % of what it could. Rank 1 is waited for: 40.0 of 112 ms a step. Policy hybrid would make it about 1.56 times faster.')
     expect(advice(v, a).replaceAll('\u00a0', ' ')).toBe('Set balance.policy = "hybrid" (now "none"): it saves about 40.0 ms a step.')
   })
@@ -35,9 +35,9 @@ describe('the first screen', () => {
     const a = { step: 0.112, useful: 0.11, lost: new Map([['communication', 0.002]]), of: '' }
     expect(gain(lost)).toMatchObject({ low: null, high: null })
     expect(gain(lost)?.value).toBeCloseTo(0.35 / 0.224)
-    expect(sentence(v, a, gain(lost)).replaceAll('\u00a0', ' ')).toBe(
+    expect(sentence(v, a, gain(lost), lost).replaceAll('\u00a0', ' ')).toBe(
       'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
-    expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8 })).toContain(
+    expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8 }, lost)).toContain(
       'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
   })
   test('after the end, the advice is that for the largest loss', () => {
@@ -53,28 +53,43 @@ describe('the first screen', () => {
       line('equal_step_high', 3, 4))
     expect(gain(all)).toEqual({ value: 2.5, low: 1.5, high: 3.5 })
     const v = run('running', 'hybrid', {}), a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
-    expect(sentence(v, a, gain(all))).toContain(
+    expect(sentence(v, a, gain(all), all)).toContain(
       'It is about 2.50 times faster than with equal shares (estimate, 90 % interval 1.50 to 3.50).')
   })
-  test('a run that crashed without a checkpoint starts again', () => {
-    const crashed = (why: string) => advice({ ...run('crashed', 'hybrid', {}), state: { kind: 'crashed', why } }, null)
-    expect(crashed('there is no checkpoint, so the same command starts again')).toContain(
-      'The same command starts the run again.')
-    expect(crashed('the same command resumes from the newest checkpoint')).toContain(
-      'The same command resumes the run.')
+  test.each(['crashed', 'failed'] as const)('a run that %s starts again without a checkpoint', kind => {
+    const said = (saved: boolean) =>
+      advice({ ...run(kind, 'hybrid', {}), state: { kind, why: 'out of memory', saved } }, null)
+    expect(said(false)).toContain('The same command starts the run again.')
+    expect(said(true)).toContain('The same command resumes the run.')
   })
   test('a gain whose interval contains 1 is none', () => {
     const a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
-    expect(sentence(run('finished', 'hybrid', {}), a, { value: 1.01, low: 0.97, high: 1.04 }))
+    expect(sentence(run('finished', 'hybrid', {}), a, { value: 1.01, low: 0.97, high: 1.04 }, figures()))
       .toContain('Equal shares were about as fast (estimate, 90 % interval 0.97 to 1.04).')
   })
-  test('an imbalance of the first steps is not one of the current shares', () => {
+  describe('an imbalance of the first steps is not one of the current shares', () => {
     const a = { step: 0.1, useful: 0.06, lost: new Map([['imbalance', 0.03]]), of: '' }
-    const changes = [decision({ step: 20, changed: true })]
-    const said = (now: number) => sentence(run('finished', 'hybrid',
-      { changes, decision: decision({ lost_seconds: { imbalance: now } }) }), a, null)
-    expect(said(0.001)).toContain('lost to imbalance, mostly up to step 20: the shares have not changed since.')
-    expect(said(0.02)).toContain('lost to imbalance, which the best shares would save.')
+    const said = (changed: number[], steps: number[], ...lost: number[]) => sentence(run('finished', 'hybrid', {
+      changes: changed.map(step => decision({ step, changed: true })),
+      decision: decision({ lost_seconds: { imbalance: 0 } }),
+    }), a, null, { ...figures(line('lost_imbalance', ...lost)), steps })
+    const always = 'lost to imbalance, which the best shares would save.'
+    test.each([
+      ['ends with the last change', [20], [20, 100], [0.1, 0.001],
+        'mostly up to step 20: the shares have not changed since.'],
+      ['ends between two points', [15], [20, 100], [0.1, 0.001],
+        'mostly up to step 15: the shares have not changed since.'],
+      ['ends long before the last change', [20, 100, 5000], [100, 5000, 9000], [0.1, 0.0001, 0], 'mostly up to step 100.'],
+      ['has another cause than the last change', [20], [20, 500, 700, 1000], [0.001, 0, 0.1, 0], 'mostly up to step 700.'],
+      ['comes after the last change', [20], [20, 500, 900, 1000], [0.001, 0, 0.1, 0], always],
+      ['is short in the first steps', [20], [10, 20, 1020], [0.1, 0.1, 0.05], always],
+      ['is that of all steps', [20], [20, 40, 60, 80, 100], [0.03, 0.03, 0.03, 0.03, 0.03], always],
+    ])('that %s', (_, changes, steps, lost, want) => expect(said(changes, steps, ...lost)).toContain(want))
+  })
+  test('a decision counts with its steps', () => {
+    const f = { ...figures(line('decided_step', 1, 0.1), line('useful', 0.1, 0.1), line('lost_imbalance', 0.9, 0)), steps: [10, 100] }
+    expect(account(run('finished', 'hybrid', {}), f)?.step).toBeCloseTo(0.19)
+    expect(account(run('finished', 'hybrid', {}), f)?.lost.get('imbalance')).toBeCloseTo(0.09)
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()

@@ -38,14 +38,28 @@ function accountOf(step: Maybe, useful: Maybe, part: (cause: string) => Maybe, o
   return { step, useful, lost, of }
 }
 
-const mean = (values: Maybe[]): Maybe => {
-  const all = values.filter(known)
-  return all.length ? all.reduce((a, b) => a + b, 0) / all.length : null
+type Decided = { step: number; steps: number; value: number }
+
+// decisions returns the known values of a column of decisions. A decision describes the steps since the one before it.
+function decisions(f: Figures, column: string): Decided[] {
+  let before = f.from - 1
+  return (find(f, column, allRanks)?.mean ?? []).flatMap((value, i) => {
+    const step = f.steps[i]
+    if (!known(value) || step === undefined) return []
+    const steps = Math.max(0, step - before)
+    before = step
+    return [{ step, steps, value }]
+  })
 }
+
+const sum = (all: Decided[], of: (d: Decided) => number): number => all.reduce((n, d) => n + of(d), 0)
 
 // account returns the parts of a step: of the newest window while the run trains, of the selected steps after its end.
 export function account(v: Pick<View, 'state' | 'decision' | 'verdicts'>, f: Figures): Account | null {
-  const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string) => mean(find(f, name, allRanks)?.mean ?? [])
+  const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string): Maybe => {
+    const all = decisions(f, name), steps = sum(all, d => d.steps)
+    return steps > 0 ? sum(all, d => d.steps * d.value) / steps : null
+  }
   const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'the newest window of 50 steps')
   if (v.state.kind !== 'running') {
     const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `the recorded decisions of steps ${f.from} to ${f.to}`)
@@ -98,26 +112,39 @@ function estimated(low: number | null, high: number | null): string {
 
 const times = (x: number) => `${x.toFixed(2)} times`
 
-// found returns the step of the change of shares that ended most of the imbalance, or null if it has not ended.
-function found(v: Pick<View, 'decision' | 'changes'>, imbalance: number): number | null {
-  const last = v.changes?.at(-1)?.step, now = v.decision?.lost_seconds?.imbalance
-  return last !== undefined && known(now) && now < imbalance / 2 ? last : null
+const most = 0.8 // of all lost time, before the step that the first screen names
+const enough = 0.2 // of all steps, after it
+
+// ended says up to which step most of the imbalance was lost, or returns "" if it was lost in all parts of the run.
+// After this step, a step loses less than a quarter of what it lost before.
+function ended(v: Pick<View, 'changes'>, f: Figures): string {
+  const all = decisions(f, 'lost_imbalance'), total = sum(all, d => d.steps * d.value), steps = sum(all, d => d.steps)
+  let lost = 0, past = 0
+  for (const d of all) {
+    const from = past
+    lost += d.steps * d.value
+    past += d.steps
+    const left = steps - past
+    if (lost < most * total || left < enough * steps || (total - lost) * past * 4 >= lost * left) continue
+    const change = v.changes?.at(-1)?.step ?? 0
+    return change > from + f.from - 1 && change <= d.step ?
+      `, mostly up to step ${count(change)}: the shares have not changed since` : `, mostly up to step ${count(d.step)}`
+  }
+  return ''
 }
 
 // sentence says how well the cluster is used, what holds it back, and what the shares bring.
 export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks'>,
-  a: Account,
-  gained: Gain | null): string {
-  const running = v.state.kind === 'running', most = largest(a), imbalance = a.lost.get('imbalance') ?? 0
+  a: Account, gained: Gain | null, f: Figures): string {
+  const running = v.state.kind === 'running', loss = largest(a), past = running ? '' : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
   const text = [`${cluster} ${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`]
-  if (!most) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
+  if (!loss) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
   else {
-    const [cause, seconds] = most, rank = slowest(v), of = `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
+    const [cause, seconds] = loss, rank = slowest(v), of = `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
     const noisy = v.decision?.noisy_rank
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
-    else if (cause === 'imbalance' && found(v, seconds) !== null) text.push(
-      `${of} were lost to imbalance, mostly up to step ${count(found(v, seconds))}: the shares have not changed since.`)
+    else if (cause === 'imbalance' && past) text.push(`${of} were lost to imbalance${past}.`)
     else text.push(`${of} ${running ? 'are' : 'were'} lost to ${losses[cause]?.words ?? cause}${cause === 'noise' && known(noisy) ? `, mostly of rank ${noisy}` : ''}.`)
   }
   if (v.ranks.length < 2) return text.join(' ')
@@ -263,7 +290,7 @@ const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' :
 // advice says what to do next.
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
   const again = v.state.kind === 'crashed' ||
-    v.state.kind === 'failed' ? `Read logs/train.log for the cause. The same command ${v.state.why.includes('starts again') ? 'starts the run again' : 'resumes the run'}. ` : ''
+    v.state.kind === 'failed' ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
   if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
   if (again) return again.trim()

@@ -59,6 +59,11 @@ describe('the charts of a comparison', () => {
     expect(chart?.content).toMatchObject({ steps: [1, 2, 10], axis: { label: 'training time (s)' } })
     expect(chart?.content.series.map(s => s.values)).toEqual([[null, 5, 4], [5, 3, null]])
   })
+  test('over time, a point whose time is unknown is left out', () => {
+    const f = figures(line('loss', -1, [5, 4]), line('training_time', -1, [null, 9]))
+    const [chart] = overlay(panel('loss'), [run('a', 0, f)], null, true)
+    expect([chart?.content.steps, chart?.content.series.map(s => s.values)]).toEqual([[9], [[4]]])
+  })
   test('a throughput has the unit of the runs, or samples if the units differ', () => {
     const f = figures(line('total_throughput', -1, [10, 10])), text = run('a', 0, f, view(1, 'tok', 32)), images =
       run('b', 1, f, view(1, 'img'))

@@ -16,10 +16,11 @@ const mostLines = 8 // ranks of all runs that have a line each
 const mostBands = 3 // runs that have bands of least and largest values
 const mostPlaces = 1200 // on the common axis: more than pixels
 
-// join aligns the lines of several runs on one axis. On a long axis, a point moves to the next place of the axis.
-export function join(runs: { at: number[]; values: Maybe[] }[], most =
+// join aligns the lines of several runs on one axis. On a long axis, a point moves to the next place of the axis. A
+// point whose place is unknown is left out.
+export function join(runs: { at: Maybe[]; values: Maybe[] }[], most =
   mostPlaces): { at: number[]; values: Maybe[][] } {
-  const all = [...new Set(runs.flatMap(r => r.at))].sort((a, b) => a - b)
+  const all = [...new Set(runs.flatMap(r => r.at.filter(known)))].sort((a, b) => a - b)
   const every = Math.max(1, Math.ceil(all.length / most))
   const at = all.filter((_, i) => (all.length - 1 - i) % every === 0) // with the last one
   return {
@@ -27,6 +28,7 @@ export function join(runs: { at: number[]; values: Maybe[] }[], most =
       const values: Maybe[] = at.map(() => null)
       let place = 0
       r.at.forEach((x, i) => {
+        if (!known(x)) return
         while (place < at.length - 1 && (at[place] ?? 0) < x) place++
         const v = r.values[i]
         if (v !== null && v !== undefined) values[place] = v
@@ -75,9 +77,9 @@ export function overlay(p: Panel, runs: Compared[], ranks: number[] | null, time
   const lines = runs.map(r => p.series(r.figures, r.view).slice(0, p.overall && ranks === null ? 1 : undefined))
   const names = [...new Set(lines.flatMap(list => list.map(s => s.label)))]
   const groups = p.split ? names.map(n => [n]) : [names]
-  const seconds = (f: Figures): number[] => {
+  const seconds = (f: Figures): Maybe[] => {
     const t = find(f, 'training_time', -1)
-    return (t?.max ?? t?.mean ?? []).map(v => v ?? 0)
+    return t?.max ?? t?.mean ?? []
   }
   const at = runs.map(r => (time ? seconds(r.figures) : r.figures.steps))
   return groups.map((group, g) => {

@@ -225,7 +225,7 @@ export class RunPage {
     const a = first.account(v, f)
     this.first.hidden = v.last === 0
     this.lead.hidden = a === null
-    if (a) fill(this.lead, first.sentence(v, a, first.gain(f)))
+    if (a) fill(this.lead, first.sentence(v, a, first.gain(f), f))
     put('account', a && first.bar(a))
     this.speed.set(first.curve(f, v))
     put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v,
