@@ -1,29 +1,54 @@
 """Hugging Face Trainer: call hetero_train.transformers.balance(trainer) before trainer.train()."""
 import functools
+import inspect
 import itertools
 from typing import Any, Callable, Optional
 
 import torch
-from transformers import TrainerCallback
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
+from transformers import Trainer, TrainerCallback
+from transformers.loss.loss_utils import ForCausalLMLoss
+from transformers.models.auto import modeling_auto as auto
 
 from .balancer import Balancer
 from .errors import SettingsError
 
 
+ASK = "pass count=FUNCTION to balance(), which returns the number of targets (or samples) of a batch"
+
+UNSHIFTED = {name for mapping in (
+    auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES, auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES)
+    for names in mapping.values() for name in ([names] if isinstance(names, str) else names)}
+
+
+def shifts(model: Any) -> Optional[bool]:
+    """Reports whether a model predicts the next token, so that its first label has no loss. None: the loss is unknown."""
+    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+    name, common = type(model).__name__, code is not None and "loss_function" in code.co_names
+    encodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    if common and model.loss_function is ForCausalLMLoss:
+        return not encodes
+    if name in auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES.values() or name in UNSHIFTED and (
+            encodes or name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()):
+        return False
+    return None
+
+
 def targets(model: Any, inputs: Any) -> Optional[int]:
     """Returns the number of targets over which the loss of a model is a mean; None: it is a mean over samples."""
     labels = inputs.get("shift_labels", inputs.get("labels"))
-    if labels is None or torch.is_tensor(labels) and (labels.dim() < 2 or labels.is_floating_point()):
-        return None
-    if not torch.is_tensor(labels):
-        raise SettingsError("labels are no tensor: pass count=FUNCTION to balance(), which counts the targets of a batch")
     model = model.get_base_model() if hasattr(model, "get_base_model") else model  # of peft
-    if "shift_labels" not in inputs and not model.config.is_encoder_decoder and (
-            LOSS_MAPPING.get(getattr(model, "loss_type", None)) is ForCausalLMLoss
-            or type(model).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
-        labels = labels[..., 1:]  # such a model predicts the next token
+    name = type(model).__name__
+    if labels is None and name in auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES.values():
+        return None
+    if torch.is_tensor(labels) and (labels.dim() < 2 or labels.dim() == 2 and labels.is_floating_point()):
+        return None
+    shift = shifts(model) if torch.is_tensor(labels) and not labels.is_floating_point() else None
+    if shift is None:
+        what = f"{list(labels.shape)} labels" if torch.is_tensor(labels) else f"the inputs {', '.join(inputs)}"
+        raise SettingsError(f"the loss of {name} with {what} is unknown: {ASK}")
+    if shift and "shift_labels" not in inputs:
+        labels = labels[..., 1:]
     return int((labels != -100).sum())
 
 
@@ -31,11 +56,15 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
     """Gives the ranks of a transformers.Trainer balanced shares, and returns their balancer.
 
     The global batch is that of the trainer, on all ranks together. arguments: others of Balancer. count(inputs): number of
-    targets over which the loss is a mean; None: labels that are not -100 if each token has one, else samples.
+    targets over which the loss is a mean; None: labels that are not -100 if each token has one, else samples, and a loss
+    that is unknown is refused.
     """
     args, n, counts, total = trainer.args, trainer.args.gradient_accumulation_steps, [], [None]
     if args.n_gpu > 1 or args.auto_find_batch_size:
         raise SettingsError("start a process for each GPU, without auto_find_batch_size: max_share limits a rank's samples")
+    if count is None and (trainer.compute_loss_func is not None
+                          or type(trainer).compute_loss is not Trainer.compute_loss):
+        raise SettingsError(f"the trainer has a loss of its own: {ASK}")
     b = Balancer(args.per_device_train_batch_size * args.world_size * n, accumulation=n, **arguments)
     loader = b.loader(trainer.get_train_dataloader(), seed=args.seed if args.data_seed is None else args.data_seed)
     training_step, compute_loss = trainer.training_step, trainer.compute_loss

@@ -10,12 +10,10 @@ from torch.nn.parallel import DistributedDataParallel
 import hetero_train
 import launch
 
-try:  # before the ranks are forked, because the imports take seconds
+if importlib.util.find_spec("transformers"):  # before the ranks are forked, because the imports take seconds
     import transformers
     import transformers.trainer
     import hetero_train.transformers
-except ImportError:
-    pass
 
 SHARES = [6, 2]
 
@@ -82,6 +80,66 @@ def reference(order, model, batch=8, lr=0.1):
         optimizer.step()
         optimizer.zero_grad()
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@needs("transformers")
+class Losses(unittest.TestCase):
+    """The weights of a loss that the package knows, and the refusal of others."""
+
+    def test_weighted_parts_are_the_whole(self):
+        t = transformers
+        size = dict(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+                    hidden_dropout_prob=0, attention_probs_dropout_prob=0, max_position_embeddings=16)
+        bert = t.BertConfig(num_labels=31, **size)
+        t5 = t.T5Config(vocab_size=31, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, dropout_rate=0,
+                        decoder_start_token_id=0, pad_token_id=0)
+        d = Texts()
+        for model in (tiny(), t.BertForMaskedLM(bert), t.BertForTokenClassification(bert),
+                      t.T5ForConditionalGeneration(t5)):
+            def loss(start, end):
+                inputs = {"input_ids": d.ids[start:end], "labels": d.labels[start:end]}
+                return hetero_train.transformers.targets(model, inputs) * float(model(**inputs).loss.detach())
+
+            def count(start, end):
+                return hetero_train.transformers.targets(model, {"labels": d.labels[start:end]})
+            self.assertEqual(count(0, 7) + count(7, 24), count(0, 24))
+            self.assertAlmostEqual((loss(0, 7) + loss(7, 24)) / loss(0, 24), 1, places=5, msg=type(model).__name__)
+
+    def test_unknown_losses_are_refused(self):
+        t = transformers
+        bart = t.BartConfig(vocab_size=31, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                            decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8)
+        speech = t.Wav2Vec2Config(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                                  intermediate_size=8, conv_dim=(8,), conv_stride=(5,), conv_kernel=(10,),
+                                  num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2)
+        rows = {"labels": torch.zeros(2, 6, dtype=torch.long)}
+        for model, inputs in ((t.Wav2Vec2ForCTC(speech), rows), (t.BartForCausalLM(bart), rows), (Classes(), rows),
+                              (Classes(), {"x": torch.zeros(2, 5), "target": torch.zeros(2)}),
+                              (Classes(), {"labels": torch.zeros(2, 3, 4)})):
+            with self.assertRaisesRegex(hetero_train.SettingsError, "pass count=FUNCTION"):
+                hetero_train.transformers.targets(model, inputs)
+
+    @needs("accelerate")
+    def test_a_loss_of_the_trainer_is_refused(self):
+        class Own(transformers.Trainer):
+            def compute_loss(self, model, inputs, *_, **__):
+                return model(**inputs)["loss"]
+
+        def work(rank, folder):
+            os.environ.update(MASTER_ADDR="127.0.0.1", ACCELERATE_USE_CPU="true")
+            args = transformers.TrainingArguments(folder, report_to=[], use_cpu=True)
+            for trainer in (Own(Classes(), args, train_dataset=Points()),
+                            transformers.Trainer(Classes(), args, train_dataset=Points(),
+                                                 compute_loss_func=lambda *a, **k: None)):
+                try:
+                    hetero_train.transformers.balance(trainer, output_dir=folder, log_level="error")
+                except hetero_train.SettingsError as e:
+                    said = str(e)
+                else:
+                    return "accepted"
+            return said
+        for result in launch.run(work):
+            self.assertIn("pass count=FUNCTION", str(result))
 
 
 class Adapters(unittest.TestCase):
