@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -24,6 +25,9 @@ func python(t *testing.T) string {
 	}
 	return name
 }
+
+// skipped matches a test that unittest skips, with the reason.
+var skipped = regexp.MustCompile(`(?m)\bskipped ['"](.*)['"]$`)
 
 // TestPackage runs the Python tests on this program. Each test forks its ranks, which Gloo connects.
 func TestPackage(t *testing.T) {
@@ -55,11 +59,15 @@ func TestPackage(t *testing.T) {
 	for _, name := range []string{"test_sampler", "test_gradients", "test_errors", "test_adapters", "test_lightning",
 		"test_profile", "test_sync_norm"} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", name)
+			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", "-v", name)
 			cmd.Dir = filepath.Join(folder, "tests")
 			cmd.Env = append(os.Environ(), "HETERO_TRAIN="+program, "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1")
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			if err != nil {
 				t.Errorf("%s: %v\n%s", name, err, out)
+			}
+			for _, reason := range skipped.FindAllSubmatch(out, -1) {
+				t.Run("skipped", func(t *testing.T) { t.Skip(string(reason[1])) })
 			}
 		})
 	}

@@ -1,4 +1,5 @@
 """The callback of Lightning, with two ranks."""
+import importlib.util
 import os
 import unittest
 import warnings
@@ -10,12 +11,11 @@ import hetero_train
 import launch
 import test_gradients as small
 
-try:  # before the ranks are forked, because the imports take seconds
+HAS = importlib.util.find_spec("lightning")
+if HAS:  # before the ranks are forked, because the imports take seconds
     import lightning.pytorch as pl
     import hetero_train.lightning
     from lightning.pytorch.plugins.environments import TorchElasticEnvironment
-except ImportError:
-    pl = None
 
 
 def free_port():
@@ -43,7 +43,7 @@ def module(words):
     return Module()
 
 
-@unittest.skipUnless(pl, "needs lightning")
+@unittest.skipUnless(HAS, "needs lightning")
 class Lightning(unittest.TestCase):
     def fit(self, words, accumulation, resume=False, **arguments):
         """Returns the parameters, the order of samples and the number of steps of each rank."""
