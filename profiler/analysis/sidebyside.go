@@ -99,17 +99,20 @@ func bySteps(a, b *Trial) int { return cmp.Compare(a.Steps, b.Steps) }
 
 // sameMeasure returns an error unless the runs have something in common that can be compared.
 func sameMeasure(trials []*Trial) error {
-	for i, t := range trials {
-		for _, other := range trials[:i] {
-			if sameRun(t.Path, other.Path) {
-				return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
-			}
-			if t.Unit != "" && other.Unit != "" && t.Unit != other.Unit {
-				return fmt.Errorf(
-					"%w: %s trains on %s and %s on %s, so their losses and throughputs have different meanings",
-					ErrNotComparable,
-					other.Path, plainUnit(other.Unit), t.Path, plainUnit(t.Unit))
-			}
+	var seen places
+	var first *Trial // whose unit is known
+	for _, t := range trials {
+		if other := seen.add(t); other != nil {
+			return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
+		}
+		switch {
+		case t.Unit == "":
+		case first == nil:
+			first = t
+		case t.Unit != first.Unit:
+			return fmt.Errorf(
+				"%w: %s trains on %s and %s on %s, so their losses and throughputs have different meanings",
+				ErrNotComparable, first.Path, plainUnit(first.Unit), t.Path, plainUnit(t.Unit))
 		}
 	}
 	for _, c := range trials[0].Curves {
@@ -128,21 +131,31 @@ func sameMeasure(trials []*Trial) error {
 	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
 }
 
-// sameRun reports whether two paths lead to the same folder, or to the same run of MLflow. A server can have several
-// addresses, and a file store can be the store of a server, so the identity of a run of MLflow decides.
-func sameRun(a, b string) bool {
-	if isAddress(a) || isAddress(b) {
-		return path.Base(filepath.ToSlash(a)) == path.Base(filepath.ToSlash(b))
+// places finds runs that are given twice. A server of MLflow can have several addresses, and a file store can be the
+// store of a server, so the identity of a run of MLflow decides, with which its folder and its address end.
+type places struct{ folders, addresses, ends map[string]*Trial }
+
+// add adds a run. It returns an earlier one with a path that leads to the same folder or to the same run of MLflow, or
+// nil.
+func (p *places) add(t *Trial) (same *Trial) {
+	if p.folders == nil {
+		p.folders, p.addresses, p.ends = map[string]*Trial{}, map[string]*Trial{}, map[string]*Trial{}
 	}
-	for _, p := range []*string{&a, &b} {
-		if whole, err := filepath.Abs(*p); err == nil {
-			*p = whole
-		}
-		if real, err := filepath.EvalSymlinks(*p); err == nil {
-			*p = real
-		}
+	end := path.Base(filepath.ToSlash(t.Path))
+	if isAddress(t.Path) {
+		same, p.addresses[end] = cmp.Or(p.addresses[end], p.ends[end]), t
+		return same
 	}
-	return a == b
+	folder := t.Path
+	if whole, err := filepath.Abs(folder); err == nil {
+		folder = whole
+	}
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = real
+	}
+	same = cmp.Or(p.folders[folder], p.addresses[end])
+	p.folders[folder], p.ends[end] = t, t
+	return same
 }
 
 // isAddress reports whether the path of a run is the address of a run's page in MLflow, which ends in its identity.

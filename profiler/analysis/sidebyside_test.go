@@ -441,3 +441,21 @@ func TestFoldersThatAreNoRun(t *testing.T) {
 		}
 	}
 }
+
+// TestTheWorkToFindARunTwiceGrowsWithTheRuns: resolving a path needs several system calls.
+func TestTheWorkToFindARunTwiceGrowsWithTheRuns(t *testing.T) {
+	work := func(n int) float64 {
+		var all []*Trial
+		for i := range n {
+			all = append(all, &Trial{Path: fmt.Sprint("runs/", i), Curves: []Curve{{Key: lossCurve}}})
+		}
+		return testing.AllocsPerRun(1, func() {
+			if err := sameMeasure(all); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if few, many := work(100), work(400); many > 6*few {
+		t.Errorf("got %g allocations for 100 runs and %g for 400, want about 4 times as many", few, many)
+	}
+}
