@@ -172,7 +172,9 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 		return all
 	}
 	nan := analysis.Number(math.NaN())
-	s := &analysis.SideBySide{Trials: []*analysis.Trial{
+	none, hybrid := "none", "hybrid"
+	s := &analysis.SideBySide{Settings: []analysis.Difference{
+		{Key: "balance.policy", Values: []*string{&none, &hybrid}}}, Trials: []*analysis.Trial{
 		{Name: "a", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(3, 2, 1)},
 			{Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}},
 			Changes: []analysis.Change{{Step: 10, Predicted: 1.5, Achieved: 1.4, Low: 1.3, High: 1.5},
@@ -199,8 +201,13 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 		" "), "loss_by_step.png loss_by_time.png eval_top1_by_step.png outcomes.png"; got != want {
 		t.Errorf("got %s, want %s: no figure without a known value", got, want)
 	}
-	svg, err := os.ReadFile(filepath.Join(dir, "loss_by_step.svg"))
-	if err != nil || !strings.Contains(string(svg), ">a<") || !strings.Contains(string(svg), ">b<") {
-		t.Errorf("the legend lacks a run, %v", err)
+	for name, labels := range map[string][]string{"loss_by_step.svg": {">policy=none<", ">policy=hybrid<"},
+		"outcomes.svg": {">policy=none<"}} {
+		svg, err := os.ReadFile(filepath.Join(dir, name))
+		for _, label := range labels {
+			if err != nil || !strings.Contains(string(svg), label) {
+				t.Errorf("%s: the legend lacks %s, %v", name, label, err)
+			}
+		}
 	}
 }

@@ -39,7 +39,7 @@ func outcomes(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	p.X.Tick.Marker, p.Y.Tick.Marker = doublings{}, doublings{}
 	top := most * math.Pow(most/least, 0.05*float64(len(s.Trials))) // leaves space for the legend
 	for run, t := range s.Trials {
-		if err := addOutcomes(p, run, t, least, top); err != nil {
+		if err := addOutcomes(p, run, t, s.Label(run), least, top); err != nil {
 			return nil, fmt.Errorf("draw outcomes: %w", err)
 		}
 	}
@@ -55,8 +55,8 @@ func outcomes(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 		drawing.Save(dir, "outcomes", drawing.Width, heightFor(len(s.Trials)), p)
 }
 
-// addOutcomes adds the changes of a run. Intervals are cut at the ends of the vertical axis.
-func addOutcomes(p *plot.Plot, run int, t *analysis.Trial, least, top float64) error {
+// addOutcomes adds the changes of a run, with its label. Intervals are cut at the ends of the vertical axis.
+func addOutcomes(p *plot.Plot, run int, t *analysis.Trial, label string, least, top float64) error {
 	var points struct {
 		plotter.XYs
 		plotter.YErrors
@@ -89,7 +89,7 @@ func addOutcomes(p *plot.Plot, run int, t *analysis.Trial, least, top float64) e
 	shape := shapes[run/len(drawing.Palette)%len(shapes)]
 	marks.GlyphStyle = draw.GlyphStyle{Color: colour, Radius: vg.Points(2.5), Shape: shape}
 	p.Add(bars, marks)
-	p.Legend.Add(t.Name, marks)
+	p.Legend.Add(label, marks)
 	return nil
 }
 
