@@ -264,9 +264,15 @@ func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
 			defer close(read)
 			run.View()
 			f.steps(2101, 2110) // must not change the index
-			f.write(filepath.Join(logsFolder, balanceFile),
-				`{"step":2105,"policy":"hybrid","shares":[44,20],"next":[44,20],"outcome":{"step":10,"predicted":1,"achieved":9}}`+
-					"\n")
+			file, err := os.OpenFile(filepath.Join(parent, "a", logsFolder, balanceFile), os.O_WRONLY|os.O_APPEND, 0)
+			if err == nil {
+				_, err = file.WriteString(`{"step":2105,"policy":"hybrid","shares":[44,20],"next":[44,20],` +
+					`"outcome":{"step":10,"predicted":1,"achieved":9}}` + "\n")
+				err = errors.Join(err, file.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
 			run.Update(1 << 20)
 		}()
 		select {
@@ -282,7 +288,7 @@ func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
 	x, _, err := readIndex(run.indexPath)
 	if err != nil || x.Ranks[0].Last.Iteration != 2100 || x.Decided.Changes.List[0].Outcome.Achieved == nil ||
 		*x.Decided.Changes.List[0].Outcome.Achieved != 1.2 {
-		t.Errorf("got %v, %+v, want the index of the time before", err, x)
+		t.Errorf("got %v, want the index of the time before, whose newest step is 2100", err)
 	}
 	if shown(t, run) == want {
 		t.Error("the update during the write has no effect")

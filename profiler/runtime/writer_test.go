@@ -583,7 +583,7 @@ func TestATimeBelowZeroDoesNotCostItsRecord(t *testing.T) {
 		t.Error("Append has changed the record of its caller")
 	}
 	var got []Record
-	damaged, err := EachMetric(path, func(r *Record) { got = append(got, *r) })
+	damaged, err := EachMetric(t.Context(), path, func(r *Record) { got = append(got, *r) })
 	if err != nil || damaged != 0 || len(got) != 1 || got[0].Iteration != 7 || got[0].Forward != 0 ||
 		got[0].Bytes != 0 || got[0].Backward != record.Backward {
 		t.Errorf("got %+v, %d damaged records, %v, want the record with 0 in place of two values", got, damaged, err)
