@@ -37,7 +37,7 @@ describe('the first screen', () => {
     expect(gain(lost)?.value).toBeCloseTo(0.35 / 0.224)
     expect(sentence(v, a, gain(lost), lost).replaceAll('\u00a0', ' ')).toBe(
       'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
-    expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8 }, lost)).toContain(
+    expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8, part: 1 }, lost)).toContain(
       'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
   })
   test('after the end, the advice is that for the largest loss', () => {
@@ -51,7 +51,7 @@ describe('the first screen', () => {
   test('the gain has an interval if all decisions have one', () => {
     const all = figures(line('decided_step', 1, 1), line('equal_step', 2, 3), line('equal_step_low', 1, 2),
       line('equal_step_high', 3, 4))
-    expect(gain(all)).toEqual({ value: 2.5, low: 1.5, high: 3.5 })
+    expect(gain(all)).toEqual({ value: 2.5, low: 1.5, high: 3.5, part: 1 })
     const v = run('running', 'hybrid', {}), a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
     expect(sentence(v, a, gain(all), all)).toContain(
       'It is about 2.50 times faster than with equal shares (estimate, 90 % interval 1.50 to 3.50).')
@@ -62,10 +62,18 @@ describe('the first screen', () => {
     expect(said(false)).toContain('The same command starts the run again.')
     expect(said(true)).toContain('The same command resumes the run.')
   })
+  test('the gain of less than a half of the steps is none', () => {
+    const of = (...equal: (number | null)[]) =>
+      gain({ ...figures(line('decided_step', 1, 1, 1), { ...line('equal_step'), mean: equal }), steps: [20, 30, 40] })
+    expect(of(2, null, null)).toEqual({ value: 2, low: null, high: null, part: 0.5 })
+    expect(of(null, 2, null)).toBeNull()
+    expect(of(null, 2, 4)).toMatchObject({ value: 3, part: 0.5 })
+    expect(of(2, 2, null)).toMatchObject({ part: 0.75 })
+  })
   test('a gain whose interval contains 1 is none', () => {
     const a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
-    expect(sentence(run('finished', 'hybrid', {}), a, { value: 1.01, low: 0.97, high: 1.04 }, figures()))
-      .toContain('Equal shares were about as fast (estimate, 90 % interval 0.97 to 1.04).')
+    expect(sentence(run('finished', 'hybrid', {}), a, { value: 1.01, low: 0.97, high: 1.04, part: 0.6 }, figures()))
+      .toContain('Equal shares were about as fast (estimate, 90 % interval 0.97 to 1.04, over 60 % of the steps).')
   })
   describe('an imbalance of the first steps is not one of the current shares', () => {
     const a = { step: 0.1, useful: 0.06, lost: new Map([['imbalance', 0.03]]), of: '' }

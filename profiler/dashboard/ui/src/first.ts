@@ -83,31 +83,39 @@ export function slowest(v: Pick<View, 'decision' | 'verdicts'>): number | null {
   return verdict?.bound === 'straggler' && verdict.rank >= 0 ? verdict.rank : null
 }
 
-// Gain is the throughput divided by that with equal shares, with the ends of its 90 % interval if they are known.
-export type Gain = { value: number; low: number | null; high: number | null }
+// Gain is the throughput divided by that with equal shares, with the ends of its 90 % interval if they are known. part is
+// the part of the steps whose decisions know it.
+export type Gain = { value: number; low: number | null; high: number | null; part: number }
 
-// gain returns the gain over the steps of the figures.
+const leastPart = 0.5 // of the steps: the others may have quite another gain
+
+// gain returns the gain over the steps of the figures, or null if too few of them know it.
 export function gain(f: Figures): Gain | null {
   const column = (name: string): Maybe[] => find(f, name, allRanks)?.mean ?? []
   const equal = column('equal_step'), low = column('equal_step_low'), high = column('equal_step_high')
   const sum = { measured: 0, equal: 0, low: 0, high: 0 }
+  let before = f.from - 1, covered = 0, all = 0
   column('decided_step').forEach((x, i) => {
-    const e = equal[i]
-    if (!known(x) || !known(e)) return
+    const e = equal[i], steps = (f.steps[i] ?? before) - before
+    if (!known(x)) return
+    before += steps
+    all += steps
+    if (!known(e)) return
+    covered += steps
     sum.measured += x
     sum.equal += e
     sum.low += low[i] ?? NaN
     sum.high += high[i] ?? NaN
   })
-  if (sum.measured <= 0) return null
+  if (sum.measured <= 0 || covered < leastPart * all) return null
   const end = (seconds: number): number | null => (Number.isFinite(seconds) ? seconds / sum.measured : null)
-  return { value: sum.equal / sum.measured, low: end(sum.low), high: end(sum.high) }
+  return { value: sum.equal / sum.measured, low: end(sum.low), high: end(sum.high), part: all > 0 ? covered / all : 1 }
 }
 
-// estimated states that a gain is an estimate, with its interval.
-function estimated(low: number | null, high: number | null): string {
-  return low !== null &&
-    high !== null ? ` (estimate, 90 % interval ${low.toFixed(2)} to ${high.toFixed(2)})` : ' (estimate)'
+// estimated states that a gain is an estimate, with its interval and its part of the steps.
+function estimated(low: number | null, high: number | null, part: number): string {
+  const interval = low !== null && high !== null ? `, 90 % interval ${low.toFixed(2)} to ${high.toFixed(2)}` : ''
+  return ` (estimate${interval}${part < 0.995 ? `, over ${(100 * part).toFixed(0)} % of the steps` : ''})`
 }
 
 const times = (x: number) => `${x.toFixed(2)} times`
@@ -152,11 +160,11 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(
     `Policy hybrid would make it about ${times(a.step / (a.step - imbalance))} faster.`)
   else if (gained !== null && policy !== 'none') {
-    const { value, low, high } = gained, equal = low !== null && high !== null && low <= 1 && high >= 1
-    if (equal) text.push(`Equal shares ${running ? 'are' : 'were'} about as fast${estimated(low, high)}.`)
+    const { value, low, high, part } = gained, equal = low !== null && high !== null && low <= 1 && high >= 1
+    if (equal) text.push(`Equal shares ${running ? 'are' : 'were'} about as fast${estimated(low, high, part)}.`)
     else if (value >= 1) text.push(
-      `It ${running ? 'is' : 'was'} about ${times(value)} faster than with equal shares${estimated(low, high)}.`)
-    else text.push(`Equal shares would be about ${times(1 / value)} faster${estimated(high && 1 / high, low && 1 / low)}.`)
+      `It ${running ? 'is' : 'was'} about ${times(value)} faster than with equal shares${estimated(low, high, part)}.`)
+    else text.push(`Equal shares would be about ${times(1 / value)} faster${estimated(high && 1 / high, low && 1 / low, part)}.`)
   }
   else if (policy === 'none') text.push('Other shares would hardly make it faster.')
   return text.join(' ')
