@@ -29,7 +29,7 @@ def read_results(path):
             system, user, source, compiler = of["row"].split("/")
             key = (SYSTEMS[system], USERS[user], source, "" if compiler == "none" else compiler)
             rows[key] = [of["seconds"], of["cpu"], of["megabytes"], of["training"], f"{float(of['loss']):.6f}",
-                         of["commit"], of["day"], of["cores"]]
+                         of["commit"].split("+g")[-1], of["day"], of["cores"]]
     return rows
 
 
