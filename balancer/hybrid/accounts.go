@@ -37,9 +37,9 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	}
 }
 
-// compareEqual adds the time of a step with equal shares. It is unknown if a rank that may then be the slowest was never
-// measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with the
-// shares in use, on the curves, in s.
+// compareEqual adds the time of a step with equal shares. It is unknown if a rank that may then be the slowest was
+// never measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with
+// the shares in use, on the curves, in s.
 func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
 	e, ranks := &d.Explanation, a.prospects(d, a.equal)
 	equally, _ := divide.Slowest(a.model.Mean(), a.equal)

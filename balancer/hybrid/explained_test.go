@@ -140,8 +140,8 @@ func (p *shifts) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 		Explanation: balancer.Unexplained(len(next))}, true
 }
 
-// A rank with a CPU quota has a flat curve up to its largest measured share. With equal shares, it would be the slowest,
-// although the curves name another rank.
+// A rank with a CPU quota has a flat curve up to its largest measured share. With equal shares, it would be the
+// slowest, although the curves name another rank.
 func TestTheGainIsUnknownIfAnyRankFarFromItsMeasuredSharesMayBeTheSlowest(t *testing.T) {
 	quota := func(samples float64) float64 { return 0.05 + max(samples-12, 0)*0.02 }
 	c := newCluster(3, 0.005, line(0.005, 0.0036), line(0.005, 0.0036), line(0.005, 0.0036), quota)

@@ -51,8 +51,8 @@ func TestAChangeThatLosesEndsWithinItsWindow(t *testing.T) {
 				noise, worst, limit)
 		}
 		if often > 2 {
-			t.Errorf("noise %v: got up to %d changes in 600 steps that make steps 1.5 times longer, want at most 2", noise,
-				often)
+			t.Errorf("noise %v: got up to %d changes in 600 steps that make steps 1.5 times longer, want at most 2",
+				noise, often)
 		}
 	}
 }

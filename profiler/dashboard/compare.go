@@ -174,7 +174,8 @@ func (k *trials) find(now runs.Summary) *analysis.Trial {
 	defer k.mu.Unlock()
 	t, found := k.kept[now.Name]
 	same := t.at.Updated == now.Updated && t.at.Steps == now.Steps
-	if !found || t.at.State.Kind != now.State.Kind || !same && (now.State.Kind != runs.Running || time.Now().After(t.fresh)) {
+	if !found || t.at.State.Kind != now.State.Kind ||
+		!same && (now.State.Kind != runs.Running || time.Now().After(t.fresh)) {
 		return nil
 	}
 	t.used = time.Now()

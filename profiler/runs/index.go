@@ -37,8 +37,8 @@ const (
 	indexGrowth = 4
 	// mostIndexBytes limits the size of an index that is read.
 	mostIndexBytes = 128 << 20
-	// mostIndexes is the number of indexes that a folder keeps, those that were written last, and mostIndexesBytes limits
-	// their sizes in bytes.
+	// mostIndexes is the number of indexes that a folder keeps, those that were written last, and mostIndexesBytes
+	// limits their sizes in bytes.
 	mostIndexes      = 32
 	mostIndexesBytes = 256 << 20
 
@@ -244,8 +244,8 @@ func indexPathOf(dir, runs, name string) string {
 // index returns the content of an index. It has nothing in common with the run, which may change.
 func (r *Run) index() *index {
 	d, h := &r.decided, &r.happened
-	x := &index{Layout: indexLayout, Program: r.program, Segment: r.segment, Decisions: r.decisions.Mark(), Events: r.events.Mark(),
-		Traffic: r.traffic.Mark(),
+	x := &index{Layout: indexLayout, Program: r.program, Segment: r.segment,
+		Decisions: r.decisions.Mark(), Events: r.events.Mark(), Traffic: r.traffic.Mark(),
 		Decided: decidedIndex{d.damaged, d.grid.bytes(), d.last, d.changes.index(), slices.Clone(d.settled),
 			d.alerts.index()},
 		Happened: happenedIndex{h.damaged, h.starts.index(), h.evals.index(), h.saves.index(), h.verdicts.index(),

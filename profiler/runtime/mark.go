@@ -20,7 +20,8 @@ type Mark struct {
 
 // Mark returns the position after the last call of Next.
 func (g *growing) Mark() Mark {
-	m := Mark{Offset: g.offset, Size: g.Size, Text: bytes.Clone(g.mark), Skipped: g.skipped, Damaged: g.Damaged, Cut: g.Cut}
+	m := Mark{Offset: g.offset, Size: g.Size, Text: bytes.Clone(g.mark), Skipped: g.skipped, Damaged: g.Damaged,
+		Cut: g.Cut}
 	if g.file != nil {
 		m.Modified = g.file.ModTime()
 	}

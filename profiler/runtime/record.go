@@ -260,8 +260,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is a
-// time or a count below 0. Keys that are computed from others are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is
+// a time or a count below 0. Keys that are computed from others are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
