@@ -1,6 +1,7 @@
 """The balancer of a rank."""
 import atexit
 import os
+import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -115,6 +116,7 @@ class Balancer(Opening, Position, Ending):
         self.share_of_oracle: Optional[float] = None
         self.shares: Tuple[int, ...] = ()
         self.reason = ""
+        self._died_before = getattr(sys, "last_value", None)
         atexit.register(self._at_exit)
 
     def _default_device(self) -> torch.device:

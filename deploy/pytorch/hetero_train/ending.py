@@ -21,6 +21,7 @@ class Ending:
     _closed: bool
     _exchange: Any  # of Balancer
     _failed: Any
+    _died_before: Any  # the last exception of a notebook before this run
 
     def close(self) -> None:
         """Ends the run, on all ranks after the same step. Without a call, the last steps are missing from the
@@ -79,7 +80,7 @@ class Ending:
         if os.getpid() != self._owner or self._closed:
             return
         died = getattr(sys, "last_value", None)  # of an exception that ended the script between two steps
-        if died is not None:
+        if died is not None and died is not self._died_before:
             self._abort(died)
             return
         missing = len(self._window.steps)

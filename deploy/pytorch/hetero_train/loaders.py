@@ -43,7 +43,7 @@ def order_of(loader: DataLoader) -> Tuple[bool, int, bool]:
                            "pass DataLoader(..., batch_sampler=balancer.sampler(dataset)) instead")
     chosen = lists.sampler
     if isinstance(chosen, DistributedSampler):
-        return chosen.shuffle, chosen.seed, chosen.drop_last or lists.drop_last
+        return chosen.shuffle, chosen.seed, lists.drop_last  # its own drop_last leaves out fewer samples than ranks
     if isinstance(chosen, RandomSampler) and not chosen.replacement and chosen.num_samples == len(chosen.data_source):
         return True, 0, lists.drop_last
     if type(chosen) is SequentialSampler:
@@ -61,6 +61,9 @@ def rebatch(balancer: "Balancer", loader: Any, seed: Optional[int]) -> Any:
         wrapper = copy.copy(loader)
         wrapper.loader = rebatch(balancer, inner, seed)
         return wrapper
+    if type(loader).__iter__.__module__.split(".")[0] not in ("torch", "accelerate"):
+        raise SamplerError(f"{type(loader).__name__} has batches of its own, which the balancer would replace: "
+                           "pass a DataLoader, or DataLoader(..., batch_sampler=balancer.sampler(dataset))")
     if loader.batch_sampler is None:
         raise SamplerError("the loader has no batches of a sampler: the balancer needs a map-style data set, whose samples "
                            "have indices, and a batch size")

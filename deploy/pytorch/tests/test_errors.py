@@ -189,6 +189,21 @@ class Errors(unittest.TestCase):
             iter(b.sampler(TensorDataset(torch.randn(32, 4))))
         self.fails(work, hetero_train.HeteroTrainError, "start all ranks with the same program")
 
+    def test_exceptions_of_earlier_cells(self):
+        """A notebook keeps its last exception, which says nothing about a run that began later."""
+        def work(rank, folder):
+            sys.last_value = ValueError("an earlier cell")
+            model, d = torch.nn.Linear(4, 2), TensorDataset(torch.randn(16, 4))
+            b = hetero_train.Balancer(global_batch=8, output_dir=folder, name="run", log_level="error")
+            b.attach(model)
+            for x, in DataLoader(d, batch_sampler=b.sampler(d)):
+                with b.step():
+                    b.scale(model(x).mean()).backward()
+            b._at_exit()
+            with open(os.path.join(folder, "run", "results", "result.json")) as f:
+                return json.load(f)["state"]
+        self.assertEqual(launch.run(work, ranks=1), ["finished"])
+
     def test_bridge_that_is_killed(self):
         def change(rank, step, b, model, x):
             if rank == 0 and step == 3:

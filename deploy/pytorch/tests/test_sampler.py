@@ -156,6 +156,8 @@ class Loaders(unittest.TestCase):
         self.assertNotEqual(sum(mixed, []), list(range(16)))
         distributed = torch.utils.data.DistributedSampler(d, num_replicas=2, rank=1, shuffle=False)
         self.assertEqual(self.order(DataLoader(d, batch_size=2, sampler=distributed)), whole)
+        distributed = torch.utils.data.DistributedSampler(d, num_replicas=2, rank=1, shuffle=False, drop_last=True)
+        self.assertEqual(self.order(DataLoader(d, batch_size=2, sampler=distributed)), whole)
 
     def test_loader_within_an_object(self):
         class Prefetch:
@@ -170,10 +172,14 @@ class Loaders(unittest.TestCase):
         self.assertEqual(sum(self.order(Prefetch(DataLoader(Numbers(20), batch_size=2))), []), list(range(20)))
 
     def test_orders_that_would_be_lost(self):
+        class Own(DataLoader):
+            def __iter__(self):
+                return iter([torch.zeros(2)])
         d = Numbers(20)
         for loader in (DataLoader(d, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 20, 20), batch_size=2),
                        DataLoader(d, sampler=torch.utils.data.RandomSampler(d, num_samples=5), batch_size=2),
-                       DataLoader(d, batch_sampler=[[1, 2], [3, 4]]), DataLoader(d, batch_size=None), [1, 2]):
+                       DataLoader(d, batch_sampler=[[1, 2], [3, 4]]), DataLoader(d, batch_size=None), [1, 2],
+                       Own(d, batch_size=2)):
             with self.assertRaises(hetero_train.SamplerError):
                 self.order(loader)
 
