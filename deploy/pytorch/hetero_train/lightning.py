@@ -9,7 +9,7 @@ except ImportError:
     from pytorch_lightning import Callback
 
 from .balancer import Balancer
-from .errors import SettingsError
+from .errors import BatchError, SamplerError, SettingsError
 
 
 class BalancerCallback(Callback):
@@ -38,6 +38,8 @@ class BalancerCallback(Callback):
         def balanced_step(batch: Any, *rest: Any, **options: Any) -> Any:
             result = step(batch, *rest, **options)
             loss = result["loss"] if isinstance(result, dict) else result
+            if loss is None:
+                raise BatchError("training_step returned no loss: all ranks must sum the gradients of each batch")
             scaled = self.balancer.scale(loss, self._count(batch) if self._count else None)
             scaled = scaled * trainer.accumulate_grad_batches  # by which Lightning divides
             return dict(result, loss=scaled) if isinstance(result, dict) else scaled
@@ -47,8 +49,12 @@ class BalancerCallback(Callback):
     def _open(self, trainer: Any, loader: Any) -> Any:
         if self.balancer is not None:
             raise SettingsError("the balancer divides one training loader: the module has several, or loads it again")
-        n, arguments = trainer.accumulate_grad_batches, self._arguments
-        arguments.setdefault("global_batch", (loader.batch_size or 0) * trainer.world_size * n)
+        self._trainer, n, arguments = trainer, trainer.accumulate_grad_batches, self._arguments
+        if "global_batch" not in arguments:
+            size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+            if not size:
+                raise SamplerError("the batch size of the training loader is unknown: pass DataLoader(dataset, batch_size=...)")
+            arguments["global_batch"] = size * trainer.world_size * n
         self.balancer = b = Balancer(accumulation=n, **arguments)
         b.attach(trainer.strategy.model, trainer.optimizers[0])
         if self._position is not None:
@@ -74,7 +80,10 @@ class BalancerCallback(Callback):
         if within:
             warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
                           "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
-        return {"position": b.state_dict() if b is not None and not within else None, "within_step": within}
+        position = b.state_dict() if b is not None and not within else None
+        if position is not None and position["lists"] and self._trainer.is_last_batch:  # limit_train_batches
+            position.update(epoch=position["epoch"] + 1, lists=0)
+        return {"position": position, "within_step": within}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         if state.get("within_step"):

@@ -45,7 +45,7 @@ def module(words):
 
 @unittest.skipUnless(HAS, "needs lightning")
 class Lightning(unittest.TestCase):
-    def fit(self, words, accumulation, resume=False, **arguments):
+    def fit(self, words, accumulation, resume=False, limit=None, none=False, **arguments):
         """Returns the parameters, the order of samples and the number of steps of each rank."""
         port = free_port()
 
@@ -55,19 +55,31 @@ class Lightning(unittest.TestCase):
                               GROUP_RANK="0")
 
             def train(checkpoint=None):
-                net = module(words)
+                net, seen = module(words), []
+                if none:
+                    net.training_step = lambda *_: None
+
+                class Watch(pl.Callback):
+                    def on_train_batch_start(self, trainer, module, batch, index):
+                        seen.append(batch[0].flatten(1)[:, 0].tolist())
                 callback = hetero_train.lightning.BalancerCallback(
                     fixed_shares=[9 * accumulation, 3 * accumulation], output_dir=folder, name="run", log_level="error",
                     count=(lambda batch: int((batch[1] != -100).sum())) if words else None, **arguments)
                 keep = pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=2, save_top_k=-1, filename="{step}")
-                trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False,
-                                     callbacks=[callback, keep], accumulate_grad_batches=accumulation,
+                trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False,
+                                     max_epochs=2 if limit else 1, limit_train_batches=limit,
+                                     callbacks=[callback, keep, Watch()], accumulate_grad_batches=accumulation,
                                      enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
                                      plugins=[TorchElasticEnvironment()])
-                trainer.fit(net, DataLoader(small.data(words), batch_size=6, shuffle=True), ckpt_path=checkpoint)
+                trainer.fit(net, DataLoader(small.data(words), batch_size=6, shuffle=True),
+                            ckpt_path=checkpoint)
                 b = callback.balancer
+                if limit:
+                    return seen
                 return torch.cat([p.detach().flatten() for p in net.parameters()]), b._sampler.order(0), b._step
             result = train()
+            if limit:
+                return result, train(os.path.join(folder, "step=2.ckpt"))
             if resume:
                 result = train(os.path.join(folder, "step=2.ckpt"))
             return result
@@ -75,6 +87,8 @@ class Lightning(unittest.TestCase):
         for r in results:
             if isinstance(r, Exception):
                 raise r
+        if limit:
+            return results
         self.assertTrue(torch.equal(results[0][0], results[1][0]))
         _, want = small.single(words, "sgd", accumulation, results[0][1])
         self.assertLess(float((want - results[0][0]).norm() / want.norm()), small.TOLERANCE)
@@ -88,6 +102,14 @@ class Lightning(unittest.TestCase):
 
     def test_resume_in_the_middle_of_an_epoch(self):
         self.assertEqual(self.fit(words=False, accumulation=1, resume=True)[0][2], 4)
+
+    def test_resume_after_a_limited_epoch(self):
+        for whole, rest in self.fit(words=False, accumulation=1, limit=2):
+            self.assertEqual((len(whole), rest), (4, whole[2:]))
+
+    def test_step_without_a_loss_is_refused(self):
+        with self.assertRaisesRegex(hetero_train.BatchError, "returned no loss"):
+            self.fit(words=False, accumulation=1, none=True)
 
     def test_checkpoint_within_a_step(self):
         """Lightning would continue with the next micro-batch, and the balancer cannot."""
