@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -37,11 +38,16 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	}
 }
 
-// compareEqual adds the time of a step with equal shares. It is unknown if a rank that may then be the slowest was
-// never measured around its equal share: beyond its measured shares, a curve is a guess. now is the time of a step with
-// the shares in use, on the curves, in s.
+// compareEqual adds the time of a step with equal shares: the measured time while they are in use. Otherwise it is
+// unknown if a rank that may then be the slowest was never measured around its equal share: beyond its measured shares,
+// a curve is a guess. now is the time of a step with the shares in use, on the curves, in s.
 func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
-	e, ranks := &d.Explanation, a.prospects(d, a.equal)
+	e := &d.Explanation
+	if slices.Equal(d.Shares, a.equal) { // measured, so the curves do not matter
+		e.Equal, e.EqualLow, e.EqualHigh = e.Lost.Step, e.Lost.Step, e.Lost.Step
+		return
+	}
+	ranks := a.prospects(d, a.equal)
 	equally, _ := divide.Slowest(a.model.Mean(), a.equal)
 	if e.EqualUnknown = a.guessed(ranks, equally); e.EqualUnknown != "" {
 		return

@@ -121,6 +121,32 @@ func TestTheGainIsUnknownFarFromMeasuredShares(t *testing.T) {
 	}
 }
 
+// While the shares are equal, the gain is 1, also if the curves do not agree with the measured steps.
+func TestEqualSharesGainNothing(t *testing.T) {
+	o := balancer.Options{Batch: divide.Batch{Total: 48}, Ranks: 2, Interval: 1}
+	p, err := hybrid.Explained(mustNew(t, "none", o), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for i := range 30 {
+		slow := 0.2 * float64(1+i%3)
+		own := []float64{slow, 0.1}
+		d, due := p.Observe(&balancer.Step{Shares: []int{24, 24}, Own: own, Seconds: slow + 0.01})
+		if !due {
+			continue
+		}
+		if gain, low, high := d.Gain(); gain == gain {
+			if known++; gain != 1 || low != 1 || high != 1 {
+				t.Errorf("step %d: got a gain of %v (%v to %v), want 1", i+1, gain, low, high)
+			}
+		}
+	}
+	if known == 0 {
+		t.Error("no decision knows the gain")
+	}
+}
+
 // shifts is a policy whose shares are given for each interval.
 type shifts struct {
 	shares [][]int

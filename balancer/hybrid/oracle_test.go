@@ -47,11 +47,11 @@ func TestShareOfTheOracleFollowsTheErrorsOfTheCurves(t *testing.T) {
 }
 
 // The curves may promise longer times for the shares in use than were measured. The value and the ends of its interval
-// are then the times of the other shares on the curves, and no negative ones.
+// then follow the ratio of the times on the curves, and are no negative times.
 func TestTheIntervalIsThatOfItsValue(t *testing.T) {
 	a := account.Account{Step: 0.1}
 	for name, c := range map[string]struct{ now, then, least, most float64 }{
-		"fitted times longer than the step":  {0.25, 0.1, 0.08, 0.12},
+		"fitted times longer than the step":  {0.25, 0.1, 0.03, 0.05},
 		"fitted times shorter than the step": {0.05, 0.1, 0.13, 0.17},
 	} {
 		ranks := []prospect{{now: c.now, best: c.then, nowError: 0.01, bestError: 0.01}, {now: 0.01, best: 0.02}}

@@ -8,13 +8,16 @@ import (
 )
 
 // With returns the time that a step would take with other shares, in s. now and then are the times of a step with the
-// shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are. The
-// result is NaN if a time is unknown.
+// shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are, unless
+// now is longer than the measured step. The result is NaN if a time is unknown.
 func (a *Account) With(now, then float64) float64 {
 	if a.Step == 0 || now != now || then != then {
 		return math.NaN()
 	}
-	return max(a.Step+then-now, then) // the fitted time in use may be longer than the measured step
+	if now > a.Step { // the curves promise longer times than were measured, also for the other shares
+		return a.Step * then / now
+	}
+	return a.Step + then - now
 }
 
 // Speedup returns how many times faster a step became: the time before divided by the time after, both without the

@@ -70,9 +70,17 @@ func TestTheTimeWithOtherShares(t *testing.T) {
 	if got := a.With(0.1, 0.15); !near(got, 0.25) {
 		t.Errorf("got %v, want 0.25", got)
 	}
-	if got := a.With(0.25, 0.1); !near(got, 0.1) {
-		t.Errorf("a fitted time that is longer than the step: got %v, want the time with the other shares, 0.1", got)
+	if got := a.With(0.25, 0.1); !near(got, 0.08) {
+		t.Errorf("a fitted time that is longer than the step: got %v, want the ratio of the fitted times, 0.08", got)
 	}
+	a.Step = 0.6648 // of a run whose curves were fitted to its first step
+	if got := a.With(0.7896, 0.7896); !near(got, 0.6648) {
+		t.Errorf("the same shares: got %v, want the measured step, 0.6648", got)
+	}
+	if got := a.With(0.7896, 0.79); !(got > 0.6648 && got < 0.666) {
+		t.Errorf("nearly the same shares: got %v, want a little more than the measured step, 0.6648", got)
+	}
+	a.Step = 0.2
 	if got := a.With(math.NaN(), 0.15); !math.IsNaN(got) {
 		t.Errorf("an unknown time: got %v, want NaN", got)
 	}
