@@ -48,6 +48,7 @@ type Run struct {
 	traffic   *runtime.LineTail
 
 	communicated communicated
+	summary      summarized
 
 	saving    sync.Mutex // held by SaveIndex before mu
 	indexPath string     // of the index; "": none
@@ -128,8 +129,8 @@ func (r *Run) Update(limit int64) (more bool) {
 	config, before := r.config, r.progress()
 	r.settings, r.config = readSettings(r.root)
 	e := gather(r.root, r.settings)
-	replaced := r.logs != nil && !isLogs(r.logs, r.root, r.settings)
-	if replaced {
+	changed := r.logs != nil && !isLogs(r.logs, r.root, r.settings)
+	if changed {
 		r.forget()
 	}
 	if r.logs == nil {
@@ -149,11 +150,12 @@ func (r *Run) Update(limit int64) (more bool) {
 		}
 		more = r.read(limit, e)
 		e.lacking = r.lacking
+		changed = r.readSummary() || changed
 	}
 	r.noteWhole(e)
 	state, lacking := r.evidence.judge(), r.evidence.lacking
 	r.evidence = e
-	if replaced || r.config != config || e.lacking != lacking || e.judge() != state || r.progress() != before {
+	if changed || r.config != config || e.lacking != lacking || e.judge() != state || r.progress() != before {
 		r.version = versions.Add(1)
 	}
 	return more
@@ -165,7 +167,7 @@ func (r *Run) forget() {
 	r.logs, r.decisions, r.events, r.traffic = nil, nil, nil, nil
 	r.ranks, r.next, r.indexed, r.indexSize = nil, 0, 0, 0
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
-	r.cut, r.lacking, r.missing = map[string]bool{}, "", nil
+	r.cut, r.lacking, r.missing, r.summary = map[string]bool{}, "", nil, summarized{}
 }
 
 // forgetRecords begins with the records at their start.
@@ -435,6 +437,10 @@ type View struct {
 	// SegmentFrom is the first step with the present number of ranks. Ranks, Decision, Verdicts and Curves belong to
 	// the steps from there on.
 	SegmentFrom int64 `json:"segment_from"`
+
+	// Account is the account of all steps from SegmentFrom on, without the warm-up, after the end of the run. nil: the
+	// summary of the run is missing, or has other steps.
+	Account *Account `json:"account"`
 }
 
 // RankView contains the record of a rank at the newest step that all ranks have, and its speed.
@@ -485,6 +491,7 @@ func (r *Run) View() View {
 	v.First, v.Last = r.steps()
 	segment, active := r.present(v.Last)
 	v.SegmentFrom = segment.After + 1
+	v.Account = r.account(v.State.Kind, v.SegmentFrom, v.Last)
 	v.Verdicts = slices.DeleteFunc(v.Verdicts, func(d Verdict) bool { return d.To <= segment.After })
 	if v.Decision != nil && v.Decision.Step <= segment.After {
 		v.Decision = nil

@@ -343,6 +343,13 @@ export type Communication = {
   left: number
 }
 
+export type Account = {
+  from: number
+  to: number
+  step_seconds: number
+  parts_seconds: Record<string, number> | null
+}
+
 export type View = {
   name: string
   version: number
@@ -372,6 +379,7 @@ export type View = {
   curves: Curve[]
   communication: Communication | null
   segment_from: number
+  account: Account | null
 }
 
 export type Line = {

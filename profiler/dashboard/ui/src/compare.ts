@@ -6,7 +6,7 @@ import { Chart } from './chart'
 import { Controls, read, write } from './choice'
 import type { Choice } from './choice'
 import { fill, h, table } from './dom'
-import { account, accounts } from './first'
+import { account, accounts, unaccounted } from './first'
 import { link, stateBadge } from './list'
 import { overlay, prepare } from './overlay'
 import type { Compared } from './overlay'
@@ -86,6 +86,8 @@ export class ComparePage {
   private readonly bars = h('div', {})
   private readonly charts = new Map<string, Chart>()
   private readonly grid = h('div', { class: 'grid' })
+  // shown if no chart has values
+  private readonly none = h('p', { class: 'problem', hidden: true }, 'No values in this range of steps.')
   private readonly body = h('div', { hidden: true })
   private readonly controls: Controls
   private readonly loaded = new Map<string, Loaded>()
@@ -102,7 +104,7 @@ export class ComparePage {
       () => this.reload(), () => { this.remember(); this.show() })
     this.body.append(h('section', { class: 'panel wide', id: 'accounts', 'aria-labelledby': 'accounts-title' },
       h('header', {}, h('h2', { id: 'accounts-title' }, 'Where the time of a step goes')), this.bars),
-        this.controls.element, this.grid)
+        this.controls.element, this.none, this.grid)
     this.element.append(h('p', { class: 'back' }, h('a', { href: './' }, '← Runs')), h('h1', {}, 'Comparison'),
       this.list, this.problems, this.tables, this.body)
     this.showList()
@@ -251,14 +253,14 @@ export class ComparePage {
       }
     }
     for (const [id, chart] of this.charts) chart.element.hidden = !shown.has(id)
+    this.none.hidden = shown.size > 0
   }
 
   // showAccounts shows the parts of a step of each run, on one scale.
   private showAccounts(runs: Compared[]): void {
     const all = runs.flatMap(r => { const a = account(r.view, r.figures); return a ? [{ label: r.label, a }] : [] })
-    this.bars.className = all.length > mostColumns ? 'scroll' : ''
-    fill(this.bars, accounts(all))
-    const section = this.bars.closest('section')
-    if (section) section.hidden = all.length === 0
+    this.bars.className = runs.length > mostColumns ? 'scroll' : ''
+    fill(this.bars, all.length > 0 && accounts(all),
+      ...unaccounted(runs).map(text => h('p', { class: 'explain' }, text)))
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Decision, Figures, View } from './api'
-import { account, advice, gain, largest, outcome, sentence, slowest } from './first'
+import { account, advice, empty, gain, largest, outcome, sentence, slowest, unaccounted } from './first'
 import { drawn, smooth } from './chart'
 
 const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
@@ -11,11 +11,13 @@ const decision = (over: Partial<Decision>): Decision => ({
 })
 const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
 const run = (kind: View['state']['kind'], policy: string, over: Partial<View>) => ({
-  state: { kind, why: '' }, settings: { balance: { policy } }, ranks: [{}, {}], decision: null, verdicts: null, changes: null, ...over,
+  state: { kind, why: '' }, settings: { balance: { policy } }, ranks: [{}, {}], decision: null, verdicts: null, changes: null,
+  account: null, segment_from: 1, last: 40, ...over,
 }) as View
 
 describe('the first screen', () => {
   const lost = figures(line('decided_step', 0.1, 0.124), line('useful', 0.06, 0.08), line('lost_imbalance', 0.04, 0.04), line('equal_step', 0.15, 0.2))
+  const decided = { ...lost, to: 20 } // all steps have a decision
 
   test('a running run has the newest window, a finished one all its steps', () => {
     const d = decision({ ranks: waiting })
@@ -33,9 +35,9 @@ describe('the first screen', () => {
   test('policy hybrid states its gain, also a loss', () => {
     const d = decision({ policy: 'hybrid', useful_seconds: 0.11, lost_seconds: { communication: 0.002 } }), v = run('finished', 'hybrid', { decision: d })
     const a = { step: 0.112, useful: 0.11, lost: new Map([['communication', 0.002]]), of: '' }
-    expect(gain(lost)).toMatchObject({ low: null, high: null })
-    expect(gain(lost)?.value).toBeCloseTo(0.35 / 0.224)
-    expect(sentence(v, a, gain(lost), lost).replaceAll('\u00a0', ' ')).toBe(
+    expect(gain(decided)).toMatchObject({ low: null, high: null })
+    expect(gain(decided)?.value).toBeCloseTo(0.35 / 0.224)
+    expect(sentence(v, a, gain(decided), lost).replaceAll('\u00a0', ' ')).toBe(
       'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
     expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8, part: 1 }, lost)).toContain(
       'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
@@ -49,8 +51,8 @@ describe('the first screen', () => {
     expect(advice(run('running', 'hybrid', { verdicts }), a)).toBe('Check the machines.')
   })
   test('the gain has an interval if all decisions have one', () => {
-    const all = figures(line('decided_step', 1, 1), line('equal_step', 2, 3), line('equal_step_low', 1, 2),
-      line('equal_step_high', 3, 4))
+    const all = { ...figures(line('decided_step', 1, 1), line('equal_step', 2, 3), line('equal_step_low', 1, 2),
+      line('equal_step_high', 3, 4)), to: 20 }
     expect(gain(all)).toEqual({ value: 2.5, low: 1.5, high: 3.5, part: 1 })
     const v = run('running', 'hybrid', {}), a = { step: 1, useful: 1, lost: new Map<string, number>(), of: '' }
     expect(sentence(v, a, gain(all), all)).toContain(
@@ -98,6 +100,31 @@ describe('the first screen', () => {
     const f = { ...figures(line('decided_step', 1, 0.1), line('useful', 0.1, 0.1), line('lost_imbalance', 0.9, 0)), steps: [10, 100] }
     expect(account(run('finished', 'hybrid', {}), f)?.step).toBeCloseTo(0.19)
     expect(account(run('finished', 'hybrid', {}), f)?.lost.get('imbalance')).toBeCloseTo(0.09)
+  })
+  test('the account of all steps is that of the summary', () => {
+    const parts = { useful: 0.14, imbalance: 0.003, noise: 0.028 }
+    const v = run('finished', 'none', { account: { from: 3, to: 40, step_seconds: 0.171, parts_seconds: parts } })
+    const of = (from: number, to: number) => account(v, { ...lost, from, to })
+    expect(of(1, 40)).toEqual({ step: 0.171, useful: 0.14, lost: new Map([['imbalance', 0.003], ['noise', 0.028]]),
+      of: 'steps 3 to 40, without the warm-up' })
+    expect(of(1, 30)?.step).toBeCloseTo(0.112)
+    expect(of(1, 30)?.of).toBe('steps 1 to 20, which the decisions of the balancer cover')
+  })
+  test('the gain weighs a decision by its steps, and a range that no decision covers has none', () => {
+    const f = { ...figures(line('decided_step', 1, 0.1), line('equal_step', 1, 0.2)), steps: [10, 100], to: 100 }
+    expect(gain(f)?.value).toBeCloseTo((10 * 1 + 90 * 0.2) / (10 * 1 + 90 * 0.1))
+    expect(gain({ ...f, to: 1000 })).toBeNull()
+  })
+  test('steps without decisions have no account, and the page says so', () => {
+    const verdicts = [{ from: 3, to: 52, bound: 'compute-bound', rank: -1, text: '', advice: '', step_seconds: 0.172,
+      parts_seconds: { useful: 0.1 } }]
+    const none = { ...figures(), from: 50, to: 60, steps: [50, 60] }
+    expect(account(run('finished', 'none', { verdicts }), none)).toBeNull()
+    expect(empty(none)).toBe('No decision of the balancer is in steps 50 to 60, so the parts of a step are unknown.')
+    const view = run('finished', 'none', { verdicts })
+    const reversed = { ...none, from: 50, to: 20, steps: [] }
+    expect(unaccounted([{ label: 'a', view, figures: reversed }, { label: 'b', view, figures: lost }])).toEqual(
+      ['a: No values in this range of steps.'])
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()

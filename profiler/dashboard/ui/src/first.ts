@@ -54,18 +54,42 @@ function decisions(f: Figures, column: string): Decided[] {
 
 const sum = (all: Decided[], of: (d: Decided) => number): number => all.reduce((n, d) => n + of(d), 0)
 
-// account returns the parts of a step: of the newest window while the run trains, of the selected steps after its end.
-export function account(v: Pick<View, 'state' | 'decision' | 'verdicts'>, f: Figures): Account | null {
-  const verdict = v.verdicts?.at(-1), d = v.decision, column = (name: string): Maybe => {
-    const all = decisions(f, name), steps = sum(all, d => d.steps)
-    return steps > 0 ? sum(all, d => d.steps * d.value) / steps : null
+// account returns the parts of a step: of the newest window while the run trains; after its end those of the summary if
+// all steps are selected, and else those of the decisions on the selected steps.
+export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'last'>,
+  f: Figures): Account | null {
+  const running = v.state.kind === 'running', whole = f.from <= v.segment_from && f.to >= v.last
+  const verdict = v.verdicts?.filter(w => running || w.from >= f.from && w.to <= f.to).at(-1), d = v.decision
+  const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful,
+    cause => verdict?.parts_seconds?.[cause], `${range(verdict?.from, verdict?.to)}, the newest window`)
+  if (running) {
+    return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause],
+      'the window of the newest decision')
   }
-  const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful, cause => verdict?.parts_seconds?.[cause], 'the newest window of 50 steps')
-  if (v.state.kind !== 'running') {
-    const whole = accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause), `the recorded decisions of steps ${f.from} to ${f.to}`)
-    return whole ?? judged()
+  const all = whole ? v.account : null, parts = all?.parts_seconds
+  const summary = accountOf(all?.step_seconds, parts?.useful, cause => parts?.[cause],
+    `${range(all?.from, all?.to)}, without the warm-up`)
+  if (summary) return summary
+  const column = (name: string): Maybe => {
+    const list = decisions(f, name), steps = sum(list, x => x.steps)
+    return steps > 0 ? sum(list, x => x.steps * x.value) / steps : null
   }
-  return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause], 'the window of the newest decision')
+  return accountOf(column('decided_step'), column('useful'), cause => column('lost_' + cause),
+    `${range(f.from, decisions(f, 'decided_step').at(-1)?.step)}, which the decisions of the balancer cover`) ??
+    judged()
+}
+
+const range = (from: Maybe, to: Maybe) => `steps ${count(from)} to ${count(to)}`
+
+// empty says why a run that has ended has no account of the selected steps.
+export function empty(f: Pick<Figures, 'steps' | 'from' | 'to'>): string {
+  return f.steps.length === 0 ? 'No values in this range of steps.' :
+    `No decision of the balancer is in ${range(f.from, f.to)}, so the parts of a step are unknown.`
+}
+
+// unaccounted says for each run without an account why it has none.
+export function unaccounted(runs: { label: string; view: View; figures: Figures }[]): string[] {
+  return runs.filter(r => !account(r.view, r.figures)).map(r => `${r.label}: ${empty(r.figures)}`)
 }
 
 // largest returns the largest loss and its time, or null if no loss is worth naming.
@@ -91,25 +115,16 @@ const leastPart = 0.5 // of the steps: the others may have quite another gain
 
 // gain returns the gain over the steps of the figures, or null if too few of them know it.
 export function gain(f: Figures): Gain | null {
-  const column = (name: string): Maybe[] => find(f, name, allRanks)?.mean ?? []
-  const equal = column('equal_step'), low = column('equal_step_low'), high = column('equal_step_high')
-  const sum = { measured: 0, equal: 0, low: 0, high: 0 }
-  let before = f.from - 1, covered = 0, all = 0
-  column('decided_step').forEach((x, i) => {
-    const e = equal[i], steps = (f.steps[i] ?? before) - before
-    if (!known(x)) return
-    before += steps
-    all += steps
-    if (!known(e)) return
-    covered += steps
-    sum.measured += x
-    sum.equal += e
-    sum.low += low[i] ?? NaN
-    sum.high += high[i] ?? NaN
-  })
-  if (sum.measured <= 0 || covered < leastPart * all) return null
-  const end = (seconds: number): number | null => (Number.isFinite(seconds) ? seconds / sum.measured : null)
-  return { value: sum.equal / sum.measured, low: end(sum.low), high: end(sum.high), part: all > 0 ? covered / all : 1 }
+  const of = (name: string) => new Map(decisions(f, name).map(d => [d.step, d.value]))
+  const equal = of('equal_step'), low = of('equal_step_low'), high = of('equal_step_high')
+  const estimates = decisions(f, 'decided_step').filter(d => equal.has(d.step))
+  const measured = sum(estimates, d => d.steps * d.value), covered = sum(estimates, d => d.steps)
+  const part = covered / (f.to - f.from + 1)
+  if (measured <= 0 || part < leastPart) return null
+  const over = (column: Map<number, number>) =>
+    sum(estimates, d => d.steps * (column.get(d.step) ?? NaN)) / measured
+  const end = (x: number): number | null => (Number.isFinite(x) ? x : null)
+  return { value: over(equal), low: end(over(low)), high: end(over(high)), part }
 }
 
 // estimated states that a gain is an estimate, with its interval and its part of the steps.

@@ -224,8 +224,9 @@ export class RunPage {
   private showFirst(v: View, f: Figures, put: (id: string, content: HTMLElement | null) => void): void {
     const a = first.account(v, f)
     this.first.hidden = v.last === 0
-    this.lead.hidden = a === null
-    if (a) fill(this.lead, first.sentence(v, a, first.gain(f), f))
+    const text = a ? first.sentence(v, a, first.gain(f), f) : v.state.kind === 'running' ? '' : first.empty(f)
+    this.lead.hidden = text === ''
+    fill(this.lead, text)
     put('account', a && first.bar(a))
     this.speed.set(first.curve(f, v))
     put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v,
