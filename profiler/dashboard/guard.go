@@ -22,7 +22,8 @@ const cookieName = "hetero_dashboard"
 
 // guard refuses requests that do not come from a page of this server, and adds headers to all answers.
 func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		w := &timed{ResponseWriter: to, limit: s.writeTime}
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -52,10 +53,39 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				}
 				return
 			}
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.writeTime)) // a recorder in tests fails
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// timed limits the time within which a client must accept an answer. The time begins with the first byte, so that
+// answers that the server computes for long are sent, too.
+type timed struct {
+	http.ResponseWriter
+	limit time.Duration
+	begun bool
+}
+
+// Unwrap returns the writer for http.ResponseController.
+func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *timed) WriteHeader(status int) {
+	t.begin()
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (t *timed) Write(b []byte) (int, error) {
+	t.begin()
+	return t.ResponseWriter.Write(b)
+}
+
+func (t *timed) begin() {
+	if !t.begun {
+		t.begun = true
+		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit)) // fails in tests only
+	}
 }
 
 // isForm reports whether a path has a request with a body. The server writes nothing for it.

@@ -657,6 +657,31 @@ func TestAReplacedRunIsReadAgain(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatTakesLongIsSent: the limit of time is that of the client.
+func TestAnAnswerThatTakesLongIsSent(t *testing.T) {
+	folder, _ := folderOf(t, "a")
+	s := newServer(t, folder)
+	s.writeTime = 100 * time.Millisecond
+	server := httptest.NewUnstartedServer(s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(3 * s.writeTime) // reading records, on a busy machine
+		if err := r.Context().Err(); err != nil {
+			t.Error("the request was canceled")
+		}
+		io.WriteString(w, strings.Repeat("x", 1<<20))
+	})))
+	server.Config.ReadTimeout = s.writeTime
+	server.Start()
+	defer server.Close()
+	answer, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n, err := io.Copy(io.Discard, answer.Body); n != 1<<20 || err != nil {
+		t.Errorf("got %d bytes and error %v, want all", n, err)
+	}
+}
+
 // TestClientsThatDoNotReadAreDisconnected: the client sends requests and reads no answer before the server has
 // disconnected it.
 func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
