@@ -13,9 +13,9 @@ import (
 // Limits of a query.
 const (
 	mostPoints = 4000
-	// mostScanned is the largest number of records that a query reads from files. Reading this number takes about 30
-	// ms.
-	mostScanned = 40000
+	// mostScanned is the largest number of records that a query reads from files. A record takes about 30 µs of CPU
+	// time. For more records, the query uses the cells, which have single steps up to step 2048.
+	mostScanned = 2000
 	// mostLines is the largest number of ranks that a query returns separately, unless the query names ranks.
 	mostLines = 8
 	// mostValues is the largest number of points of all lines together. Their JSON text has at most about 8 MB. 8 ranks

@@ -214,12 +214,12 @@ func (g *grid) reset() { *g = *newGrid(len(g.cells), g.most) }
 // bins collects the values for a query. It resembles a grid, but has exact sums, and a given width and range of
 // steps.
 type bins struct {
-	from, width int64
-	n           int
-	cols        [][]bin // [column][bin]; nil for columns that are not requested
-	last        []int64 // step of the last record of each bin; 0 if it has none
-	time        []float64
-	ofRank      bool // the columns are those of a rank, and not those of decisions
+	from, to, width int64
+	n               int
+	cols            [][]bin // [column][bin]; nil for columns that are not requested
+	last            []int64 // step of the last record of each bin; 0 if it has none
+	time            []float64
+	ofRank          bool // the columns are those of a rank, and not those of decisions
 }
 
 // bin contains the same statistics as a cell, with exact sums.
@@ -229,7 +229,7 @@ type bin struct {
 }
 
 func newBins(from, to, width int64, columns []int, of int) *bins {
-	b := &bins{from: from, width: width, n: int((to-from)/width) + 1, cols: make([][]bin, of)}
+	b := &bins{from: from, to: to, width: width, n: int((to-from)/width) + 1, cols: make([][]bin, of)}
 	b.last, b.time = make([]int64, b.n), make([]float64, b.n)
 	for _, c := range columns {
 		b.cols[c] = make([]bin, b.n)
@@ -269,11 +269,12 @@ func (b *bins) add(step int64, time float64, values []float64) {
 // the width of the cells.
 func (b *bins) addCells(g *grid) {
 	for k, p := range g.place {
-		i, ok := b.at(p.last)
-		if p.offset < 0 || !ok {
+		last := min(p.last, b.to) // the last cell may have later steps, too
+		i, ok := b.at(last)
+		if p.offset < 0 || !ok || int64(k)*g.width >= b.to {
 			continue
 		}
-		b.last[i], b.time[i] = p.last, p.time
+		b.last[i], b.time[i] = last, p.time
 		for c, col := range b.cols {
 			if col == nil || g.cells[c] == nil || g.cells[c][k].n == 0 {
 				continue

@@ -268,6 +268,40 @@ func TestThinningKeepsOutliers(t *testing.T) {
 	}
 }
 
+// TestLongRangesAreNotRead: reading many records takes long on the machine that trains.
+func TestLongRangesAreNotRead(t *testing.T) {
+	for _, end := range []int64{1500, 6000} { // cells of one step and of several
+		dir := t.TempDir()
+		f := newFakeRun(t, dir, "a", 2)
+		f.steps(1, end)
+		run := open(t, dir, "a")
+		for rank := range 2 {
+			if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(rank))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, points := range []int{4, 600, 4000} {
+			got := figures(t, run, Query{From: 11, To: end - 3, Points: points, Columns: []string{"forward", "loss"}})
+			if len(got.Steps) == 0 || got.Steps[0] < 11 || got.Steps[len(got.Steps)-1] != end-3 {
+				t.Fatalf("%d steps, %d points: got the steps %v, want %d to %d", end, points, got.Steps, 11, end-3)
+			}
+			if most := max(got.Width, run.ranks[0].grid.width); len(got.Steps) > points ||
+				int64(len(got.Steps)) < (end-13)/most {
+				t.Errorf("%d steps, %d points: got %d points of %d steps", end, points, len(got.Steps), got.Width)
+			}
+			if got.Width > 1 {
+				continue
+			}
+			for i, step := range got.Steps {
+				want := 2 / float64(step)
+				if v := got.line(t, "loss", AllRanks).Mean[i]; math.Abs(v-want) > 1e-6*want {
+					t.Fatalf("step %d: got loss %v, want %v", step, v, want)
+				}
+			}
+		}
+	}
+}
+
 func TestManyRanksAreShownAsBands(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 9).steps(1, 50)
