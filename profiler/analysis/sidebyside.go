@@ -424,12 +424,16 @@ func (s *SideBySide) Label(run int) string {
 	return values
 }
 
-// differing returns a run's values of the settings that differ.
+// differing returns a run's values of the settings that differ, without empty ones.
 func (s *SideBySide) differing(run int) string {
 	const most = 3 // settings
 	var values []string
 	for _, d := range s.Settings {
-		if v := d.Values[run]; v != nil && len(values) <= most {
+		v := d.Values[run]
+		if v == nil || *v == "" || *v == "[]" { // not set
+			continue
+		}
+		if len(values) <= most {
 			values = append(values, plain(s.leaf(d.Key)+"="+*v))
 		}
 	}

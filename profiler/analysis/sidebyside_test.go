@@ -362,6 +362,12 @@ func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 	if got := s.Label(2); got != "batch_size=8, decay=0, model.name=x, … (c)" {
 		t.Errorf("two runs with equal values: got %q, want the name, too", got)
 	}
+	s = &SideBySide{Trials: []*Trial{{Name: "a"}, {Name: "b"}}, Settings: []Difference{
+		{"balance.fixed_shares", []*string{value(""), value("30,18")}},
+		{"balance.policy", []*string{value("none"), value("hybrid")}}}}
+	if a, b := s.Label(0), s.Label(1); a != "policy=none" || b != "fixed_shares=30,18, policy=hybrid" {
+		t.Errorf("a setting that is empty: got the labels %q and %q", a, b)
+	}
 }
 
 // Names and parameters come from files of other programs. They must not control the terminal or break the tables.
