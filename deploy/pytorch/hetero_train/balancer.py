@@ -52,6 +52,9 @@ class Balancer(Opening, Position, Ending):
         self._bridge: Optional[program.Bridge] = None
         error: Optional[BaseException] = None
         try:
+            for key, value in (("global_batch", global_batch), ("accumulation", accumulation)):
+                if isinstance(value, bool) or not hasattr(value, "__index__"):
+                    raise errors.SettingsError(f"{key} = {value!r} is not a whole number")
             if accumulation < 1 or global_batch % max(accumulation, 1):
                 raise errors.SettingsError(f"global_batch = {global_batch} is not a multiple of accumulation = {accumulation}: choose a multiple")
             if global_batch // accumulation < self.world_size and not bench_worthless:

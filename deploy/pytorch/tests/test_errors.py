@@ -79,6 +79,10 @@ class Errors(unittest.TestCase):
         self.fails(script(normal, global_batch=1), hetero_train.SettingsError, "at least one for each of the 2 ranks")
         self.fails(script(normal, global_batch=9, accumulation=2), hetero_train.SettingsError, "not a multiple")
 
+    def test_batch_that_is_no_whole_number(self):
+        for settings in ({"global_batch": 16.5}, {"global_batch": "16"}, {"accumulation": 2.0}):
+            self.fails(script(normal, **settings), hetero_train.SettingsError, "is not a whole number")
+
     def test_step_without_scale(self):
         self.fails(script(lambda rank, step, b, model, x: model(x).square().mean().backward()), hetero_train.BatchError,
                    "has no balancer.scale")
