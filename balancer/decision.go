@@ -74,6 +74,19 @@ func (e *Explanation) Gain() (value, low, high float64) {
 	return e.Equal / e.Lost.Step, e.EqualLow / e.Lost.Step, e.EqualHigh / e.Lost.Step
 }
 
+// GainUnknown is the reason why Gain is unknown; "" if it is known.
+func (e *Explanation) GainUnknown() string {
+	switch gain, _, _ := e.Gain(); {
+	case gain == gain:
+		return ""
+	case e.EqualUnknown != "":
+		return e.EqualUnknown
+	case e.Unknown != "":
+		return e.Unknown
+	}
+	return "no whole step was measured"
+}
+
 // Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
 func Unexplained(ranks int) Explanation {
 	nan := math.NaN()

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -36,6 +37,23 @@ func speedup(before, after float64) float64 {
 		return math.NaN()
 	}
 	return before / after
+}
+
+// GainText states a gain over equal shares and its 90 % interval, whose ends are NaN if they are unknown.
+func GainText(gain, low, high float64) string {
+	text, interval := fmt.Sprintf("%.2f", gain), ""
+	if low == low && high == high {
+		interval = fmt.Sprintf(" (%.2f to %.2f)", low, high)
+	}
+	switch {
+	case text == "1.00" && interval == " (1.00 to 1.00)":
+		return "as fast as equal shares"
+	case text == "1.00":
+		return "as fast as equal shares" + interval
+	case gain < 1:
+		return text + " times the speed of equal shares" + interval
+	}
+	return text + " times faster than equal shares" + interval
 }
 
 // confidence is the probability that the interval of an outcome contains what a change of shares brings in the long

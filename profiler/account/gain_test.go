@@ -65,6 +65,20 @@ func TestOutcomesOfChanges(t *testing.T) {
 	}
 }
 
+func TestTheTextOfAGain(t *testing.T) {
+	for want, g := range map[string][3]float64{
+		"1.19 times faster than equal shares (1.10 to 1.25)":  {1.19, 1.1, 1.25},
+		"1.19 times faster than equal shares":                 {1.19, math.NaN(), math.NaN()},
+		"as fast as equal shares":                             {1, 1, 1},
+		"as fast as equal shares (0.95 to 1.10)":              {1.004, 0.95, 1.1},
+		"0.80 times the speed of equal shares (0.70 to 0.90)": {0.8, 0.7, 0.9},
+	} {
+		if got := GainText(g[0], g[1], g[2]); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestTheTimeWithOtherShares(t *testing.T) {
 	a := Account{Step: 0.2}
 	if got := a.With(0.1, 0.15); !near(got, 0.25) {

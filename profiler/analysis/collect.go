@@ -91,7 +91,12 @@ func (c *collector) read(ctx context.Context, rank int, path string) (damaged in
 	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
 	var times runtime.StepTimes
 	next := 0 // index of the next step in steps
+	tooMany, batch := 0, c.largestBatch()
 	damaged, err = runtime.EachMetric(ctx, path, func(m *runtime.Record) {
+		if batch > 0 && m.BatchSize > batch {
+			tooMany++
+			return
+		}
 		if !c.segment.Contains(rank, m.Iteration) {
 			if rank == 0 {
 				times.Next(m, m.IterationTime().Seconds()) // the time of the next step is a difference to this one
@@ -128,7 +133,15 @@ func (c *collector) read(ctx context.Context, rank int, path string) (damaged in
 	if err == nil {
 		c.ranks = append(c.ranks, t)
 	}
-	return damaged, err
+	return damaged + tooMany, err
+}
+
+// largestBatch returns the largest global batch of a process of the run; 0: unknown.
+func (c *collector) largestBatch() (samples int64) {
+	for _, e := range c.starts {
+		samples = max(samples, int64(e.Start.BatchSize))
+	}
+	return samples
 }
 
 // match counts a record of a step that rank 0 recorded, after steps without one.

@@ -5,6 +5,31 @@ import (
 	"testing"
 )
 
+func TestAnUnknownGainHasAReason(t *testing.T) {
+	known := Decision{Step: 8, StepSeconds: 1, EqualSeconds: 2, EqualLow: 2, EqualHigh: 2, ShareOfOracle: unknown}
+	far := Decision{Step: 100, StepSeconds: 1, EqualSeconds: unknown, ShareOfOracle: unknown,
+		EqualUnknown: "the equal share of rank 2 is 16 samples"}
+	older := far
+	older.EqualUnknown = ""
+	for want, decisions := range map[string][]Decision{
+		"the balancer made no decision on measured times":                                                 nil,
+		"the equal share of rank 2 is 16 samples":                                                         {far},
+		"the decisions of the balancer do not contain it":                                                 {older},
+		"the balancer knows it only for 8 % of the steps":                                                 {known},
+		"the balancer knows it only for 8 % of the steps; later, the equal share of rank 2 is 16 samples": {known, far},
+		"": {{Step: 100, StepSeconds: 1, EqualSeconds: 2, EqualLow: 2, EqualHigh: 2, ShareOfOracle: unknown}},
+	} {
+		s := &Summary{FirstStep: 1, Steps: 100, Ranks: 2, Gain: Number(unknown)}
+		if s.addDecisions(decisions); s.GainUnknown != want || s.Gain == s.Gain != (want == "") {
+			t.Errorf("got a gain of %v, %q, want %q", s.Gain, s.GainUnknown, want)
+		}
+	}
+	one := &Summary{FirstStep: 1, Steps: 100, Ranks: 1, Gain: Number(unknown)}
+	if one.addDecisions(nil); one.GainUnknown != "" {
+		t.Errorf("one rank: got %q, want no reason", one.GainUnknown)
+	}
+}
+
 // Decisions with a known gain may be those of the first shares alone, such as in a run that was resumed with the curves
 // of an earlier process.
 func TestTheGainOfARunCoversAtLeastHalfOfItsSteps(t *testing.T) {

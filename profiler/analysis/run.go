@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -233,6 +232,7 @@ type Decision struct {
 	ShareOfOracle float64            // throughput as a fraction of that with the best shares, 0…1
 	Lost          map[string]float64 // lost time of a step by cause, s
 	EqualSeconds  float64            // time of a step with equal shares on the fitted curves, s
+	EqualUnknown  string             // why EqualSeconds is unknown
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
 	EqualLow, EqualHigh                 float64 // likewise, of EqualSeconds
@@ -243,29 +243,18 @@ func (r *Run) readDecisions(path string) error {
 	damaged := 0
 	r.judged = judged{previous: r.segment.After}
 	err := regular.EachLine(path, func(text []byte) error {
-		var line struct {
-			Step          *int64              `json:"step"`
-			Seconds       *float64            `json:"step_seconds"`
-			ShareOfOracle *float64            `json:"share_of_oracle"`
-			Low           *float64            `json:"share_of_oracle_low"`
-			High          *float64            `json:"share_of_oracle_high"`
-			Lost          map[string]*float64 `json:"lost_seconds"`
-			Equal         *float64            `json:"equal_step_seconds"`
-			EqualLow      *float64            `json:"equal_step_seconds_low"`
-			EqualHigh     *float64            `json:"equal_step_seconds_high"`
-			Ranks         []runs.DecisionRank `json:"ranks"`
-		}
-		if json.Unmarshal(text, &line) != nil || line.Step == nil || *line.Step < 0 || *line.Step > runtime.MostStep {
+		line, ok := runs.ParseDecision(text)
+		if !ok {
 			damaged++
 			return nil
 		}
-		if *line.Step <= r.segment.After {
+		if line.Step <= r.segment.After {
 			return nil
 		}
-		d := Decision{Step: *line.Step, StepSeconds: unknown, ShareOfOracle: unknown, ShareOfOracleLow: unknown,
-			ShareOfOracleHigh: unknown, EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
+		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, StepSeconds: unknown,
+			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
 			Lost: map[string]float64{}}
-		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.ShareOfOracle,
+		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.OfOracle,
 			&d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High,
 			&d.EqualSeconds: line.Equal, &d.EqualLow: line.EqualLow, &d.EqualHigh: line.EqualHigh} {
 			if from != nil {

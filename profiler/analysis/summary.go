@@ -88,6 +88,8 @@ type Summary struct {
 	GainLow  Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
 	GainHigh Number `json:"gain_over_equal_shares_high"`
 	GainPart Number `json:"gain_over_equal_shares_part"` // these steps, as a fraction of the steps from FirstStep on
+	// GainUnknown is the reason why Gain is unknown; "": it is known, or the run has one rank.
+	GainUnknown string `json:"gain_over_equal_shares_unknown,omitempty"`
 
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	// EvaluationTime is the time of all evaluations, which belong to no step. CheckpointTime is the time of all saves;
@@ -384,7 +386,31 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 	if measured > 0 && s.GainPart >= leastCovered {
 		s.Gain, s.GainLow, s.GainHigh = Number(equal/measured), Number(low/measured), Number(high/measured)
+	} else if s.Ranks > 1 {
+		s.GainUnknown = whyNoGain(decisions, float64(s.GainPart))
 	}
+}
+
+// whyNoGain returns why the gain of a run is unknown. part is the part of the steps whose decisions know it.
+func whyNoGain(decisions []Decision, part float64) string {
+	if len(decisions) == 0 {
+		return "the balancer made no decision on measured times"
+	}
+	text := ""
+	for _, d := range slices.Backward(decisions) {
+		if text = d.EqualUnknown; text != "" {
+			break
+		}
+	}
+	switch {
+	case part > 0 && text == "":
+		text = fmt.Sprintf("the balancer knows it only for %.0f %% of the steps", 100*part)
+	case part > 0:
+		text = fmt.Sprintf("the balancer knows it only for %.0f %% of the steps; later, %s", 100*part, text)
+	case text == "":
+		text = "the decisions of the balancer do not contain it"
+	}
+	return text
 }
 
 // ignored describes the damaged lines of a file.

@@ -49,6 +49,42 @@ type Decision struct {
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
+// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line: also one with a time below 0, a
+// fraction outside of 0 to 1, an interval whose ends are exchanged, or a share below 0.
+func ParseDecision(line []byte) (d Decision, ok bool) {
+	if json.Unmarshal(line, &d) != nil || d.Step < 1 || d.Step > runtime.MostStep {
+		return Decision{}, false
+	}
+	return d, d.possible()
+}
+
+// possible reports whether a balancer can have made the decision.
+func (d *Decision) possible() bool {
+	const rounding = 1e-9
+	times := []*float64{d.Seconds, d.Fitted, d.Oracle, d.Useful, d.Equal, d.EqualLow, d.EqualHigh, d.Predicted}
+	for _, p := range d.Lost {
+		times = append(times, p)
+	}
+	for _, r := range d.Ranks {
+		times = append(times, r.Seconds, r.Error)
+	}
+	for _, p := range times {
+		if p != nil && *p < -rounding {
+			return false
+		}
+	}
+	for _, p := range []*float64{d.OfOracle, d.Low, d.High, d.Imbalance} {
+		if p != nil && !(*p >= -rounding && *p <= 1+rounding) {
+			return false
+		}
+	}
+	exchanged := func(low, high *float64) bool { return low != nil && high != nil && *low > *high+rounding }
+	if exchanged(d.Low, d.High) || exchanged(d.EqualLow, d.EqualHigh) {
+		return false
+	}
+	return !slices.ContainsFunc(slices.Concat(d.Shares, d.Next), func(n int) bool { return n < 0 || n > math.MaxInt32 })
+}
+
 // Outcome states the result of a change of shares: times faster, without the noise of steps.
 type Outcome struct {
 	Step      int64    `json:"step"` // of the decision for the change
@@ -123,8 +159,8 @@ func (d *decided) follow(replaced int) {
 
 func (d *decided) add(line []byte, replaced int) {
 	d.follow(replaced)
-	var v Decision
-	if tooLarge(line) || json.Unmarshal(line, &v) != nil || v.Step < 1 || v.Step > runtime.MostStep {
+	v, ok := ParseDecision(line)
+	if !ok || tooLarge(line) {
 		d.damaged++
 		return
 	}

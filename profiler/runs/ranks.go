@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -174,12 +175,14 @@ func newestStart(logs *os.Root) (r recorded) {
 // newestDecision returns the newest decision of the balancer that can be read, or nil.
 func newestDecision(logs *os.Root) (found *briefDecision) {
 	_, _, _ = readLast(logs, balanceFile, 256<<10, func(line []byte) bool { // without the file, there is no decision
-		d := new(briefDecision)
-		if json.Unmarshal(line, d) != nil || d.Step == nil {
-			return false
+		d, ok := ParseDecision(line)
+		if ok {
+			found = &briefDecision{&d.Step, d.Shares, experiment.Number(math.NaN())}
+			if d.OfOracle != nil {
+				found.ShareOfOracle = experiment.Number(*d.OfOracle)
+			}
 		}
-		found = d
-		return true
+		return ok
 	})
 	return found
 }

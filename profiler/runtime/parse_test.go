@@ -79,6 +79,22 @@ func TestTimesBelowZeroAreRefused(t *testing.T) {
 	}
 }
 
+func TestUtilizationBelowZeroIsRefused(t *testing.T) {
+	r := Record{Iteration: 3, Telemetry: telemetry.Unknown()}
+	r.Telemetry[telemetry.Utilization] = -300
+	line := r.appendJSON(nil)
+	var got Record
+	if got.parse(line) {
+		t.Errorf("parse accepted %s", line)
+	}
+	if err := json.Unmarshal(line, &got); err == nil || !strings.Contains(err.Error(), "gpu_utilization below 0") {
+		t.Errorf("got %v, want an error about gpu_utilization", err)
+	}
+	if r = *r.atLeastZero(); r.negative() != "" {
+		t.Errorf("got %s, want 0 in its place", r.appendJSON(nil))
+	}
+}
+
 // strconv accepts these forms, but encoding/json does not.
 func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
 	record := sample(7) // its loss is 2.25

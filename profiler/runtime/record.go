@@ -296,11 +296,24 @@ func (r *Record) atLeastZero() *Record {
 			sound.setInteger(m, max(sound.integer(m), 0))
 		}
 	}
+	for _, s := range percentages {
+		if sound.Telemetry[s] < 0 {
+			sound.Telemetry[s] = 0
+		}
+	}
 	return &sound
 }
 
-// negative returns the key of a time or count that is below 0, or "".
+// percentages are sensors whose values are never below 0.
+var percentages = [...]telemetry.Sensor{telemetry.Utilization, telemetry.Memory}
+
+// negative returns the key of a time, count or utilization that is below 0, or "".
 func (r *Record) negative() string {
+	for _, s := range percentages {
+		if r.Telemetry[s] < 0 {
+			return telemetry.Declared[s].Column
+		}
+	}
 	for m := range telemetry.MetricCount {
 		switch d := &telemetry.Metrics[m]; d.Kind {
 		case telemetry.Seconds:

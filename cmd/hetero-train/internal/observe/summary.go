@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -193,11 +194,10 @@ func SummaryRows(s *analysis.Summary) []Row {
 		if gain := float64(s.Gain); gain == gain {
 			rows = append(rows,
 				Row{"gain",
-					fmt.Sprintf("%.2f times faster than equal shares (%.2f to %.2f), on the measured step-time curves, over %.0f %% of the steps",
-						gain, s.GainLow, s.GainHigh, 100*s.GainPart)})
-		} else if part := float64(s.GainPart); part > 0 {
-			rows = append(rows, Row{"gain", fmt.Sprintf(
-				"unknown: the balancer knows the gain over equal shares only for %.0f %% of the steps", 100*part)})
+					fmt.Sprintf("%s, on the measured step-time curves, over %.0f %% of the steps",
+						account.GainText(gain, float64(s.GainLow), float64(s.GainHigh)), 100*s.GainPart)})
+		} else if s.GainUnknown != "" {
+			rows = append(rows, Row{"gain", "unknown: " + s.GainUnknown})
 		}
 	}
 	if text := slowRanks(s); text != "" {

@@ -73,8 +73,8 @@ func TestTheGainNamesItsSteps(t *testing.T) {
 	for want, s := range map[string]*analysis.Summary{
 		"1.50 times faster than equal shares (1.40 to 1.60), on the measured step-time curves, over 80 % of the steps": {
 			Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, GainPart: 0.8},
-		"unknown: the balancer knows the gain over equal shares only for 8 % of the steps": {Gain: unknown,
-			GainLow: unknown, GainHigh: unknown, GainPart: 0.08},
+		"unknown: rank 1 was not measured": {Gain: unknown, GainLow: unknown, GainHigh: unknown,
+			GainUnknown: "rank 1 was not measured"},
 		"": {Gain: unknown, GainLow: unknown, GainHigh: unknown},
 	} {
 		s.Ranks = 2

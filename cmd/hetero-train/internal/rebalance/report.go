@@ -187,7 +187,7 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 		ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
 		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
 		EqualSeconds: n(d.Equal), EqualLow: n(d.EqualLow), EqualHigh: n(d.EqualHigh),
-		EqualUnknown: d.EqualUnknown, PredictedSeconds: n(d.Predicted)}
+		EqualUnknown: d.GainUnknown(), PredictedSeconds: n(d.Predicted)}
 	for i, seconds := range d.Lost.Lost() {
 		line.Lost[account.Losses[i]] = part(seconds)
 	}
@@ -298,7 +298,9 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
 	}
 	if gain, low, high := d.Gain(); gain == gain {
-		fmt.Fprintf(&text, " | %.2f times faster than equal shares (%.2f to %.2f)", gain, low, high)
+		text.WriteString(" | " + account.GainText(gain, low, high))
+	} else if why := d.GainUnknown(); known || why != d.Unknown {
+		text.WriteString(" | gain over equal shares unknown: " + why)
 	}
 	if d.Lost.Step > 0 {
 		fmt.Fprintf(&text, " | a step: %s", d.Lost.Text(d.Noisy))

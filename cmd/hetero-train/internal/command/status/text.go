@@ -234,7 +234,13 @@ func titleOf(v runs.View) string {
 		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 	}
 	if d.Equal != nil && d.Seconds != nil && *d.Seconds > 0 {
-		text += fmt.Sprintf(" | %.2f times faster than equal shares", *d.Equal / *d.Seconds)
+		low, high := show.NaN, show.NaN
+		if d.EqualLow != nil && d.EqualHigh != nil {
+			low, high = *d.EqualLow / *d.Seconds, *d.EqualHigh / *d.Seconds
+		}
+		text += " | " + account.GainText(*d.Equal / *d.Seconds, low, high)
+	} else if d.EqualWhy != "" && d.EqualWhy != d.Unknown {
+		text += " | gain over equal shares unknown: " + d.EqualWhy
 	}
 	if a := accountOf(d); a.Step > 0 {
 		noisy := -1
