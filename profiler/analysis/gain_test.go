@@ -50,7 +50,8 @@ func TestTheGainOfARunCoversAtLeastHalfOfItsSteps(t *testing.T) {
 	}{
 		"all steps": {[]Decision{known(150, 1), known(300, 2)}, 1.75, 1.575, 1.925, 1},
 		"a half":    {[]Decision{without(known(200, 1)), known(300, 2)}, 2, 1.8, 2.2, 0.5},
-		"the first steps": {[]Decision{known(120, 1.02), without(known(210, 1)), without(known(300, 1))}, unknown, unknown,
+		"the first steps": {
+			[]Decision{known(120, 1.02), without(known(210, 1)), without(known(300, 1))}, unknown, unknown,
 			unknown, 0.1},
 		"the first steps and no more decisions": {[]Decision{known(120, 1.02)}, unknown, unknown, unknown, 0.1},
 		"a decision without interval":           {[]Decision{old, known(300, 2)}, 2, 1.8, 2.2, 0.5},

@@ -252,7 +252,8 @@ func (r *Run) readDecisions(path string) error {
 			return nil
 		}
 		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, StepSeconds: unknown,
-			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
+			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown,
+			EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
 			Lost: map[string]float64{}}
 		for to, from := range map[*float64]*float64{&d.StepSeconds: line.Seconds, &d.ShareOfOracle: line.OfOracle,
 			&d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High,
