@@ -84,7 +84,8 @@ func (t *timed) Write(b []byte) (int, error) {
 func (t *timed) begin() {
 	if !t.begun {
 		t.begun = true
-		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit)) // fails in tests only
+		// fails in tests only
+		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit))
 	}
 }
 

@@ -49,8 +49,8 @@ type Decision struct {
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
-// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line: also one with a time below 0, a
-// fraction outside of 0 to 1, an interval whose ends are exchanged, or a share below 0.
+// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line: also one with a time below 0,
+// a fraction outside of 0 to 1, an interval whose ends are exchanged, or a share below 0.
 func ParseDecision(line []byte) (d Decision, ok bool) {
 	if json.Unmarshal(line, &d) != nil || d.Step < 1 || d.Step > runtime.MostStep {
 		return Decision{}, false
