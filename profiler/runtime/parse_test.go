@@ -36,8 +36,9 @@ func TestParsingEqualsJSON(t *testing.T) {
 			Skipped:     random.IntN(2) == 0,
 			DataLoading: took(), Forward: took(), Backward: took(), Communication: took(), Optimizer: took(),
 			CommunicationHidden: took(), Exchanges: took(),
-			Bytes: random.Int64N(1e17), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(),
-				telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
+			Bytes: random.Int64N(1e17), Buckets: 3,
+			Telemetry: telemetry.Sample{telemetry.Utilization: math.Abs(float()),
+				telemetry.Memory: math.Abs(float()), telemetry.Temperature: float(), telemetry.Power: float()}}
 		for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
 			want.Telemetry[s] = float()
 		}
