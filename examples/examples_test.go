@@ -17,7 +17,7 @@ import (
 )
 
 // mostLines is the largest number of lines of an example.
-const mostLines = 70
+const mostLines = 75
 
 // common are the settings of a training that takes less than a second.
 var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96",

@@ -14,7 +14,7 @@ const (
 	// Smaller: trusts a slow start. Larger: the first decision is worth less.
 	startError = 0.1
 	// startDropped, in log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops
-	// what the curve would explain. Larger: the time of the first step, however uncertain, bends the curve.
+	// times that the curve would explain. Larger: a slow first step bends the curve.
 	startDropped = 1.0
 )
 

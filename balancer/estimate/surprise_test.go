@@ -61,8 +61,8 @@ func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 	}
 }
 
-// What all ranks do alike within a window is no ramp and no noise of one rank. Two ranks have nothing in common for
-// sure, and noise of their own stays.
+// A change that all ranks share within a window is no ramp and no noise of one rank. With two ranks, no change counts
+// as shared, and the noise of each rank remains.
 func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	make4 := func(ranks int, ramp, noise float64) [][]float64 {

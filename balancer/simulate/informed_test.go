@@ -238,8 +238,8 @@ func informedMaker(seed uint64, p informed) balancer.Maker {
 	}}
 }
 
-// The rows of informed policies in docs/benchmarks/balancing.md. Where tiles are certain, the informed policy shows
-// what measurements can tell, so no fewer of its runs than of hybrid's may reach 0.98.
+// The rows of informed policies in docs/benchmarks/balancing.md. The informed policy knows
+// all that measurements can show. Where tiles are certain, at least as many of its runs as of hybrid's must reach 0.98.
 func TestInformedOnZigzags(t *testing.T) {
 	onlyFull(t)
 	const clusters = 400

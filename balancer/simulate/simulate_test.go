@@ -236,8 +236,9 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 	}
 }
 
-// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. It is followed
-// all the same: what is lost, in steps of the oracle's, is hardly more than what deciding each ten steps costs.
+// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. The policy
+// follows it: it loses hardly more time than decisions every ten steps cost. The loss is counted in steps of the
+// oracle.
 func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 	for name, test := range map[string]struct {
 		factor     func(step int) float64 // of rank 0's times

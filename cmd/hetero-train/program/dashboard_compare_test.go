@@ -61,7 +61,7 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 	}
 	accessible(t, ctx)
 
-	// What the reader chooses is in the address, and another browser shows it.
+	// The address contains the choices of the reader, so another browser shows the same page.
 	choose := func(id, value string) {
 		evaluate[bool](t, ctx,
 			fmt.Sprintf(`document.querySelector('#%s').value = '%s', document.querySelector('#%[1]s').dispatchEvent(new Event('change'))`, id, value))

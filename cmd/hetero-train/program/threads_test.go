@@ -11,11 +11,14 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // asSomebody returns a command that executes a line of shell and then the program with two ranks. The command runs as a
-// user without other processes. runs is the folder of the run.
+// user without other processes, who may not read the checkout: it runs copies. runs is the folder of the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	needtest.Root(t, "to become another user: RLIMIT_NPROC does not bind root")
@@ -34,6 +37,11 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 		os.Chown(runs, somebody, somebody)); err != nil {
 		t.Fatal(err)
 	}
+	library := filepath.Join(nativetest.Need(t, "shm", shm.LibraryName), shm.LibraryName)
+	if err := os.WriteFile(filepath.Join(dir, shm.LibraryName), clitest.ReadFile(t, library), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(nativelib.DirVariable, dir)
 	run := program{path: built, config: file}.command(runs, "train.steps=20", "parallel.ranks=2")
 	cmd = exec.Command(bash, append([]string{"-c", shell + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+runs, "HOME="+runs)

@@ -14,8 +14,11 @@ import torch.distributed as dist
 import hetero_train  # noqa: F401  (imported once, before the ranks are forked)
 
 
-def run(work, ranks=2, timeout=60.0, env=None):
-    """Calls work(rank, folder) in each rank, and returns the results by rank. An exception of a rank is its result."""
+def run(work, ranks=2, timeout=60.0, env=None, connect=True):
+    """Calls work(rank, folder) in each rank, and returns the results by rank. An exception of a rank is its result.
+
+    connect: create the process group before the call; False: work creates it.
+    """
     folder = tempfile.mkdtemp()
     try:
         pids = []
@@ -32,8 +35,9 @@ def run(work, ranks=2, timeout=60.0, env=None):
                                   XDG_CACHE_HOME=os.path.join(folder, "cache"))
                 torch.set_num_threads(1)
                 try:
-                    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=rank,
-                                            world_size=ranks, timeout=timedelta(seconds=timeout))
+                    if connect:
+                        dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"),
+                                                rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout))
                     result = work(rank, folder)
                     if dist.is_initialized():
                         dist.destroy_process_group()

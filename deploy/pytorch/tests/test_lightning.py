@@ -1,6 +1,7 @@
 """The callback of Lightning, with two ranks."""
 import importlib.util
 import os
+import socket
 import unittest
 import warnings
 
@@ -18,11 +19,14 @@ if HAS:  # before the ranks are forked, because the imports take seconds
     from lightning.pytorch.plugins.environments import TorchElasticEnvironment
 
 
-def free_port():
-    import socket
+def run(work):
+    """Calls work(rank, folder) in two ranks, which Lightning connects, and returns the results by rank."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
+        port = str(s.getsockname()[1])
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": "0", "GROUP_RANK": "0",
+           "TORCHELASTIC_RUN_ID": "test"}
+    return launch.run(work, env=env, connect=False)
 
 
 def module(words):
@@ -47,13 +51,7 @@ def module(words):
 class Lightning(unittest.TestCase):
     def fit(self, words, accumulation, resume=False, limit=None, none=False, **arguments):
         """Returns the parameters, the order of samples and the number of steps of each rank."""
-        port = free_port()
-
         def work(rank, folder):
-            torch.distributed.destroy_process_group()  # Lightning creates it
-            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK="0", TORCHELASTIC_RUN_ID="test",
-                              GROUP_RANK="0")
-
             def train(checkpoint=None):
                 net, seen = module(words), []
                 if none:
@@ -83,7 +81,7 @@ class Lightning(unittest.TestCase):
             if resume:
                 result = train(os.path.join(folder, "step=2.ckpt"))
             return result
-        results = launch.run(work, ranks=2)
+        results = run(work)
         for r in results:
             if isinstance(r, Exception):
                 raise r
@@ -113,12 +111,7 @@ class Lightning(unittest.TestCase):
 
     def test_checkpoint_within_a_step(self):
         """Lightning would continue with the next micro-batch, and the balancer cannot."""
-        port = free_port()
-
         def work(rank, folder):
-            torch.distributed.destroy_process_group()
-            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK="0", TORCHELASTIC_RUN_ID="test",
-                              GROUP_RANK="0")
             path = os.path.join(folder, "within.ckpt")
 
             class Save(pl.Callback):
@@ -144,7 +137,7 @@ class Lightning(unittest.TestCase):
             except hetero_train.SettingsError as e:
                 return len(said), str(e)
             return len(said), "resumed"
-        for result in launch.run(work, ranks=2):
+        for result in run(work):
             if isinstance(result, Exception):
                 raise result
             self.assertEqual(result[0], 1)

@@ -49,7 +49,7 @@ type bridged struct {
 }
 
 // Bridge runs the balancer and the records of this rank, until the program that computes ends the run. start describes
-// what it computes.
+// the model, the data set and the device of that program.
 func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn,
 	start *bridge.Start) error {
 	if _, err := metricsToken(cfg, opts.Env); err != nil {

@@ -6,8 +6,8 @@
 
 namespace hetero {
 
-// Returns the highest rate of several passes, which take about the given seconds together. what is a value of enum
-// ht_peak and selects the rate. Throws Invalid or Unsupported.
+// Returns the highest rate of several passes. All passes together take about the given seconds. The argument what is a
+// value of enum ht_peak, and selects the rate. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 
 // The inner loops for one instruction set. Each writes a value that depends on all its results to sink (64 bytes).

@@ -8,8 +8,8 @@
 // lists Pods without a node with the reason why their placement cannot change.
 //
 // A Job opts in by the label hetero-train/schedule=true. The package never starts a Job that has an owner or Kueue's
-// label, or that another controller manages; the snapshot lists them with the reason. What the quotas of a namespace
-// (GPUs, CPU, memory, pods) leave is a budget, from which the proposed Jobs take in their order.
+// label, or that another controller manages; the snapshot lists them with the reason. The quotas of a namespace
+// (GPUs, CPU, memory, pods), without the parts in use, are a budget for the proposed Jobs, in their order.
 //
 // [Client.Apply] patches a Job: a required node affinity on the chosen nodes, and suspend = false. The patch contains
 // the version that was read, so it fails if the Job has changed since then.
