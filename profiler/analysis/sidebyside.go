@@ -395,7 +395,7 @@ func (s *SideBySide) header(first string) []string {
 const mostCell = 48
 
 // plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too
-// long.
+// long. The names of a sweep often differ in their last characters only, so a long text loses its middle.
 func plain(text string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -404,7 +404,8 @@ func plain(text string) string {
 		return r
 	}, text))
 	if len(runes) > mostCell {
-		return string(runes[:mostCell-1]) + "…"
+		const end = mostCell / 3
+		return string(runes[:mostCell-1-end]) + "…" + string(runes[len(runes)-end:])
 	}
 	return string(runes)
 }

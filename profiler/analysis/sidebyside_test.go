@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // pair writes two runs that differ in their policy, and returns their folders.
@@ -463,5 +464,14 @@ func TestTheWorkToFindARunTwiceGrowsWithTheRuns(t *testing.T) {
 	}
 	if few, many := work(100), work(400); many > 6*few {
 		t.Errorf("got %g allocations for 100 runs and %g for 400, want about 4 times as many", few, many)
+	}
+}
+
+// The runs of a sweep often differ in the last characters of their names only.
+func TestLongNamesKeepTheirEnds(t *testing.T) {
+	long := strings.Repeat("sweep-", 9)
+	if got, want := plain(long+"17"), "sweep-sweep-sweep-sweep-sweep-s…eep-sweep-sweep-17"; got == plain(long+"18") ||
+		utf8.RuneCountInString(got) != mostCell {
+		t.Errorf("got %q, want %d characters as %q", got, mostCell, want)
 	}
 }

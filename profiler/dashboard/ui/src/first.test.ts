@@ -125,6 +125,9 @@ describe('the first screen', () => {
     const reversed = { ...none, from: 50, to: 20, steps: [] }
     expect(unaccounted([{ label: 'a', view, figures: reversed }, { label: 'b', view, figures: lost }])).toEqual(
       ['a: No values in this range of steps.'])
+    const several = (n: number) => unaccounted(Array.from({ length: n }, (_, i) => ({ label: `r${i}`, view, figures: none })))
+    expect(several(2)).toEqual([`r0, r1: ${empty(none)}`])
+    expect(several(4)).toEqual([`4 runs: ${empty(none)}`])
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()

@@ -87,9 +87,14 @@ export function empty(f: Pick<Figures, 'steps' | 'from' | 'to'>): string {
     `No decision of the balancer is in ${range(f.from, f.to)}, so the parts of a step are unknown.`
 }
 
-// unaccounted says for each run without an account why it has none.
+// unaccounted says why runs have no account. Runs with the same reason share a sentence.
 export function unaccounted(runs: { label: string; view: View; figures: Figures }[]): string[] {
-  return runs.filter(r => !account(r.view, r.figures)).map(r => `${r.label}: ${empty(r.figures)}`)
+  const reasons = new Map<string, string[]>()
+  for (const r of runs.filter(r => !account(r.view, r.figures))) {
+    const why = empty(r.figures)
+    reasons.set(why, [...reasons.get(why) ?? [], r.label])
+  }
+  return [...reasons].map(([why, of]) => `${of.length > 3 ? `${of.length} runs` : of.join(', ')}: ${why}`)
 }
 
 // largest returns the largest loss and its time, or null if no loss is worth naming.
