@@ -10,8 +10,8 @@ import (
 
 // With returns the time that a step would take with other shares, in s. now and then are the times of a step with the
 // shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are. If now
-// is longer than the measured step, faster shares shorten the step by the ratio of the times, as a difference could leave
-// less than nothing. The result is NaN if a time is unknown.
+// is longer than the measured step, faster shares shorten the step by the ratio of the times, as a difference could
+// leave less than nothing. The result is NaN if a time is unknown.
 func (a *Account) With(now, then float64) float64 {
 	if a.Step == 0 || now != now || then != then {
 		return math.NaN()
