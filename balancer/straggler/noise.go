@@ -7,6 +7,17 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
+// NoiseCauses returns the names of all causes of noise.
+func NoiseCauses() []string {
+	names := []string{CauseUnknown.String(), CauseData.String()}
+	for sensor, declared := range telemetry.Declared {
+		if declared.Sign != nil {
+			names = append(names, (firstSensorCause + Cause(sensor)).String())
+		}
+	}
+	return names
+}
+
 // NoiseCause returns what makes the times of ranks vary from step to step in a window, with the evidence: the largest
 // time that a sensor measures as lost, or that a rank waits for data, if it is at least half of the noise. Otherwise it
 // is a sensor that differs from the healthy windows of the rank, and CauseUnknown if there is none. noise is in s per

@@ -233,6 +233,7 @@ type Decision struct {
 	Lost          map[string]float64 // lost time of a step by cause, s
 	EqualSeconds  float64            // time of a step with equal shares on the fitted curves, s
 	EqualUnknown  string             // why EqualSeconds is unknown
+	Noise         runtime.Cause
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
 	EqualLow, EqualHigh                 float64 // likewise, of EqualSeconds
@@ -252,6 +253,7 @@ func (r *Run) readDecisions(path string) error {
 			return nil
 		}
 		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, StepSeconds: unknown,
+			Noise:         runtime.Cause{Name: line.NoiseWhy, Evidence: line.NoiseSign},
 			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown,
 			EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
 			Lost: map[string]float64{}}

@@ -15,6 +15,7 @@ type Run struct {
 	Name, Model, Dataset, Policy, Program string
 	Ranks                                 []Rank   // ranks whose metrics are served
 	Metrics                               []string // names of the metrics of evaluations
+	NoiseCauses                           []string // names of all causes of noise
 }
 
 // Rank identifies a rank.
@@ -61,6 +62,7 @@ type State struct {
 	Oracle             float64   // step time with the best shares divided by the step time; NaN: unknown
 	Imbalance          float64
 	Lost               [len(Causes)]float64 // counters, s
+	Noise              []float64            // counters, s: noise worth naming, in the order of Run.NoiseCauses
 	Useful             float64              // counter, s: time of steps that is not lost
 	Ranks              []RankState          // in the order of Run.Ranks
 }
@@ -94,7 +96,8 @@ func New(run Run, now float64) *Metrics {
 	m := &Metrics{run: run}
 	for range 2 {
 		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, Oracle: nan, Gain: nan, Imbalance: nan,
-			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
+			EvaluationMetrics: make([]float64, len(run.Metrics)), Noise: make([]float64, len(run.NoiseCauses)),
+			Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
 			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan,
 				Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
@@ -120,9 +123,9 @@ func (m *Metrics) Update(change func(*State)) {
 
 // take copies a state. Both states have lists of the same lengths.
 func (s *State) take(from *State) {
-	ranks, metrics := s.Ranks, s.EvaluationMetrics
+	ranks, metrics, noise := s.Ranks, s.EvaluationMetrics, s.Noise
 	*s = *from
-	s.Ranks, s.EvaluationMetrics = ranks, metrics
+	s.Ranks, s.EvaluationMetrics, s.Noise = ranks, metrics, noise
 	for i := range s.Ranks {
 		links := s.Ranks[i].Links
 		s.Ranks[i] = from.Ranks[i]
@@ -130,11 +133,13 @@ func (s *State) take(from *State) {
 		copy(links, from.Ranks[i].Links)
 	}
 	copy(s.EvaluationMetrics, from.EvaluationMetrics)
+	copy(s.Noise, from.Noise)
 }
 
 // read returns a copy of the state.
 func (m *Metrics) read() State {
-	s := State{Ranks: make([]RankState, len(m.run.Ranks)), EvaluationMetrics: make([]float64, len(m.run.Metrics))}
+	s := State{Ranks: make([]RankState, len(m.run.Ranks)), EvaluationMetrics: make([]float64, len(m.run.Metrics)),
+		Noise: make([]float64, len(m.run.NoiseCauses))}
 	for i, r := range m.run.Ranks {
 		s.Ranks[i].Links = make([]telemetry.Traffic, len(r.Links))
 	}
@@ -223,6 +228,13 @@ func (m *Metrics) writeResults(t *text, s *State) {
 		t.family("hetero_train_lost_seconds_total", "counter", "Time that steps lost, by cause.")
 		for i, cause := range Causes {
 			t.sample(s.Lost[i], label{"cause", cause})
+		}
+		if len(m.run.NoiseCauses) > 0 {
+			t.family("hetero_train_noise_seconds_total", "counter",
+				"Noise of windows that lose at least 1 % to it, by the cause that the sensors of the ranks show.")
+			for i, cause := range m.run.NoiseCauses {
+				t.sample(s.Noise[i], label{"cause", cause})
+			}
 		}
 	}
 }

@@ -19,7 +19,8 @@ func full() *Metrics {
 		Name: "nvlink", Limit: 450e9}, {Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9},
 		{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8}, {Kind: telemetry.LinkLoopback, Name: "lo"}}
 	m := New(Run{Name: "a \"run\"\nof \\two", Model: "gpt2", Dataset: "text", Policy: "hybrid", Program: "1.0",
-		Ranks: []Rank{{Number: 0, GPU: true, Links: links}, {Number: 1}}, Metrics: []string{"top1"}}, 1e9)
+		Ranks: []Rank{{Number: 0, GPU: true, Links: links}, {Number: 1}}, Metrics: []string{"top1"},
+		NoiseCauses: []string{"unknown", "CPU quota"}}, 1e9)
 	m.Update(func(s *State) {
 		s.Step, s.Planned, s.Steps, s.Samples, s.Evaluations, s.Checkpoints, s.Decisions, s.Changes = 12, 100, 2, 64, 1,
 			1, 1, 1
@@ -28,6 +29,7 @@ func full() *Metrics {
 		s.StepSeconds.Add(300)
 		s.Values[telemetry.LossScale] = 1
 		s.Values[telemetry.Loss], s.Oracle, s.Gain, s.Lost[0] = math.NaN(), 0.97, 1.56, 1.5
+		s.Noise[1] = 2.5
 		for i := range s.Ranks {
 			s.Ranks[i].Share, s.Ranks[i].Verdict = 32, i
 			s.Ranks[i].Bytes, s.Ranks[i].Hidden, s.Ranks[i].Bus = 1000, 0.5, 1e9
@@ -68,6 +70,8 @@ func TestText(t *testing.T) {
 		"hetero_train_step_seconds_sum 300.3005\nhetero_train_step_seconds_count 3\n",
 		"hetero_train_loss NaN\n", "hetero_train_gain_ratio 1.56\n",
 		`hetero_train_lost_seconds_total{cause="imbalance"} 1.5` + "\n",
+		`hetero_train_noise_seconds_total{cause="unknown"} 0` + "\n" +
+			`hetero_train_noise_seconds_total{cause="CPU quota"} 2.5` + "\n",
 		`hetero_train_rank_verdict{rank="1",verdict="healthy"} 0` + "\n" +
 			`hetero_train_rank_verdict{rank="1",verdict="slow_type"} 1` + "\n",
 		`hetero_train_device_memory_ratio{rank="1"} 0.5` + "\n", `DCGM_FI_DEV_GPU_TEMP{rank="0"} 50` + "\n",

@@ -105,6 +105,13 @@ type Bottleneck struct {
 	FullMemory float64 // largest memory use of all ranks, in percent; NaN if unknown
 	Ranks      int     // number of ranks with samples
 	Steps      int
+	Cause      Cause // of the noise
+}
+
+// Cause is what makes the times of ranks vary from step to step.
+type Cause struct {
+	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
+	Evidence string // "" of an unknown cause
 }
 
 // Lost returns the time lost to a cause in seconds per step, 0 for compute.
@@ -118,6 +125,7 @@ func (v *Bottleneck) Lost(cause Bound) float64 {
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(seconds, times)      // once per step: no allocation
 //	b.Balanced(steps, split)   // after each decision of the balancer
+//	b.Noise(cause)             // too
 //	if b.Full() {
 //		v := b.Verdict() // and starts the next window
 //	}
@@ -138,6 +146,7 @@ type Bottlenecks struct {
 	split    account.Split  // sums over the steps of the decisions in this window
 	decided  float64        // number of these steps
 	newest   account.Split
+	cause    Cause // of the newest decision in the window with noise worth naming
 	ranks    []rankWindow
 	update   float64 // sums over the window of the fields with these names in Bottleneck
 	exchange float64
@@ -219,6 +228,13 @@ func (b *Bottlenecks) Balanced(steps int, split account.Split) {
 	}
 }
 
+// Noise takes the cause of the noise of the last steps. A small noise has none.
+func (b *Bottlenecks) Noise(cause Cause) {
+	if cause.Name != "" {
+		b.cause = cause
+	}
+}
+
 // splitOfWindow returns the mean of the decisions in the window, or the newest decision if there is none.
 func (b *Bottlenecks) splitOfWindow() account.Split {
 	if b.decided == 0 {
@@ -240,7 +256,7 @@ func (b *Bottlenecks) Reset() {
 		*w = rankWindow{usualShare: w.usualShare, usualTime: w.usualTime}
 	}
 	b.account.Reset()
-	b.split, b.decided = account.Split{}, 0
+	b.split, b.decided, b.cause = account.Split{}, 0, Cause{}
 	b.update, b.exchange, b.hidden = 0, 0, 0
 }
 
@@ -390,7 +406,7 @@ func (b *Bottlenecks) point(v *Bottleneck) {
 	case MemoryBound:
 		v.Rank = fullest
 	case NoiseBound:
-		v.Rank = b.account.Blame()
+		v.Rank, v.Cause = b.account.Blame(), b.cause
 	case StragglerBound:
 		busy, _ := b.account.Steady()
 		v.Rank, v.Ratio, v.Slowest = slowest, busy/max(busy-v.Imbalance, 1e-12),

@@ -57,6 +57,12 @@ func (v Bottleneck) String() string {
 		if v.Rank >= 0 {
 			text += fmt.Sprintf(", mostly those of rank %d", v.Rank)
 		}
+		switch {
+		case v.Cause.Evidence != "":
+			text += "; cause: " + v.Cause.Evidence
+		case v.Cause.Name != "":
+			text += "; no sensor shows the cause"
+		}
 	default:
 		text += fmt.Sprintf("useful work takes %s of %s ms per step (%.0f %%), the optimizer %s ms of it",
 			milliseconds(v.Useful), milliseconds(v.Step), 100*v.Useful/v.Step, milliseconds(v.Update))
@@ -97,6 +103,11 @@ func (v Bottleneck) Advice(s BottleneckSettings) string {
 	case MemoryBound:
 		return v.memoryAdvice(s)
 	case NoiseBound:
+		if v.Cause.Evidence != "" {
+			return fmt.Sprintf(
+				"other shares do not help: remove the cause (%s), or raise data.batch_size to average the noise",
+				v.Cause.Evidence)
+		}
 		return "other shares do not help: check whether other programs use the machines, or raise data.batch_size to average the noise"
 	}
 	return v.computeAdvice(s)

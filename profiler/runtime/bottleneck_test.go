@@ -157,6 +157,50 @@ func TestJitterIsNobodysFault(t *testing.T) {
 	}
 }
 
+// The text and the advice name the cause of noise. A window without a cause does not have that of the window before.
+func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
+	r, b := rand.New(rand.NewPCG(3, 4)), NewBottlenecks(3)
+	verdict := func(cause Cause) Bottleneck {
+		for !b.Full() {
+			x := 300 * math.Exp(0.6*r.NormFloat64())
+			b.Add(0, []RankTimes{times(8, 0, x, 0, max(0, 300-x), 0), times(8, 0, 300, 0, max(0, x-300), 0),
+				times(8, 0, 300, 0, max(0, x-300), 0)})
+		}
+		b.Balanced(b.Steps(), account.Split{Oracle: 1})
+		b.Noise(cause)
+		b.Noise(Cause{}) // a later decision with little noise
+		return b.Verdict()
+	}
+	for _, c := range []struct {
+		cause        Cause
+		text, advice string
+	}{
+		{Cause{"CPU quota", "a CPU quota stops rank 0"}, "rank 0; cause: a CPU quota stops rank 0",
+			"remove the cause (a CPU quota stops rank 0)"},
+		{Cause{"unknown", ""}, "rank 0; no sensor shows the cause", "check whether other programs"},
+		{Cause{}, "mostly those of rank 0", "check whether other programs"},
+	} {
+		v := verdict(c.cause)
+		if v.Bound != NoiseBound || !strings.Contains(v.String(), c.text) || v.Cause != c.cause ||
+			!strings.Contains(v.Advice(BottleneckSettings{}), c.advice) {
+			t.Errorf("got %v and the advice %q, want %q and %q", v, v.Advice(BottleneckSettings{}), c.text, c.advice)
+		}
+	}
+	quota, unknown := Cause{"CPU quota", "a CPU quota stops rank 0"}, Cause{"unknown", ""}
+	var total BottleneckTotal
+	for _, c := range []Cause{quota, unknown, quota} {
+		total.Add(verdict(c))
+	}
+	if v := total.Verdict(); v.Bound != NoiseBound || v.Cause != quota {
+		t.Errorf("got %v of two windows with a CPU quota of three", v)
+	}
+	total.Add(verdict(unknown))
+	total.Add(verdict(Cause{}))
+	if v := total.Verdict(); v.Bound != NoiseBound || v.Cause != (Cause{}) {
+		t.Errorf("got %v, want no cause: none has most of the noise", v)
+	}
+}
+
 // Of two equal ranks, one is the slowest in at least half of the steps. This rank is no straggler.
 func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

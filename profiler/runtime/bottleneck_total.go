@@ -10,10 +10,17 @@ import "math"
 //
 // Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
 // names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost
-// to the cause.
+// to the cause. Noise has the cause of the windows with at least half of it.
 type BottleneckTotal struct {
 	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame
+	noise  map[string]caused // by name of the cause
+}
+
+// caused is the noise of one cause, as a sum over steps, with the evidence of its newest window.
+type caused struct {
+	lost     float64
+	evidence string
 }
 
 // blame contains the sums over the windows whose verdict names one rank.
@@ -37,6 +44,12 @@ func (t *BottleneckTotal) Add(v Bottleneck) {
 	}
 	s.Ranks = max(s.Ranks, v.Ranks)
 	s.Steps += v.Steps
+	if v.Cause.Name != "" {
+		if t.noise == nil {
+			t.noise = map[string]caused{}
+		}
+		t.noise[v.Cause.Name] = caused{t.noise[v.Cause.Name].lost + n*v.Noise, v.Cause.Evidence}
+	}
 	if v.Rank < 0 {
 		return
 	}
@@ -64,6 +77,11 @@ func (t *BottleneckTotal) Verdict() Bottleneck {
 	for cause := range bounds {
 		if v.Lost(cause) >= LostFraction*v.Step && v.Lost(cause) > v.Lost(v.Bound) {
 			v.Bound = cause
+		}
+	}
+	for name, c := range t.noise {
+		if v.Bound == NoiseBound && c.lost > t.sum.Noise/2 {
+			v.Cause = Cause{name, c.evidence}
 		}
 	}
 	for rank, b := range t.blamed[v.Bound] {

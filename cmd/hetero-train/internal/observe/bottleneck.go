@@ -120,6 +120,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{
 		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
+	o.find.Noise(runtime.Cause{Name: d.NoiseCause, Evidence: d.NoiseEvidence})
 }
 
 // isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not

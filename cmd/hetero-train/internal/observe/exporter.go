@@ -2,6 +2,7 @@ package observe
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -20,13 +21,14 @@ type Exporter struct {
 	*prometheus.Metrics
 	ranks  []prometheus.Rank
 	report task.Report
+	causes []string // of noise
 }
 
 // NewExporter returns an exporter of the metrics of ranks.
 func NewExporter(a *assembly.Run, ranks []prometheus.Rank) *Exporter {
-	e := &Exporter{ranks: ranks, report: a.Report()}
+	e := &Exporter{ranks: ranks, report: a.Report(), causes: straggler.NoiseCauses()}
 	run := prometheus.Run{Name: a.Process.Cfg.Experiment.Name, Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name,
-		Policy: a.Process.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks}
+		Policy: a.Process.Cfg.Balance.Policy, Program: version.Text(), Ranks: ranks, NoiseCauses: e.causes}
 	for _, m := range e.report.Metrics {
 		run.Metrics = append(run.Metrics, m.Key)
 	}
@@ -77,6 +79,9 @@ func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []straggler
 			if lost > 0 && !math.IsInf(lost, 0) { // NaN: unknown
 				s.Lost[i] += lost * float64(steps)
 			}
+		}
+		if i := slices.Index(e.causes, d.NoiseCause); i >= 0 {
+			s.Noise[i] += d.Lost.Noise * float64(steps)
 		}
 		for i := range s.Ranks {
 			if s.Ranks[i].Verdict = -1; verdicts != nil {

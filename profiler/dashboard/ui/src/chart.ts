@@ -126,11 +126,13 @@ export class Chart {
       const { left, top } = this.plot.cursor
       this.plot.setData(this.data(), true)
       if (left !== undefined && top !== undefined && left >= 0) this.plot.setCursor({ left, top }, false) // the values at the pointer stay
+      this.tellMark(this.plot)
       return
     }
     this.shape = shape
     this.drop()
     this.plot = new uPlot(this.plotOptions(), this.data(), this.place)
+    this.tellMark(this.plot)
   }
 
   drop(): void {
@@ -234,7 +236,7 @@ export class Chart {
           plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
           if (to > from) options.zoom(Math.max(1, from), to)
         }],
-        drawClear: [plot => this.drawMarks(plot)],
+        drawAxes: [plot => this.drawMarks(plot)], // over the grid
         setCursor: [plot => this.tellMark(plot)],
         ready: [plot => plot.over.addEventListener('dblclick', () => options.reset())],
       },
@@ -263,7 +265,8 @@ export class Chart {
     const marks = this.content.marks
     if (!marks?.length) return
     const left = plot.cursor.left ?? -1
-    let text = '', nearest = 12 // CSS pixels
+    let nearest = 12 // CSS pixels
+    let text = `Each dashed vertical line is a decision that changed the shares (${marks.length}). Point at one for its reason.`
     if (left >= 0) for (const m of marks) {
       const distance = Math.abs(plot.valToPos(this.at(m.step), 'x') - left)
       if (distance < nearest) [nearest, text] = [distance, m.text]

@@ -47,8 +47,29 @@ describe('the first screen', () => {
       step_seconds: 1, parts_seconds: null })
     const verdicts = [verdict('communication-bound', 'larger batches'), verdict('noise-bound', 'check the machines')]
     const a = { step: 1, useful: 0.7, lost: new Map([['communication', 0.2], ['noise', 0.1]]), of: '' }
-    expect(advice(run('finished', 'hybrid', { verdicts }), a)).toBe('Larger batches.')
-    expect(advice(run('running', 'hybrid', { verdicts }), a)).toBe('Check the machines.')
+    const plain = (text: string) => text.replaceAll('\u00a0', ' ')
+    expect(plain(advice(run('finished', 'hybrid', { verdicts }), a))).toBe(
+      'To lose less to exposed communication (200 of 1000 ms a step): larger batches.')
+    expect(plain(advice(run('running', 'hybrid', { verdicts }), a))).toBe(
+      'To lose less to noise (100 of 1000 ms a step): check the machines.')
+    expect(advice(run('running', 'hybrid', { verdicts }), null)).toBe('Check the machines.')
+  })
+  test('a run without verdicts or without advice says why it has no advice', () => {
+    const foreign = { from: 1, to: 50, bound: 'noise-bound', rank: -1, text: '', advice: '', step_seconds: 1, parts_seconds: null }
+    expect(advice(run('running', 'hybrid', {}), null)).toContain('follows')
+    expect(advice(run('finished', 'hybrid', {}), null)).toContain('ended before its first 50 steps')
+    expect(advice(run('finished', 'hybrid', { verdicts: [foreign] }), null)).toContain('another program')
+  })
+  test('noise has its rank and its cause', () => {
+    const a = { step: 1, useful: 0.7, lost: new Map([['noise', 0.3]]), of: '' }
+    const d = decision({ noisy_rank: 1, noise_cause: 'CPU quota', noise_evidence: 'a CPU quota stops rank 1 for 40 % of its CPU time' })
+    expect(sentence(run('running', 'hybrid', { decision: d }), a, null, figures())).toContain(
+      'from step to step, mostly of rank 1 (a CPU quota stops rank 1 for 40 % of its CPU time).')
+  })
+  test('a failure comes first', () => {
+    const a = { step: 1, useful: 0.7, lost: new Map<string, number>(), of: '' }
+    expect(sentence(run('failed', 'hybrid', { last: 180 }), a, null, figures()).replaceAll('\u00a0', ' ')).toMatch(
+      /^The run failed after step 180\. Before, the cluster did 70 % of what it could\./)
   })
   test('the gain has an interval if all decisions have one', () => {
     const all = { ...figures(line('decided_step', 1, 1), line('equal_step', 2, 3), line('equal_step_low', 1, 2),

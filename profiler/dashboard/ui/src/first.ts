@@ -13,16 +13,20 @@ import { color } from './theme'
 // Account is package account of the program: the parts of a step in s, which sum to step.
 export type Account = { step: number; useful: number; lost: Map<string, number>; of: string }
 
-// words complete the sentence "40 of 112 ms a step …", and name the colour of a part.
-const losses: Record<string, { words: string; color: string }> = {
-  imbalance: { words: 'imbalance, which the best shares would save', color: 'part-communication' },
-  communication: { words: 'exposed communication', color: 'part-hidden' },
-  data: { words: 'waits for data', color: 'part-data' },
-  memory: { words: 'full memory', color: 'series-5' },
-  noise: { words: 'noise: times vary from step to step', color: 'part-forward' },
-  granularity: { words: 'granularity: samples cannot be divided further', color: 'part-backward' },
-  pauses: { words: 'pauses between steps and between their parts', color: 'soft' },
+// The name of a part, what it is, and its colour.
+const losses: Record<string, { name: string; what?: string; color: string }> = {
+  imbalance: { name: 'imbalance', what: ', which the best shares would save', color: 'part-communication' },
+  communication: { name: 'exposed communication', color: 'part-hidden' },
+  data: { name: 'waits for data', color: 'part-data' },
+  memory: { name: 'full memory', color: 'series-5' },
+  noise: { name: 'noise', what: ': times vary from step to step', color: 'part-forward' },
+  granularity: { name: 'granularity', what: ': samples cannot be divided further', color: 'part-backward' },
+  pauses: { name: 'pauses', what: ' between steps and between their parts', color: 'soft' },
 }
+
+const nameOf = (cause: string): string => losses[cause]?.name ?? cause
+const wordsOf = (cause: string): string => nameOf(cause) + (losses[cause]?.what ?? '')
+const ofStep = (seconds: number, a: Account): string => `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
 
 const worthNaming = 0.05 // of a step
 
@@ -161,19 +165,20 @@ function ended(v: Pick<View, 'changes'>, f: Figures): string {
   return ''
 }
 
-// sentence says how well the cluster is used, what holds it back, and what the shares bring.
-export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks'>,
+// sentence says how well the cluster is used, what holds it back, and what the shares bring. A failure comes first.
+export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks' | 'last'>,
   a: Account, gained: Gain | null, f: Figures): string {
   const running = v.state.kind === 'running', loss = largest(a), past = running ? '' : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
-  const text = [`${cluster} ${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`]
+  const did = `${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`
+  const text = broken(v) ? [`The run ${v.state.kind} after step ${count(v.last)}. Before, ${cluster.toLowerCase()} ${did}`] :
+    [`${cluster} ${did}`]
   if (!loss) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
   else {
-    const [cause, seconds] = loss, rank = slowest(v), of = `${figure(1000 * seconds)} of ${milliseconds(a.step)} a step`
-    const noisy = v.decision?.noisy_rank
+    const [cause, seconds] = loss, rank = slowest(v), of = ofStep(seconds, a)
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
     else if (cause === 'imbalance' && past) text.push(`${of} were lost to imbalance${past}.`)
-    else text.push(`${of} ${running ? 'are' : 'were'} lost to ${losses[cause]?.words ?? cause}${cause === 'noise' && known(noisy) ? `, mostly of rank ${noisy}` : ''}.`)
+    else text.push(`${of} ${running ? 'are' : 'were'} lost to ${wordsOf(cause)}${cause === 'noise' ? blamed(v.decision) : ''}.`)
   }
   if (v.ranks.length < 2) return text.join(' ')
   const policy = v.settings.balance.policy
@@ -190,15 +195,25 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   return text.join(' ')
 }
 
+// broken reports whether a run ended before it was done.
+const broken = (v: Pick<View, 'state'>): boolean => v.state.kind === 'failed' || v.state.kind === 'crashed'
+
+// blamed names the rank and the cause of noise, as far as they are known.
+function blamed(d: Decision | null): string {
+  const rank = d && known(d.noisy_rank) ? `, mostly of rank ${d.noisy_rank}` : ''
+  return rank + (d?.noise_evidence ? ` (${d.noise_evidence})` : '')
+}
+
 // bar shows the account as one bar, with the time of each part below.
-export function bar(a: Account): HTMLElement {
+export function bar(a: Account, running: boolean): HTMLElement {
   const key = h('ul', { class: 'key', 'aria-label': 'Parts of a step' })
   for (const p of partsOf(a)) {
     if (p.seconds >= 0.005 * a.step) key.append(h('li', {}, swatch(p.shade), `${p.name}: `,
       h('strong', {}, milliseconds(p.seconds)), ` (${percent(p.seconds / a.step, 2)})`))
   }
   return h('div', {}, line(a, a.step), key, h('p', { class: 'explain' },
-    `A step takes ${milliseconds(a.step)}: mean of ${a.of}.`))
+    `A step ${running ? 'takes' : 'took'} ${milliseconds(a.step)}: mean of ${a.of}. ` +
+    '100 % useful work is what the cluster could do: no waits, and shares without granularity.'))
 }
 
 // accounts shows the accounts of several runs as bars on one scale, with the times in a table.
@@ -224,7 +239,7 @@ type Part = { name: string; seconds: number; shade: string }
 function partsOf(a: Account): Part[] {
   return [{ name: 'useful work', seconds: a.useful, shade: 'part-optimizer' },
     ...[...a.lost].sort((x, y) => y[1] - x[1])
-    .map(([cause, seconds]) => ({ name: losses[cause]?.words ?? cause, seconds,
+    .map(([cause, seconds]) => ({ name: wordsOf(cause), seconds,
       shade: losses[cause]?.color ?? 'soft' }))]
 }
 
@@ -258,7 +273,7 @@ export function curve(f: Figures, v: View): Content {
     steps: f.steps, times: f.times, width: f.width, unit: unit.name + '/s',
     series: [
       ...(display.smooth > 1 ? [] : [{ label: 'each step', color: color('line'), values: measured }]),
-      { label: 'measured', color: color('text'), values: display.smooth > 1 ? measured : smooth(measured, window) },
+      { label: display.smooth > 1 ? 'measured' : `measured, mean of ${window} points`, color: color('text'), values: display.smooth > 1 ? measured : smooth(measured, window) },
       ...(has(best) ? [{ label: 'best shares (oracle)', color: color('series-2'), dash: [8, 4], values: best, steps: 'before' as const }] : []),
       ...(has(equally) ? [{ label: 'equal shares', color: color('series-1'), dash: [2, 3], values: equally, steps: 'before' as const }] : []),
     ],
@@ -274,7 +289,7 @@ export function byDelay(v: Pick<View, 'decision'>, ranks: View['ranks']): View['
     a.rank - b.rank)
 }
 
-const fewRanks = 8 // all of them fit on the first screen
+export const fewRanks = 8 // all of them fit on the first screen
 
 // ranks returns the table that shows who waits for whom.
 export function ranks(v: View, shown: View['ranks'], badge: (r: View['ranks'][number]) => Node | string): HTMLElement {
@@ -309,6 +324,7 @@ export function decided(v: Pick<View, 'decision' | 'changes'>): HTMLElement | nu
   const predicted = known(d.step_seconds) && known(d.predicted_step_seconds) && d.changed ? d.step_seconds / d.predicted_step_seconds : null
   return h('div', {}, h('p', {}, describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
     change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`),
+    d.noise_evidence && h('p', {}, `Noise: ${d.noise_evidence}.`),
     d.equal_step_unknown && h('p', {}, `The gain over equal shares is unknown: ${d.equal_step_unknown}.`))
 }
 
@@ -317,15 +333,18 @@ const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' :
 
 // advice says what to do next.
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
-  const again = v.state.kind === 'crashed' ||
-    v.state.kind === 'failed' ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
+  const again = broken(v) ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
   if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
   if (again) return again.trim()
   // After the end of a run, its largest loss counts, and not that of its last window.
   const most = a && v.state.kind !== 'running' ? largest(a)?.[0] : undefined
   const verdict = v.verdicts?.findLast(b => lossOf(b.bound) === most) ?? v.verdicts?.at(-1)
-  if (!verdict?.advice) return 'Advice follows after the first 50 steps.'
+  if (!verdict) return v.state.kind === 'running' ? 'Advice follows after the first 50 steps.' :
+    'The run has no advice: it ended before its first 50 steps.'
+  if (!verdict.advice) return 'There is no advice for the settings of another program.'
   if (verdict.bound === 'compute-bound') return `The ranks compute nearly all of the time. For more speed: ${verdict.advice}.`
-  return verdict.advice[0]?.toUpperCase() + verdict.advice.slice(1) + '.'
+  const cause = lossOf(verdict.bound), lost = a?.lost.get(cause)
+  return a && lost ? `To lose less to ${nameOf(cause)} (${ofStep(lost, a)}): ${verdict.advice}.` :
+    verdict.advice[0]?.toUpperCase() + verdict.advice.slice(1) + '.'
 }

@@ -120,7 +120,7 @@ export const panels: Panel[] = [
   },
   {
     id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true, format: v => (Number.isInteger(v) ? count(v) : figure(v, 4)),
-    explain: 'Samples of the global batch that each rank gets. Each vertical line is a decision that changed the shares. Point at a line to see the reason.',
+    explain: 'Samples of the global batch that each rank gets.',
     series: f => perRank(f, 'share').map(l => ({ ...l, steps: 'after' as const })), marks: decisions,
   },
   {

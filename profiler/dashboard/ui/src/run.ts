@@ -49,7 +49,7 @@ export class RunPage {
     })
     this.first = h('div', { class: 'first' },
       this.section('account', 'Where the time of a step goes', ''), this.speed.element,
-      this.section('who', 'Who waits for whom', ''), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
+      this.section('who', 'Who waits for whom', 'Mean times of a step. waits: for slower ranks. delays: the waits of all other ranks for this one, as a sum.'), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
     this.build()
     if (!api.validName(name)) {
       document.title = 'no such run'
@@ -227,10 +227,12 @@ export class RunPage {
     const text = a ? first.sentence(v, a, first.gain(f), f) : v.state.kind === 'running' ? '' : first.empty(f)
     this.lead.hidden = text === ''
     fill(this.lead, text)
-    put('account', a && first.bar(a))
+    put('account', a && first.bar(a, v.state.kind === 'running'))
     this.speed.set(first.curve(f, v))
-    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? first.ranks(v,
-      first.byDelay(v, tables.select(v.ranks)), r => tables.badgeOf(r.health)) : null)
+    const shown = first.byDelay(v, tables.select(v.ranks))
+    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? h('div', {}, shown.length > first.fewRanks &&
+      h('p', { class: 'explain' }, `${count(shown.length)} ranks, first those that delay others most.`),
+      first.ranks(v, shown, r => tables.badgeOf(r.health))) : null)
     put('decision', first.decided(v))
     put('next', h('p', {}, first.advice(v, a)))
   }
