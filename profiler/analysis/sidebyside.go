@@ -92,7 +92,32 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 			s.Notes = append(s.Notes, fmt.Sprintf("The settings of run %s are unknown.", plain(t.Name)))
 		}
 	}
+	s.Notes = append(s.Notes, gainsUnknown(trials)...)
 	return s, nil
+}
+
+// gainsUnknown says why the gain of runs is unknown. Runs with the same reason share a sentence.
+func gainsUnknown(trials []*Trial) (notes []string) {
+	const mostNames = 3
+	var reasons []string
+	runs := map[string][]string{}
+	for _, t := range trials {
+		if t.GainUnknown == "" {
+			continue
+		}
+		if runs[t.GainUnknown] == nil {
+			reasons = append(reasons, t.GainUnknown)
+		}
+		runs[t.GainUnknown] = append(runs[t.GainUnknown], plain(t.Name))
+	}
+	for _, why := range reasons {
+		of := strings.Join(runs[why], ", ")
+		if n := len(runs[why]); n > mostNames {
+			of = fmt.Sprintf("%d runs", n)
+		}
+		notes = append(notes, fmt.Sprintf("Unknown speed relative to equal shares of %s: %s.", of, why))
+	}
+	return notes
 }
 
 func bySteps(a, b *Trial) int { return cmp.Compare(a.Steps, b.Steps) }

@@ -475,3 +475,20 @@ func TestLongNamesKeepTheirEnds(t *testing.T) {
 		t.Errorf("got %q, want %d characters as %q", got, mostCell, want)
 	}
 }
+
+func TestUnknownGainsHaveAReason(t *testing.T) {
+	const why = "the balancer made no decision on measured times"
+	trials := []*Trial{{Name: "a", GainUnknown: why}, {Name: "b"}, {Name: "c", GainUnknown: "rank 1 is new"},
+		{Name: "d", GainUnknown: why}}
+	want := []string{"Unknown speed relative to equal shares of a, d: " + why + ".",
+		"Unknown speed relative to equal shares of c: rank 1 is new."}
+	if got := gainsUnknown(trials); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for range 2 {
+		trials = append(trials, &Trial{Name: "e", GainUnknown: why})
+	}
+	if got := gainsUnknown(trials)[0]; !strings.Contains(got, "of 4 runs: ") {
+		t.Errorf("got %q, want the number of runs", got)
+	}
+}

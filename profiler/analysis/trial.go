@@ -42,10 +42,11 @@ type Trial struct {
 	Imbalance         Number `json:"load_imbalance"`       // fraction 0…1
 	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
 	Gain              Number `json:"gain_over_equal_shares"`
-	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
-	TimeToLoss        Number `json:"time_to_loss"`    // training time until the run reaches SideBySide.Target, s
-	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
+	GainUnknown       string `json:"gain_over_equal_shares_unknown,omitempty"` // why Gain is unknown
+	Utilization       Number `json:"gpu_utilization"`                          // fraction 0…1, mean over ranks and steps
+	TimeToLoss        Number `json:"time_to_loss"`                             // training time until the run reaches SideBySide.Target, s
+	TrainingTime      Number `json:"training_time"`                            // sum of the times of all steps, s
+	RankHours         Number `json:"rank_hours"`                               // sum over steps of time × number of ranks, h
 	// of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
 	Energy Number `json:"energy_kwh"`
 
@@ -190,6 +191,7 @@ func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	t.Throughput, t.StepTime, t.CommunicationTime = s.Throughput*Number(units), s.StepTime.Mean, s.CommunicationTime
 	t.Imbalance, t.ShareOfOracle, t.Gain, t.Utilization, t.TrainingTime = s.Imbalance, s.ShareOfOracleMean, s.Gain,
 		s.Utilization, s.TrainingTime
+	t.GainUnknown = s.GainUnknown
 	t.FirstStep, t.RankHours = s.FirstStep, Number(s.rankSeconds/3600)
 	t.Energy = energy(s)
 	if err := t.addSettings(path); err != nil {
