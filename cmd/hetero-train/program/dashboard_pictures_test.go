@@ -138,8 +138,7 @@ func pictureOf(t *testing.T, ctx context.Context) []byte {
 }
 
 // TestDashboardAtEachWidth: runs of 1 to 64 ranks in each state, on phones and on wide screens. Nothing is wider than
-// the
-// window, and the sentence is on the first screen, also of a run with a long error.
+// the window, and the sentence is on the first screen, also of a run with a long error.
 func TestDashboardAtEachWidth(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -149,7 +148,8 @@ func TestDashboardAtEachWidth(t *testing.T) {
 	_, address, _ := startDashboard(t, p, "--input-dir", dir)
 	for _, c := range []struct{ run, state, sentence string }{
 		{"balanced", "finished", "faster than with equal shares"}, {"text", "running", "Rank 2 is waited for"},
-		{"lost", "failed", "The cluster did"}, {"killed", "crashed", "The cluster did"},
+		{"lost", "failed", "The run failed after step 180. Before, the cluster did "},
+		{"killed", "crashed", "The run crashed after step 120. Before, the cluster did "},
 		{"one", "finished", "The rank did"}, {"many", "finished", "faster than with equal shares"},
 		{"empty", "crashed", ""},
 	} {

@@ -198,7 +198,7 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
 // broken reports whether a run ended before it was done.
 const broken = (v: Pick<View, 'state'>): boolean => v.state.kind === 'failed' || v.state.kind === 'crashed'
 
-// blamed names the rank and the cause of noise, as far as they are known.
+// blamed names the rank and the cause of noise, if they are known.
 function blamed(d: Decision | null): string {
   const rank = d && known(d.noisy_rank) ? `, mostly of rank ${d.noisy_rank}` : ''
   return rank + (d?.noise_evidence ? ` (${d.noise_evidence})` : '')
