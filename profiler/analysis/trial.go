@@ -42,13 +42,15 @@ type Trial struct {
 	Imbalance         Number `json:"load_imbalance"`       // fraction 0…1
 	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
 	Gain              Number `json:"gain_over_equal_shares"`
-	GainUnknown       string `json:"gain_over_equal_shares_unknown,omitempty"` // why Gain is unknown
-	Utilization       Number `json:"gpu_utilization"`                          // fraction 0…1, mean over ranks and steps
-	TimeToLoss        Number `json:"time_to_loss"`                             // training time until the run reaches SideBySide.Target, s
-	TrainingTime      Number `json:"training_time"`                            // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`                               // sum over steps of time × number of ranks, h
+	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
+	TimeToLoss        Number `json:"time_to_loss"`    // training time until the run reaches SideBySide.Target, s
+	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
+	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
 	// of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
 	Energy Number `json:"energy_kwh"`
+
+	// GainUnknown is the reason why Gain is unknown.
+	GainUnknown string `json:"gain_over_equal_shares_unknown,omitempty"`
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
