@@ -49,7 +49,7 @@ func (d *Detector) NoiseCause(window []Observation, noise float64, rank int) (ca
 			continue
 		}
 		if text := declared.Sign(&window[rank].Health, &healthy); text != "" {
-			return firstSensorCause + Cause(sensor), text
+			return firstSensorCause + Cause(sensor), fmt.Sprintf("rank %d: %s", rank, text)
 		}
 	}
 	return CauseUnknown, ""

@@ -54,3 +54,20 @@ func TestNoiseHasTheCauseThatASensorMeasures(t *testing.T) {
 		}
 	}
 }
+
+func TestNoiseCausesAreAllCausesOnce(t *testing.T) {
+	names := NoiseCauses()
+	seen := map[string]bool{}
+	for _, name := range names {
+		if name == "" || seen[name] {
+			t.Errorf("got the names %q: %q is empty or there twice", names, name)
+		}
+		seen[name] = true
+	}
+	for _, c := range []Cause{CauseUnknown, CauseData, CauseQuota, CauseStolenCPU, CauseThermal, CauseClock,
+		CausePCIe} {
+		if !seen[c.String()] {
+			t.Errorf("got the names %q, want also %v", names, c)
+		}
+	}
+}

@@ -9,14 +9,13 @@ import (
 )
 
 // With returns the time that a step would take with other shares, in s. now and then are the times of a step with the
-// shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are. If now
-// is longer than the measured step, faster shares shorten the step by the ratio of the times, as a difference could
-// leave less than nothing. The result is NaN if a time is unknown.
+// shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are, unless
+// now is longer than the measured step. The result is NaN if a time is unknown.
 func (a *Account) With(now, then float64) float64 {
 	if a.Step == 0 || now != now || then != then {
 		return math.NaN()
 	}
-	if now > a.Step && then < now {
+	if now > a.Step { // the curves promise longer times than were measured, also for the other shares
 		return a.Step * then / now
 	}
 	return a.Step + then - now

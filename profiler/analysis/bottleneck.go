@@ -103,7 +103,7 @@ func bottleneck(ctx context.Context, logs string, ranks int, segment runtime.Seg
 		}
 		if len(decisions) > 0 { // a decision describes the steps before it
 			find.Balanced(1, decisions[0].split())
-			find.Noise(decisions[0].Noise)
+			find.Noise(decisions[0].Lost["noise"], decisions[0].Noise)
 		}
 		for rank := range ranks {
 			for more[rank] && heads[rank].Iteration < step {

@@ -253,7 +253,7 @@ func (r *Run) readDecisions(path string) error {
 			return nil
 		}
 		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, StepSeconds: unknown,
-			Noise:         runtime.Cause{Name: line.NoiseWhy, Evidence: line.NoiseSign},
+			Noise:         runtime.Cause{Name: line.NoiseWhy, Rank: -1, Evidence: printable(line.NoiseSign)},
 			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown,
 			EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,
 			Lost: map[string]float64{}}
@@ -263,6 +263,9 @@ func (r *Run) readDecisions(path string) error {
 			if from != nil {
 				*to = *from
 			}
+		}
+		if line.Noisy != nil {
+			d.Noise.Rank = *line.Noisy
 		}
 		for cause, seconds := range line.Lost {
 			if seconds != nil {

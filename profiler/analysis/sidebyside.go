@@ -115,7 +115,7 @@ func gainsUnknown(trials []*Trial) (notes []string) {
 		if n := len(runs[why]); n > mostNames {
 			of = fmt.Sprintf("%d runs", n)
 		}
-		notes = append(notes, fmt.Sprintf("Unknown speed relative to equal shares of %s: %s.", of, why))
+		notes = append(notes, fmt.Sprintf("The gain over equal shares is unknown for %s: %s.", of, printable(why)))
 	}
 	return notes
 }
@@ -228,11 +228,15 @@ func nameTrials(trials []*Trial) {
 func valuesOf(trials []*Trial, of func(*Trial) string) (differ bool, list string) {
 	var all []string
 	for _, t := range trials {
-		if v := plain(of(t)); v != "" && !slices.Contains(all, v) {
+		if v := of(t); v != "" && !slices.Contains(all, v) {
 			all = append(all, v)
 		}
 	}
-	return len(all) > 1, strings.Join(all, ", ")
+	texts := make([]string, len(all))
+	for i, v := range all {
+		texts[i] = plain(v)
+	}
+	return len(all) > 1, strings.Join(texts, ", ")
 }
 
 // settingsThatDiffer returns the settings with unequal values. Runs without settings are not considered.
@@ -422,17 +426,22 @@ const mostCell = 48
 // plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too
 // long. The names of a sweep often differ in their last characters only, so a long text loses its middle.
 func plain(text string) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text))
+	runes := []rune(printable(text))
 	if len(runes) > mostCell {
 		const end = mostCell / 3
 		return string(runes[:mostCell-1-end]) + "…" + string(runes[len(runes)-end:])
 	}
 	return string(runes)
+}
+
+// printable returns a text without control characters.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run

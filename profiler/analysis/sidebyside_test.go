@@ -470,9 +470,14 @@ func TestTheWorkToFindARunTwiceGrowsWithTheRuns(t *testing.T) {
 // The runs of a sweep often differ in the last characters of their names only.
 func TestLongNamesKeepTheirEnds(t *testing.T) {
 	long := strings.Repeat("sweep-", 9)
-	if got, want := plain(long+"17"), "sweep-sweep-sweep-sweep-sweep-s…eep-sweep-sweep-17"; got == plain(long+"18") ||
+	if got, want := plain(long+"17"), "sweep-sweep-sweep-sweep-sweep-s…p-sweep-sweep-17"; got != want ||
 		utf8.RuneCountInString(got) != mostCell {
-		t.Errorf("got %q, want %d characters as %q", got, mostCell, want)
+		t.Errorf("got %q, want %q, %d characters", got, want, mostCell)
+	}
+	a, b := strings.Repeat("x", 35)+"1"+strings.Repeat("y", 24), strings.Repeat("x", 35)+"2"+strings.Repeat("y", 24)
+	dataset := func(t *Trial) string { return t.Dataset }
+	if differ, _ := valuesOf([]*Trial{{Dataset: a}, {Dataset: b}}, dataset); !differ {
+		t.Error("two names that differ in the middle count as equal")
 	}
 }
 
@@ -480,15 +485,15 @@ func TestUnknownGainsHaveAReason(t *testing.T) {
 	const why = "the balancer made no decision on measured times"
 	trials := []*Trial{{Name: "a", GainUnknown: why}, {Name: "b"}, {Name: "c", GainUnknown: "rank 1 is new"},
 		{Name: "d", GainUnknown: why}}
-	want := []string{"Unknown speed relative to equal shares of a, d: " + why + ".",
-		"Unknown speed relative to equal shares of c: rank 1 is new."}
+	want := []string{"The gain over equal shares is unknown for a, d: " + why + ".",
+		"The gain over equal shares is unknown for c: rank 1 is new."}
 	if got := gainsUnknown(trials); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 2 {
 		trials = append(trials, &Trial{Name: "e", GainUnknown: why})
 	}
-	if got := gainsUnknown(trials)[0]; !strings.Contains(got, "of 4 runs: ") {
+	if got := gainsUnknown(trials)[0]; !strings.Contains(got, "for 4 runs: ") {
 		t.Errorf("got %q, want the number of runs", got)
 	}
 }

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -470,5 +471,23 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 	}
 	if s, err = Summarize(run.Dir, ""); err != nil || s.BestEval != 0.9 || s.BestEvalStep != 50 || s.LastEval == nil {
 		t.Errorf("with a result: got %+v, %v, want the best evaluation of the result", s, err)
+	}
+}
+
+// A noise-bound verdict has the cause that the decisions state.
+func TestTheSummaryNamesTheCauseOfNoise(t *testing.T) {
+	run := twoRanks
+	run.noise, run.shares, run.speed = 0.5, []int64{16, 16}, []float64{1000, 1000}
+	for step := 10; step <= int(run.steps); step += 10 {
+		run.decisions += fmt.Sprintf(`{"step":%d,"shares":[16,16],"share_of_oracle":1,"step_seconds":0.02,`+
+			`"lost_seconds":{"noise":0.005},"noisy_rank":null,"noise_cause":"CPU quota",`+
+			`"noise_evidence":"a CPU quota\nstops rank 1"}`+"\n", step)
+	}
+	s, err := Summarize(run.write(t, t.TempDir()), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "; cause: a CPU quota stops rank 1"; !strings.Contains(s.Bottleneck.Verdict, want) {
+		t.Errorf("got the verdict %q, want %q in it", s.Bottleneck.Verdict, want)
 	}
 }

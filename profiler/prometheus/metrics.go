@@ -231,7 +231,7 @@ func (m *Metrics) writeResults(t *text, s *State) {
 		}
 		if len(m.run.NoiseCauses) > 0 {
 			t.family("hetero_train_noise_seconds_total", "counter",
-				"Noise of windows that lose at least 1 % to it, by the cause that the sensors of the ranks show.")
+				"Noise of windows that lose at least 1 % to it, by the cause that sensors of the ranks show.")
 			for i, cause := range m.run.NoiseCauses {
 				t.sample(s.Noise[i], label{"cause", cause})
 			}

@@ -105,13 +105,7 @@ type Bottleneck struct {
 	FullMemory float64 // largest memory use of all ranks, in percent; NaN if unknown
 	Ranks      int     // number of ranks with samples
 	Steps      int
-	Cause      Cause // of the noise
-}
-
-// Cause is what makes the times of ranks vary from step to step.
-type Cause struct {
-	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
-	Evidence string // "" of an unknown cause
+	Cause      Cause // of more than half of the noise
 }
 
 // Lost returns the time lost to a cause in seconds per step, 0 for compute.
@@ -125,7 +119,7 @@ func (v *Bottleneck) Lost(cause Bound) float64 {
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(seconds, times)      // once per step: no allocation
 //	b.Balanced(steps, split)   // after each decision of the balancer
-//	b.Noise(cause)             // too
+//	b.Noise(seconds, cause)    // likewise
 //	if b.Full() {
 //		v := b.Verdict() // and starts the next window
 //	}
@@ -146,7 +140,8 @@ type Bottlenecks struct {
 	split    account.Split  // sums over the steps of the decisions in this window
 	decided  float64        // number of these steps
 	newest   account.Split
-	cause    Cause // of the newest decision in the window with noise worth naming
+	noise    noises // of the decisions in this window
+	caused   Cause  // of the newest decision
 	ranks    []rankWindow
 	update   float64 // sums over the window of the fields with these names in Bottleneck
 	exchange float64
@@ -228,11 +223,23 @@ func (b *Bottlenecks) Balanced(steps int, split account.Split) {
 	}
 }
 
-// Noise takes the cause of the noise of the last steps. A small noise has none.
-func (b *Bottlenecks) Noise(cause Cause) {
-	if cause.Name != "" {
-		b.cause = cause
+// Noise takes the cause of the noise of the last steps according to the balancer. seconds is the noise of these steps
+// together.
+func (b *Bottlenecks) Noise(seconds float64, cause Cause) {
+	if b.warm < WarmUpSteps {
+		return
 	}
+	b.caused = cause
+	b.noise.add(seconds, cause)
+}
+
+// causeOfWindow returns the cause of most of the noise in the window. A window without a decision has that of the
+// newest one.
+func (b *Bottlenecks) causeOfWindow() Cause {
+	if len(b.noise) == 0 {
+		return b.caused
+	}
+	return b.noise.most()
 }
 
 // splitOfWindow returns the mean of the decisions in the window, or the newest decision if there is none.
@@ -256,7 +263,7 @@ func (b *Bottlenecks) Reset() {
 		*w = rankWindow{usualShare: w.usualShare, usualTime: w.usualTime}
 	}
 	b.account.Reset()
-	b.split, b.decided, b.cause = account.Split{}, 0, Cause{}
+	b.split, b.decided, b.noise = account.Split{}, 0, b.noise[:0]
 	b.update, b.exchange, b.hidden = 0, 0, 0
 }
 
@@ -266,7 +273,7 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	n := float64(b.Steps())
 	usual, free, bounded := b.balanced()
 	v := Bottleneck{Rank: -1, Steps: b.Steps(), Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n,
-		FullMemory: math.NaN(),
+		FullMemory: math.NaN(), Cause: b.causeOfWindow(),
 		Account: b.account.Account(b.splitOfWindow(),
 			account.Memory{Kept: max(bounded-free, 0), Slowed: max(free-usual, 0)})}
 	for i := range b.ranks {
@@ -406,7 +413,7 @@ func (b *Bottlenecks) point(v *Bottleneck) {
 	case MemoryBound:
 		v.Rank = fullest
 	case NoiseBound:
-		v.Rank, v.Cause = b.account.Blame(), b.cause
+		v.Rank = b.account.Blame()
 	case StragglerBound:
 		busy, _ := b.account.Steady()
 		v.Rank, v.Ratio, v.Slowest = slowest, busy/max(busy-v.Imbalance, 1e-12),

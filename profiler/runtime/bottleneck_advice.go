@@ -57,10 +57,10 @@ func (v Bottleneck) String() string {
 		if v.Rank >= 0 {
 			text += fmt.Sprintf(", mostly those of rank %d", v.Rank)
 		}
-		switch {
-		case v.Cause.Evidence != "":
-			text += "; cause: " + v.Cause.Evidence
-		case v.Cause.Name != "":
+		switch cause := v.Cause.of(v.Rank); {
+		case cause.Evidence != "":
+			text += "; cause: " + cause.Evidence
+		case cause.Name != "":
 			text += "; no sensor shows the cause"
 		}
 	default:
@@ -103,10 +103,10 @@ func (v Bottleneck) Advice(s BottleneckSettings) string {
 	case MemoryBound:
 		return v.memoryAdvice(s)
 	case NoiseBound:
-		if v.Cause.Evidence != "" {
+		if cause := v.Cause.of(v.Rank); cause.Evidence != "" {
 			return fmt.Sprintf(
 				"other shares do not help: remove the cause (%s), or raise data.batch_size to average the noise",
-				v.Cause.Evidence)
+				cause.Evidence)
 		}
 		return "other shares do not help: check whether other programs use the machines, or raise data.batch_size to average the noise"
 	}

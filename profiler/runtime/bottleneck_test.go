@@ -167,17 +167,20 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 				times(8, 0, 300, 0, max(0, x-300), 0)})
 		}
 		b.Balanced(b.Steps(), account.Split{Oracle: 1})
-		b.Noise(cause)
-		b.Noise(Cause{}) // a later decision with little noise
+		b.Noise(5, cause)
+		b.Noise(0.1, Cause{"data starvation", 1, "rank 1 waits"})
+		b.Noise(0.1, Cause{}) // a later decision with little noise
 		return b.Verdict()
 	}
 	for _, c := range []struct {
 		cause        Cause
 		text, advice string
 	}{
-		{Cause{"CPU quota", "a CPU quota stops rank 0"}, "rank 0; cause: a CPU quota stops rank 0",
+		{Cause{"CPU quota", 0, "a CPU quota stops rank 0"}, "rank 0; cause: a CPU quota stops rank 0",
 			"remove the cause (a CPU quota stops rank 0)"},
-		{Cause{"unknown", ""}, "rank 0; no sensor shows the cause", "check whether other programs"},
+		{Cause{"CPU quota", -1, "a CPU quota stops rank 2"}, "rank 0; cause: a CPU quota stops rank 2",
+			"remove the cause (a CPU quota stops rank 2)"},
+		{Cause{"unknown", 0, ""}, "rank 0; no sensor shows the cause", "check whether other programs"},
 		{Cause{}, "mostly those of rank 0", "check whether other programs"},
 	} {
 		v := verdict(c.cause)
@@ -186,7 +189,11 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 			t.Errorf("got %v and the advice %q, want %q and %q", v, v.Advice(BottleneckSettings{}), c.text, c.advice)
 		}
 	}
-	quota, unknown := Cause{"CPU quota", "a CPU quota stops rank 0"}, Cause{"unknown", ""}
+	other := verdict(Cause{"CPU quota", 1, "a CPU quota stops rank 1"})
+	if text := other.String() + other.Advice(BottleneckSettings{}); strings.Contains(text, "quota") {
+		t.Errorf("the cause of another rank is named: %s", text)
+	}
+	quota, unknown := Cause{"CPU quota", 0, "a CPU quota stops rank 0"}, Cause{"unknown", 0, ""}
 	var total BottleneckTotal
 	for _, c := range []Cause{quota, unknown, quota} {
 		total.Add(verdict(c))
@@ -195,9 +202,26 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 		t.Errorf("got %v of two windows with a CPU quota of three", v)
 	}
 	total.Add(verdict(unknown))
+	total.Add(verdict(Cause{"CPU quota", 1, "a CPU quota stops rank 1"}))
 	total.Add(verdict(Cause{}))
 	if v := total.Verdict(); v.Bound != NoiseBound || v.Cause != (Cause{}) {
 		t.Errorf("got %v, want no cause: none has most of the noise", v)
+	}
+
+	// A window without a decision has the cause of the newest one, but not that of steps that were discarded.
+	b.Noise(1, quota)
+	b.Reset()
+	b.Noise(1, unknown)
+	for b.Noise(0, Cause{}); !b.Full(); {
+		b.Add(0, []RankTimes{times(8, 0, 300, 0, 0, 0)})
+	}
+	if v := b.Verdict(); v.Cause != unknown {
+		t.Errorf("got the cause %v, want that of the decisions after the reset", v.Cause)
+	}
+	b.Noise(1, quota)
+	_ = verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)})
+	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Cause != quota {
+		t.Errorf("got the cause %v in a window without a decision, want that of the newest one", v.Cause)
 	}
 }
 

@@ -10,17 +10,11 @@ import "math"
 //
 // Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
 // names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost
-// to the cause. Noise has the cause of the windows with at least half of it.
+// to the cause.
 type BottleneckTotal struct {
 	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame
-	noise  map[string]caused // by name of the cause
-}
-
-// caused is the noise of one cause, as a sum over steps, with the evidence of its newest window.
-type caused struct {
-	lost     float64
-	evidence string
+	noise  noises
 }
 
 // blame contains the sums over the windows whose verdict names one rank.
@@ -44,12 +38,7 @@ func (t *BottleneckTotal) Add(v Bottleneck) {
 	}
 	s.Ranks = max(s.Ranks, v.Ranks)
 	s.Steps += v.Steps
-	if v.Cause.Name != "" {
-		if t.noise == nil {
-			t.noise = map[string]caused{}
-		}
-		t.noise[v.Cause.Name] = caused{t.noise[v.Cause.Name].lost + n*v.Noise, v.Cause.Evidence}
-	}
+	t.noise.add(n*v.Noise, v.Cause)
 	if v.Rank < 0 {
 		return
 	}
@@ -79,11 +68,7 @@ func (t *BottleneckTotal) Verdict() Bottleneck {
 			v.Bound = cause
 		}
 	}
-	for name, c := range t.noise {
-		if v.Bound == NoiseBound && c.lost > t.sum.Noise/2 {
-			v.Cause = Cause{name, c.evidence}
-		}
-	}
+	v.Cause = t.noise.most()
 	for rank, b := range t.blamed[v.Bound] {
 		if first := t.blamed[v.Bound][v.Rank]; first == nil || b.lost > first.lost || b.lost == first.lost &&
 			rank < v.Rank {

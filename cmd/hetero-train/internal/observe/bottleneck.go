@@ -120,7 +120,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{
 		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
-	o.find.Noise(runtime.Cause{Name: d.NoiseCause, Evidence: d.NoiseEvidence})
+	cause := runtime.Cause{Name: d.NoiseCause, Rank: d.Noisy, Evidence: d.NoiseEvidence}
+	o.find.Noise(d.Lost.Noise*float64(steps), cause)
 }
 
 // isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not
@@ -130,7 +131,8 @@ func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound
 	}
 	named := v.Bound == runtime.StragglerBound || v.Bound == runtime.NoiseBound
-	return v.Bound != o.last.Bound || named && v.Rank >= 0 && v.Rank != o.last.Rank
+	return v.Bound != o.last.Bound || named && v.Rank >= 0 && v.Rank != o.last.Rank ||
+		v.Bound == runtime.NoiseBound && v.Cause.Evidence != "" && v.Cause.Name != o.last.Cause.Name
 }
 
 // RolledBack implements train.Observer.

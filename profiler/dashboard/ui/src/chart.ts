@@ -112,7 +112,7 @@ export class Chart {
     const unit = content.unit ?? this.options.unit
     this.unit.textContent = unit && ' ' + unit
     this.empty.hidden = hasValues
-    this.note.hidden = !content.marks?.length
+    this.note.hidden = !hasValues || !content.marks?.length
     this.place.hidden = !hasValues
     if (!hasValues) {
       this.drop()

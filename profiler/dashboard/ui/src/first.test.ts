@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Decision, Figures, View } from './api'
-import { account, advice, empty, gain, largest, outcome, sentence, slowest, unaccounted } from './first'
+import { account, advice, empty, failure, gain, largest, means, outcome, sentence, slowest, unaccounted } from './first'
 import { drawn, smooth } from './chart'
 
 const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
@@ -30,7 +30,7 @@ describe('the first screen', () => {
     const v = run('running', 'none', { decision: decision({ ranks: waiting }) }), a = account(v, figures())
     expect(a && sentence(v, a, null, figures()).replaceAll('\u00a0', ' ')).toBe(
       'The cluster does 63 % of what it could. Rank 1 is waited for: 40.0 of 112 ms a step. Policy hybrid would make it about 1.56 times faster.')
-    expect(advice(v, a).replaceAll('\u00a0', ' ')).toBe('Set balance.policy = "hybrid" (now "none"): it saves about 40.0 ms a step.')
+    expect(advice(v, a).replaceAll('\u00a0', ' ')).toBe('Set balance.policy = "hybrid" (now "none"): it saves about 40.0 ms a step. A run that is stopped resumes with it.')
   })
   test('policy hybrid states its gain, also a loss', () => {
     const d = decision({ policy: 'hybrid', useful_seconds: 0.11, lost_seconds: { communication: 0.002 } }), v = run('finished', 'hybrid', { decision: d })
@@ -57,7 +57,8 @@ describe('the first screen', () => {
   test('a run without verdicts or without advice says why it has no advice', () => {
     const foreign = { from: 1, to: 50, bound: 'noise-bound', rank: -1, text: '', advice: '', step_seconds: 1, parts_seconds: null }
     expect(advice(run('running', 'hybrid', {}), null)).toContain('follows')
-    expect(advice(run('finished', 'hybrid', {}), null)).toContain('ended before its first 50 steps')
+    expect(advice(run('unknown', 'hybrid', {}), null)).toContain('follows')
+    expect(advice(run('finished', 'hybrid', {}), null)).toContain('no process trained 52 steps')
     expect(advice(run('finished', 'hybrid', { verdicts: [foreign] }), null)).toContain('another program')
   })
   test('noise has its rank and its cause', () => {
@@ -65,6 +66,27 @@ describe('the first screen', () => {
     const d = decision({ noisy_rank: 1, noise_cause: 'CPU quota', noise_evidence: 'a CPU quota stops rank 1 for 40 % of its CPU time' })
     expect(sentence(run('running', 'hybrid', { decision: d }), a, null, figures())).toContain(
       'from step to step, mostly of rank 1 (a CPU quota stops rank 1 for 40 % of its CPU time).')
+    // The newest decision says nothing about the noise of a whole run.
+    expect(sentence(run('finished', 'hybrid', { decision: d }), a, null, figures())).toContain('from step to step.')
+  })
+  test('each change of the shares begins a new mean', () => {
+    expect(means([1, 2, 3, 4, 5], [2, 4, 10, 20, 30], [{ step: 2 }, { step: 4 }])).toEqual([2, 3, 10, 15, 30])
+    expect(means([10, 20], [1, 3], [{ step: 5 }, { step: 25 }])).toEqual([1, 2])
+  })
+  test('the sentence has the use after the first steps, too', () => {
+    const f = { ...figures(line('lost_imbalance', 0.05, 0.001), line('decided_step', 0.1, 0.05), line('useful', 0.04, 0.04)), steps: [20, 100], to: 100 }
+    const a = { step: 0.06, useful: 0.04, lost: new Map([['imbalance', 0.02]]), of: '' }
+    const v = run('finished', 'hybrid', { changes: [decision({ step: 20, changed: true })], decision: decision({ lost_seconds: {} }) })
+    expect(sentence(v, a, null, f).replaceAll('\u00a0', ' ')).toContain('did 67 % of what it could, and 80 % after step 20.')
+  })
+  test('a lost rank is named', () => {
+    const a = { step: 1, useful: 0.7, lost: new Map<string, number>(), of: '' }
+    const v = { ...run('failed', 'hybrid', { last: 180 }), state: { kind: 'failed', why: 'exit code 5: rank 0: aborted: rank 2: rank 2 is lost: reset', saved: true } }
+    expect(sentence(v, a, null, figures())).toContain('The run failed after step 180: rank 2 is lost. Before,')
+  })
+  test('a run without an account names its failure, too', () => {
+    expect(failure(run('crashed', 'hybrid', { last: 8 }))).toBe('The run crashed after step 8.')
+    expect(failure(run('finished', 'hybrid', {}))).toBe('')
   })
   test('a failure comes first', () => {
     const a = { step: 1, useful: 0.7, lost: new Map<string, number>(), of: '' }

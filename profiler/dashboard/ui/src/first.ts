@@ -147,9 +147,9 @@ const times = (x: number) => `${x.toFixed(2)} times`
 const most = 0.8 // of all lost time, before the step that the first screen names
 const enough = 0.2 // of all steps, after it
 
-// ended says up to which step most of the imbalance was lost, or returns "" if it was lost in all parts of the run.
-// After this step, a step loses less than a quarter of what it lost before.
-function ended(v: Pick<View, 'changes'>, f: Figures): string {
+// ended returns the step up to which most of the imbalance was lost, with words, or null if it was lost in all parts of
+// the run. After this step, a step loses less than a quarter of what it lost before.
+function ended(v: Pick<View, 'changes'>, f: Figures): { step: number; words: string } | null {
   const all = decisions(f, 'lost_imbalance'), total = sum(all, d => d.steps * d.value), steps = sum(all, d => d.steps)
   let lost = 0, past = 0
   for (const d of all) {
@@ -160,25 +160,36 @@ function ended(v: Pick<View, 'changes'>, f: Figures): string {
     if (lost < most * total || left < enough * steps || (total - lost) * past * 4 >= lost * left) continue
     const change = v.changes?.at(-1)?.step ?? 0
     return change > from + f.from - 1 && change <= d.step ?
-      `, mostly up to step ${count(change)}: the shares have not changed since` : `, mostly up to step ${count(d.step)}`
+      { step: change, words: `, mostly up to step ${count(change)}: the shares have not changed since` } :
+      { step: d.step, words: `, mostly up to step ${count(d.step)}` }
   }
-  return ''
+  return null
+}
+
+// usedSince returns the useful part of the steps after a step, or null if no decision knows it.
+function usedSince(step: number, f: Figures): number | null {
+  const useful = new Map(decisions(f, 'useful').map(d => [d.step, d.value]))
+  const later = decisions(f, 'decided_step').filter(d => d.step > step && useful.has(d.step))
+  const time = sum(later, d => d.steps * d.value)
+  return time > 0 ? sum(later, d => d.steps * (useful.get(d.step) ?? 0)) / time : null
 }
 
 // sentence says how well the cluster is used, what holds it back, and what the shares bring. A failure comes first.
 export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks' | 'last'>,
   a: Account, gained: Gain | null, f: Figures): string {
-  const running = v.state.kind === 'running', loss = largest(a), past = running ? '' : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
+  const running = v.state.kind === 'running', loss = largest(a), past = running ? null : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
-  const did = `${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could.`
-  const text = broken(v) ? [`The run ${v.state.kind} after step ${count(v.last)}. Before, ${cluster.toLowerCase()} ${did}`] :
+  const since = loss?.[0] === 'imbalance' && past && slowest(v) === null ? usedSince(past.step, f) : null
+  const did = `${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could` +
+    (past && since !== null ? `, and ${percent(since, 2)} after step ${count(past.step)}.` : '.')
+  const text = broken(v) ? [`${failure(v)} Before, ${cluster.toLowerCase()} ${did}`] :
     [`${cluster} ${did}`]
   if (!loss) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
   else {
     const [cause, seconds] = loss, rank = slowest(v), of = ofStep(seconds, a)
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
-    else if (cause === 'imbalance' && past) text.push(`${of} were lost to imbalance${past}.`)
-    else text.push(`${of} ${running ? 'are' : 'were'} lost to ${wordsOf(cause)}${cause === 'noise' ? blamed(v.decision) : ''}.`)
+    else if (cause === 'imbalance' && past) text.push(`${of} were lost to imbalance${past.words}.`)
+    else text.push(`${of} ${running ? 'are' : 'were'} lost to ${wordsOf(cause)}${cause === 'noise' && running ? blamed(v.decision) : ''}.`)
   }
   if (v.ranks.length < 2) return text.join(' ')
   const policy = v.settings.balance.policy
@@ -193,6 +204,12 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   }
   else if (policy === 'none') text.push('Other shares would hardly make it faster.')
   return text.join(' ')
+}
+
+// failure says that a run failed or crashed, and names a lost rank.
+export function failure(v: Pick<View, 'state' | 'last'>): string {
+  const lost = /rank \d+ is lost/.exec(v.state.why ?? '')
+  return broken(v) ? `The run ${v.state.kind} after step ${count(v.last)}${lost ? `: ${lost[0]}` : ''}.` : ''
 }
 
 // broken reports whether a run ended before it was done.
@@ -213,7 +230,7 @@ export function bar(a: Account, running: boolean): HTMLElement {
   }
   return h('div', {}, line(a, a.step), key, h('p', { class: 'explain' },
     `A step ${running ? 'takes' : 'took'} ${milliseconds(a.step)}: mean of ${a.of}. ` +
-    '100 % useful work is what the cluster could do: no waits, and shares without granularity.'))
+    '100 % would be useful work alone: no waits, no noise, no pauses.'))
 }
 
 // accounts shows the accounts of several runs as bars on one scale, with the times in a table.
@@ -273,12 +290,19 @@ export function curve(f: Figures, v: View): Content {
     steps: f.steps, times: f.times, width: f.width, unit: unit.name + '/s',
     series: [
       ...(display.smooth > 1 ? [] : [{ label: 'each step', color: color('line'), values: measured }]),
-      { label: display.smooth > 1 ? 'measured' : `measured, mean of ${window} points`, color: color('text'), values: display.smooth > 1 ? measured : smooth(measured, window) },
+      { label: display.smooth > 1 ? 'measured' : `measured, mean of ${window} points`, color: color('text'), values: display.smooth > 1 ? measured : means(f.steps, measured, v.changes ?? []) },
       ...(has(best) ? [{ label: 'best shares (oracle)', color: color('series-2'), dash: [8, 4], values: best, steps: 'before' as const }] : []),
       ...(has(equally) ? [{ label: 'equal shares', color: color('series-1'), dash: [2, 3], values: equally, steps: 'before' as const }] : []),
     ],
     marks: (v.changes ?? []).filter(d => d.step >= f.from && d.step <= f.to).map(d => ({ step: d.step, text: describe(d) })),
   }
+}
+
+// means smooths values, and begins anew after each change of the shares.
+export function means(steps: number[], values: Maybe[], changes: { step: number }[]): Maybe[] {
+  const cuts = changes.map(c => steps.findIndex(s => s > c.step)).filter(i => i > 0)
+  const at = [0, ...new Set(cuts), values.length].sort((a, b) => a - b)
+  return at.slice(1).flatMap((end, i) => smooth(values.slice(at[i], end), window))
 }
 
 // byDelay returns the ranks in the order of a table: of many ranks, first those for which others wait longest.
@@ -318,12 +342,13 @@ export function outcome(d: Pick<Decision, 'outcome'>): string {
 }
 
 // decided describes the newest decision that changed the shares, its prediction and its outcome.
-export function decided(v: Pick<View, 'decision' | 'changes'>): HTMLElement | null {
+export function decided(v: Pick<View, 'decision' | 'changes' | 'settings'>): HTMLElement | null {
   const d = v.decision, change = v.changes?.at(-1)
   if (!d) return null
   const predicted = known(d.step_seconds) && known(d.predicted_step_seconds) && d.changed ? d.step_seconds / d.predicted_step_seconds : null
-  return h('div', {}, h('p', {}, describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
-    change?.outcome && h('p', {}, `Last change, step ${change.step}: ${outcome(change)}.`),
+  const off = v.settings.balance.policy === 'none' && !d.changed
+  return h('div', {}, h('p', {}, off ? `Policy none keeps the shares: ${d.shares.slice(0, 8).join('/')}${d.shares.length > 8 ? '/…' : ''}.` : describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
+    change?.outcome && h('p', {}, `Last change, step ${change.step}, compared with the shares before: ${outcome(change)}.`),
     d.noise_evidence && h('p', {}, `Noise: ${d.noise_evidence}.`),
     d.equal_step_unknown && h('p', {}, `The gain over equal shares is unknown: ${d.equal_step_unknown}.`))
 }
@@ -335,13 +360,15 @@ const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' :
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
   const again = broken(v) ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
-  if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.`
+  if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.` +
+    (v.state.kind === 'running' ? ' A run that is stopped resumes with it.' : '')
   if (again) return again.trim()
   // After the end of a run, its largest loss counts, and not that of its last window.
   const most = a && v.state.kind !== 'running' ? largest(a)?.[0] : undefined
   const verdict = v.verdicts?.findLast(b => lossOf(b.bound) === most) ?? v.verdicts?.at(-1)
-  if (!verdict) return v.state.kind === 'running' ? 'Advice follows after the first 50 steps.' :
-    'The run has no advice: it ended before its first 50 steps.'
+  if (!verdict) return v.state.kind === 'running' || v.state.kind === 'unknown' ?
+    'Advice follows after the first 52 steps of a process.' :
+    'There is no advice: no process trained 52 steps with these ranks.'
   if (!verdict.advice) return 'There is no advice for the settings of another program.'
   if (verdict.bound === 'compute-bound') return `The ranks compute nearly all of the time. For more speed: ${verdict.advice}.`
   const cause = lossOf(verdict.bound), lost = a?.lost.get(cause)

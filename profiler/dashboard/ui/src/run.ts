@@ -44,12 +44,12 @@ export class RunPage {
     this.controls = new Controls(read(new URLSearchParams(location.search)), 'time of day', () => this.view?.last ?? 1,
       () => this.reload(), () => { this.remember(); this.redraw() })
     this.speed = new Chart({
-      id: 'speed', title: 'Throughput of all ranks', unit: 'samples/s', zero: true, explain: 'Measured, and with the best shares and with equal shares on the same measured step-time curves.',
+      id: 'speed', title: 'Throughput of all ranks', unit: 'samples/s', zero: true, explain: 'Measured, and with the best shares and with equal shares on the same measured step-time curves. All of them contain communication, noise and pauses.',
       zoom: (from, to) => this.controls.zoom({ from, to }), reset: () => this.controls.zoom({ from: 1, to: 0 }),
     })
     this.first = h('div', { class: 'first' },
       this.section('account', 'Where the time of a step goes', ''), this.speed.element,
-      this.section('who', 'Who waits for whom', 'Mean times of a step. waits: for slower ranks. delays: the waits of all other ranks for this one, as a sum.'), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
+      this.section('who', 'Who waits for whom', ''), this.section('decision', 'Newest decision', ''), this.section('next', 'What to do next', ''))
     this.build()
     if (!api.validName(name)) {
       document.title = 'no such run'
@@ -197,6 +197,8 @@ export class RunPage {
       if (section) section.hidden = content === null
       if (content) fill(body, content)
     }
+    const now = this.sections.get('now')?.closest('section')?.querySelector('h2 a')
+    if (now) now.textContent = v.state.kind === 'running' ? 'Now' : 'At the end'
     put('now', v.ranks.some(r => r.record) ? tables.now(v) : null)
     this.showFirst(v, f, put)
     for (const p of panels) {
@@ -224,14 +226,15 @@ export class RunPage {
   private showFirst(v: View, f: Figures, put: (id: string, content: HTMLElement | null) => void): void {
     const a = first.account(v, f)
     this.first.hidden = v.last === 0
-    const text = a ? first.sentence(v, a, first.gain(f), f) : v.state.kind === 'running' ? '' : first.empty(f)
+    const text = a ? first.sentence(v, a, first.gain(f), f) : v.state.kind === 'running' ? '' : [first.failure(v), first.empty(f)].join(' ').trim()
     this.lead.hidden = text === ''
     fill(this.lead, text)
     put('account', a && first.bar(a, v.state.kind === 'running'))
     this.speed.set(first.curve(f, v))
     const shown = first.byDelay(v, tables.select(v.ranks))
-    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? h('div', {}, shown.length > first.fewRanks &&
-      h('p', { class: 'explain' }, `${count(shown.length)} ranks, first those that delay others most.`),
+    put('who', v.ranks.length > 1 && v.ranks.some(r => r.record) ? h('div', {},
+      h('p', { class: 'explain' }, `Means ${v.decision ? `over the window of the decision at step ${count(v.decision.step)}` : 'of the newest steps'}. waits: for slower ranks. delays: the waits of all other ranks for this one, as a sum.` +
+        (shown.length > first.fewRanks ? ` ${count(shown.length)} ranks, first those that delay others most.` : '')),
       first.ranks(v, shown, r => tables.badgeOf(r.health))) : null)
     put('decision', first.decided(v))
     put('next', h('p', {}, first.advice(v, a)))

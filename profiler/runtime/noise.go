@@ -1,0 +1,50 @@
+package runtime
+
+// Cause is what makes the times of ranks vary from step to step.
+type Cause struct {
+	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
+	Rank     int    // that causes most of the noise; -1: no single rank
+	Evidence string // names the rank that it is about; "" of an unknown cause
+}
+
+// noises are the causes of noise in a number of steps, each with the time that it cost in s.
+type noises []struct {
+	cause Cause
+	lost  float64
+}
+
+// add adds noise. The newest evidence of a cause stays.
+func (n *noises) add(seconds float64, cause Cause) {
+	if !(seconds >= 0) {
+		return
+	}
+	for i := range *n {
+		if k := &(*n)[i]; k.cause.Name == cause.Name && k.cause.Rank == cause.Rank {
+			k.cause, k.lost = cause, k.lost+seconds
+			return
+		}
+	}
+	*n = append(*n, noises{{cause, seconds}}...)
+}
+
+// most returns the cause of more than half of the noise, or no cause if there is none.
+func (n noises) most() Cause {
+	total := 0.0
+	for _, k := range n {
+		total += k.lost
+	}
+	for _, k := range n {
+		if k.cause.Name != "" && k.lost > total/2 {
+			return k.cause
+		}
+	}
+	return Cause{}
+}
+
+// of returns the cause if it is about the rank that a verdict names, or if one of them is no single rank.
+func (c Cause) of(rank int) Cause {
+	if c.Rank >= 0 && rank >= 0 && c.Rank != rank {
+		return Cause{}
+	}
+	return c
+}
