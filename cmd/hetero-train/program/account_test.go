@@ -17,7 +17,7 @@ import (
 // The parts of a step sum to the time that the clock measures, in runs of unequal ranks with evaluations and
 // checkpoints. scripts/account_runs.sh does the same for 20 runs in the testbed.
 func TestTheAccountSumsToTheMeasuredStep(t *testing.T) {
-	p := buildProgram(t)
+	p := buildRanks(t)
 	slow := clitest.WriteConfig(t, "weather v1\nrank 1 speed 0.3\nevery 5 for 2 rank 0 speed 0.5\n")
 	for _, policy := range []string{"none", "dynamic", "hybrid"} {
 		t.Run(policy, func(t *testing.T) {

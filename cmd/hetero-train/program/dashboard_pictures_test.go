@@ -148,7 +148,7 @@ func TestDashboardAtEachWidth(t *testing.T) {
 	_, address, _ := startDashboard(t, p, "--input-dir", dir)
 	for _, c := range []struct{ run, state, sentence string }{
 		{"balanced", "finished", "faster than with equal shares"}, {"text", "running", "Rank 2 is waited for"},
-		{"lost", "failed", "The run failed after step 180. Before, the cluster did "},
+		{"lost", "failed", "The run failed after step 180: rank 2 is lost. Before, the cluster did "},
 		{"killed", "crashed", "The run crashed after step 120. Before, the cluster did "},
 		{"one", "finished", "The rank did"}, {"many", "finished", "faster than with equal shares"},
 		{"empty", "crashed", ""},

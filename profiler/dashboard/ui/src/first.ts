@@ -147,9 +147,9 @@ const times = (x: number) => `${x.toFixed(2)} times`
 const most = 0.8 // of all lost time, before the step that the first screen names
 const enough = 0.2 // of all steps, after it
 
-// ended returns the step up to which most of the imbalance was lost, with words, or null if it was lost in all parts of
-// the run. After this step, a step loses less than a quarter of what it lost before.
-function ended(v: Pick<View, 'changes'>, f: Figures): { step: number; words: string } | null {
+// ended returns the step up to which most of the imbalance was lost, or null if it was lost in all parts of the run.
+// After this step, a step loses less than a quarter of what it lost before.
+function ended(v: Pick<View, 'changes'>, f: Figures): number | null {
   const all = decisions(f, 'lost_imbalance'), total = sum(all, d => d.steps * d.value), steps = sum(all, d => d.steps)
   let lost = 0, past = 0
   for (const d of all) {
@@ -159,9 +159,7 @@ function ended(v: Pick<View, 'changes'>, f: Figures): { step: number; words: str
     const left = steps - past
     if (lost < most * total || left < enough * steps || (total - lost) * past * 4 >= lost * left) continue
     const change = v.changes?.at(-1)?.step ?? 0
-    return change > from + f.from - 1 && change <= d.step ?
-      { step: change, words: `, mostly up to step ${count(change)}: the shares have not changed since` } :
-      { step: d.step, words: `, mostly up to step ${count(d.step)}` }
+    return change > from + f.from - 1 && change <= d.step ? change : d.step
   }
   return null
 }
@@ -179,16 +177,16 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   a: Account, gained: Gain | null, f: Figures): string {
   const running = v.state.kind === 'running', loss = largest(a), past = running ? null : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
-  const since = loss?.[0] === 'imbalance' && past && slowest(v) === null ? usedSince(past.step, f) : null
+  const since = loss?.[0] === 'imbalance' && past !== null && slowest(v) === null ? usedSince(past, f) : null
   const did = `${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could` +
-    (past && since !== null ? `, and ${percent(since, 2)} after step ${count(past.step)}.` : '.')
+    (since !== null ? `, and ${percent(since, 2)} after step ${count(past)}.` : '.')
   const text = broken(v) ? [`${failure(v)} Before, ${cluster.toLowerCase()} ${did}`] :
     [`${cluster} ${did}`]
   if (!loss) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
   else {
     const [cause, seconds] = loss, rank = slowest(v), of = ofStep(seconds, a)
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
-    else if (cause === 'imbalance' && past) text.push(`${of} were lost to imbalance${past.words}.`)
+    else if (cause === 'imbalance' && past !== null) text.push(`${of} were lost to imbalance, mostly up to step ${count(past)}.`)
     else text.push(`${of} ${running ? 'are' : 'were'} lost to ${wordsOf(cause)}${cause === 'noise' && running ? blamed(v.decision) : ''}.`)
   }
   if (v.ranks.length < 2) return text.join(' ')
@@ -298,7 +296,7 @@ export function curve(f: Figures, v: View): Content {
   }
 }
 
-// means smooths values, and begins anew after each change of the shares.
+// means smooths values, and starts again after each change of the shares.
 export function means(steps: number[], values: Maybe[], changes: { step: number }[]): Maybe[] {
   const cuts = changes.map(c => steps.findIndex(s => s > c.step)).filter(i => i > 0)
   const at = [0, ...new Set(cuts), values.length].sort((a, b) => a - b)
