@@ -18,6 +18,7 @@ export type Series = {
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
   hidden?: boolean // not in the legend
+  rate?: boolean // amount / time: a mean over equal amounts is their sum / the sum of the times
 }
 
 export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
@@ -47,8 +48,11 @@ const sync = uPlot.sync('steps')
 // display is what the reader chose for all charts of the page.
 export const display = { smooth: 1, time: false, log: false }
 
-// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown.
-export function smooth(values: Maybe[], points: number): Maybe[] {
+// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown. The
+// mean of rates is the harmonic one.
+export function smooth(values: Maybe[], points: number, rate = false): Maybe[] {
+  const inverse = (v: Maybe): Maybe => (v !== null && v !== undefined && v > 0 ? 1 / v : null)
+  if (rate) return smooth(values.map(inverse), points).map(inverse)
   let sum = 0, n = 0
   const known = (v: Maybe): v is number => v !== null && v !== undefined
   return values.map((v, i) => {
@@ -66,7 +70,7 @@ export function drawn(series: Series[], smoothing: number): Series[] {
   return series.flatMap(s => {
     if (s.points || s.steps) return [s]
     const raw = { ...s, label: s.label + ' raw', color: s.color + '50', hidden: true, low: undefined, high: undefined }
-    return [raw, { ...s, values: smooth(s.values, smoothing), low: undefined, high: undefined }]
+    return [raw, { ...s, values: smooth(s.values, smoothing, s.rate), low: undefined, high: undefined }]
   })
 }
 export const axisFont = '12px system-ui, sans-serif'

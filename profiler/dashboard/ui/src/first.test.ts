@@ -58,7 +58,7 @@ describe('the first screen', () => {
     const foreign = { from: 1, to: 50, bound: 'noise-bound', rank: -1, text: '', advice: '', step_seconds: 1, parts_seconds: null }
     expect(advice(run('running', 'hybrid', {}), null)).toContain('follows')
     expect(advice(run('unknown', 'hybrid', {}), null)).toContain('follows')
-    expect(advice(run('finished', 'hybrid', {}), null)).toContain('no process trained 52 steps')
+    expect(advice(run('finished', 'hybrid', {}), null)).toContain('it needs 52 steps')
     expect(advice(run('finished', 'hybrid', { verdicts: [foreign] }), null)).toContain('another program')
   })
   test('noise has its rank and its cause', () => {
@@ -70,8 +70,8 @@ describe('the first screen', () => {
     expect(sentence(run('finished', 'hybrid', { decision: d }), a, null, figures())).toContain('from step to step.')
   })
   test('each change of the shares begins a new mean', () => {
-    expect(means([1, 2, 3, 4, 5], [2, 4, 10, 20, 30], [{ step: 2 }, { step: 4 }])).toEqual([2, 3, 10, 15, 30])
-    expect(means([10, 20], [1, 3], [{ step: 5 }, { step: 25 }])).toEqual([1, 2])
+    expect(means([1, 2, 3, 4, 5], [2, 6, 10, 30, 30], [{ step: 2 }, { step: 4 }])).toEqual([2, 3, 10, 15, 30])
+    expect(means([10, 20], [1, 3], [{ step: 5 }, { step: 25 }])).toEqual([1, 1.5])
   })
   test('the sentence has the use after the first steps, too', () => {
     const f = { ...figures(line('lost_imbalance', 0.05, 0.001), line('decided_step', 0.1, 0.05), line('useful', 0.04, 0.04)), steps: [20, 100], to: 100 }

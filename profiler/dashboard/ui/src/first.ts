@@ -1,6 +1,7 @@
 // The first screen of a run: how well the cluster is used, what holds it back, what the balancer did, and what to do.
 
 import { allRanks } from './api'
+import type { Verdict } from './answers'
 import type { Decision, Figures, View } from './api'
 import { display, smooth } from './chart'
 import type { Content } from './chart'
@@ -65,7 +66,7 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
   const running = v.state.kind === 'running', whole = f.from <= v.segment_from && f.to >= v.last
   const verdict = v.verdicts?.filter(w => running || w.from >= f.from && w.to <= f.to).at(-1), d = v.decision
   const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful,
-    cause => verdict?.parts_seconds?.[cause], `${range(verdict?.from, verdict?.to)}, the newest window`)
+    cause => verdict?.parts_seconds?.[cause], `${range(newestFrom(verdict), verdict?.to)}, the newest window`)
   if (running) {
     return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause],
       'the window of the newest decision')
@@ -82,6 +83,11 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
     `${range(f.from, decisions(f, 'decided_step').at(-1)?.step)}, which the decisions of the balancer cover`) ??
     judged()
 }
+
+// newestFrom returns the first step of the newest window of a verdict, which may have stayed for several windows.
+const newestFrom = (v: Verdict | undefined): Maybe => v && Math.max(v.from, v.to - verdictSteps + 1)
+
+const verdictSteps = 50 // of a window
 
 const range = (from: Maybe, to: Maybe) => `steps ${count(from)} to ${count(to)}`
 
@@ -288,7 +294,7 @@ export function curve(f: Figures, v: View): Content {
     steps: f.steps, times: f.times, width: f.width, unit: unit.name + '/s',
     series: [
       ...(display.smooth > 1 ? [] : [{ label: 'each step', color: color('line'), values: measured }]),
-      { label: display.smooth > 1 ? 'measured' : `measured, mean of ${window} points`, color: color('text'), values: display.smooth > 1 ? measured : means(f.steps, measured, v.changes ?? []) },
+      { label: display.smooth > 1 ? 'measured' : `measured, mean of ${window} points`, color: color('text'), values: display.smooth > 1 ? measured : means(f.steps, measured, v.changes ?? []), rate: true },
       ...(has(best) ? [{ label: 'best shares (oracle)', color: color('series-2'), dash: [8, 4], values: best, steps: 'before' as const }] : []),
       ...(has(equally) ? [{ label: 'equal shares', color: color('series-1'), dash: [2, 3], values: equally, steps: 'before' as const }] : []),
     ],
@@ -296,11 +302,11 @@ export function curve(f: Figures, v: View): Content {
   }
 }
 
-// means smooths values, and starts again after each change of the shares.
+// means smooths throughputs, and starts again after each change of the shares.
 export function means(steps: number[], values: Maybe[], changes: { step: number }[]): Maybe[] {
   const cuts = changes.map(c => steps.findIndex(s => s > c.step)).filter(i => i > 0)
   const at = [0, ...new Set(cuts), values.length].sort((a, b) => a - b)
-  return at.slice(1).flatMap((end, i) => smooth(values.slice(at[i], end), window))
+  return at.slice(1).flatMap((end, i) => smooth(values.slice(at[i], end), window, true))
 }
 
 // byDelay returns the ranks in the order of a table: of many ranks, first those for which others wait longest.
@@ -366,7 +372,7 @@ export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'
   const verdict = v.verdicts?.findLast(b => lossOf(b.bound) === most) ?? v.verdicts?.at(-1)
   if (!verdict) return v.state.kind === 'running' || v.state.kind === 'unknown' ?
     'Advice follows after the first 52 steps of a process.' :
-    'There is no advice: no process trained 52 steps with these ranks.'
+    'There is no advice: it needs 52 steps of one process.'
   if (!verdict.advice) return 'There is no advice for the settings of another program.'
   if (verdict.bound === 'compute-bound') return `The ranks compute nearly all of the time. For more speed: ${verdict.advice}.`
   const cause = lossOf(verdict.bound), lost = a?.lost.get(cause)

@@ -99,7 +99,7 @@ export function overlay(p: Panel, runs: Compared[], ranks: number[] | null, time
     return {
       id: p.split ? `${p.id}-${g}` : p.id, title: p.split ? `${p.title}: ${group[0]}` : p.title,
       content: {
-        steps: means.at, times: [], width: Math.max(1, ...runs.map(r => r.figures.width)), series, unit: p.rate &&
+        steps: means.at, times: [], width: Math.max(1, ...runs.map(r => r.figures.width)), series: series.map(s => ({ ...s, rate: p.rate })), unit: p.rate &&
           first ? unitOf(first.view).name + '/s' : undefined,
         axis: time ? { label: 'training time (s)', format: v => figure(v, 4) } : undefined,
       },

@@ -186,7 +186,7 @@ export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.c
 
 export function contentOf(p: Panel, f: Figures, v: View): Content {
   return { steps: f.steps, times: f.times, width: f.width, unit: p.rate ? unitOf(v).name + '/s' : undefined,
-    series: p.series(f, v), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }
+    series: p.series(f, v).map(s => ({ ...s, rate: p.rate })), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }
 }
 
 export { partColor, percent }

@@ -294,11 +294,11 @@ export class RunPage {
 
 const briefProblem = 160 // characters that are shown at once: a long text would push the figures down
 
-// problem shows the begin of a long text, which opens.
+// problem shows the begin and the end of a long text, which opens. The end of an error is its cause.
 function problem(text: string): HTMLElement {
   if (text.length <= briefProblem + 40) return h('p', { class: 'problem' }, text)
-  const cut = text.lastIndexOf(' ', briefProblem), end = cut > briefProblem / 2 ? cut : briefProblem
-  return h('details', { class: 'problem' }, h('summary', {}, text.slice(0, end) + ' …'), text.slice(end))
+  const half = briefProblem / 2, cut = text.lastIndexOf(' ', half), end = cut > half / 2 ? cut : half
+  return h('details', { class: 'problem' }, h('summary', {}, text.slice(0, end) + ' … ' + text.slice(-half).trimStart()), text)
 }
 
 const newest = 20 // points
