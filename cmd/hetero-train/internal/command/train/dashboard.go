@@ -66,6 +66,8 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	go func() {
 		defer close(done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
+			// The first call misses a thread that begins at that moment. Other threads inherit the priority.
+			_ = platform.Yield(cmd.Process.Pid, niceStep)
 			log.Info(lines.Text())
 		}
 		err := cmd.Wait()
