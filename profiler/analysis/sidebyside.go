@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
@@ -418,30 +417,6 @@ func (s *SideBySide) header(first string) []string {
 		row = append(row, plain(t.Name))
 	}
 	return row
-}
-
-// mostCell is the largest number of characters of a text in a table.
-const mostCell = 48
-
-// plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too
-// long. The names of a sweep often differ in their last characters only, so a long text loses its middle.
-func plain(text string) string {
-	runes := []rune(printable(text))
-	if len(runes) > mostCell {
-		const end = mostCell / 3
-		return string(runes[:mostCell-1-end]) + "…" + string(runes[len(runes)-end:])
-	}
-	return string(runes)
-}
-
-// printable returns a text without control characters.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run
