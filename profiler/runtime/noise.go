@@ -7,11 +7,14 @@ type Cause struct {
 	Evidence string // names the rank that it is about; "" of an unknown cause
 }
 
-// noises are the causes of noise in a number of steps, each with the time that it cost in s.
-type noises []struct {
+// caused is the noise of one cause.
+type caused struct {
 	cause Cause
-	lost  float64
+	lost  float64 // s
 }
+
+// noises are the causes of the noise in a number of steps.
+type noises []caused
 
 // add adds noise. The newest evidence of a cause stays.
 func (n *noises) add(seconds float64, cause Cause) {
@@ -24,7 +27,7 @@ func (n *noises) add(seconds float64, cause Cause) {
 			return
 		}
 	}
-	*n = append(*n, noises{{cause, seconds}}...)
+	*n = append(*n, caused{cause, seconds})
 }
 
 // most returns the cause of more than half of the noise, or no cause if there is none.
