@@ -81,3 +81,17 @@ func TestAnOutcomeBelongsToItsChange(t *testing.T) {
 		t.Errorf("got %+v", list)
 	}
 }
+
+// Windows with the same verdict become one. Its times are those of the newest window, which has its own steps.
+func TestAVerdictNamesItsNewestWindow(t *testing.T) {
+	var h happened
+	for _, line := range []string{`{"step":0,"start":{"program":"p"}}`,
+		`{"step":52,"bottleneck":{"bound":"noise-bound","rank":-1,"step_seconds":1}}`,
+		`{"step":102,"bottleneck":{"bound":"noise-bound","rank":-1,"step_seconds":2}}`} {
+		h.add([]byte(line), 0)
+	}
+	v := h.verdicts.list
+	if len(v) != 1 || v[0].From != 3 || v[0].NewestFrom != 53 || v[0].To != 102 || v[0].Seconds != 2 {
+		t.Errorf("got %+v, want one verdict on steps 3 to 102, with the times of steps 53 to 102", v)
+	}
+}

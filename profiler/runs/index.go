@@ -51,7 +51,7 @@ const (
 // indexLayout names what the numbers of an index mean. An index with another layout, or of another version of the
 // program, is stale: it also has derived values, such as texts of alerts.
 var indexLayout = func() string {
-	names := []string{"1"}
+	names := []string{"2"}
 	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
 		for _, c := range list {
 			names = append(names, c.Name)

@@ -232,8 +232,9 @@ func (d *decided) compareHealth(v *Decision) {
 
 // Verdict combines successive windows with the same verdict on what limits the speed of the run.
 type Verdict struct {
-	From int64 `json:"from"` // first step of the first window
-	To   int64 `json:"to"`   // last step of the last window
+	From       int64 `json:"from"`        // first step of the first window
+	To         int64 `json:"to"`          // last step of the last window
+	NewestFrom int64 `json:"newest_from"` // first step of the last window, whose times and text the event has
 	runtime.BottleneckEvent
 }
 
@@ -293,7 +294,8 @@ func (h *happened) add(line []byte, replaced int) {
 		h.saves.add(e, len(line), mostEvents)
 	case e.Bottleneck != nil:
 		first, _ := h.newestStart() // a window does not begin before its process
-		v := Verdict{From: max(e.Step-runtime.BottleneckWindow, first) + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
+		from := max(e.Step-runtime.BottleneckWindow, first) + 1
+		v := Verdict{From: from, To: e.Step, NewestFrom: from, BottleneckEvent: *e.Bottleneck}
 		joins := !h.fresh // verdicts of two processes are about different steps, and perhaps about different ranks
 		h.fresh = false
 		if n := len(h.verdicts.list); joins && n > 0 && h.verdicts.list[n-1].Bound == v.Bound &&

@@ -271,6 +271,7 @@ export type RunEvent = {
 export type Verdict = {
   from: number
   to: number
+  newest_from: number
   bound: string
   rank: number
   text: string

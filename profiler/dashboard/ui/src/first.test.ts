@@ -43,7 +43,7 @@ describe('the first screen', () => {
       'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
   })
   test('after the end, the advice is that for the largest loss', () => {
-    const verdict = (bound: string, advice: string) => ({ from: 1, to: 50, bound, rank: -1, text: '', advice,
+    const verdict = (bound: string, advice: string) => ({ from: 1, to: 50, newest_from: 1, bound, rank: -1, text: '', advice,
       step_seconds: 1, parts_seconds: null })
     const verdicts = [verdict('communication-bound', 'larger batches'), verdict('noise-bound', 'check the machines')]
     const a = { step: 1, useful: 0.7, lost: new Map([['communication', 0.2], ['noise', 0.1]]), of: '' }
@@ -55,7 +55,7 @@ describe('the first screen', () => {
     expect(advice(run('running', 'hybrid', { verdicts }), null)).toBe('Check the machines.')
   })
   test('a run without verdicts or without advice says why it has no advice', () => {
-    const foreign = { from: 1, to: 50, bound: 'noise-bound', rank: -1, text: '', advice: '', step_seconds: 1, parts_seconds: null }
+    const foreign = { from: 1, to: 50, newest_from: 1, bound: 'noise-bound', rank: -1, text: '', advice: '', step_seconds: 1, parts_seconds: null }
     expect(advice(run('running', 'hybrid', {}), null)).toContain('follows')
     expect(advice(run('unknown', 'hybrid', {}), null)).toContain('follows')
     expect(advice(run('finished', 'hybrid', {}), null)).toContain('it needs 52 steps')
@@ -159,7 +159,7 @@ describe('the first screen', () => {
     expect(gain({ ...f, to: 1000 })).toBeNull()
   })
   test('steps without decisions have no account, and the page says so', () => {
-    const verdicts = [{ from: 3, to: 52, bound: 'compute-bound', rank: -1, text: '', advice: '', step_seconds: 0.172,
+    const verdicts = [{ from: 3, to: 52, newest_from: 3, bound: 'compute-bound', rank: -1, text: '', advice: '', step_seconds: 0.172,
       parts_seconds: { useful: 0.1 } }]
     const none = { ...figures(), from: 50, to: 60, steps: [50, 60] }
     expect(account(run('finished', 'none', { verdicts }), none)).toBeNull()

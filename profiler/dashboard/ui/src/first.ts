@@ -1,14 +1,13 @@
 // The first screen of a run: how well the cluster is used, what holds it back, what the balancer did, and what to do.
 
 import { allRanks } from './api'
-import type { Verdict } from './answers'
 import type { Decision, Figures, View } from './api'
 import { display, smooth } from './chart'
 import type { Content } from './chart'
 import { h, table } from './dom'
 import { count, figure, inMilliseconds, milliseconds, percent, unknown } from './format'
 import type { Maybe } from './format'
-import { describe, find, unitOf } from './panels'
+import { brief, describe, find, unitOf } from './panels'
 import { color } from './theme'
 
 // Account is package account of the program: the parts of a step in s, which sum to step.
@@ -66,7 +65,7 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
   const running = v.state.kind === 'running', whole = f.from <= v.segment_from && f.to >= v.last
   const verdict = v.verdicts?.filter(w => running || w.from >= f.from && w.to <= f.to).at(-1), d = v.decision
   const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful,
-    cause => verdict?.parts_seconds?.[cause], `${range(newestFrom(verdict), verdict?.to)}, the newest window`)
+    cause => verdict?.parts_seconds?.[cause], `${range(verdict?.newest_from, verdict?.to)}, the newest window`)
   if (running) {
     return judged() ?? accountOf(d?.step_seconds, d?.useful_seconds, cause => d?.lost_seconds?.[cause],
       'the window of the newest decision')
@@ -83,11 +82,6 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
     `${range(f.from, decisions(f, 'decided_step').at(-1)?.step)}, which the decisions of the balancer cover`) ??
     judged()
 }
-
-// newestFrom returns the first step of the newest window of a verdict, which may have stayed for several windows.
-const newestFrom = (v: Verdict | undefined): Maybe => v && Math.max(v.from, v.to - verdictSteps + 1)
-
-const verdictSteps = 50 // of a window
 
 const range = (from: Maybe, to: Maybe) => `steps ${count(from)} to ${count(to)}`
 
@@ -351,7 +345,7 @@ export function decided(v: Pick<View, 'decision' | 'changes' | 'settings'>): HTM
   if (!d) return null
   const predicted = known(d.step_seconds) && known(d.predicted_step_seconds) && d.changed ? d.step_seconds / d.predicted_step_seconds : null
   const off = v.settings.balance.policy === 'none' && !d.changed
-  return h('div', {}, h('p', {}, off ? `Policy none keeps the shares: ${d.shares.slice(0, 8).join('/')}${d.shares.length > 8 ? '/…' : ''}.` : describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
+  return h('div', {}, h('p', {}, off ? `Policy none keeps the shares: ${brief(d.shares)}.` : describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
     change?.outcome && h('p', {}, `Last change, step ${change.step}, compared with the shares before: ${outcome(change)}.`),
     d.noise_evidence && h('p', {}, `Noise: ${d.noise_evidence}.`),
     d.equal_step_unknown && h('p', {}, `The gain over equal shares is unknown: ${d.equal_step_unknown}.`))

@@ -81,9 +81,12 @@ const causes = ['imbalance', 'communication', 'data', 'noise', 'granularity', 'p
 const ms = (v: number) => milliseconds(v / 1000)
 const pc = (v: number) => percent(v / 100)
 
+// brief returns the shares of the first ranks.
+export const brief = (list: number[] | null): string => (list ?? []).length > 8 ?
+  `${(list ?? []).slice(0, 8).join('/')}/…` : (list ?? []).join('/')
+
 // describe returns a decision in one line.
 export function describe(d: { step: number; shares: number[] | null; next: number[] | null; changed?: boolean; reason: string }): string {
-  const brief = (list: number[] | null) => (list ?? []).length > 8 ? `${(list ?? []).slice(0, 8).join('/')}/…` : (list ?? []).join('/')
   if (d.changed === false) return `step ${d.step}: shares stay ${brief(d.shares)}: ${d.reason}`
   return `step ${d.step}: ${brief(d.shares)} → ${brief(d.next)}: ${d.reason}`
 }

@@ -157,8 +157,7 @@ func tailOf(v runs.View) (lines []string) {
 	}
 	if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
-		// The text is that of the newest window. The verdict may have stayed for several windows.
-		from := max(1, last.From, last.To-runtime.BottleneckWindow+1)
+		from := max(1, last.NewestFrom)
 		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, from, last.To))
 		if last.Bound != runtime.ComputeBound.String() {
 			lines = append(lines, "  advice: "+last.Advice)
