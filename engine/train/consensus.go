@@ -20,12 +20,13 @@ type consensus struct {
 	telemetry func() telemetry.Sample        // Options.Telemetry
 	links     func() LinkReport              // Options.Links
 
-	reports  *reports          // nil for a single rank
-	asked    wish              // requests of all ranks after the last step, combined
-	latest   RankStep          // of this rank in the step in progress
-	before   replica.StepTimes // times of this rank's previous step
-	reported []RankStep        // reports of the last step; equal on all ranks
-	ranks    []RankStep        // as reported, but with this rank's values of the last step
+	reports  *reports            // nil for a single rank
+	asked    wish                // requests of all ranks after the last step, combined
+	latest   RankStep            // of this rank in the step in progress
+	before   replica.StepTimes   // times of this rank's previous step
+	reported []RankStep          // reports of the last step; equal on all ranks
+	timed    []replica.StepTimes // times of all ranks in the step before the last report, all of them measured
+	ranks    []RankStep          // as reported, but with this rank's values of the last step
 	alone    [1]RankStep
 }
 
@@ -72,8 +73,8 @@ func (c *consensus) describe(out *replica.StepResult) {
 // Send implements replica.Exchange: it reports this rank's part of the step, and its requests.
 func (c *consensus) Send(out replica.StepResult) (collective.Op, error) {
 	c.describe(&out)
-	sent, last := c.latest, &c.before // values that are not known yet are replaced by those of the previous step
-	sent.Times.Communication, sent.Times.Hidden, sent.Times.Optimizer = last.Communication, last.Hidden, last.Optimizer
+	sent := c.latest
+	complete(&sent.Times, &c.before) // values that are not known yet are replaced by those of the previous step
 	want, err := c.own(c.at.step + 1)
 	if err != nil {
 		return nil, err
@@ -85,6 +86,7 @@ func (c *consensus) Send(out replica.StepResult) (collective.Op, error) {
 // Received implements replica.Exchange: it keeps the reports and requests of all ranks.
 func (c *consensus) Received() (count int, err error) {
 	all, asked, err := c.reports.read()
+	c.time(all)
 	c.reported, c.asked = append(c.reported[:0], all...), asked // a copy, because evaluations write to all
 	for i := range c.reported {
 		c.reported[i].Positions = c.latest.Positions
@@ -92,10 +94,39 @@ func (c *consensus) Received() (count int, err error) {
 	return total(c.reported).Count, err
 }
 
+// time completes the times of all ranks in the last reported step with those of the next report.
+func (c *consensus) time(next []RankStep) {
+	c.timed = c.timed[:0]
+	if len(next) != len(c.reported) { // the first report of a process, or one that was damaged
+		return
+	}
+	for rank := range next {
+		c.timed = append(c.timed, c.reported[rank].Times)
+		complete(&c.timed[rank], &next[rank].Times)
+	}
+}
+
+// complete exchanges the times of the last step that no report contains yet. All ranks call it after the same step.
+func (c *consensus) complete(ctx context.Context) error {
+	if c.group == nil || len(c.reported) == 0 {
+		return nil
+	}
+	want, err := c.own(c.at.step)
+	if err != nil {
+		return err
+	}
+	all, _, err := c.reports.exchange(ctx, RankStep{Times: c.before}, want) // the next report repeats the requests
+	if err == nil {
+		c.time(all)
+	}
+	return err
+}
+
 // reportAlone keeps the report of a single rank, which exchanges nothing.
 func (c *consensus) reportAlone(out *replica.StepResult) {
 	c.describe(out)
 	c.reported = append(c.reported[:0], c.latest)
+	c.timed = append(c.timed[:0], out.Times)
 }
 
 // end ends a step. It returns the RankSteps of all ranks for a StepRecord: this rank's values as measured, those of the

@@ -14,6 +14,9 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	}
 	defer r.clock.pause()()
 	whole := context.WithoutCancel(ctx)
+	if err := r.completeTimes(whole); err != nil {
+		return err
+	}
 	e, err := r.evals.evaluate(ctx)
 	if errors.Is(err, context.Canceled) {
 		r.saves.step = -1 // forces a save, which records that the evaluation is still due

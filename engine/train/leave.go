@@ -18,6 +18,9 @@ func (r *run) finish(ctx context.Context) error {
 
 // leave saves the state, after the ranks have checked that all of them have the same state.
 func (r *run) leave(ctx context.Context) error {
+	if err := r.completeTimes(ctx); err != nil {
+		return err
+	}
 	if err := r.compares.compare(ctx, false); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // gradients, so the ranks need no second synchronization. At that time, three values of the step are not known yet:
 // Times.Communication, Hidden and Optimizer. These values are therefore those of the rank's previous step, and 0 in
 // its first step. All other values are of this step. In a StepRecord, the entry of the observing rank itself contains
-// only values of this step.
+// only values of this step. Options.Timed gets the times of one step on all ranks.
 type RankStep struct {
 	replica.Sums
 	Times replica.StepTimes
@@ -61,4 +61,9 @@ func unknownLinks() (l LinkReport) {
 		l.Traffic[i] = telemetry.UnknownTraffic()
 	}
 	return l
+}
+
+// complete copies the times to t that a rank knows only after it has reported a step.
+func complete(t, known *replica.StepTimes) {
+	t.Communication, t.Hidden, t.Optimizer = known.Communication, known.Hidden, known.Optimizer
 }

@@ -134,6 +134,9 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.at.step+1, err), out)
 	}
+	if r.group() != nil {
+		r.tellTimes() // those of the step before
+	}
 	r.note(out, rate)
 	if r.ranks.asked.compare {
 		if err := r.compares.compare(whole, false); err != nil {
@@ -143,6 +146,9 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.at.countReplaced(r.ranks.reported, r.record.EpochStep == 1)
 	r.record.EpochReplaced = r.at.epochReplaced
 	r.Observer.StepDone(&r.record)
+	if r.group() == nil {
+		r.tellTimes()
+	}
 	if err := r.shares.notes(); err != nil {
 		r.Observer.Warn(err)
 	}
@@ -153,6 +159,23 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		return true, r.rollBack(ctx, whole)
 	}
 	return false, nil
+}
+
+// tellTimes passes on the times of all ranks in one step.
+func (r *run) tellTimes() {
+	if r.Timed != nil && len(r.ranks.timed) > 0 {
+		r.Timed(r.ranks.timed)
+	}
+}
+
+// completeTimes exchanges the times of the last step, before it passes them on.
+func (r *run) completeTimes(ctx context.Context) error {
+	defer r.clock.pause()()
+	if err := r.ranks.complete(ctx); err != nil {
+		return fmt.Errorf("times of step %d: %w", r.at.step, err)
+	}
+	r.tellTimes()
+	return nil
 }
 
 // timedStep trains one step, and measures its training time.

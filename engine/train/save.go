@@ -85,6 +85,9 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	if r.at.nanRow > 0 {
 		return nil // a roll-back to this state would not help, because its gradients were not finite
 	}
+	if err := r.completeTimes(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	if stop, err := r.awaitSave(ctx); err != nil || stop {
 		return err
 	}

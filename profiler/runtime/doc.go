@@ -22,15 +22,15 @@
 // memory limit. Traffic is in bytes/s since the previous measurement, summed over the links of each kind. The network
 // and RDMA traffic of a machine is in the records of its first rank.
 //
-// Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
-// values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
-// are 0 in the first record of a process. iteration_time is computed from them.
+// All times of a record belong to its step. Ranks report a step to rank 0 together with its gradients, before the step
+// is complete. Rank 0 therefore writes a record when the next report has arrived, or at the next evaluation, checkpoint
+// or end. If a rank is lost, the last step has a record of rank 0 only.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least
-// the iteration_time of rank 0. On other ranks, parts of iteration_time come from the previous step. If not every step
-// is recorded, step_time is a mean, and the other times are those of one step. A record without step_time and
-// training_time does not know them; [StepTimes] then estimates them from timestamps.
+// the iteration_time of rank 0. If not every step is recorded, step_time is a mean, and the other times are those of
+// one step. A record without step_time and training_time does not know them; [StepTimes] then estimates them from
+// timestamps.
 //
 // If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean
 // step_time. It is not exact if the rank's share has changed since the previous record.

@@ -34,39 +34,42 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 		times: make([]runtime.RankTimes, ranks)}
 }
 
-// Watchers returns the observers of the run: the observers in first, then the observers that the configuration selects.
-// If profiling is off, it returns no observer of bottlenecks.
-func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (Observers, error) {
-	all := Observers(first)
+// Watchers returns the observers of the run: the observers in first, then the records, then the observers that the
+// configuration selects. If profiling is off, there is no observer of bottlenecks.
+func Watchers(a *assembly.Run, resume *checkpoint.State, records *Records, first ...train.Observer) (Observers, *Timed,
+	error) {
+	timed := &Timed{Observers: Observers{records}, records: records}
+	all := append(Observers(first), timed)
 	if a.Process.Cfg.Profile.Enabled {
 		events, err := openEvents(a, resume)
 		if err != nil {
-			return nil, exit.With(exit.FolderCode(err), err)
+			return nil, nil, exit.With(exit.FolderCode(err), err)
 		}
 		verdicts := newBottlenecks(a.Process.Opts.LogOf(logs.ComponentProfiler),
 			max(a.Process.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
 		verdicts.events = events
 		communication, err := openCommunication(a, resume)
 		if err != nil {
-			return nil, exit.With(exit.FolderCode(err), err)
+			return nil, nil, exit.With(exit.FolderCode(err), err)
 		}
-		all = append(all, events, verdicts, communication)
+		all = append(all, events)
+		timed.Observers = append(timed.Observers, verdicts, communication)
 	}
 	if a.Process.Cfg.Profile.TensorBoardInterval > 0 {
 		board, err := openBoard(a, resume)
 		if err != nil {
-			return nil, exit.With(exit.FolderCode(err), err)
+			return nil, nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, board)
 	}
 	if a.Process.Cfg.Train.NormsInterval > 0 {
 		norms, err := openNorms(a, resume)
 		if err != nil {
-			return nil, exit.With(exit.FolderCode(err), err)
+			return nil, nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, norms)
 	}
-	return all, nil
+	return all, timed, nil
 }
 
 // bottleneckSettingsOf returns the settings that the advice for this rank depends on. All ranks have the same

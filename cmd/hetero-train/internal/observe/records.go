@@ -19,8 +19,7 @@ import (
 )
 
 // Records is the observer that writes the metrics files of all ranks. The records of other ranks come from their
-// reports. The times of communication and optimizer in a report belong to the previous step (see package
-// profiler/runtime).
+// reports. Timed completes them.
 type Records struct {
 	run      *assembly.Run
 	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
@@ -107,8 +106,8 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	if o.run.Foreign != nil { // the program that computes reports the loss only
 		m.Values[telemetry.Accuracy] = math.NaN()
 	}
-	for rank, w := range o.writers {
-		own := &r.Ranks[rank]
+	for rank := range r.Ranks[:min(len(r.Ranks), len(o.writers))] {
+		own, w := &r.Ranks[rank], o.writers[rank]
 		t := &own.Times
 		m.Rank, m.BatchSize = rank, int64(own.Samples)
 		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward,

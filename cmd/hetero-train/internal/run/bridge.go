@@ -30,6 +30,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/measure"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -42,7 +43,8 @@ type bridged struct {
 	screen    *observe.Console // nil on all ranks except rank 0
 	observers observe.Observers
 	ranks     []train.RankStep
-	shares    []int // of the latest step
+	times     []replica.StepTimes // of ranks
+	shares    []int               // of the latest step
 	result    train.Result
 	own       int
 	reason    string // of the latest decision
@@ -326,11 +328,14 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 	if err := b.training.balancing.ReportTo(b.screen, resume); err != nil {
 		return err
 	}
-	all, err := observe.Watchers(b.training.run, resume, b.screen, b.training.records, b.training.balancing.Observer())
+	all, timed, err := observe.Watchers(b.training.run, resume, b.training.records, b.screen,
+		b.training.balancing.Observer())
 	if err != nil {
 		return err
 	}
+	b.training.timed = timed
 	b.training.balancing.WatchedBy(all)
+	b.training.balancing.WatchedBy(timed.Observers)
 	if b.training.tracking, err = observe.OpenTracking(b.training.run, resume); err != nil {
 		return err
 	}

@@ -99,4 +99,11 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 		Time: time.UnixMicro(int64(s.Time * 1e6))}
 	b.shares = shares
 	b.observers.StepDone(&record)
+	if b.training.timed != nil {
+		b.times = b.times[:0]
+		for rank := range b.ranks {
+			b.times = append(b.times, b.ranks[rank].Times)
+		}
+		b.training.timed.Known(b.times) // all times of a step are in its report
+	}
 }

@@ -40,6 +40,7 @@ type training struct {
 	// state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
 	resume      *checkpoint.State
 	records     *observe.Records       // set on rank 0 only; nil on other ranks
+	timed       *observe.Timed         // likewise
 	tracing     *observe.Tracing       // nil if the configuration selects no steps
 	balancing   *rebalance.Balancer    // nil in a run of one rank
 	scores      *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
@@ -287,6 +288,7 @@ func (tr *training) train(ctx context.Context) error {
 		tr.lifeline.Hold()
 	}
 	result, err := train.Run(ctx, runOptions)
+	tr.timed.End()
 	tr.disk.saved.Store(err == nil || result.Survived)
 	tr.late = result.OutOfTime
 	screen.Close()
@@ -358,9 +360,13 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 	}
 	o, err := tr.sharedOptions()
 	o.Store, o.Resume = store, resume
-	all, watchErr := observe.Watchers(tr.run, resume, screen, tr.records, tr.balancing.Observer())
-	err = errors.Join(err, watchErr)
+	all, timed, watchErr := observe.Watchers(tr.run, resume, tr.records, screen, tr.balancing.Observer())
+	if err = errors.Join(err, watchErr); err != nil {
+		return o, err
+	}
+	tr.timed, o.Timed = timed, timed.Known
 	tr.balancing.WatchedBy(all)
+	tr.balancing.WatchedBy(timed.Observers)
 	tracking, trackErr := observe.OpenTracking(tr.run, resume)
 	err = errors.Join(err, trackErr)
 	if tr.tracking = tracking; tracking != nil {
