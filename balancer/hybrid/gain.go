@@ -40,8 +40,8 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 		if of := d.OfOracle.Value; c.opts.Objective == balancer.Time && of == of {
 			shorter = min(shorter, 1-of)
 		}
-		g.reason = fmt.Sprintf("rank %d is the slowest; without noise, the step should get %.1f %% shorter", slowest,
-			100*shorter)
+		g.reason = fmt.Sprintf("rank %d is the slowest%s; without noise, the step should get %.1f %% shorter", slowest,
+			otherwise(d, slowest), 100*shorter)
 		return g
 	}
 	spent := c.spent(now)
@@ -55,6 +55,23 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 	}
 	g.reason = fmt.Sprintf("the energy or cost of a step should fall by %.1f %%", 100*g.fraction)
 	return g
+}
+
+// otherwise says which rank is the slowest by the means of the window, if the slowest rank on the curves clearly is not.
+// The curves follow the newest steps of a rank whose speed changes.
+func otherwise(d *balancer.Decision, slowest int) string {
+	const clearly = 3 // standard errors
+	longest := slowest
+	for r := range d.Ranks {
+		if d.Shares[r] > 0 && d.Ranks[r].Seconds > d.Ranks[longest].Seconds {
+			longest = r
+		}
+	}
+	of := math.Hypot(d.Ranks[longest].Error, d.Ranks[slowest].Error)
+	if longest == slowest || !(d.Ranks[longest].Seconds-d.Ranks[slowest].Seconds > clearly*of) {
+		return ""
+	}
+	return fmt.Sprintf(" on the fitted curves (rank %d by its mean over these steps)", longest)
 }
 
 // tooSlow reports whether a step takes longer than the slowdown allows, beyond the noise.

@@ -56,8 +56,9 @@ func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 					t.Fatal(s.err)
 				}
 			} else {
-				sessions := crew{open: openReference, options: testOptions(), shares: [][]int{2: {4, 2}, 3: {3, 2, 1}}[c.ranks],
-					sync: true, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+				sessions := crew{open: openReference, options: testOptions(), sync: true, dir: t.TempDir(),
+					shares: [][]int{2: {4, 2}, 3: {3, 2, 1}}[c.ranks],
+					change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 						change(rank, o, rec)
 					}}.start(t)
 				for rank, s := range sessions {
@@ -73,7 +74,8 @@ func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 				for step, times := range timed[rank] {
 					for other := range times {
 						if got, want := times[other], measured[other][step]; got != want {
-							t.Errorf("rank %d, step %d, times of rank %d: got %+v, want %+v", rank, step, other, got, want)
+							t.Errorf("rank %d, step %d, times of rank %d: got %+v, want %+v", rank, step, other, got,
+								want)
 						}
 					}
 				}

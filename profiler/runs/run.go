@@ -496,6 +496,11 @@ func (r *Run) View() View {
 	if v.Decision != nil && v.Decision.Step <= segment.After {
 		v.Decision = nil
 	}
+	if d := v.Decision; d != nil && d.Step > v.Last && v.State.Kind == Crashed {
+		v.Notes = append(v.Notes, fmt.Sprintf(
+			"the records after step %d are lost: the process ended before it wrote them, and the newest decision is of step %d",
+			v.Last, d.Step))
+	}
 	records, step := r.common(active)
 	v.Common, v.Totals = step, r.totals()
 	records = records[:min(len(records), active)]

@@ -403,6 +403,10 @@ func TestStatesOfRuns(t *testing.T) {
 		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
 		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed,
 			"after step 20; there is no checkpoint, so the same command starts again"},
+		{"crashed-decided", 20, map[string]string{lockFile: lock(host, 1), logsFolder + "/" + balanceFile: `{"step":23,"shares":[40]}` + "\n"},
+			Crashed, "after step 20"},
+		{"decided", 20, map[string]string{resultFile: result(`"exit":0`), logsFolder + "/" + balanceFile: `{"step":23,"shares":[40]}` + "\n"},
+			Finished, ""},
 		{"crashed-saving", 20, map[string]string{lockFile: lock(host, 1),
 			checkpointsFolder + "/step-00000010.tmp/state.json": "{}"}, Crashed, "there is no checkpoint"},
 		{
@@ -430,7 +434,12 @@ func TestStatesOfRuns(t *testing.T) {
 		for name, text := range c.files {
 			f.write(name, text)
 		}
-		state := open(t, dir, c.name).View().State
+		v := open(t, dir, c.name).View()
+		state, lost := v.State, c.name == "crashed-decided"
+		if slices.Contains(v.Notes, "the records after step 20 are lost: the process ended before it wrote them, "+
+			"and the newest decision is of step 23") != lost {
+			t.Errorf("%s: got notes %q, want one about lost records: %v", c.name, v.Notes, lost)
+		}
 		if state.Kind != c.want || !strings.Contains(state.Why, c.why) || c.why == "" && state.Why != "" {
 			t.Errorf("%s: got %+v, want %s because of %q", c.name, state, c.want, c.why)
 		}
@@ -444,7 +453,7 @@ func TestStatesOfRuns(t *testing.T) {
 	}
 	defer folder.Close()
 	list, err := folder.List(t.Context())
-	if err != nil || len(list.Runs) != 14 {
+	if err != nil || len(list.Runs) != 16 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {

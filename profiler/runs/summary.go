@@ -20,6 +20,8 @@ type Account struct {
 	To      int64              `json:"to"`
 	Seconds float64            `json:"step_seconds"`
 	Parts   map[string]float64 `json:"parts_seconds"`
+	Bound   string             `json:"bound"` // the verdict on these steps
+	Verdict string             `json:"verdict"`
 }
 
 // summarized is the part of logs/summary.json that View shows.
@@ -52,6 +54,8 @@ func (r *Run) readSummary() (changed bool) {
 		Bottleneck *struct {
 			Parts   map[string]float64 `json:"parts_seconds_per_step"`
 			Seconds float64            `json:"step_seconds"`
+			Bound   string             `json:"bound"`
+			Verdict string             `json:"verdict"`
 		} `json:"bottleneck"`
 	}
 	if json.Unmarshal(text, &file) != nil || file.Bottleneck == nil || file.Bottleneck.Seconds <= 0 {
@@ -64,7 +68,7 @@ func (r *Run) readSummary() (changed bool) {
 	}
 	r.summary.first = file.First
 	r.summary.account = &Account{file.First + runtime.WarmUpSteps, file.Steps, file.Bottleneck.Seconds,
-		file.Bottleneck.Parts}
+		file.Bottleneck.Parts, file.Bottleneck.Bound, file.Bottleneck.Verdict}
 	return true
 }
 

@@ -123,6 +123,9 @@ func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
 
 func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 	var do []string
+	if v.Cause.stops() {
+		do = append(do, fmt.Sprintf("remove what stops a rank, in exchanges too (%s)", v.Cause.Evidence))
+	}
 	if v.Exchange > v.Communication/2 {
 		if s.SyncNorm {
 			do = append(do, `set model.batch_norm = "ghost", which needs no communication`)

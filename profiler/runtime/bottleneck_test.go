@@ -314,6 +314,9 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	}
 	exchange := of(CommunicationBound)
 	exchange.Communication, exchange.Exchange = 0.3, 0.2
+	stopped, starved := of(CommunicationBound), of(CommunicationBound)
+	stopped.Cause = Cause{"CPU quota", 1, "a CPU quota stops rank 1 for 51 % of its CPU time"}
+	starved.Cause = Cause{"data starvation", 1, "rank 1 waits 0.2 s per step for data"}
 	optimizer := of(ComputeBound)
 	optimizer.Update = 0.2
 	full := of(ComputeBound)
@@ -330,6 +333,9 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 			"overlap"},
 		{of(CommunicationBound), sequential, "set parallel.overlap = true", "bucket_cap_mb"},
 		{of(CommunicationBound), done, "raise data.batch_size", "parallel."},
+		{stopped, done, "remove what stops a rank, in exchanges too (a CPU quota stops rank 1 for 51 % of its CPU time); or raise data.batch_size",
+			"parallel."},
+		{starved, done, "raise data.batch_size", "remove what stops"},
 		{exchange, s, `set model.batch_norm = "ghost"`, "wire_dtype"},
 		{of(StragglerBound), s, `set balance.policy = "hybrid" (now "none")`, ""},
 		{of(StragglerBound), fixed, "remove balance.fixed_shares", ""},

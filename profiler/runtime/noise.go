@@ -1,10 +1,18 @@
 package runtime
 
+import "github.com/hetero-train/hetero-train/profiler/telemetry"
+
 // Cause is what makes the times of ranks vary from step to step.
 type Cause struct {
 	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
 	Rank     int    // that causes most of the noise; -1: no single rank
 	Evidence string // names the rank that it is about; "" of an unknown cause
+}
+
+// stops reports whether the cause stops a process for a time, which also makes exchanges longer.
+func (c Cause) stops() bool {
+	return c.Evidence != "" && (c.Name == telemetry.Declared[telemetry.CPUQuota].Cause ||
+		c.Name == telemetry.Declared[telemetry.StolenCPU].Cause)
 }
 
 // caused is the noise of one cause.

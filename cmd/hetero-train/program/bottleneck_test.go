@@ -27,7 +27,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Process.Cfg.Profile.TensorBoardInterval = 1
-	if _, err := observe.Watchers(j, nil); exit.Code(err) != exit.IO || !errors.Is(err, syscall.ENOSPC) {
+	if _, _, err := observe.Watchers(j, nil, nil); exit.Code(err) != exit.IO || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v, exit code %d, want %d", err, exit.Code(err), exit.IO)
 	}
 }

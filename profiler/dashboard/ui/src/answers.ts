@@ -349,6 +349,8 @@ export type Account = {
   to: number
   step_seconds: number
   parts_seconds: Record<string, number> | null
+  bound: string
+  verdict: string
 }
 
 export type View = {

@@ -146,7 +146,9 @@ describe('the first screen', () => {
   })
   test('the account of all steps is that of the summary', () => {
     const parts = { useful: 0.14, imbalance: 0.003, noise: 0.028 }
-    const v = run('finished', 'none', { account: { from: 3, to: 40, step_seconds: 0.171, parts_seconds: parts } })
+    const v = run('finished', 'none', {
+      account: { from: 3, to: 40, step_seconds: 0.171, parts_seconds: parts, bound: 'noise-bound', verdict: '' },
+    })
     const of = (from: number, to: number) => account(v, { ...lost, from, to })
     expect(of(1, 40)).toEqual({ step: 0.171, useful: 0.14, lost: new Map([['imbalance', 0.003], ['noise', 0.028]]),
       of: 'steps 3 to 40, without the warm-up' })

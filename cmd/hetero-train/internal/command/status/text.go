@@ -155,17 +155,32 @@ func tailOf(v runs.View) (lines []string) {
 		lines = append(lines, fmt.Sprintf("last decision: step %d: %s", d.Step, change(d)))
 		lines = append(lines, outcomeOf(v)...)
 	}
-	if n := len(v.Verdicts); n > 0 {
-		last := v.Verdicts[n-1]
-		from := max(1, last.NewestFrom)
-		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, from, last.To))
-		if last.Bound != runtime.ComputeBound.String() {
-			lines = append(lines, "  advice: "+last.Advice)
-		}
-	}
+	lines = append(lines, bottleneckOf(v)...)
 	for _, a := range slices.Backward(v.Alerts[max(0, len(v.Alerts)-mostAlerts):]) {
 		if a.Kind != runs.BottleneckAlert { // the verdict above
 			lines = append(lines, fmt.Sprintf("alert: step %d: %s", max(1, a.Step), a.Text))
+		}
+	}
+	return lines
+}
+
+// bottleneckOf returns the lines about the newest window, or about the whole run after its end.
+func bottleneckOf(v runs.View) (lines []string) {
+	bound := ""
+	if a := v.Account; a != nil && a.Verdict != "" {
+		bound = a.Bound
+		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", a.Verdict, a.From, a.To))
+	} else if n := len(v.Verdicts); n > 0 {
+		last := v.Verdicts[n-1]
+		bound = last.Bound
+		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, max(1, last.NewestFrom), last.To))
+	}
+	if bound == runtime.ComputeBound.String() {
+		return lines
+	}
+	for _, w := range slices.Backward(v.Verdicts) { // the newest advice against this loss
+		if w.Bound == bound && w.Advice != "" {
+			return append(lines, "  advice: "+w.Advice)
 		}
 	}
 	return lines

@@ -67,6 +67,32 @@ func TestATallTerminalShowsAllRanks(t *testing.T) {
 	}
 }
 
+// After its end, a run has the verdict on all its steps, and the newest advice against the loss that it names.
+func TestBottleneckOfARun(t *testing.T) {
+	v := viewOf(2)
+	v.Verdicts = []runs.Verdict{
+		{From: 1, To: 52, NewestFrom: 3,
+			BottleneckEvent: runtime.BottleneckEvent{Bound: "noise-bound", Text: "noise-bound: A", Advice: "calm it"}},
+		{From: 53, To: 102, NewestFrom: 53,
+			BottleneckEvent: runtime.BottleneckEvent{Bound: "data-bound", Text: "data-bound: B", Advice: "load faster"}}}
+	whole := &runs.Account{From: 3, To: 120, Bound: "noise-bound", Verdict: "noise-bound: C"}
+	for _, c := range []struct {
+		account *runs.Account
+		want    string
+	}{
+		{nil, "bottleneck: data-bound: B (steps 53 to 102)\n  advice: load faster\n"},
+		{whole, "bottleneck: noise-bound: C (steps 3 to 120)\n  advice: calm it\n"},
+		{&runs.Account{From: 3, To: 120, Bound: "compute-bound", Verdict: "compute-bound: D"},
+			"bottleneck: compute-bound: D (steps 3 to 120)\nalert"},
+		{&runs.Account{From: 3, To: 120}, "bottleneck: data-bound: B"}, // a summary of an older program
+	} {
+		v.Account = c.account
+		if got := Text(v, 0, 0); !strings.Contains(got, c.want) {
+			t.Errorf("got\n%s\nwant %q", got, c.want)
+		}
+	}
+}
+
 // TestFiguresOfTheWholeRunSaySo: the figures of ranks belong to fewer steps.
 func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
 	v := viewOf(2)

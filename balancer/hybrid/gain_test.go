@@ -1,0 +1,29 @@
+package hybrid
+
+import (
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+func TestTheSlowestRankIsNamedByBothTimes(t *testing.T) {
+	rank := func(seconds, error float64) balancer.RankView {
+		var r balancer.RankView
+		r.Seconds, r.Error = seconds, error
+		return r
+	}
+	for name, c := range map[string]struct {
+		a, b balancer.RankView
+		want string
+	}{
+		"the same rank":   {rank(0.030, 0.001), rank(0.024, 0.001), ""},
+		"nearly as slow":  {rank(0.024, 0.001), rank(0.026, 0.001), ""},
+		"clearly another": {rank(0.024, 0.001), rank(0.032, 0.001), " on the fitted curves (rank 1 by its mean over these steps)"},
+	} {
+		d := balancer.Decision{Shares: []int{8, 8}}
+		d.Ranks = []balancer.RankView{c.a, c.b}
+		if got := otherwise(&d, 0); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
