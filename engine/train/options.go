@@ -69,10 +69,10 @@ type Options struct {
 	// nil means that no traffic is measured.
 	Links func() LinkReport
 
-	// Timed gets the times of all ranks in the last step for which the observer's StepDone was called, as soon as all of
-	// them are known: directly before the next StepDone, or before an evaluation, a save or the end of the run. After
-	// the loss of a rank, they remain unknown. times is valid only during the call. Timed may be called again with the
-	// same times, and may be nil.
+	// Timed gets the times of all ranks in the last step for which StepDone was called, as soon as all of them are known:
+	// directly before the next StepDone, or before an evaluation, a save or the end of the run. After the loss of a
+	// rank, they remain unknown. times is valid only during the call. Timed may be called again with the same times,
+	// and may be nil.
 	Timed func(times []replica.StepTimes)
 
 	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all

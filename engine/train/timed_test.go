@@ -43,7 +43,8 @@ func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 				}
 				o.Observer = savingsOf{rec, func() {
 					if len(timed[rank]) != len(rec.steps) {
-						t.Errorf("rank %d: a save after %d steps, but the times of %d", rank, len(rec.steps), len(timed[rank]))
+						t.Errorf("rank %d: a save after %d steps, but the times of %d", rank, len(rec.steps),
+							len(timed[rank]))
 					}
 				}}
 				c.change(o)

@@ -173,7 +173,8 @@ func bottleneckOf(v runs.View) (lines []string) {
 	} else if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
 		bound = last.Bound
-		lines = append(lines, fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, max(1, last.NewestFrom), last.To))
+		lines = append(lines,
+			fmt.Sprintf("bottleneck: %s (steps %d to %d)", last.Text, max(1, last.NewestFrom), last.To))
 	}
 	if bound == runtime.ComputeBound.String() {
 		return lines
