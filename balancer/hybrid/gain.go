@@ -57,8 +57,8 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 	return g
 }
 
-// otherwise says which rank is the slowest by the means of the window, if the slowest rank on the curves clearly is not.
-// The curves follow the newest steps of a rank whose speed changes.
+// otherwise says which rank is the slowest by the means of the window, if this clearly is another rank than on the
+// curves. The curves follow the newest steps of a rank whose speed changes.
 func otherwise(d *balancer.Decision, slowest int) string {
 	const clearly = 3 // standard errors
 	longest := slowest

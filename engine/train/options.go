@@ -69,7 +69,7 @@ type Options struct {
 	// nil means that no traffic is measured.
 	Links func() LinkReport
 
-	// Timed gets the times of all ranks in the last step for which StepDone was called, as soon as all of them are known:
+	// Timed gets the times of all ranks in the last step for which StepDone was called, as soon as all are known:
 	// directly before the next StepDone, or before an evaluation, a save or the end of the run. After the loss of a
 	// rank, they remain unknown. times is valid only during the call. Timed may be called again with the same times,
 	// and may be nil.
