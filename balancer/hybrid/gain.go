@@ -7,6 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+	"github.com/hetero-train/hetero-train/balancer/internal/window"
 )
 
 const (
@@ -27,10 +28,10 @@ type gain struct {
 	reason   string
 }
 
-// gain compares shares with the shares in use, by the objective. A step contains exposed communication, in s, which
-// shares do not change.
-func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
-	now, curves := d.Shares, c.model.Cautious()
+// gain compares shares with the shares in use, by the objective. A step contains the exposed communication of the
+// window, which shares do not change.
+func (c *chooser) gain(d *balancer.Decision, next []int, w *window.Window) gain {
+	now, curves, exposed := d.Shares, c.model.Cautious(), w.Exposed.Or(0)
 	busy, slowest := divide.Slowest(curves, now)
 	after, _ := divide.Slowest(curves, next)
 	step, sigma := busy+exposed, c.model.Sigma(slowest, now[slowest])
@@ -41,7 +42,7 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 			shorter = min(shorter, 1-of)
 		}
 		g.reason = fmt.Sprintf("rank %d is the slowest%s; without noise, the step should get %.1f %% shorter", slowest,
-			otherwise(d, slowest), 100*shorter)
+			otherwise(d, slowest, w), 100*shorter)
 		return g
 	}
 	spent := c.spent(now)
@@ -58,8 +59,9 @@ func (c *chooser) gain(d *balancer.Decision, next []int, exposed float64) gain {
 }
 
 // otherwise says which rank is the slowest by the means of the window, if this clearly is another rank than on the
-// curves. The curves follow the newest steps of a rank whose speed changes.
-func otherwise(d *balancer.Decision, slowest int) string {
+// curves. The curves follow the newest steps of a rank whose speed changes. A single slow step is not clear: it changes
+// no median.
+func otherwise(d *balancer.Decision, slowest int, w *window.Window) string {
 	const clearly = 3 // standard errors
 	longest := slowest
 	for r := range d.Ranks {
@@ -67,8 +69,8 @@ func otherwise(d *balancer.Decision, slowest int) string {
 			longest = r
 		}
 	}
-	of := math.Hypot(d.Ranks[longest].Error, d.Ranks[slowest].Error)
-	if longest == slowest || !(d.Ranks[longest].Seconds-d.Ranks[slowest].Seconds > clearly*of) {
+	doubt := clearly * math.Hypot(d.Ranks[longest].Error, d.Ranks[slowest].Error)
+	if longest == slowest || !(stat.Median(w.Compute[longest])-stat.Median(w.Compute[slowest]) > doubt) {
 		return ""
 	}
 	return fmt.Sprintf(" on the fitted curves (rank %d by its mean over these steps)", longest)

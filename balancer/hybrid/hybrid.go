@@ -159,7 +159,7 @@ func (p *policy) decide(d *balancer.Decision) (next []int, reason string) {
 // worthChanging reports whether the gain of the best shares exceeds its doubt and the price of a change, with the
 // reason.
 func (p *policy) worthChanging(d *balancer.Decision, best []int) (change bool, reason string) {
-	g := p.chooser.gain(d, best, p.window.Exposed.Or(0))
+	g := p.chooser.gain(d, best, p.window)
 	price := p.price.fraction(g.step)
 	switch {
 	case slices.Equal(best, d.Shares):

@@ -55,7 +55,10 @@ func (c *consensus) wishes() wish {
 }
 
 // begin begins a step. since is the training time between the previous step and this one.
-func (c *consensus) begin(since time.Duration) { c.latest = RankStep{Other: since} }
+func (c *consensus) begin(since time.Duration) {
+	c.latest = RankStep{Other: since}
+	c.timed = c.timed[:0]
+}
 
 // describe sets those fields of this rank's latest RankStep that are already known.
 func (c *consensus) describe(out *replica.StepResult) {

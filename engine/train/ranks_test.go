@@ -320,9 +320,11 @@ func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
 }
 
 func TestRanksRollBackTogether(t *testing.T) {
+	timed := [2]int{} // number of steps of each rank whose times were known
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			o.SaveSteps, o.Eval = 1, nil
+			o.Timed = func([]replica.StepTimes) { timed[rank] = len(rec.steps) }
 			rec.after = func(step int64) {
 				if rank == 1 && step == 4 && len(rec.rolledBackTo) == 0 {
 					poison(t, o.Replica) // gradients of this rank are NaN from here on
@@ -333,6 +335,9 @@ func TestRanksRollBackTogether(t *testing.T) {
 		if !errors.Is(s.err, ErrDiverged) || s.result.RollBacks != 1 || !slices.Equal(s.rolledBackTo, []int64{4}) {
 			t.Errorf("rank %d: got %v, %d roll-backs to %v, want one to step 4 and ErrDiverged", rank, s.err,
 				s.result.RollBacks, s.rolledBackTo)
+		}
+		if timed[rank] != len(s.steps) {
+			t.Errorf("rank %d: the times of %d of %d steps were known", rank, timed[rank], len(s.steps))
 		}
 	}
 }

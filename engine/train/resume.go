@@ -46,7 +46,12 @@ func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 // training waits for the disk, the run stops where it is: skipped steps have not changed the weights. whole does not
 // end.
 func (r *run) rollBack(ctx, whole context.Context) error {
+	if err := r.completeTimes(whole); err != nil {
+		return err
+	}
 	if r.at.rollBacks >= int64(r.NaNRollbacks) {
+		// All ranks have this error. The first one that leaves would end the exchange above on the others.
+		_ = r.group().Barrier(whole, "leave")
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; "+
 			"lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"", ErrDiverged, r.at.nanRow, r.at.step, r.at.rollBacks)
 	}

@@ -131,11 +131,11 @@ func (r *run) prepareStep() error {
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	rate := r.at.rate()
 	out, err := r.timedStep(whole)
+	if r.group() != nil {
+		r.tellTimes() // those of the step before, also if this step failed after it got the reports
+	}
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.at.step+1, err), out)
-	}
-	if r.group() != nil {
-		r.tellTimes() // those of the step before
 	}
 	r.note(out, rate)
 	if r.ranks.asked.compare {
@@ -172,7 +172,7 @@ func (r *run) tellTimes() {
 func (r *run) completeTimes(ctx context.Context) error {
 	defer r.clock.pause()()
 	if err := r.ranks.complete(ctx); err != nil {
-		return fmt.Errorf("times of step %d: %w", r.at.step, err)
+		return fmt.Errorf("exchange the times of step %d: %w", r.at.step, err)
 	}
 	r.tellTimes()
 	return nil

@@ -496,7 +496,7 @@ func (r *Run) View() View {
 	if v.Decision != nil && v.Decision.Step <= segment.After {
 		v.Decision = nil
 	}
-	if d := v.Decision; d != nil && d.Step > v.Last && v.State.Kind == Crashed {
+	if d := v.Decision; d != nil && v.State.Kind == Crashed && r.lacks(v.Last, d.Step) {
 		v.Notes = append(v.Notes, fmt.Sprintf(
 			"the records after step %d are lost: the process ended before it wrote them, and the newest decision is of step %d",
 			v.Last, d.Step))
@@ -528,6 +528,13 @@ func (r *Run) View() View {
 		v.Curves = append(v.Curves, c)
 	}
 	return v
+}
+
+// lacks reports whether a step after the last recorded one, up to the step of a decision, should have a record.
+func (r *Run) lacks(last, decided int64) bool {
+	p := &r.settings.Profile
+	enabled, interval := p.Enabled == nil || *p.Enabled, max(p.Interval, 1)
+	return enabled && decided/interval*interval > last
 }
 
 // present returns the segment of the newest step, and the number of its ranks.

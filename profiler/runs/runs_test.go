@@ -405,6 +405,8 @@ func TestStatesOfRuns(t *testing.T) {
 			"after step 20; there is no checkpoint, so the same command starts again"},
 		{"crashed-decided", 20, map[string]string{lockFile: lock(host, 1), logsFolder + "/" + balanceFile: `{"step":23,"shares":[40]}` + "\n"},
 			Crashed, "after step 20"},
+		{"crashed-undue", 20, map[string]string{lockFile: lock(host, 1), resolvedFile: "[profile]\nenabled = true\ninterval = 20\n",
+			logsFolder + "/" + balanceFile: `{"step":23,"shares":[40]}` + "\n"}, Crashed, "after step 20"},
 		{"decided", 20, map[string]string{resultFile: result(`"exit":0`), logsFolder + "/" + balanceFile: `{"step":23,"shares":[40]}` + "\n"},
 			Finished, ""},
 		{"crashed-saving", 20, map[string]string{lockFile: lock(host, 1),
@@ -453,7 +455,7 @@ func TestStatesOfRuns(t *testing.T) {
 	}
 	defer folder.Close()
 	list, err := folder.List(t.Context())
-	if err != nil || len(list.Runs) != 16 {
+	if err != nil || len(list.Runs) != 17 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
 	}
 	for _, s := range list.Runs {

@@ -180,7 +180,7 @@ func (e evidence) missing() string {
 	case e.logsErr != nil && e.settings.Experiment.LogDir != "":
 		return fmt.Sprintf("the folder of logs (experiment.log_dir) cannot be read: %v", e.logsErr)
 	case running:
-		return "the run has started, and its first step is not complete yet; wait"
+		return "the run has started, and no step is recorded yet; wait"
 	case e.result == nil:
 		return "the process ended before its first step was complete; logs/train.log has the reason"
 	}

@@ -24,7 +24,8 @@
 //
 // All times of a record belong to its step. Ranks report a step to rank 0 together with its gradients, before the step
 // is complete. Rank 0 therefore writes a record when the next report has arrived, or at the next evaluation, checkpoint
-// or end. If a rank is lost, the last step has a record of rank 0 only.
+// or end. If a rank is lost, no such report comes. In the records of the last step, communication_time,
+// communication_hidden_time and optimizer_time of ranks other than 0 are then those of the step before.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least

@@ -106,8 +106,8 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	if o.run.Foreign != nil { // the program that computes reports the loss only
 		m.Values[telemetry.Accuracy] = math.NaN()
 	}
-	for rank := range r.Ranks[:min(len(r.Ranks), len(o.writers))] {
-		own, w := &r.Ranks[rank], o.writers[rank]
+	for rank, w := range o.writers {
+		own := &r.Ranks[rank]
 		t := &own.Times
 		m.Rank, m.BatchSize = rank, int64(own.Samples)
 		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward,

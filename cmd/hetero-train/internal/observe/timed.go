@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"sync"
+
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -10,12 +12,16 @@ import (
 type Timed struct {
 	Observers
 	records *Records
+
+	mu      sync.Mutex       // a run may end while RolledBack is called
 	step    train.StepRecord // copy of the last step
 	waiting bool             // step is not passed on yet
 }
 
 // StepDone implements [train.Observer]. It allocates no memory.
 func (o *Timed) StepDone(r *train.StepRecord) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	ranks, shares, reductions := o.step.Ranks[:0], o.step.Shares[:0], o.step.Reductions[:0]
 	o.step, o.waiting = *r, true
 	o.step.Ranks, o.step.Shares = append(ranks, r.Ranks...), append(shares, r.Shares...)
@@ -24,6 +30,8 @@ func (o *Timed) StepDone(r *train.StepRecord) {
 
 // Known implements train.Options.Timed.
 func (o *Timed) Known(times []replica.StepTimes) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if !o.waiting || len(times) != len(o.step.Ranks) {
 		return
 	}
@@ -34,25 +42,30 @@ func (o *Timed) Known(times []replica.StepTimes) {
 	o.Observers.StepDone(&o.step)
 }
 
-// End passes the last step on without the times of other ranks, which remained unknown because a rank was lost: only
-// this rank gets a record.
+// End gives the last step of a run that lost a rank to the records. Three times of the other ranks are those of their
+// reports; see train.RankStep.
 func (o *Timed) End() {
-	if o == nil || !o.waiting {
+	if o == nil {
 		return
 	}
-	o.waiting = false
-	o.step.Ranks = o.step.Ranks[:1] // records are those of rank 0
-	o.records.StepDone(&o.step)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting {
+		o.waiting = false
+		o.records.StepDone(&o.step)
+	}
 }
 
 // Saving implements [train.Observer].
 func (o *Timed) Saving() {
-	o.End() // after the loss of a rank
+	o.End()
 	o.Observers.Saving()
 }
 
 // RolledBack implements train.Observer. A step that the run repeats is not passed on.
 func (o *Timed) RolledBack(step int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.waiting = o.waiting && o.step.Step <= step
 	o.Observers.RolledBack(step)
 }

@@ -368,7 +368,10 @@ export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'
     'Advice follows after the first 52 steps of a process.' :
     'There is no advice: it needs 52 steps of one process.'
   if (!verdict.advice) return 'There is no advice for the settings of another program.'
-  if (verdict.bound === 'compute-bound') return `No single loss takes a tenth of the time. For more speed: ${verdict.advice}.`
+  if (verdict.bound === 'compute-bound') {
+    const small = a && [...a.lost.values()].every(lost => lost < 0.1 * a.step)
+    return `${small ? 'No single loss takes a tenth of the time. ' : ''}For more speed: ${verdict.advice}.`
+  }
   const cause = lossOf(verdict.bound), lost = a?.lost.get(cause)
   return a && lost ? `To lose less to ${nameOf(cause)} (${ofStep(lost, a)}): ${verdict.advice}.` :
     verdict.advice[0]?.toUpperCase() + verdict.advice.slice(1) + '.'
