@@ -1,6 +1,5 @@
 """Lightning: Trainer(callbacks=[BalancerCallback()])."""
 import functools
-import warnings
 from typing import Any, Callable, Dict, Optional
 
 try:
@@ -8,16 +7,17 @@ try:
 except ImportError:
     from pytorch_lightning import Callback
 
+from . import loaders, position
 from .balancer import Balancer
-from .errors import BatchError, SamplerError, SettingsError
+from .errors import BatchError, SettingsError
 
 
 class BalancerCallback(Callback):
     """Gives the ranks of a Lightning Trainer balanced shares.
 
     It replaces the batches of the training loader and weights the loss that training_step returns. The global batch is that
-    of the trainer, on all ranks together. arguments: others of Balancer, such as name. count(batch): number of targets over
-    which the loss is a mean, for example valid tokens; None: samples. With accumulation, the loss is a mean over samples.
+    of the trainer, on all ranks together. arguments: others of Balancer. count(batch): number of targets, such as valid
+    tokens, over which the loss is a mean; None: samples. With accumulation, it is a mean over samples.
     """
 
     def __init__(self, count: Optional[Callable[[Any], float]] = None, **arguments: Any) -> None:
@@ -51,18 +51,17 @@ class BalancerCallback(Callback):
             raise SettingsError("the balancer divides one training loader: the module has several, or loads it again")
         self._trainer, n, arguments = trainer, trainer.accumulate_grad_batches, self._arguments
         if "global_batch" not in arguments:
-            size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-            if not size:
-                raise SamplerError("the batch size of the training loader is unknown: pass DataLoader(dataset, batch_size=...)")
-            arguments["global_batch"] = size * trainer.world_size * n
+            arguments["global_batch"] = loaders.batch_size_of(loader) * trainer.world_size * n
         self.balancer = b = Balancer(accumulation=n, **arguments)
         b.attach(trainer.strategy.model, trainer.optimizers[0])
         if self._position is not None:
             b.load_state_dict(self._position)
         return b.loader(loader)
 
-    def on_train_batch_start(self, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         self.balancer.begin_step()
+        if trainer.is_last_batch and not self.balancer.updates:  # Lightning would update with a part of the gradient
+            raise SettingsError("limit_train_batches ends an epoch within an optimizer step: use a multiple of accumulation")
 
     def on_train_batch_end(self, *_: Any) -> None:
         self.balancer.end_step()
@@ -75,18 +74,7 @@ class BalancerCallback(Callback):
             self.balancer._failed(exception)
 
     def state_dict(self) -> Dict[str, Any]:
-        b = self.balancer
-        within = b is not None and bool(b._window.micros or b._current is not None)
-        if within:
-            warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
-                          "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
-        position = b.state_dict() if b is not None and not within else None
-        if position is not None and position["lists"] and self._trainer.is_last_batch:  # limit_train_batches
-            position.update(epoch=position["epoch"] + 1, lists=0)
-        return {"position": position, "within_step": within}
+        return position.checkpoint_of(self.balancer, self.balancer is not None and self._trainer.is_last_batch)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        if state.get("within_step"):
-            raise SettingsError("the checkpoint was saved within an optimizer step, whose gradients it does not have: "
-                                "resume from one that was saved after a whole step, or load its weights into a new run")
-        self._position = state["position"]
+        self._position = position.position_of(state)

@@ -34,6 +34,14 @@ class TimedLoader(DataLoader):
             yield batch
 
 
+def batch_size_of(loader: Any) -> int:
+    """Returns the number of samples of a batch of a loader."""
+    size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    if not size:
+        raise SamplerError("the batch size of the training loader is unknown: pass DataLoader(dataset, batch_size=...)")
+    return int(size)
+
+
 def order_of(loader: DataLoader) -> Tuple[bool, int, bool]:
     """Returns whether a loader shuffles its samples, the seed of their order, and whether it leaves out a last batch."""
     lists = loader.batch_sampler

@@ -1,4 +1,5 @@
 """The samples of a run, and its position in them."""
+import warnings
 from typing import Any, Dict, Optional, Tuple
 
 from . import errors, loaders, sampler as samplers
@@ -35,9 +36,14 @@ class Position:
         """
         return loaders.rebatch(self, loader, seed)
 
+    @property
+    def within_step(self) -> bool:
+        """True between the first and the last micro-batch of an optimizer step."""
+        return self._current is not None or bool(self._window.micros)
+
     def state_dict(self) -> Dict[str, Any]:
         """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks."""
-        if self._current is not None or self._window.micros:
+        if self.within_step:
             raise errors.BatchError("state_dict() is possible between optimizer steps only")
         state: Dict[str, Any] = samplers.epoch_state(self._sampler, self._position)
         if self._sampler is not None and state["lists"] >= len(self._sampler):
@@ -67,3 +73,27 @@ class Position:
         data.epoch, data.skip = int(s["epoch"]), int(s["lists"])
         self._position = (data.epoch, data.skip)
         self._resume = None
+
+
+def checkpoint_of(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
+    """Returns the state of a library's checkpoint, which may be saved at any time. ended: the library ends the epoch here.
+
+    A checkpoint within an optimizer step lacks its gradients, so position_of refuses it.
+    """
+    within = balancer is not None and balancer.within_step
+    if within:
+        warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
+                      "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
+    position = None if balancer is None or within else balancer.state_dict()
+    if position is not None and position["lists"] and ended:
+        position.update(epoch=position["epoch"] + 1, lists=0)
+    return {"position": position, "within_step": within}
+
+
+def position_of(state: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Returns the position in a state of checkpoint_of, for load_state_dict; None: the run had not begun."""
+    if state.get("within_step"):
+        raise errors.SettingsError("the checkpoint was saved within an optimizer step, whose gradients it does not have: "
+                                   "resume from one that was saved after a whole step, or load its weights into a new run")
+    position: Optional[Dict[str, Any]] = state["position"]
+    return position

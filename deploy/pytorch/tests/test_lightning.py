@@ -105,6 +105,10 @@ class Lightning(unittest.TestCase):
         for whole, rest in self.fit(words=False, accumulation=1, limit=2):
             self.assertEqual((len(whole), rest), (4, whole[2:]))
 
+    def test_epoch_that_ends_within_a_step_is_refused(self):
+        with self.assertRaisesRegex(hetero_train.SettingsError, "a multiple of accumulation"):
+            self.fit(words=False, accumulation=2, limit=3)
+
     def test_step_without_a_loss_is_refused(self):
         with self.assertRaisesRegex(hetero_train.BatchError, "returned no loss"):
             self.fit(words=False, accumulation=1, none=True)

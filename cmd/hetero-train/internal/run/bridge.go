@@ -47,6 +47,7 @@ type bridged struct {
 	shares    []int               // of the latest step
 	result    train.Result
 	own       int
+	resumed   bool
 	reason    string // of the latest decision
 }
 
@@ -294,7 +295,7 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
 	if start.Step > 0 { // the records up to this step stay
-		resume = &checkpoint.State{Step: start.Step}
+		resume, b.resumed = &checkpoint.State{Step: start.Step}, true
 		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
 	}
 	if b.training.run.Folder, err = experiment.Open(o); err != nil {
@@ -383,9 +384,7 @@ func (b *bridged) follow(ctx context.Context) error {
 		case *bridge.Steps:
 			answer, err = b.steps(m)
 		case *bridge.Evaluation:
-			b.result.LastEval = &train.Evaluation{Step: b.result.Steps, Epoch: int(b.result.Epochs), Samples: m.Samples,
-				Loss: float64(m.Loss), Took: session.Seconds(m.Seconds)}
-			b.observers.EvalDone(*b.result.LastEval)
+			b.evaluated(m)
 		case *bridge.Saved:
 			b.observers.Saving()
 			b.observers.Saved(checkpoint.Saved{}, session.Seconds(m.Seconds))

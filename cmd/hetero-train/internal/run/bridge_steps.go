@@ -2,11 +2,13 @@ package run
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
@@ -106,4 +108,17 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 		}
 		b.training.timed.Known(b.times) // all times of a step are in its report
 	}
+}
+
+// evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers. A resumed run
+// does not know the best result of its earlier processes, and states none.
+func (b *bridged) evaluated(m *bridge.Evaluation) {
+	res, loss := &b.result, float64(m.Loss)
+	e := train.Evaluation{Step: res.Steps, Epoch: int(res.Epochs), Samples: m.Samples, Loss: loss,
+		Took: session.Seconds(m.Seconds)}
+	if !b.resumed && !math.IsNaN(loss) && !math.IsInf(loss, 0) && (res.Best == nil || loss < float64(res.Best.Value)) {
+		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: res.Steps}
+	}
+	res.LastEval = &e
+	b.observers.EvalDone(e)
 }

@@ -146,8 +146,10 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	if shares[2] > 8 || shares[0] < 18 {
 		t.Errorf("got shares %v, want about 21, 21 and 5", shares)
 	}
-	r.send(`{"type":"evaluation","samples":100,"loss":1.5,"seconds":0.1}`)
-	r.receive("done", new(bridge.Done))
+	for _, loss := range []string{"2.5", "1.5", "null", "1.75"} { // null: not finite
+		r.send(`{"type":"evaluation","samples":100,"loss":%s,"seconds":0.1}`, loss)
+		r.receive("done", new(bridge.Done))
+	}
 	r.send(`{"type":"end","error":"","stopped":false}`)
 	var ended bridge.Ended
 	r.receive("ended", &ended)
@@ -160,13 +162,15 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	var result struct {
 		State, Model, Dataset string
 		Steps, Ranks          int
+		Best                  float64 `json:"best_eval"`
+		Metric                string  `json:"best_eval_metric"`
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "run", "results", "result.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &result)
 	}
 	if err != nil || result.State != "finished" || result.Steps != 40 || result.Ranks != 3 || result.Model != "Net" ||
-		result.Dataset != "Numbers" {
+		result.Dataset != "Numbers" || result.Best != 1.5 || result.Metric != "loss" {
 		t.Errorf("got the result %+v, %v", result, err)
 	}
 	for name, lines := range map[string]int{"rank_2_metrics.json": 40, "balance.jsonl": 4, "curves.csv": 2,
