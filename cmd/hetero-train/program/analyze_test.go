@@ -155,6 +155,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 
 // Command analyze --compare must read the files that training writes, and those that it sends to a folder of MLflow.
 func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	root := t.TempDir()
 	store, output := filepath.Join(root, "mlruns"), filepath.Join(root, "comparison")

@@ -182,6 +182,7 @@ func TestCheckpointCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 }
 
 func TestRunStartsFromWeights(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if o := trainIn(t, filepath.Join(dir, "first")); o.code != exit.Done {
 		t.Fatal(o.stderr)

@@ -66,6 +66,7 @@ func accuracy(t *testing.T, model, pictures string, more ...string) (top1 float6
 }
 
 func TestClassifiersCorrespondByName(t *testing.T) {
+	t.Parallel()
 	images := []string{"data.dataset=images", "data.num_samples=0", "model.num_classes=3", "optimizer.lr=0.02"}
 	with := func(pictures string, more ...string) []string {
 		return append(append(images, "data.path="+pictures), more...)
@@ -140,6 +141,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 
 // The number of each class of a text comes from the model, and not from the order of the labels.
 func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "texts.tsv", 144, []string{"good", "bad"}),

@@ -42,6 +42,7 @@ func smallClassifier(path, vocab string) string {
 }
 
 func TestBERTLearnsToClassifyTexts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		classes []string
@@ -136,6 +137,7 @@ func e0(classes []string) string {
 }
 
 func TestAnySplitOfLabelledTextsTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t,
 		smallClassifier(reviews(t, dir, "three.tsv", 144, []string{"good", "bad", "neither"}), wordVocabulary(t, dir)))
@@ -158,6 +160,7 @@ func TestAnySplitOfLabelledTextsTrainsAsOneRank(t *testing.T) {
 }
 
 func TestAnySplitOfTextsGroupedByLengthTrainsAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t,
 		smallClassifier(reviews(t, dir, "three.tsv", 144, []string{"good", "bad", "neither"}), wordVocabulary(t, dir)))
@@ -221,6 +224,7 @@ func TestFaultsOfLabelledTexts(t *testing.T) {
 }
 
 func TestModelsOfTextAreEvaluatedAndPredict(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 90))

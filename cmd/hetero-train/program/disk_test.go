@@ -147,6 +147,7 @@ func checkRecords(t *testing.T, dir string) {
 
 // The disk of a run is full for a while during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
 		return
@@ -171,6 +172,7 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 // If the final save finds a full disk, earlier checkpoints must remain. After space has been freed, the same command
 // must complete the run, bit-equal to a run without the fault (row D1).
 func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
 		return
@@ -201,6 +203,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 
 // strace makes system calls of the program fail with EIO for a while (row D6):
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	strace := needtest.Program(t, "strace", "strace")
 	for _, call := range []string{"fsync", "/^renameat", "mkdirat"} {
@@ -226,6 +229,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 
 // The program must refuse unusable folders, and must not write outside the folder of the run (row D7).
 func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
 		return
@@ -293,6 +297,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 
 // The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
+	t.Parallel()
 	needtest.Root(t, "to become another user")
 	p := buildProgram(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")
@@ -325,6 +330,7 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 
 // The folder of the run is removed during training. The program must not create another folder in its place (row D7).
 func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	var dir string
 	var w *watched

@@ -47,6 +47,7 @@ print(tokens[len(sys.argv[3:]):])
 
 // A model of another module has no folder of transformers, but its file has the names of its parameters.
 func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
+	t.Parallel()
 	own := []Part{LanguageModel{Name: "llama", Doc: "like Llama", New: func() LanguageOptions { return llama{} }}}
 	run := trainRotary(t, own, "llama", "train.epochs=3", "optimizer.lr=0.01")
 	dir := t.TempDir()

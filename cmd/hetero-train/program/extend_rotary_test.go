@@ -131,6 +131,7 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 
 // A model continues texts, also beyond its positions. Without a key-value cache, it says that it is slower.
 func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
+	t.Parallel()
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=12", "optimizer.lr=0.03")
 	for warnings, model := range []rotary{{}, {resting: true}} {
 		code, out, messages := extended(rotaryParts(model), "generate", run, "--prompt", "cde", "--tokens", "30",

@@ -14,6 +14,7 @@ import (
 )
 
 func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	shards := filepath.Join(dir, "shards")
 	in := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400))

@@ -224,6 +224,7 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 
 // NCCL transfers the gradients of all ranks, so all ranks must end.
 func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
+	t.Parallel()
 	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
 	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exit.Communication, "invalid usage: it was asked to fail")
 }

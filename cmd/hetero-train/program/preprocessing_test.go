@@ -14,6 +14,7 @@ import (
 
 // The preparation of images stays with exported weights. A command that prepares them in another way warns.
 func TestPreprocessingStaysWithTheWeights(t *testing.T) {
+	t.Parallel()
 	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})
 	images := []string{"data.dataset=images", "data.path=" + pictures, "data.num_samples=0", "model.num_classes=3",
 		"train.steps=3"}
@@ -80,6 +81,7 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 
 // TestResNetsAreExportedForTimm compares the files with the settings of the run.
 func TestResNetsAreExportedForTimm(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, "[experiment]\nname = \"run\"\n[device]\nkind = \"reference\"\n[model]\nname = \"resnet18\"\n[data]\ndataset = \"synthetic_image\"\nimage_size = 33\nrandom_resized_crop = true\nmean = [0.1, 0.2, 0.3]\nstd = [0.5, 0.6, 0.7]\nnum_samples = 2\nbatch_size = 2\n[train]\nsteps = 1\n")
 	finish(t, p.command(dir), 0).check(t, exit.Done, "")

@@ -39,6 +39,7 @@ func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 }
 
 func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	var stdout, stderr string
 	var got profileJSON
@@ -89,6 +90,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 }
 
 func TestProfilePrintsATable(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	stdout, _ := profiled(t, "--set", "experiment.output_dir="+dir, "--set", "experiment.name=e")
 	for _, want := range []string{"TFLOP/s", "Registered 1 nodes", "Node 0: Compute score ", "no model given",

@@ -96,6 +96,7 @@ func (s *sweep) steps(name string, want int64, rate string) {
 }
 
 func TestASweepTrainsEveryTime(t *testing.T) {
+	t.Parallel()
 	const name = "distributed_training"
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps", "--lr", "0.1")
@@ -123,6 +124,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine")
 	s.run(exit.Done, "done: 20 steps")
 	before := snapshot(t, s.output)
@@ -245,6 +247,7 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 
 // A policy that the user chose, and whose first decision lies behind the end of the run, causes a warning.
 func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2", "--resume", "none")
 	const warning = "never changes the shares"
@@ -265,6 +268,7 @@ func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
 
 // The program must compare the content of the data, and not only its path.
 func TestOtherDataIsAnotherRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
 	writePictures(t, here, 40, 0)
@@ -441,6 +445,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 
 // The test kills processes that have changed settings, at moments near the rename of the old run.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
+	t.Parallel()
 	trials := 6
 	if needtest.Hostile.On() {
 		trials = 200
@@ -473,6 +478,7 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 
 // Runs of a sweep may train at a time. Each has a folder of its own, and the old run exists exactly once.
 func TestUnnamedRunsTrainSideBySide(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
 	rates := []string{"0.2", "0.3", "0.4"}
@@ -538,6 +544,7 @@ func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
 
 // The old run must remain unchanged, and the error must state how to continue.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
+	t.Parallel()
 	needtest.Root(t, "to become another user")
 	s := newSweep(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")

@@ -70,6 +70,7 @@ func (e ended) check(t *testing.T, code int, says string) {
 
 // The program must end with each documented exit code.
 func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	notImages := filepath.Join(t.TempDir(), "images.tar")
 	if err := os.WriteFile(notImages, []byte("no archive"), 0o644); err != nil {

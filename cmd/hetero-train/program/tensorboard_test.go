@@ -12,6 +12,7 @@ import (
 )
 
 func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	points := func(want int) {
 		t.Helper()

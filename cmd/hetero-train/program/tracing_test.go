@@ -70,6 +70,7 @@ func readTimeline(t *testing.T, path string) (events []traceEvent) {
 }
 
 func TestTracedStepsTrainAsOthersDo(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=20", "parallel.ranks=2", "balance.fixed_shares=[5, 3]", "train.grad_accumulation=1"}
 	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exit.Done, "")

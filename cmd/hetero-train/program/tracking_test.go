@@ -53,6 +53,7 @@ func increasing(t *testing.T, what string, steps []int, count, last int) {
 
 // The server is down for the whole run. The run is complete, and its points are sent later, once.
 func TestARunWithoutItsServerIsSentLater(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	down := "tracking.mlflow=http://" + porttest.Refusing(t)
 	e := finish(t, p.command(dir, "train.steps=40", "tracking.interval=4", down, "tracking.flush_seconds=0.1"), 0)
@@ -89,6 +90,7 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 
 // A run that is killed and resumed has each point once.
 func TestAKilledRunHasEachPointOnce(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	runs := filepath.Join(dir, "mlruns")
 	set := []string{"tracking.mlflow=" + runs, "tracking.interval=1", "train.log_interval=1",

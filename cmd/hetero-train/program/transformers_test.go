@@ -199,6 +199,7 @@ func TestWeightsInSeveralFilesAreImported(t *testing.T) {
 }
 
 func TestTrainingStartsFromAFolderOfTransformers(t *testing.T) {
+	t.Parallel()
 	run, folder := exportedGPT2(t)
 	p, dir := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallText)
@@ -315,6 +316,7 @@ func exportedTexts(t *testing.T, folder string) string {
 
 // TestAnExportHasTheTokenizerOfTheTraining trains on text files, with each tokenizer.
 func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	in := writeText(t, dir, "in.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 60))

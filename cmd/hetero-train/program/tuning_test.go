@@ -104,6 +104,7 @@ func TestABatchThatDoesNotFitIsDivided(t *testing.T) {
 
 // A run of one rank must leave the profile of its device, as a run of several ranks does.
 func TestARunOfOneRankLeavesItsProfile(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	hasFastBF16(t) // skips the test without the CPU library
 	finish(t, p.command(dir, "device.kind=cpu", "train.steps=2"), 0).check(t, exit.Done, "")

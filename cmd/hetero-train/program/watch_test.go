@@ -17,6 +17,7 @@ import (
 
 // TestProfileWatch: the traffic of the loopback of this machine is shown until Ctrl-C.
 func TestProfileWatch(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {
 		needtest.Missing(t, "system", err)
 	}
