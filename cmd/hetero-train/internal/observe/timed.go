@@ -62,10 +62,11 @@ func (o *Timed) Saving() {
 	o.Observers.Saving()
 }
 
-// RolledBack implements train.Observer. A step that the run repeats is not passed on.
+// RolledBack implements train.Observer. The last step is one that the run repeats, so it is not passed on. The removal
+// of records may take long, and End does not wait for it.
 func (o *Timed) RolledBack(step int64) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.waiting = o.waiting && o.step.Step <= step
+	o.waiting = false
+	o.mu.Unlock()
 	o.Observers.RolledBack(step)
 }
