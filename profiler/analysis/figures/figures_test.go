@@ -211,3 +211,15 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 		}
 	}
 }
+
+// A legend of long labels would cover the curves, so it has the names of the runs.
+func TestLegendsWithLongLabelsHaveNames(t *testing.T) {
+	for value, want := range map[string][]string{
+		"warm": {"weather=warm", "b"}, "/a/long/path/to/the/weather.txt": {"a", "b"}} {
+		s := &analysis.SideBySide{Trials: []*analysis.Trial{{Name: "a"}, {Name: "b"}},
+			Settings: []analysis.Difference{{Key: "lab.weather", Values: []*string{&value, nil}}}}
+		if got := labelsOf(s); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -61,7 +62,7 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string,
 	error) {
 	var p *plot.Plot
-	title := ""
+	title, labels := "", labelsOf(s)
 	for run := range s.Trials {
 		c := s.Curve(run, key)
 		if c == nil {
@@ -94,9 +95,9 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 		p.Add(line)
 		if len(points) <= mostMarks {
 			p.Add(marks)
-			p.Legend.Add(s.Label(run), line, marks)
+			p.Legend.Add(labels[run], line, marks)
 		} else {
-			p.Legend.Add(s.Label(run), line)
+			p.Legend.Add(labels[run], line)
 		}
 	}
 	if p == nil || p.X.Min > p.X.Max {
@@ -109,6 +110,22 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	}
 	p.Y.Max += 0.07 * float64(len(s.Trials)+1) * (p.Y.Max - p.Y.Min) // leaves space for the legend
 	return p, title, nil
+}
+
+// labelsOf returns the labels of the runs in a legend: what differs between them, or their names if a label would cover
+// the curves.
+func labelsOf(s *analysis.SideBySide) []string {
+	const widest = 32 // characters
+	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))
+	short := true
+	for run, t := range s.Trials {
+		labels[run], names[run] = s.Label(run), t.Name
+		short = short && utf8.RuneCountInString(labels[run]) <= widest
+	}
+	if short {
+		return labels
+	}
+	return names
 }
 
 // heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the
