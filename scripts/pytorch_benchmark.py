@@ -38,6 +38,40 @@ def loss_of(model, batch):
     return model(input_ids=batch[0], labels=batch[0]).loss
 
 
+def overhead(args, model, optimizer, data, balancer):
+    """Prints what the balancer adds to a step: blocks of 10 plain steps and of 10 balanced steps take turns."""
+    own = args.batch // dist.get_world_size()
+    loader = iter(DataLoader(data, batch_sampler=balancer.sampler(data)))
+    plain = iter(DataLoader(data, batch_size=own, sampler=DistributedSampler(data)))
+
+    def block(batches, balanced):
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(10):
+            batch = next(batches)
+            with balancer.step() if balanced else contextlib.nullcontext():
+                loss = loss_of(model, batch)
+                (balancer.scale(loss) if balanced else loss).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        dist.barrier()
+        return time.perf_counter() - start
+    ratios = []
+    for pair in range(args.steps // 10):
+        balanced = pair % 2 == 1  # the first of a pair changes: the second may find another state of the machine
+        first = block(loader, True) if balanced else None
+        with balancer.pause():
+            seconds = block(plain, False)
+        ratios.append((first or block(loader, True)) / seconds)
+    ratios = sorted(ratios[2:])  # in the first 20 steps, the ranks exchange reports after each
+    n = len(ratios)
+    mean = sum(ratios) / n
+    error = (sum((r - mean) ** 2 for r in ratios) / (n - 1) / n) ** 0.5
+    if dist.get_rank() == 0:
+        print(json.dumps({"model": args.model, "mode": "overhead", "pairs": n, "median": round(ratios[n // 2], 4),
+                          "mean": round(mean, 4), "standard_error": round(error, 4)}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["resnet18", "gpt2"], default="resnet18")
@@ -45,6 +79,7 @@ def main():
     parser.add_argument("--batch", type=int, default=48, help="samples of a step on all ranks")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--warm-up", type=int, default=60, help="steps before the measurement")
+    parser.add_argument("--overhead", action="store_true", help="print what the balancer adds to a step, on equal ranks")
     parser.add_argument("--output-dir", default="experiments/pytorch_benchmark")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -62,6 +97,11 @@ def main():
                                          output_dir=args.output_dir, steps=args.steps, log_level="warn",
                                          settings={"balance.curve_cache": "off"})
         balancer.attach(model, optimizer)
+        if args.overhead:
+            overhead(args, model, optimizer, data, balancer)
+            balancer.close()
+            dist.destroy_process_group()
+            return
         loader = DataLoader(data, batch_sampler=balancer.sampler(data))
     start = time.perf_counter()
     for step, batch in enumerate(loader):

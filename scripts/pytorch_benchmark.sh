@@ -30,7 +30,7 @@ for ((round = 1; round <= rounds; round++)); do
 	for model in $models; do
 		for mode in $modes; do
 			HETERO_TRAIN=${HETERO_TRAIN:-$PWD/hetero-train} scripts/lab.sh --cpu "$cpus" -- env OMP_NUM_THREADS=1 "$python" scripts/pytorch_benchmark.py --model "$model" --mode "$mode" \
-				--steps "$steps" --warm-up $((steps / 2)) | tee /dev/stderr | grep '^{' >>"$results"
+				--steps "$steps" --warm-up $((steps / 2)) | tee >(cat >&2) | grep '^{' >>"$results"
 		done
 	done
 done
