@@ -4,7 +4,7 @@
     scripts/lab.sh --cpu 1.0,0.5,0.25 -- scripts/pytorch_benchmark.py --model resnet18 --mode hybrid
 
 The last line is JSON: samples_per_second and share_of_oracle after the warm-up, in this run. --mode ddp is plain DistributedDataParallel
-with equal shares; the other modes are policies. Needs torch, and torchvision or transformers.
+with equal shares; the other modes are policies. With --overhead, the line has the ratio of both times instead. Needs torch, and torchvision or transformers.
 """
 import argparse
 import contextlib
@@ -39,12 +39,14 @@ def loss_of(model, batch):
 
 
 def overhead(args, model, optimizer, data, balancer):
-    """Prints what the balancer adds to a step: blocks of 10 plain steps and of 10 balanced steps take turns."""
+    """Prints the time of a balanced step / that of a step of plain DDP, from blocks of 10 steps that take turns."""
     own = args.batch // dist.get_world_size()
     loader = iter(DataLoader(data, batch_sampler=balancer.sampler(data)))
     plain = iter(DataLoader(data, batch_size=own, sampler=DistributedSampler(data)))
+    other = DistributedDataParallel(build(args.model, 1)[0])  # has no communication hook
+    update = torch.optim.SGD(other.parameters(), lr=0.01)
 
-    def block(batches, balanced):
+    def block(batches, model, optimizer, balanced):
         dist.barrier()
         start = time.perf_counter()
         for _ in range(10):
@@ -58,18 +60,18 @@ def overhead(args, model, optimizer, data, balancer):
         return time.perf_counter() - start
     ratios = []
     for pair in range(args.steps // 10):
-        balanced = pair % 2 == 1  # the first of a pair changes: the second may find another state of the machine
-        first = block(loader, True) if balanced else None
+        first = block(loader, model, optimizer, True) if pair % 2 else None  # the order changes from pair to pair
         with balancer.pause():
-            seconds = block(plain, False)
-        ratios.append((first or block(loader, True)) / seconds)
+            seconds = block(plain, other, update, False)
+        ratios.append((first or block(loader, model, optimizer, True)) / seconds)
     ratios = sorted(ratios[2:])  # in the first 20 steps, the ranks exchange reports after each
     n = len(ratios)
     mean = sum(ratios) / n
     error = (sum((r - mean) ** 2 for r in ratios) / (n - 1) / n) ** 0.5
     if dist.get_rank() == 0:
-        print(json.dumps({"model": args.model, "mode": "overhead", "pairs": n, "median": round(ratios[n // 2], 4),
-                          "mean": round(mean, 4), "standard_error": round(error, 4)}), flush=True)
+        print(json.dumps({"model": args.model, "mode": args.mode, "pairs": n, "median": round(ratios[n // 2], 4),
+                          "mean": round(mean, 4), "standard_error": round(error, 4),
+                          "shares": list(balancer.shares)}), flush=True)
 
 
 def main():
@@ -82,6 +84,8 @@ def main():
     parser.add_argument("--overhead", action="store_true", help="print what the balancer adds to a step, on equal ranks")
     parser.add_argument("--output-dir", default="experiments/pytorch_benchmark")
     args = parser.parse_args()
+    if args.overhead and (args.mode == "ddp" or args.steps < 40):
+        parser.error("--overhead needs a policy as --mode, and at least 40 --steps")
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     world = dist.get_world_size()

@@ -62,7 +62,10 @@ func (c *chooser) gain(d *balancer.Decision, next []int, w *window.Window) gain 
 // curves. The curves follow the newest steps of a rank whose speed changes. A single slow step is not clear: it changes
 // no median.
 func otherwise(d *balancer.Decision, slowest int, w *window.Window) string {
-	const clearly = 3 // standard errors
+	const (
+		clearly = 3 // standard errors
+		fewest  = 3 // steps whose median a single step does not change
+	)
 	longest := slowest
 	for r := range d.Ranks {
 		if d.Shares[r] > 0 && d.Ranks[r].Seconds > d.Ranks[longest].Seconds {
@@ -70,7 +73,7 @@ func otherwise(d *balancer.Decision, slowest int, w *window.Window) string {
 		}
 	}
 	doubt := clearly * math.Hypot(d.Ranks[longest].Error, d.Ranks[slowest].Error)
-	if longest == slowest || !(stat.Median(w.Compute[longest])-stat.Median(w.Compute[slowest]) > doubt) {
+	if longest == slowest || len(w.Compute[longest]) < fewest || !(stat.Median(w.Compute[longest])-stat.Median(w.Compute[slowest]) > doubt) {
 		return ""
 	}
 	return fmt.Sprintf(" on the fitted curves (rank %d by its mean over these steps)", longest)

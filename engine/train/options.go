@@ -70,9 +70,9 @@ type Options struct {
 	Links func() LinkReport
 
 	// Timed gets the times of all ranks in the last step for which StepDone was called, as soon as all are known:
-	// directly before the next StepDone, or before an evaluation, a save or the end of the run. After the loss of a
-	// rank, they remain unknown. times is valid only during the call. Timed may be called again with the same times,
-	// and may be nil.
+	// directly before the next StepDone, or before an evaluation, a save, a roll-back or the end of the run. After the
+	// loss of a rank, they remain unknown. times is valid only during the call. Timed may be called again with the same
+	// times, and may be nil.
 	Timed func(times []replica.StepTimes)
 
 	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all

@@ -419,10 +419,13 @@ func (s *SideBySide) header(first string) []string {
 	return row
 }
 
+// Name returns the name of a run without control characters.
+func (s *SideBySide) Name(run int) string { return plain(s.Trials[run].Name) }
+
 // Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run
 // follows if another run has the same values.
 func (s *SideBySide) Label(run int) string {
-	values, name := s.differing(run), plain(s.Trials[run].Name)
+	values, name := s.differing(run), s.Name(run)
 	if values == "" {
 		return name
 	}

@@ -28,7 +28,6 @@ func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 }
 
 func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
-	t.Parallel()
 	for want, args := range map[string][]string{
 		"--crop: got \"round\"":      {"--crop", "round"},
 		"--augment: got \"polish\"":  {"--augment", "polish"},
@@ -45,7 +44,6 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 
 // The program must print results to standard output and progress to standard error.
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
-	t.Parallel()
 	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
@@ -61,7 +59,6 @@ func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 
 // bench ops prints its progress to standard error, and one row for each kind of op to standard output.
 func TestBenchOpsSaysWhatItDoes(t *testing.T) {
-	t.Parallel()
 	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1"})

@@ -39,7 +39,6 @@ func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 }
 
 func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	var stdout, stderr string
 	var got profileJSON
@@ -90,7 +89,6 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 }
 
 func TestProfilePrintsATable(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	stdout, _ := profiled(t, "--set", "experiment.output_dir="+dir, "--set", "experiment.name=e")
 	for _, want := range []string{"TFLOP/s", "Registered 1 nodes", "Node 0: Compute score ", "no model given",

@@ -249,7 +249,6 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 // When a rank is lost, the other ranks must end at once; when a rank hangs, they must end after the time-out. All
 // processes must end, and the last checkpoint must be valid.
 func TestALostRankIsNamed(t *testing.T) {
-	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name    string

@@ -478,7 +478,6 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 
 // Runs of a sweep may train at a time. Each has a folder of its own, and the old run exists exactly once.
 func TestUnnamedRunsTrainSideBySide(t *testing.T) {
-	t.Parallel()
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
 	rates := []string{"0.2", "0.3", "0.4"}

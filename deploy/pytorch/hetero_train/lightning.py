@@ -15,9 +15,8 @@ from .errors import BatchError, SettingsError
 class BalancerCallback(Callback):
     """Gives the ranks of a Lightning Trainer balanced shares.
 
-    It replaces the batches of the training loader and weights the loss that training_step returns. The global batch is that
-    of the trainer, on all ranks together. arguments: others of Balancer. count(batch): number of targets, such as valid
-    tokens, over which the loss is a mean; None: samples. With accumulation, it is a mean over samples.
+    It replaces the batches of the training loader and weights the loss of training_step. The global batch is the trainer's.
+    arguments: others of Balancer. count(batch): targets over which the loss is a mean; None or accumulation: samples.
     """
 
     def __init__(self, count: Optional[Callable[[Any], float]] = None, **arguments: Any) -> None:
@@ -31,9 +30,6 @@ class BalancerCallback(Callback):
             raise SettingsError("manual optimization: use hetero_train.Balancer in training_step (docs/pytorch.md)")
         process, step = trainer.strategy.process_dataloader, pl_module.training_step
 
-        def balanced_loader(loader: Any) -> Any:
-            return self._open(trainer, process(loader)) if trainer.training else process(loader)
-
         @functools.wraps(step)
         def balanced_step(batch: Any, *rest: Any, **options: Any) -> Any:
             result = step(batch, *rest, **options)
@@ -44,9 +40,12 @@ class BalancerCallback(Callback):
             scaled = scaled * trainer.accumulate_grad_batches  # by which Lightning divides
             return dict(result, loss=scaled) if isinstance(result, dict) else scaled
 
-        trainer.strategy.process_dataloader, pl_module.training_step = balanced_loader, balanced_step
+        trainer.strategy.process_dataloader = lambda loader: self._open(trainer, process(loader))
+        pl_module.training_step = balanced_step
 
     def _open(self, trainer: Any, loader: Any) -> Any:
+        if not trainer.training:
+            return loader
         if self.balancer is not None:
             raise SettingsError("the balancer divides one training loader: the module has several, or loads it again")
         self._trainer, n, arguments = trainer, trainer.accumulate_grad_batches, self._arguments
@@ -58,10 +57,11 @@ class BalancerCallback(Callback):
             b.load_state_dict(self._position)
         return b.loader(loader)
 
-    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+    def on_train_start(self, trainer: Any, *_: Any) -> None:
+        position.refuse_part(trainer.num_training_batches, trainer.accumulate_grad_batches)
+
+    def on_train_batch_start(self, *_: Any) -> None:
         self.balancer.begin_step()
-        if trainer.is_last_batch and not self.balancer.updates:  # Lightning would update with a part of the gradient
-            raise SettingsError("limit_train_batches ends an epoch within an optimizer step: use a multiple of accumulation")
 
     def on_train_batch_end(self, *_: Any) -> None:
         self.balancer.end_step()
@@ -74,7 +74,7 @@ class BalancerCallback(Callback):
             self.balancer._failed(exception)
 
     def state_dict(self) -> Dict[str, Any]:
-        return position.checkpoint_of(self.balancer, self.balancer is not None and self._trainer.is_last_batch)
+        return position.library_state(self.balancer, self.balancer is not None and self._trainer.is_last_batch)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self._position = position.position_of(state)
+        self._position = position.position_in(state)

@@ -75,10 +75,10 @@ class Position:
         self._resume = None
 
 
-def checkpoint_of(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
+def library_state(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
     """Returns the state of a library's checkpoint, which may be saved at any time. ended: the library ends the epoch here.
 
-    A checkpoint within an optimizer step lacks its gradients, so position_of refuses it.
+    A checkpoint within an optimizer step lacks its gradients, so position_in refuses it.
     """
     within = balancer is not None and balancer.within_step
     if within:
@@ -90,10 +90,17 @@ def checkpoint_of(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
     return {"position": position, "within_step": within}
 
 
-def position_of(state: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """Returns the position in a state of checkpoint_of, for load_state_dict; None: the run had not begun."""
+def position_in(state: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Returns the position in a state of library_state, for load_state_dict; None: the run had not begun."""
     if state.get("within_step"):
         raise errors.SettingsError("the checkpoint was saved within an optimizer step, whose gradients it does not have: "
                                    "resume from one that was saved after a whole step, or load its weights into a new run")
     position: Optional[Dict[str, Any]] = state["position"]
     return position
+
+
+def refuse_part(batches: int, accumulation: int) -> None:
+    """Refuses an epoch of Lightning that ends within an optimizer step: Lightning would update with a part of the gradient."""
+    if batches % accumulation:
+        raise errors.SettingsError(f"the epoch has {batches} batches (limit_train_batches or fast_dev_run), which is no "
+                                   f"multiple of accumulate_grad_batches = {accumulation}: choose a multiple")

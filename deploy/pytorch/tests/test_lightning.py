@@ -106,7 +106,7 @@ class Lightning(unittest.TestCase):
             self.assertEqual((len(whole), rest), (4, whole[2:]))
 
     def test_epoch_that_ends_within_a_step_is_refused(self):
-        with self.assertRaisesRegex(hetero_train.SettingsError, "a multiple of accumulation"):
+        with self.assertRaisesRegex(hetero_train.SettingsError, "3 batches .*multiple of accumulate_grad_batches = 2"):
             self.fit(words=False, accumulation=2, limit=3)
 
     def test_step_without_a_loss_is_refused(self):

@@ -218,7 +218,7 @@ func TestLegendsWithLongLabelsHaveNames(t *testing.T) {
 		"warm": {"weather=warm", "b"}, "/a/long/path/to/the/weather.txt": {"a", "b"}} {
 		s := &analysis.SideBySide{Trials: []*analysis.Trial{{Name: "a"}, {Name: "b"}},
 			Settings: []analysis.Difference{{Key: "lab.weather", Values: []*string{&value, nil}}}}
-		if got := labelsOf(s); !slices.Equal(got, want) {
+		if got := legendLabels(s); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", value, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ func outcomes(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = doublings{}, doublings{}
 	top := most * math.Pow(most/least, 0.05*float64(len(s.Trials))) // leaves space for the legend
-	labels := labelsOf(s)
+	labels := legendLabels(s)
 	for run, t := range s.Trials {
 		if err := addOutcomes(p, run, t, labels[run], least, top); err != nil {
 			return nil, fmt.Errorf("draw outcomes: %w", err)

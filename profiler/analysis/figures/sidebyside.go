@@ -62,7 +62,7 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string,
 	error) {
 	var p *plot.Plot
-	title, labels := "", labelsOf(s)
+	title, labels := "", legendLabels(s)
 	for run := range s.Trials {
 		c := s.Curve(run, key)
 		if c == nil {
@@ -112,20 +112,21 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	return p, title, nil
 }
 
-// labelsOf returns the labels of the runs in a legend: what differs between them, or their names if a label would cover
-// the curves.
-func labelsOf(s *analysis.SideBySide) []string {
-	const widest = 32 // characters
+// legendLabels returns the labels of the runs in a legend: what differs between them, or their names if these are shorter
+// and a label would cover the curves.
+func legendLabels(s *analysis.SideBySide) []string {
+	const wide = 32 // characters
 	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))
-	short := true
-	for run, t := range s.Trials {
-		labels[run], names[run] = s.Label(run), t.Name
-		short = short && utf8.RuneCountInString(labels[run]) <= widest
+	longest, longestName := 0, 0
+	for run := range s.Trials {
+		labels[run], names[run] = s.Label(run), s.Name(run)
+		longest = max(longest, utf8.RuneCountInString(labels[run]))
+		longestName = max(longestName, utf8.RuneCountInString(names[run]))
 	}
-	if short {
-		return labels
+	if longest > wide && longestName < longest {
+		return names
 	}
-	return names
+	return labels
 }
 
 // heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the

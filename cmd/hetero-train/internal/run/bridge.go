@@ -47,7 +47,6 @@ type bridged struct {
 	shares    []int               // of the latest step
 	result    train.Result
 	own       int
-	resumed   bool
 	reason    string // of the latest decision
 }
 
@@ -295,7 +294,7 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
 	if start.Step > 0 { // the records up to this step stay
-		resume, b.resumed = &checkpoint.State{Step: start.Step}, true
+		resume = &checkpoint.State{Step: start.Step}
 		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
 	}
 	if b.training.run.Folder, err = experiment.Open(o); err != nil {
@@ -320,6 +319,9 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 	}
 	if err := b.training.run.Folder.StoreConfig(b.training.run.SettingsTOML(&stored), version.Text()); err != nil {
 		return err
+	}
+	if resume != nil {
+		b.result.Best = bestUntil(start.Step, b.training.run.Folder.LogDir())
 	}
 	b.training.scores.SaveProfile()
 	b.screen = observe.NewConsole(b.training.run, logFile)

@@ -1,16 +1,20 @@
 package run
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -110,15 +114,27 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 	}
 }
 
-// evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers. A resumed run
-// does not know the best result of its earlier processes, and states none.
+// evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers.
 func (b *bridged) evaluated(m *bridge.Evaluation) {
 	res, loss := &b.result, float64(m.Loss)
 	e := train.Evaluation{Step: res.Steps, Epoch: int(res.Epochs), Samples: m.Samples, Loss: loss,
 		Took: session.Seconds(m.Seconds)}
-	if !b.resumed && !math.IsNaN(loss) && !math.IsInf(loss, 0) && (res.Best == nil || loss < float64(res.Best.Value)) {
+	if !math.IsNaN(loss) && !math.IsInf(loss, 0) && (res.Best == nil || loss < float64(res.Best.Value)) {
 		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: res.Steps}
 	}
 	res.LastEval = &e
 	b.observers.EvalDone(e)
+}
+
+// bestUntil returns the best evaluation up to a step according to the events of earlier processes of the run, or nil.
+func bestUntil(step int64, logs string) (best *checkpoint.Best) {
+	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), func(line []byte) error { // without events, it is unknown
+		var e runtime.Event
+		if json.Unmarshal(line, &e) == nil && e.Step <= step && e.Evaluation != nil && e.Evaluation.Best &&
+			e.Evaluation.Loss != nil {
+			best = &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(*e.Evaluation.Loss), Step: e.Step}
+		}
+		return nil
+	})
+	return best
 }
