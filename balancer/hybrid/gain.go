@@ -73,7 +73,10 @@ func otherwise(d *balancer.Decision, slowest int, w *window.Window) string {
 		}
 	}
 	doubt := clearly * math.Hypot(d.Ranks[longest].Error, d.Ranks[slowest].Error)
-	if longest == slowest || len(w.Compute[longest]) < fewest || !(stat.Median(w.Compute[longest])-stat.Median(w.Compute[slowest]) > doubt) {
+	if longest == slowest || len(w.Compute[longest]) < fewest {
+		return ""
+	}
+	if !(stat.Median(w.Compute[longest])-stat.Median(w.Compute[slowest]) > doubt) {
 		return ""
 	}
 	return fmt.Sprintf(" on the fitted curves (rank %d by its mean over these steps)", longest)

@@ -112,8 +112,8 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	return p, title, nil
 }
 
-// legendLabels returns the labels of the runs in a legend: what differs between them, or their names if these are shorter
-// and a label would cover the curves.
+// legendLabels returns the labels of the runs in a legend: what differs between them, or their names if these are
+// shorter and a label would cover the curves.
 func legendLabels(s *analysis.SideBySide) []string {
 	const wide = 32 // characters
 	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -98,3 +100,20 @@ func (e *events) Saved(_ checkpoint.Saved, took time.Duration) {
 
 // Warn implements train.Observer.
 func (e *events) Warn(error) {}
+
+// BestEvaluation returns the best loss of the evaluations up to a step, according to the events in the folder of logs.
+// It returns nil if it is unknown.
+func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
+	each := func(line []byte) error {
+		var e runtime.Event
+		if json.Unmarshal(line, &e) != nil || e.Step > step || e.Evaluation == nil {
+			return nil
+		}
+		if v := e.Evaluation; v.Best && v.Loss != nil {
+			best = &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(*v.Loss), Step: e.Step}
+		}
+		return nil
+	}
+	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), each) // without events, no result is known
+	return best
+}

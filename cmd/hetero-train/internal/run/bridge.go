@@ -321,7 +321,7 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 		return err
 	}
 	if resume != nil {
-		b.result.Best = bestUntil(start.Step, b.training.run.Folder.LogDir())
+		b.result.Best = observe.BestEvaluation(b.training.run.Folder.LogDir(), start.Step)
 	}
 	b.training.scores.SaveProfile()
 	b.screen = observe.NewConsole(b.training.run, logFile)

@@ -1,20 +1,16 @@
 package run
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
-	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -124,17 +120,4 @@ func (b *bridged) evaluated(m *bridge.Evaluation) {
 	}
 	res.LastEval = &e
 	b.observers.EvalDone(e)
-}
-
-// bestUntil returns the best evaluation up to a step according to the events of earlier processes of the run, or nil.
-func bestUntil(step int64, logs string) (best *checkpoint.Best) {
-	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), func(line []byte) error { // without events, it is unknown
-		var e runtime.Event
-		if json.Unmarshal(line, &e) == nil && e.Step <= step && e.Evaluation != nil && e.Evaluation.Best &&
-			e.Evaluation.Loss != nil {
-			best = &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(*e.Evaluation.Loss), Step: e.Step}
-		}
-		return nil
-	})
-	return best
 }

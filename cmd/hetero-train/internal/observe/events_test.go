@@ -1,4 +1,4 @@
-package run
+package observe
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // A resumed run knows the best evaluation before its first step.
 func TestBestEvaluationOfEarlierProcesses(t *testing.T) {
 	dir := t.TempDir()
-	if best := bestUntil(50, dir); best != nil {
+	if best := BestEvaluation(dir, 50); best != nil {
 		t.Errorf("without events: got %+v, want none", best)
 	}
 	events := `{"step":10,"evaluation":{"samples":8,"loss":2.5,"best":true}}
@@ -23,7 +23,7 @@ damaged
 	if err := os.WriteFile(filepath.Join(dir, runtime.EventsFile), []byte(events), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if best := bestUntil(50, dir); best == nil || best.Value != 1.5 || best.Step != 20 || best.Metric != "loss" {
+	if best := BestEvaluation(dir, 50); best == nil || best.Value != 1.5 || best.Step != 20 || best.Metric != "loss" {
 		t.Errorf("got %+v, want 1.5 of step 20", best)
 	}
 }
