@@ -10,7 +10,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cpus=1.0,0.5,0.25 python=python3 rounds=3 models="resnet18 gpt2" modes="ddp none proportional dynamic hybrid" steps=120
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; }
+fail() { echo "pytorch_benchmark: $1" >&2 && exit 2; }
 while (($#)); do
+	[[ $1 == -h || $1 == --help ]] && usage && exit 0
 	(($# > 1)) || { echo "pytorch_benchmark: $1: want a value" >&2 && exit 2; }
 	case $1 in
 	--cpu) cpus=$2 ;;
@@ -23,6 +26,16 @@ while (($#)); do
 	esac
 	shift 2
 done
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail "--rounds: got '$rounds', want a whole number from 1"
+[[ $steps =~ ^[1-9][0-9]*$ ]] && ((steps >= 20)) || fail "--steps: got '$steps', want a whole number from 20"
+[[ -n ${modes// /} && -n ${models// /} ]] || fail "--modes and --models: got '$modes' and '$models', want at least one of each"
+for mode in $modes; do
+	[[ " ddp none proportional dynamic hybrid " == *" $mode "* ]] || fail "--modes: got '$mode', want ddp, none, proportional, dynamic or hybrid"
+done
+for model in $models; do
+	[[ " resnet18 gpt2 " == *" $model "* ]] || fail "--models: got '$model', want resnet18 or gpt2"
+done
+command -v "$python" >/dev/null || fail "--python: there is no program $python"
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 echo "ranks with $cpus CPUs, $(nproc) CPUs in all, load $(cut -d' ' -f1 /proc/loadavg), $(date -u +%F)"

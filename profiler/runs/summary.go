@@ -22,6 +22,7 @@ type Account struct {
 	Parts   map[string]float64 `json:"parts_seconds"`
 	Bound   string             `json:"bound"` // the verdict on these steps
 	Verdict string             `json:"verdict"`
+	Rank    *int               `json:"rank"` // that the verdict names; null: no single rank
 }
 
 // summarized is the part of logs/summary.json that View shows.
@@ -56,6 +57,7 @@ func (r *Run) readSummary() (changed bool) {
 			Seconds float64            `json:"step_seconds"`
 			Bound   string             `json:"bound"`
 			Verdict string             `json:"verdict"`
+			Rank    *int               `json:"rank"`
 		} `json:"bottleneck"`
 	}
 	if json.Unmarshal(text, &file) != nil || file.Bottleneck == nil || file.Bottleneck.Seconds <= 0 {
@@ -68,7 +70,8 @@ func (r *Run) readSummary() (changed bool) {
 	}
 	r.summary.first = file.First
 	r.summary.account = &Account{file.First + runtime.WarmUpSteps, file.Steps, file.Bottleneck.Seconds,
-		file.Bottleneck.Parts, file.Bottleneck.Bound, file.Bottleneck.Verdict}
+		file.Bottleneck.Parts, file.Bottleneck.Bound, file.Bottleneck.Verdict,
+		file.Bottleneck.Rank}
 	return true
 }
 

@@ -351,6 +351,7 @@ export type Account = {
   parts_seconds: Record<string, number> | null
   bound: string
   verdict: string
+  rank: Maybe
 }
 
 export type View = {

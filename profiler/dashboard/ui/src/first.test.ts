@@ -12,7 +12,7 @@ const decision = (over: Partial<Decision>): Decision => ({
 const waiting = [{ caused_seconds: 0 }, { caused_seconds: 0.08 }] as Decision['ranks']
 const run = (kind: View['state']['kind'], policy: string, over: Partial<View>) => ({
   state: { kind, why: '' }, settings: { balance: { policy } }, ranks: [{}, {}], decision: null, verdicts: null, changes: null,
-  account: null, segment_from: 1, last: 40, ...over,
+  account: null, segment_from: 1, first: 1, last: 40, ...over,
 }) as View
 
 describe('the first screen', () => {
@@ -147,11 +147,12 @@ describe('the first screen', () => {
   test('the account of all steps is that of the summary', () => {
     const parts = { useful: 0.14, imbalance: 0.003, noise: 0.028 }
     const v = run('finished', 'none', {
-      account: { from: 3, to: 40, step_seconds: 0.171, parts_seconds: parts, bound: 'noise-bound', verdict: '' },
+      account: { from: 3, to: 40, step_seconds: 0.171, parts_seconds: parts, bound: 'noise-bound', verdict: '', rank: null },
     })
     const of = (from: number, to: number) => account(v, { ...lost, from, to })
     expect(of(1, 40)).toEqual({ step: 0.171, useful: 0.14, lost: new Map([['imbalance', 0.003], ['noise', 0.028]]),
       of: 'steps 3 to 40, without the warm-up' })
+    expect(account({ ...v, first: 7 }, { ...lost, from: 7, to: 40 })?.step).toBe(0.171) // one of 7 steps has a record
     expect(of(1, 30)?.step).toBeCloseTo(0.112)
     expect(of(1, 30)?.of).toBe('steps 1 to 20, which the decisions of the balancer cover')
   })
@@ -176,7 +177,14 @@ describe('the first screen', () => {
   })
   test('a small loss is not the largest one, and several slow ranks are not one', () => {
     expect(largest({ step: 1, useful: 0.96, lost: new Map([['noise', 0.04]]), of: '' })).toBeNull()
-    expect(slowest(run('running', 'none', { decision: decision({}) }))).toBeNull()
+    expect(slowest(run('running', 'none', { decision: decision({}) }), lost)).toBeNull()
+  })
+  test('after the end, the rank that was waited for is that of the verdict on all steps', () => {
+    const straggler = { from: 3, to: 40, step_seconds: 0.1, parts_seconds: { useful: 0.06, imbalance: 0.04 }, bound: 'straggler', verdict: '', rank: 1 }
+    const v = run('finished', 'none', { decision: decision({ ranks: waiting }), account: straggler })
+    expect(slowest(v, { from: 1, to: 40 })).toBe(1)
+    expect(slowest(v, { from: 1, to: 30 })).toBeNull() // the verdict is on all steps
+    expect(slowest({ ...v, account: { ...straggler, bound: 'noise-bound' } }, { from: 1, to: 40 })).toBeNull()
   })
   test('a smoothed curve has the means of the newest points', () => {
     expect(smooth([2, 4, null, 6, 8], 2)).toEqual([2, 3, null, 6, 7])

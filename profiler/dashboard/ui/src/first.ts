@@ -58,11 +58,15 @@ function decisions(f: Figures, column: string): Decided[] {
 
 const sum = (all: Decided[], of: (d: Decided) => number): number => all.reduce((n, d) => n + of(d), 0)
 
+// allOf reports whether the figures contain all recorded steps of the segment. Not every step has a record.
+const allOf = (v: Pick<View, 'segment_from' | 'first' | 'last'>, f: Pick<Figures, 'from' | 'to'>): boolean =>
+  f.from <= Math.max(v.segment_from, v.first) && f.to >= v.last
+
 // account returns the parts of a step: of the newest window while the run trains; after its end those of the summary if
 // all steps are selected, and else those of the decisions on the selected steps.
-export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'last'>,
+export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'first' | 'last'>,
   f: Figures): Account | null {
-  const running = v.state.kind === 'running', whole = f.from <= v.segment_from && f.to >= v.last
+  const running = v.state.kind === 'running', whole = allOf(v, f)
   const verdict = v.verdicts?.filter(w => running || w.from >= f.from && w.to <= f.to).at(-1), d = v.decision
   const judged = () => accountOf(verdict?.step_seconds, verdict?.parts_seconds?.useful,
     cause => verdict?.parts_seconds?.[cause], `${range(verdict?.newest_from, verdict?.to)}, the newest window`)
@@ -107,8 +111,11 @@ export function largest(a: Account): [string, number] | null {
   return first && first[1] >= worthNaming * a.step ? first : null
 }
 
-// slowest returns the rank for which the others wait, or null if there is no single one.
-export function slowest(v: Pick<View, 'decision' | 'verdicts'>): number | null {
+// slowest returns the rank for which the others wait, or null if there is no single one: in the newest window while the
+// run trains, and after its end that of the verdict on all steps.
+export function slowest(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'first' | 'last'>,
+  f: Pick<Figures, 'from' | 'to'>): number | null {
+  if (v.state.kind !== 'running') return allOf(v, f) && v.account?.bound === 'straggler' ? v.account.rank ?? null : null
   const caused = v.decision?.ranks?.map(r => r.caused_seconds ?? 0) ?? []
   const most = Math.max(...caused, 0)
   if (most > 0) return caused.indexOf(most)
@@ -173,18 +180,19 @@ function usedSince(step: number, f: Figures): number | null {
 }
 
 // sentence says how well the cluster is used, what holds it back, and what the shares bring. A failure comes first.
-export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks' | 'last'>,
+export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks' | 'account' |
+  'segment_from' | 'first' | 'last'>,
   a: Account, gained: Gain | null, f: Figures): string {
   const running = v.state.kind === 'running', loss = largest(a), past = running ? null : ended(v, f), imbalance = a.lost.get('imbalance') ?? 0
   const cluster = v.ranks.length > 1 ? 'The cluster' : 'The rank'
-  const since = loss?.[0] === 'imbalance' && past !== null && slowest(v) === null ? usedSince(past, f) : null
+  const since = loss?.[0] === 'imbalance' && past !== null && slowest(v, f) === null ? usedSince(past, f) : null
   const did = `${running ? 'does' : 'did'} ${percent(a.useful / a.step, 2)} of what it could` +
     (since !== null ? `, and ${percent(since, 2)} after step ${count(past)}.` : '.')
   const text = broken(v) ? [`${failure(v)} Before, ${cluster.toLowerCase()} ${did}`] :
     [`${cluster} ${did}`]
   if (!loss) text.push(`No loss ${running ? 'exceeds' : 'exceeded'} ${percent(worthNaming)} of a step.`)
   else {
-    const [cause, seconds] = loss, rank = slowest(v), of = ofStep(seconds, a)
+    const [cause, seconds] = loss, rank = slowest(v, f), of = ofStep(seconds, a)
     if (cause === 'imbalance' && rank !== null) text.push(`Rank ${rank} ${running ? 'is' : 'was'} waited for: ${of}.`)
     else if (cause === 'imbalance' && past !== null) text.push(`${of} were lost to imbalance, mostly up to step ${count(past)}.`)
     else text.push(`${of} ${running ? 'are' : 'were'} lost to ${wordsOf(cause)}${cause === 'noise' && running ? blamed(v.decision) : ''}.`)
