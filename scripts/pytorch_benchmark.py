@@ -38,6 +38,15 @@ def loss_of(model, batch):
     return model(input_ids=batch[0], labels=batch[0]).loss
 
 
+def train_step(model, optimizer, batch, balancer=None):
+    """Trains one step, of the balancer if there is one."""
+    with balancer.step() if balancer else contextlib.nullcontext():
+        loss = loss_of(model, batch)
+        (balancer.scale(loss) if balancer else loss).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def overhead(args, model, optimizer, data, balancer):
     """Prints the time of a balanced step / that of a step of plain DDP, from blocks of 10 steps that take turns."""
     own = args.batch // dist.get_world_size()
@@ -46,24 +55,19 @@ def overhead(args, model, optimizer, data, balancer):
     other = DistributedDataParallel(build(args.model, 1)[0])  # has no communication hook
     update = torch.optim.SGD(other.parameters(), lr=0.01)
 
-    def block(batches, model, optimizer, balanced):
+    def block(batches, model, optimizer, balancer=None):
         dist.barrier()
         start = time.perf_counter()
         for _ in range(10):
-            batch = next(batches)
-            with balancer.step() if balanced else contextlib.nullcontext():
-                loss = loss_of(model, batch)
-                (balancer.scale(loss) if balanced else loss).backward()
-                optimizer.step()
-                optimizer.zero_grad()
+            train_step(model, optimizer, next(batches), balancer)
         dist.barrier()
         return time.perf_counter() - start
     ratios = []
     for pair in range(args.steps // 10):
-        first = block(loader, model, optimizer, True) if pair % 2 else None  # the order changes from pair to pair
+        first = block(loader, model, optimizer, balancer) if pair % 2 else None  # the order changes from pair to pair
         with balancer.pause():
-            seconds = block(plain, other, update, False)
-        ratios.append((first or block(loader, model, optimizer, True)) / seconds)
+            seconds = block(plain, other, update)
+        ratios.append((first or block(loader, model, optimizer, balancer)) / seconds)
     ratios = sorted(ratios[2:])  # in the first 20 steps, the ranks exchange reports after each
     n = len(ratios)
     mean = sum(ratios) / n
@@ -111,11 +115,7 @@ def main():
     for step, batch in enumerate(loader):
         if step == args.warm_up:
             start = time.perf_counter()
-        with balancer.step() if balancer else contextlib.nullcontext():
-            loss = loss_of(model, batch)
-            (balancer.scale(loss) if balancer else loss).backward()
-            optimizer.step()
-            optimizer.zero_grad()
+        train_step(model, optimizer, batch, balancer)
     seconds = time.perf_counter() - start
     if balancer:
         balancer.close()

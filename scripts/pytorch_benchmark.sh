@@ -14,7 +14,7 @@ usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; }
 fail() { echo "pytorch_benchmark: $1" >&2 && exit 2; }
 while (($#)); do
 	[[ $1 == -h || $1 == --help ]] && usage && exit 0
-	(($# > 1)) || { echo "pytorch_benchmark: $1: want a value" >&2 && exit 2; }
+	(($# > 1)) || fail "$1: want a value"
 	case $1 in
 	--cpu) cpus=$2 ;;
 	--python) python=$2 ;;
@@ -22,7 +22,7 @@ while (($#)); do
 	--models) models=$2 ;;
 	--modes) modes=$2 ;;
 	--steps) steps=$2 ;;
-	*) echo "pytorch_benchmark: unknown option $1; want --cpu, --python, --rounds, --models, --modes or --steps" >&2 && exit 2 ;;
+	*) fail "unknown option $1; want --cpu, --python, --rounds, --models, --modes or --steps" ;;
 	esac
 	shift 2
 done

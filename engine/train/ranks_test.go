@@ -61,6 +61,21 @@ func (c crew) start(t *testing.T) []session {
 	return out
 }
 
+// startRanks trains with 1 to 3 ranks, which have unequal shares, and returns the session of each rank. change changes
+// the options of a rank.
+func startRanks(t *testing.T, ranks int, change func(rank int, o *Options, rec *recorder)) []session {
+	t.Helper()
+	if ranks == 1 {
+		rec := &recorder{}
+		return []session{start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec,
+			func(o *Options) { change(0, o, rec) })}
+	}
+	c := crew{open: openReference, options: testOptions(), sync: true, dir: t.TempDir(),
+		shares: [][]int{2: {4, 2}, 3: {3, 2, 1}}[ranks]}
+	c.change = func(rank int, _ context.CancelFunc, o *Options, rec *recorder) { change(rank, o, rec) }
+	return c.start(t)
+}
+
 // localGroup returns communicators that connect size ranks of this process.
 func localGroup(t *testing.T, size int) []collective.Communicator {
 	t.Helper()

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -49,23 +48,9 @@ func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 				}}
 				c.change(o)
 			}
-			if c.ranks == 1 {
-				rec := &recorder{}
-				s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec,
-					func(o *Options) { change(0, o, rec) })
+			for rank, s := range startRanks(t, c.ranks, change) {
 				if s.err != nil {
-					t.Fatal(s.err)
-				}
-			} else {
-				sessions := crew{open: openReference, options: testOptions(), sync: true, dir: t.TempDir(),
-					shares: [][]int{2: {4, 2}, 3: {3, 2, 1}}[c.ranks],
-					change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
-						change(rank, o, rec)
-					}}.start(t)
-				for rank, s := range sessions {
-					if s.err != nil {
-						t.Fatalf("rank %d: %v", rank, s.err)
-					}
+					t.Fatalf("rank %d: %v", rank, s.err)
 				}
 			}
 			for rank := range c.ranks {

@@ -71,20 +71,8 @@ func TestTrainingTimeHasGapsBetweenStepsButNoPauses(t *testing.T) {
 				o.Observer = slow[rank]
 				c.change(o, slow[rank])
 			}
-			var s session
 			begun := time.Now()
-			if c.ranks == 1 {
-				rec := &recorder{}
-				s = start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) {
-					change(0, o, rec)
-				})
-			} else {
-				s = crew{open: openReference, options: testOptions(), shares: [][]int{2: {4, 2}, 3: {3, 2, 1}}[c.ranks],
-					sync: true, dir: t.TempDir(),
-					change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
-						change(rank, o, rec)
-					}}.start(t)[0]
-			}
+			s := startRanks(t, c.ranks, change)[0]
 			elapsed := time.Since(begun)
 			if s.err != nil {
 				t.Fatal(s.err)

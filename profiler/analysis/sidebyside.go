@@ -413,13 +413,13 @@ func (s *SideBySide) settingRows() (rows [][]string) {
 
 func (s *SideBySide) header(first string) []string {
 	row := []string{first}
-	for _, t := range s.Trials {
-		row = append(row, plain(t.Name))
+	for run := range s.Trials {
+		row = append(row, s.Name(run))
 	}
 	return row
 }
 
-// Name returns the name of a run without control characters.
+// Name returns the name of a run for tables and legends.
 func (s *SideBySide) Name(run int) string { return plain(s.Trials[run].Name) }
 
 // Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run

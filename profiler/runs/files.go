@@ -71,6 +71,9 @@ type Settings struct {
 	} `toml:"train" json:"train"`
 }
 
+// recorded reports whether the run records its steps.
+func (s *Settings) recorded() bool { return s.Profile.Enabled == nil || *s.Profile.Enabled }
+
 // readSettings reads configs/resolved.toml. If the file is missing or invalid, all fields are empty.
 func readSettings(root *os.Root) (s Settings, text string) {
 	b, err := regular.ReadIn(root, resolvedFile, mostSettings)

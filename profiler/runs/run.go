@@ -532,9 +532,8 @@ func (r *Run) View() View {
 
 // lacks reports whether a step after the last recorded one, up to the step of a decision, should have a record.
 func (r *Run) lacks(last, decided int64) bool {
-	p := &r.settings.Profile
-	enabled, interval := p.Enabled == nil || *p.Enabled, max(p.Interval, 1)
-	return enabled && decided/interval*interval > last
+	interval := max(r.settings.Profile.Interval, 1)
+	return r.settings.recorded() && decided/interval*interval > last
 }
 
 // present returns the segment of the newest step, and the number of its ranks.

@@ -175,7 +175,7 @@ func (e evidence) missing() string {
 	switch {
 	case e.steps > 0, e.lacking != "":
 		return ""
-	case e.settings.Profile.Enabled != nil && !*e.settings.Profile.Enabled:
+	case !e.settings.recorded():
 		return "the run writes no metrics, because profile.enabled is false"
 	case e.logsErr != nil && e.settings.Experiment.LogDir != "":
 		return fmt.Sprintf("the folder of logs (experiment.log_dir) cannot be read: %v", e.logsErr)

@@ -20,7 +20,7 @@ const outcomesCaption = "Each point is a change of shares. The horizontal axis i
 
 // outcomes draws predicted against achieved speed-ups of the changes of shares of all runs into dir. It draws nothing
 // if no change has both.
-func outcomes(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
+func outcomes(dir string, s *analysis.SideBySide, labels []string) ([]analysis.Figure, error) {
 	const title = "Predicted and achieved speed-up"
 	const pad = 1.1 // factor
 	least, most, found := 1/pad, pad, false
@@ -38,7 +38,6 @@ func outcomes(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = doublings{}, doublings{}
 	top := most * math.Pow(most/least, 0.05*float64(len(s.Trials))) // leaves space for the legend
-	labels := legendLabels(s)
 	for run, t := range s.Trials {
 		if err := addOutcomes(p, run, t, labels[run], least, top); err != nil {
 			return nil, fmt.Errorf("draw outcomes: %w", err)

@@ -18,8 +18,9 @@ import (
 // figure over training time. Changes of shares have one figure of all runs. The returned paths are relative to dir.
 func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	var drawn []analysis.Figure
+	labels := legendLabels(s)
 	add := func(key, suffix, axis, caption string, x func(analysis.TrialPoint) float64) error {
-		p, title, err := trialPlot(s, key, axis, x)
+		p, title, err := trialPlot(s, labels, key, axis, x)
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", key, err)
 		}
@@ -53,16 +54,16 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 			return nil, err
 		}
 	}
-	changes, err := outcomes(dir, s)
+	changes, err := outcomes(dir, s, labels)
 	return append(drawn, changes...), err
 }
 
 // trialPlot returns the plot of one curve of each run, and its title. It returns nil if no run has a known value. A
 // curve of one point, such as a single evaluation, is a mark.
-func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string,
-	error) {
+func trialPlot(s *analysis.SideBySide, labels []string, key, axis string,
+	x func(analysis.TrialPoint) float64) (*plot.Plot, string, error) {
 	var p *plot.Plot
-	title, labels := "", legendLabels(s)
+	title := ""
 	for run := range s.Trials {
 		c := s.Curve(run, key)
 		if c == nil {
@@ -112,8 +113,8 @@ func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPo
 	return p, title, nil
 }
 
-// legendLabels returns the labels of the runs in a legend: what differs between them, or their names if these are
-// shorter and a label would cover the curves.
+// legendLabels returns the labels of the runs in a legend. A label says what differs between the runs. If a label would
+// cover the curves, all labels are the names of the runs, unless the names are longer.
 func legendLabels(s *analysis.SideBySide) []string {
 	const wide = 32 // characters
 	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))

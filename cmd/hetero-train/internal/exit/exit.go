@@ -82,6 +82,12 @@ func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }
 
+// NoRuns returns the usage error of a command that finds no folder of runs.
+func NoRuns(command, folder string) error {
+	return Usagef("%s: there is no folder %s: start runs with hetero-train train, or set --input-dir to the folder that contains the runs",
+		command, folder)
+}
+
 // Code returns the code of the outermost coded error. Faults of a configuration are usage errors.
 func Code(err error) int {
 	var coded *coded

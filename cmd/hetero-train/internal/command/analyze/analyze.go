@@ -106,8 +106,7 @@ func New(a *cli.App) *cobra.Command {
 func (f *analyzeFlags) run(a *cli.App) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("analyze: there is no folder %s; start runs with hetero-train train, or set --input-dir to the folder of existing runs",
-			f.input)
+		return exit.NoRuns("analyze", f.input)
 	}
 	if err != nil {
 		return exit.Usagef("analyze: %w", err)

@@ -137,8 +137,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	d := &cfg.Dashboard
 	folder, err := runs.OpenFolder(input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("dashboard: there is no folder %s: start runs with hetero-train train, or set --input-dir to the folder that contains the runs",
-			input)
+		return exit.NoRuns("dashboard", input)
 	}
 	if err != nil {
 		return exit.Usagef("dashboard: %w", err)

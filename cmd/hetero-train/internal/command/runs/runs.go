@@ -77,8 +77,7 @@ func (f *flags) run(ctx context.Context, a *cli.App, patterns []string) error {
 	}
 	folder, err := runs.OpenFolder(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("runs: there is no folder %s: start runs with hetero-train train, or set --input-dir to the folder that contains the runs",
-			f.input)
+		return exit.NoRuns("runs", f.input)
 	}
 	if err != nil {
 		return exit.Usagef("runs: %w", err)

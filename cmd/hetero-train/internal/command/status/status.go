@@ -78,8 +78,7 @@ func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, err
 	}
 	folder, err := runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, exit.Usagef("status: there is no folder %s: start runs with hetero-train train, or set --input-dir to the folder that contains the runs",
-			path)
+		return nil, nil, exit.NoRuns("status", path)
 	}
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
