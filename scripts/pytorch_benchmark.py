@@ -10,6 +10,8 @@ import argparse
 import contextlib
 import json
 import os
+import random
+import statistics
 import sys
 import time
 
@@ -48,34 +50,39 @@ def train_step(model, optimizer, batch, balancer=None):
 
 
 def overhead(args, model, optimizer, data, balancer):
-    """Prints the time of a balanced step / that of a step of plain DDP, from blocks of 10 steps that take turns."""
+    """Prints the time of a balanced step / that of a step of plain DDP. Both take turns after every 2 steps."""
     own = args.batch // dist.get_world_size()
     loader = iter(DataLoader(data, batch_sampler=balancer.sampler(data)))
     plain = iter(DataLoader(data, batch_size=own, sampler=DistributedSampler(data)))
     other = DistributedDataParallel(build(args.model, 1)[0])  # has no communication hook
     update = torch.optim.SGD(other.parameters(), lr=0.01)
 
-    def block(batches, model, optimizer, balancer=None):
+    def steps(batches, model, optimizer, balancer=None):
         dist.barrier()
         start = time.perf_counter()
-        for _ in range(10):
+        for _ in range(2):
             train_step(model, optimizer, next(batches), balancer)
         dist.barrier()
         return time.perf_counter() - start
     ratios = []
-    for pair in range(args.steps // 10):
-        first = block(loader, model, optimizer, balancer) if pair % 2 else None  # the order changes from pair to pair
-        with balancer.pause():
-            seconds = block(plain, other, update)
-        ratios.append((first or block(loader, model, optimizer, balancer)) / seconds)
-    ratios = sorted(ratios[2:])  # in the first 20 steps, the ranks exchange reports after each
-    n = len(ratios)
-    mean = sum(ratios) / n
-    error = (sum((r - mean) ** 2 for r in ratios) / (n - 1) / n) ** 0.5
+    for window in range(args.steps // 10):  # the ranks decide once in 10 steps
+        balanced = ddp = 0.0
+        for turn in range(5):
+            if turn % 2:
+                balanced += steps(loader, model, optimizer, balancer)
+            with balancer.pause():
+                ddp += steps(plain, other, update)
+            if not turn % 2:
+                balanced += steps(loader, model, optimizer, balancer)
+        ratios.append(balanced / ddp)
+    ratios = ratios[2:]  # in the first 20 steps, the ranks may decide after each
+    random.seed(0)
+    medians = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
     if dist.get_rank() == 0:
-        print(json.dumps({"model": args.model, "mode": args.mode, "pairs": n, "median": round(ratios[n // 2], 4),
-                          "mean": round(mean, 4), "standard_error": round(error, 4),
-                          "shares": list(balancer.shares)}), flush=True)
+        print(json.dumps({"model": args.model, "mode": args.mode, "windows": len(ratios),
+                          "median": round(statistics.median(ratios), 4),
+                          "interval_95": [round(medians[49], 4), round(medians[1949], 4)], "shares": list(balancer.shares)}),
+              flush=True)
 
 
 def main():

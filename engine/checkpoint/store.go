@@ -49,6 +49,7 @@ type Snapshot struct {
 // Saved is the result of Save.
 type Saved struct {
 	Path     string
+	Step     int64    // optimizer steps before the checkpoint
 	Bytes    int64    // number of bytes written
 	Removed  []string // names of the older checkpoints that were removed
 	Warnings []error  // errors of updating `latest` or `best`, or of removing checkpoints; the new checkpoint is safe
@@ -170,7 +171,7 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := StepName(snapshot.State.Step)
-	saved := Saved{Path: filepath.Join(s.dir, name)}
+	saved := Saved{Path: filepath.Join(s.dir, name), Step: snapshot.State.Step}
 	temporary := savingPrefix + name
 	var err error
 	if saved.Bytes, err = s.write(ctx, temporary, snapshot); err == nil {

@@ -12,12 +12,11 @@ from .ending import Ending, Pause
 from .opening import Opening
 from .position import Position
 from .ranks import Ranks
-from .timing import COLUMNS, Clock, GradientHook, MicroTimes, Window
+from .reports import Reports
+from .timing import Clock, GradientHook, MicroTimes
 
-EVERY = 20  # first steps after each of which the ranks exchange their reports; later once in a window
-WINDOW = 10  # largest number of steps between two exchanges
-SENSORS = 64  # room for the telemetry of a rank
-HEAD = 7  # step, steps in the report, lists asked for, lists used, sensors, epoch, step of the epoch
+EVERY = 20  # first steps after each of which the balancer may change the shares; later once in a window
+WINDOW = 10  # largest number of steps of a window
 
 
 class Balancer(Opening, Position, Ending):
@@ -91,8 +90,7 @@ class Balancer(Opening, Position, Ending):
         self._total, self._max_share = steps, max_share
         self._owner = os.getpid()
         self._clock = Clock(self.device)
-        self._lag = 1 if self._clock.cuda else 0  # steps whose events may not have passed
-        self._window = Window(self._clock)
+        self._reports = Reports(self._ranks, self._clock)
         self._period = max(n for n in range(1, WINDOW + 1) if interval % n == 0)
         self._model: Any = None
         self._hook: Optional[GradientHook] = None
@@ -103,7 +101,8 @@ class Balancer(Opening, Position, Ending):
         self._schedule = samplers.Schedule([0])
         self._position = (0, 0)
         self._consumed = 0  # lists that the loop has used, over the whole run
-        self._step = self._reported = 0  # optimizer steps done, and those that the ranks have exchanged
+        self._step = self._samples = 0  # optimizer steps done, and their samples on all ranks
+        self._decided: Optional[Tuple[Tuple[int, ...], str]] = None  # shares and reason, to apply where all ranks agree
         self._current: Optional[samplers.Micro] = None
         self._times: Optional[MicroTimes] = None
         self._new_epoch = False
@@ -112,7 +111,6 @@ class Balancer(Opening, Position, Ending):
         self._waited: Optional[float] = None  # s for data since the last step; None: not measured
         self._end = time.perf_counter()
         self._step_seconds = 0.0
-        self._telemetry: List[Optional[float]] = []
         self._curve: List[Dict[str, float]] = []
         self._opened = self._closed = False
         self.folder = ""
@@ -225,7 +223,7 @@ class Balancer(Opening, Position, Ending):
             if not of > 0 or own < 0 or own > of:
                 raise errors.BatchError(
                     f"balancer.scale() got {own:g} of {of:g} targets, want from 0 to the total, which must be above 0")
-        times.loss, times.count = loss.detach().reshape(()), own
+        times.loss, times.count = self._clock.keep(loss.detach().reshape(())), own
         times.scaled = self._clock.mark()
         if own == 0:
             return torch.nan_to_num(loss) * 0.0
@@ -273,65 +271,53 @@ class Balancer(Opening, Position, Ending):
         times.end = self._clock.mark()
         now = time.perf_counter()
         self._step_seconds += now - self._entered + max(self._gap, 0.0) + times.extra
-        self._window.micros.append(times)
+        self._reports.micro_done(times)
         self._consumed = micro.number + 1
         self._position = (micro.epoch, self._position[1] + 1)
         if micro.last:
-            self._step += 1
+            self._step, self._samples = self._step + 1, self._samples + micro.step_size
             changed = self._last_shares is not None and micro.full and micro.shares != self._last_shares
             if micro.full:
                 self._last_shares = micro.shares
             rate = self._optimizer.param_groups[0]["lr"] if self._optimizer is not None else None
-            self._window.step_done(self._step_seconds, {"epoch": micro.epoch, "epoch_step": micro.epoch_step,
-                                                        "epoch_steps": micro.epoch_steps,
-                                                        "settling": bool(changed or not micro.full or self._step == 1),
-                                                        "learning_rate": rate and float(rate), "time": time.time()})
+            start = time.perf_counter()
+            self._reports.step_done(self._step_seconds,
+                                    {"epoch": micro.epoch, "epoch_step": micro.epoch_step,
+                                     "epoch_steps": micro.epoch_steps,
+                                     "settling": bool(changed or not micro.full or self._step == 1),
+                                     "learning_rate": rate and float(rate), "time": time.time()},
+                                    self._where(), self._issued())
             self._step_seconds = 0.0
             if self._step <= EVERY or self._step % self._period == 0:
-                start = time.perf_counter()
-                self._exchange(self._lag)
-                self._exchange_seconds = time.perf_counter() - start
+                self._agree()
+            self._exchange_seconds = time.perf_counter() - start
         self._end = time.perf_counter()
 
-    def _exchange(self, lag: int) -> None:
-        """Exchanges the reports of the ranks, and lets the balancer decide. All ranks call it after the same step."""
-        rows, facts = self._window.take(lag)
-        room = WINDOW + EVERY
-        own = torch.full((HEAD + SENSORS + room * len(COLUMNS),), float("nan"), dtype=torch.float64)
-        issued = self._sampler.issued if self._sampler else 0
-        own[:HEAD] = torch.tensor([self._step, len(rows), issued, self._consumed, len(self._telemetry),
-                                   *self._position], dtype=torch.float64)
-        if self._telemetry:
-            own[HEAD:HEAD + len(self._telemetry)] = torch.tensor(
-                [float("nan") if v is None else v for v in self._telemetry], dtype=torch.float64)
-        if rows:
-            own[HEAD + SENSORS:HEAD + SENSORS + len(rows) * len(COLUMNS)] = torch.tensor(
-                rows, dtype=torch.float64).reshape(-1)
-        words = [w.tolist() for w in self._ranks.rows(f"the reports of step {self._step}", own)]
-        for rank, w in enumerate(words):
-            if [w[0], w[1], w[3], w[5], w[6]] != [self._step, len(rows), self._consumed, *self._position]:
-                raise errors.OutOfStepError(f"rank {rank} is at step {w[0]:.0f}, batch {w[6]:.0f} of epoch {w[5]:.0f}, this rank at step {self._step}, batch {self._position[1]} of epoch {self._position[0]}: "
-                                            "all ranks must do the same steps and end their epochs together")
-        if not rows:
-            return
+    def _give(self, wait: bool = True) -> Optional[Dict[str, Any]]:
+        """Gives the program of this rank the reports of all steps so far. Any rank may call it, also alone."""
         assert self._bridge is not None
-        steps = []
-        for i, f in enumerate(facts):
-            at = HEAD + SENSORS + i * len(COLUMNS)
-            s: Dict[str, Any] = dict(f, grad_norm=None, skipped=False, loss_scale=1.0)
-            for c, name in enumerate(COLUMNS):
-                values = [w[at + c] for w in words]
-                s[name] = [int(v) for v in values] if name in ("samples", "buckets") else program.numbers(values)
-            steps.append(s)
-        sensors = [program.numbers(w[HEAD:HEAD + int(w[4])]) for w in words]
-        self._bridge.send("steps", first=self._reported + 1, steps=steps, telemetry=sensors)
-        self._reported += len(rows)
-        answer = self._bridge.expect("decided")
-        self._telemetry, self.share_of_oracle = answer["telemetry"] or [], answer["share_of_oracle"]
-        if answer["shares"] is not None:
-            self.shares, self.reason = tuple(answer["shares"]), answer.get("reason", "")
+        answer = self._reports.give(self._bridge, wait)
+        if answer is not None:
+            self.share_of_oracle = answer["share_of_oracle"]
+            if answer["shares"] is not None:
+                self._decided = tuple(answer["shares"]), answer.get("reason", "")
+        return answer
+
+    def _agree(self) -> None:
+        """Applies the newest decision. All ranks call it after the same step, so all know the same lists."""
+        answer = self._give()
+        if answer is not None:
+            self._reports.measured(answer["telemetry"] or [])
+        if self._decided is not None:
+            (self.shares, self.reason), self._decided = self._decided, None
             # No rank has asked for this list yet, however far its workers prefetch.
-            self._schedule.change(int(max(w[2] for w in words)), self.shares, self._consumed)
+            self._schedule.change(self._reports.issued, self.shares, self._consumed)
+
+    def _where(self) -> Tuple[int, int, int, int]:
+        return self._step, *self._position, self._consumed
+
+    def _issued(self) -> int:
+        return self._sampler.issued if self._sampler else 0
 
     # Between steps.
 
@@ -340,17 +326,22 @@ class Balancer(Opening, Position, Ending):
         return Pause(self)
 
     def evaluated(self, loss: float, samples: int = 0, seconds: float = 0.0) -> None:
-        """Adds the result of an evaluation to the records: the mean loss and the number of samples. Only rank 0's
-        counts."""
+        """Adds the result of an evaluation to the records: the mean loss, the number of samples and the time in s.
+
+        Only rank 0's counts, and only rank 0 needs to call it.
+        """
         self._ask("evaluation", loss=program.numbers([float(loss)])[0], samples=int(samples), seconds=float(seconds))
 
     def saved(self, seconds: float = 0.0) -> None:
-        """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the
-        disk."""
+        """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the disk.
+
+        Only rank 0 needs to call it.
+        """
         self._ask("saved", seconds=float(seconds))
 
     def _ask(self, kind: str, **values: Any) -> None:
         self._open()
         assert self._bridge is not None
-        self._bridge.send(kind, **values)
+        self._give()
+        self._bridge.send(kind, step=self._step, **values)
         self._bridge.expect("done")

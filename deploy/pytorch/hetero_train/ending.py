@@ -14,12 +14,14 @@ class Ending:
     # Set by Balancer.
     rank: int
     _bridge: Any
-    _window: Any
-    _lag: int
+    _reports: Any
+    _step: int
     _owner: int
     _opened: bool
     _closed: bool
-    _exchange: Any  # of Balancer
+    _give: Any  # of Balancer
+    _where: Any
+    _issued: Any
     _failed: Any
     _died_before: Any  # the last exception of a notebook before this run
 
@@ -28,9 +30,10 @@ class Ending:
         records."""
         if self._closed:
             return
-        if self._opened and (self._window.steps or self._lag):
+        if self._opened:
             try:
-                self._exchange(0)
+                self._reports.finish(self._where(), self._issued())
+                self._give()
             except BaseException as e:
                 self._abort(e)
                 raise
@@ -56,7 +59,9 @@ class Ending:
             return
         try:
             if self._opened:
-                bridge.send("end", error=error, stopped=stopped)
+                if error or stopped:
+                    self._give(wait=False)
+                bridge.send("end", step=self._step, error=error, stopped=stopped)
                 if not error and not stopped:
                     answer = bridge.expect("ended")
                     self.share_of_oracle = answer["share_of_oracle"]
@@ -73,8 +78,8 @@ class Ending:
         if self._closed:
             return
         stopped = isinstance(e, (KeyboardInterrupt, SystemExit, GeneratorExit))
-        text = f"{type(e).__name__}: {e}"
-        self._finish_run(error="" if stopped else f"rank {self.rank}: {text[:4000]}", stopped=stopped)
+        text = f"rank {self.rank}: {type(e).__name__}: " + str(e).removeprefix(f"rank {self.rank}: ")
+        self._finish_run(error="" if stopped else text[:4000], stopped=stopped)
 
     def _at_exit(self) -> None:
         if os.getpid() != self._owner or self._closed:
@@ -83,7 +88,13 @@ class Ending:
         if died is not None and died is not self._died_before:
             self._abort(died)
             return
-        missing = len(self._window.steps)
+        bridge = self._bridge
+        if self._opened and bridge is not None and not bridge.ended:
+            try:
+                self._give(wait=False)
+            except errors.HeteroTrainError:
+                pass
+        missing = self._reports.missing
         if missing and self.rank == 0:
             print(
                 f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends",

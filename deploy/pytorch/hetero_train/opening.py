@@ -30,6 +30,8 @@ class Opening:
     _sampler: Optional[samplers.BalancedBatchSampler]
     _position: Tuple[int, int]
     _step: int
+    _samples: int
+    _reports: Any
     _total: Optional[int]
     _max_share: Optional[int]
     _measures: bool
@@ -143,7 +145,7 @@ class Opening:
                 "torch": torch.__version__.split("+")[0],
                 "optimizer": describe.plain_name(type(optimizer).__name__, "optimizer") if optimizer is not None else "",
                 "workers": 0, "max_share": self._max_share or 0, "sync_norm": describe.has_sync_norm(model),
-                "step": self._step, "steps": self._total or 0, "epoch_steps": data.epoch_steps if data else 0}
+                "step": self._step, "samples": self._samples, "steps": self._total or 0, "epoch_steps": data.epoch_steps if data else 0}
 
     def _start(self) -> None:
         model = self._need_model()
@@ -173,6 +175,7 @@ class Opening:
             if m["type"] != "gather":
                 raise errors.BridgeError(f"hetero-train answered {m['type']!r} to a start: install the package and the program from one release")
             bridge.send("gathered", values=self._ranks.objects(m["what"], m["value"]))
-        self.shares, self.folder, self._telemetry = tuple(m["shares"]), m["folder"], m["telemetry"] or []
+        self.shares, self.folder = tuple(m["shares"]), m["folder"]
+        self._reports.measured(m["telemetry"] or [])
         self.policy, self.cached = m["policy"], m["cached"]
         self._schedule = samplers.Schedule(self.shares)

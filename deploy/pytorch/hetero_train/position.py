@@ -13,11 +13,13 @@ class Position:
     accumulation: int
     _opened: bool
     _current: Optional[samplers.Micro]
-    _window: Any
+    _reports: Any
     _sampler: Optional[samplers.BalancedBatchSampler]
     _position: Tuple[int, int]
     _step: int
-    _reported: int
+    _samples: int
+    _closed: bool
+    _give: Any  # of Balancer
     _resume: Optional[Dict[str, Any]] = None
 
     def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0,
@@ -39,16 +41,21 @@ class Position:
     @property
     def within_step(self) -> bool:
         """True between the first and the last micro-batch of an optimizer step."""
-        return self._current is not None or bool(self._window.micros)
+        return self._current is not None or self._reports.within_step
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks."""
+        """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks.
+
+        Any rank may call it, also alone. The program has the records of all steps before it.
+        """
         if self.within_step:
             raise errors.BatchError("state_dict() is possible between optimizer steps only")
         state: Dict[str, Any] = samplers.epoch_state(self._sampler, self._position)
         if self._sampler is not None and state["lists"] >= len(self._sampler):
             state.update(epoch=state["epoch"] + 1, lists=0)
-        state.update(version=1, step=self._step, global_batch=self.global_batch, accumulation=self.accumulation)
+        if self._opened and not self._closed:
+            self._give()
+        state.update(version=1, step=self._step, samples=self._samples, global_batch=self.global_batch, accumulation=self.accumulation)
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -59,7 +66,8 @@ class Position:
             if state[key] != getattr(self, key):
                 raise errors.SettingsError(f"{key}: the checkpoint has {state[key]}, the balancer {getattr(self, key)}: a resumed run needs the same")
         self._resume = dict(state)
-        self._step = self._reported = int(state["step"])
+        self._step = self._reports.given = int(state["step"])
+        self._samples = int(state["samples"])
         if self._sampler is not None:
             self._apply_resume()
 

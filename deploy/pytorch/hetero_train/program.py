@@ -4,6 +4,7 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -115,9 +116,15 @@ class Bridge:
             code = self._process.wait(5)
         except subprocess.TimeoutExpired:
             code = None
-        return BridgeError(
-            said or f"hetero-train has ended with exit code {code}: its messages on standard error name the cause; "
-                                   "the program and the package must be of one release")
+        if code is not None and code < 0:
+            text = (f"hetero-train was killed by signal {-code} ({signal.strsignal(-code)}): for example by the kernel, "
+                    "if the memory of the machine ran out")
+        elif code is None:
+            text = "hetero-train has closed its output: HETERO_TRAIN or PATH may name another program"
+        else:
+            text = (f"hetero-train has ended with exit code {code}: its messages on standard error name the cause; "
+                    "the program and the package must be of one release")
+        return BridgeError(said or text)
 
     def close(self, timeout: float = 30.0) -> None:
         """Closes the streams and waits for the end of the process, at most timeout s."""

@@ -1,6 +1,6 @@
 """The exchange of small values between the ranks, over a process group of their own."""
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -34,8 +34,11 @@ class Ranks:
         self.group = dist.new_group(backend="gloo", timeout=limit)
 
     def _lost(self, what: str, e: Exception) -> RankLostError:
-        return RankLostError(f"rank {self.rank}: {what}: another rank has failed, has ended its loop early, or has not answered for {self.timeout:.0f} s; "
-                             f"look for the first error of the other ranks, and check that all ranks do the same number of steps ({e})")
+        late = any(sign in str(e) for sign in ("Timed out", "timed out", "Watchdog"))
+        cause = (f"another rank has not answered for {self.timeout:.0f} s" if late
+                 else "another rank has failed, or has ended its loop early")
+        return RankLostError(f"rank {self.rank}: {what}: {cause}; look for the first error of the other ranks, "
+                             "and check that all ranks do the same number of steps")
 
     def objects(self, what: str, own: Any = None, error: Optional[BaseException] = None) -> List[Any]:
         """Exchanges one object of each rank. If a rank passes an error, all ranks raise."""
@@ -61,16 +64,23 @@ class Ranks:
                 raise OutOfStepError(f"rank {rank} is at {other!r} and rank 0 at {words[0][0]!r}: all ranks must call the balancer in the same order")
         return [value for _, value, _ in words]
 
-    def rows(self, what: str, own: torch.Tensor) -> List[torch.Tensor]:
-        """Exchanges one tensor of each rank. All have the same length."""
+    def begin_rows(self, what: str, own: torch.Tensor) -> Tuple[Any, List[torch.Tensor]]:
+        """Begins to exchange one tensor of each rank. All have the same length, and are complete after finish_rows."""
         if self.size == 1:
-            return [own]
+            return None, [own]
         all_rows = [torch.empty_like(own) for _ in range(self.size)]
         try:
-            dist.all_gather(all_rows, own, group=self.group)
+            return dist.all_gather(all_rows, own, group=self.group, async_op=True), all_rows
         except Exception as e:
             raise self._lost(what, e) from e
-        return all_rows
+
+    def finish_rows(self, work: Any, what: str) -> None:
+        """Waits for the tensors of begin_rows."""
+        try:
+            if work is not None:
+                work.wait()
+        except Exception as e:
+            raise self._lost(what, e) from e
 
     def sum(self, what: str, value: float) -> float:
         """Returns the sum of a value over the ranks."""

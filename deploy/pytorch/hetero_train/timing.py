@@ -30,6 +30,13 @@ class Clock:
         """Returns the time from mark a to mark b, in s."""
         return a.elapsed_time(b) / 1000 if self.cuda else b - a
 
+    def keep(self, value: torch.Tensor) -> torch.Tensor:
+        """Returns a number on the host. From a GPU, it has arrived when a later mark has passed: the host does not wait."""
+        if not self.cuda:
+            return value
+        host = torch.empty((), dtype=torch.float32, pin_memory=True)
+        return host.copy_(value, non_blocking=True)
+
 
 class MicroTimes:
     """The marks of one micro-batch."""
@@ -126,15 +133,12 @@ class Window:
         done, self.steps = self.steps[:n], self.steps[n:]
         if self.clock.cuda and done:
             done[-1][0][-1].end.synchronize()
-        losses = [m.loss for micros, _, _ in done for m in micros]
-        values = iter(torch.stack([loss.float() for loss in losses]).tolist() if losses else ())
         rows = []
         for micros, seconds, _ in done:
             row = dict.fromkeys(COLUMNS, 0.0)
             row["seconds"] = seconds
             for m in micros:
                 m.add(self.clock, row)
-                loss = next(values)
-                row["loss"] += loss * m.count if m.count else 0.0
+                row["loss"] += float(m.loss) * m.count if m.count else 0.0
             rows.append([row[c] for c in COLUMNS])
         return rows, [facts for _, _, facts in done]

@@ -49,7 +49,8 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
             if state.global_step > 0:  # resumed
                 epoch, steps = divmod(state.global_step, b._sampler.epoch_steps)
                 lists = 0 if args.ignore_data_skip else steps * b.accumulation
-                b.load_state_dict(dict(b.state_dict(), step=state.global_step, epoch=epoch, lists=lists))
+                b.load_state_dict(dict(b.state_dict(), step=state.global_step, epoch=epoch, lists=lists,
+                                       samples=b._sampler.samples_before(epoch, steps * b.accumulation)))
                 b._sampler.pads = True  # the trainer drops the lists before its position
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -58,6 +59,10 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
         def on_evaluate(self, *_: Any, metrics: Any = None, **__: Any) -> None:
             if b._opened and not b._closed and "eval_loss" in (metrics or {}):
                 b.evaluated(metrics["eval_loss"], seconds=metrics.get("eval_runtime", 0.0))
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            if b._opened and not b._closed:
+                b.saved()
 
     trainer.get_train_dataloader, trainer.get_batch_samples = lambda: loader, balanced_batches
     trainer.training_step, trainer.compute_loss = balanced_step, balanced_loss

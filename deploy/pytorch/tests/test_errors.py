@@ -213,7 +213,7 @@ class Errors(unittest.TestCase):
             if rank == 0 and step == 3:
                 os.kill(b._bridge.pid, signal.SIGKILL)
             normal(rank, step, b, model, x)
-        self.fails(script(change), hetero_train.BridgeError, "hetero-train has ended")
+        self.fails(script(change), hetero_train.BridgeError, "killed by signal 9")
 
     def test_bridges_end_with_killed_scripts(self):
         def change(rank, step, b, model, x):

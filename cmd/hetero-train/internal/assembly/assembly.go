@@ -57,5 +57,8 @@ func (r *Run) Notes() []string {
 		notes = append(notes,
 			"device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
 	}
+	if r.Foreign != nil {
+		notes = append(notes, r.Foreign.notes...)
+	}
 	return notes
 }

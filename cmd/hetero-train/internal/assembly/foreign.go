@@ -22,7 +22,12 @@ type Foreign struct {
 
 	TFLOPS, Copy measure.Figure // measured speed of this rank, TFLOP/s and GB/s; 0: not measured
 	Curve        divide.Curve   // measured step times of this rank; nil: none
+
+	notes []string // see Note
 }
+
+// Note adds a remark about the figures of the run to its results.
+func (f *Foreign) Note(text string) { f.notes = append(f.notes, text) }
 
 // foreignKeys are the settings with an effect on a foreign run. An entry that ends with a dot is the name of a table.
 var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "profile.", "tracking.",

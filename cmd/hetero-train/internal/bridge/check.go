@@ -45,9 +45,9 @@ func (m *Start) check() error {
 			m.Device.FreeBytes)
 	case !slices.Contains(types, m.DType):
 		return fmt.Errorf("dtype: got %.40q, want one of %v", m.DType, types)
-	case m.Step < 0 || m.Steps < 0 || m.Epoch < 0 || m.MaxShare < 0 || m.Workers < 0:
-		return fmt.Errorf("got step %d of %d, %d steps of an epoch, a largest share of %d, %d workers", m.Step, m.Steps,
-			m.Epoch, m.MaxShare, m.Workers)
+	case m.Step < 0 || m.Trained < 0 || m.Steps < 0 || m.Epoch < 0 || m.MaxShare < 0 || m.Workers < 0:
+		return fmt.Errorf("got step %d of %d after %d samples, %d steps of an epoch, a largest share of %d, %d workers",
+			m.Step, m.Steps, m.Trained, m.Epoch, m.MaxShare, m.Workers)
 	case !(m.TFLOPS >= 0) || !(m.Copy >= 0) || math.IsInf(m.TFLOPS+m.Copy, 1):
 		return fmt.Errorf("got %v TFLOP/s and %v GB/s", m.TFLOPS, m.Copy)
 	}
@@ -129,17 +129,22 @@ func (s *Step) check(ranks int) error {
 }
 
 func (m *Evaluation) check() error {
-	if m.Samples < 0 || !(m.Seconds >= 0) || m.Seconds > mostSeconds {
-		return fmt.Errorf("got %d samples in %v s", m.Samples, m.Seconds)
+	if m.Step < 0 || m.Samples < 0 || !(m.Seconds >= 0) || m.Seconds > mostSeconds {
+		return fmt.Errorf("got %d samples in %v s after step %d", m.Samples, m.Seconds, m.Step)
 	}
 	return nil
 }
 
 func (m *Saved) check() error {
-	if !(m.Seconds >= 0) || m.Seconds > mostSeconds {
-		return fmt.Errorf("got %v s", m.Seconds)
+	if m.Step < 0 || !(m.Seconds >= 0) || m.Seconds > mostSeconds {
+		return fmt.Errorf("got %v s after step %d", m.Seconds, m.Step)
 	}
 	return nil
 }
 
-func (m *End) check() error { return nil }
+func (m *End) check() error {
+	if m.Step < 0 {
+		return fmt.Errorf("got step %d", m.Step)
+	}
+	return nil
+}

@@ -44,6 +44,7 @@ type Start struct {
 	MaxShare  int     `json:"max_share"` // largest share of a micro-batch that this rank can hold; 0: no limit
 	SyncNorm  bool    `json:"sync_norm"` // batch normalisation uses the samples of all ranks
 	Step      int64   `json:"step"`      // optimizer steps that the run has done; 0: a new run
+	Trained   int64   `json:"samples"`   // samples of these steps on all ranks
 	Steps     int64   `json:"steps"`     // optimizer steps of the whole run; 0: unknown
 	Epoch     int64   `json:"epoch_steps"`
 	TFLOPS    float64 `json:"tflops"`                 // measured speed of matrix products, TFLOP/s; 0: not measured
@@ -126,6 +127,7 @@ type Step struct {
 
 // Evaluation reports an evaluation of the model.
 type Evaluation struct {
+	Step    int64   `json:"step"` // optimizer steps before the evaluation
 	Samples int     `json:"samples"`
 	Loss    Number  `json:"loss"`
 	Seconds float64 `json:"seconds"`
@@ -133,11 +135,13 @@ type Evaluation struct {
 
 // Saved reports that the program has saved a checkpoint. All records up to this step must be on the disk.
 type Saved struct {
+	Step    int64   `json:"step"` // optimizer steps before the checkpoint
 	Seconds float64 `json:"seconds"`
 }
 
 // End is the last message. Error is the reason if the run has failed; Stopped reports that the user stopped it.
 type End struct {
+	Step    int64  `json:"step"` // optimizer steps that the program has done
 	Error   string `json:"error"`
 	Stopped bool   `json:"stopped"`
 }

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -22,7 +20,6 @@ type events struct {
 	report  task.Report
 	counted bool  // true after the length of the run is written
 	step    int64 // number of the last step
-	saving  int64 // step of the checkpoint that is being saved
 }
 
 // openEvents opens the file of events and writes the start of this process. It removes the events after the checkpoint
@@ -87,33 +84,13 @@ func (e *events) RolledBack(step int64) {
 }
 
 // Saving implements [train.Observer]. It flushes the file, so that all events before the checkpoint are on the disk.
-func (e *events) Saving() {
-	e.saving = e.step
-	e.file.sync()
-}
+func (e *events) Saving() { e.file.sync() }
 
 // Saved implements train.Observer.
-func (e *events) Saved(_ checkpoint.Saved, took time.Duration) {
-	e.file.Add(runtime.Event{Step: e.saving, Time: time.Now(), Checkpoint: &runtime.CheckpointEvent{
+func (e *events) Saved(s checkpoint.Saved, took time.Duration) {
+	e.file.Add(runtime.Event{Step: s.Step, Time: time.Now(), Checkpoint: &runtime.CheckpointEvent{
 		Seconds: took.Seconds()}})
 }
 
 // Warn implements train.Observer.
 func (e *events) Warn(error) {}
-
-// BestEvaluation returns the best loss of the evaluations up to a step, according to the events in the folder of logs.
-// It returns nil if it is unknown.
-func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
-	each := func(line []byte) error {
-		var e runtime.Event
-		if json.Unmarshal(line, &e) != nil || e.Step > step || e.Evaluation == nil {
-			return nil
-		}
-		if v := e.Evaluation; v.Best && v.Loss != nil {
-			best = &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(*v.Loss), Step: e.Step}
-		}
-		return nil
-	}
-	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), each) // without events, no result is known
-	return best
-}

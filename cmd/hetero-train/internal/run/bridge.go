@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -75,10 +76,8 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 	if b.training.balancing != nil {
 		of = bridge.Number(b.training.balancing.OfOracle())
 	}
-	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of}
-	if b.result.TrainTime > 0 {
-		ended.SamplesPerSecond = bridge.Number(float64(b.result.Samples) / b.result.TrainTime.Seconds())
-	}
+	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of,
+		SamplesPerSecond: bridge.Number(show.PerSecond(b.result.Trained.Samples, b.result.Trained.Time))}
 	if b.training.run.Folder != nil {
 		ended.Folder = b.training.run.Folder.Dir
 	}
@@ -158,11 +157,11 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	if err := b.training.rank.OpenTelemetry(ctx, b.training.balancing.Quiet); err != nil {
 		return err
 	}
+	b.result = train.Result{Steps: start.Step, LastLoss: math.NaN()}
 	folder, err := b.openRecords(ctx, start)
 	if err != nil {
 		return err
 	}
-	b.result = train.Result{Steps: start.Step, LastLoss: math.NaN()}
 	return b.conn.Send(bridge.Started{Type: "started", Shares: shares,
 		Interval: b.training.process.Cfg.Balance.Interval, Opening: opening, Folder: folder,
 		Cached: b.training.balancing.HasCurve(), Telemetry: b.sample(), Policy: b.policyName(),
@@ -263,7 +262,7 @@ func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder 
 	failed := ""
 	own := error(nil)
 	if b.training.rank.Team.Leads() {
-		if own = b.begin(start); own != nil {
+		if own = b.begin(ctx, start); own != nil {
 			failed = own.Error()
 		}
 	}
@@ -289,7 +288,7 @@ func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder 
 }
 
 // begin opens the folder of the run and the observers of rank 0.
-func (b *bridged) begin(start *bridge.Start) (err error) {
+func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 	e := b.training.process.Cfg.Experiment
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
@@ -321,7 +320,9 @@ func (b *bridged) begin(start *bridge.Start) (err error) {
 		return err
 	}
 	if resume != nil {
-		b.result.Best = observe.BestEvaluation(b.training.run.Folder.LogDir(), start.Step)
+		if err := b.inherit(ctx, start); err != nil {
+			return err
+		}
 	}
 	b.training.scores.SaveProfile()
 	b.screen = observe.NewConsole(b.training.run, logFile)
@@ -376,7 +377,7 @@ func (b *bridged) follow(ctx context.Context) error {
 	for {
 		m, err := b.conn.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return errors.New("the program that computes has ended without ending the run")
+			return errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
 		}
 		if err != nil {
 			return err
@@ -389,8 +390,9 @@ func (b *bridged) follow(ctx context.Context) error {
 			b.evaluated(m)
 		case *bridge.Saved:
 			b.observers.Saving()
-			b.observers.Saved(checkpoint.Saved{}, session.Seconds(m.Seconds))
+			b.observers.Saved(checkpoint.Saved{Step: m.Step}, session.Seconds(m.Seconds))
 		case *bridge.End:
+			b.noteLost(m.Step)
 			switch {
 			case m.Stopped:
 				return exit.With(exit.Terminated, errors.New("the user stopped the run"))

@@ -1,12 +1,17 @@
 package run
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -43,6 +48,43 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 		d.Reason = b.reason
 	}
 	return d, nil
+}
+
+// inherit continues the results of the earlier processes of a run, which did the steps before start.
+func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
+	logs, res := b.training.run.Folder.LogDir(), &b.result
+	res.Best, res.SamplesSeen = observe.BestEvaluation(logs, start.Step), start.Trained
+	took, recorded, err := observe.TrainedTime(ctx, logs, start.Step)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.With(exit.IO, fmt.Errorf("training time of the run before step %d: %w", start.Step+1, err))
+	}
+	if took == 0 {
+		b.training.process.Opts.Log.Warn("the records do not have the training time of the earlier steps: the figures of the whole run are those of this process",
+			"earlier steps", start.Step)
+		return nil
+	}
+	res.Trained = train.Trained{Steps: start.Step, Samples: start.Trained, Time: took}
+	if missing := start.Step - recorded; missing >= int64(b.training.process.Cfg.Profile.Interval) {
+		b.training.run.Foreign.Note(fmt.Sprintf("%s no record: the script was killed before the ranks had exchanged the reports; the training time assumes steps as long as step %d",
+			stepsHave(recorded+1, start.Step), recorded))
+	}
+	return nil
+}
+
+// noteLost notes which steps have no record at the end of a run. done is the number of steps that the program has done.
+func (b *bridged) noteLost(done int64) {
+	if done > b.result.Steps {
+		b.training.run.Foreign.Note(fmt.Sprintf("%s no record: the run ended before the ranks had exchanged the reports",
+			stepsHave(b.result.Steps+1, done)))
+	}
+}
+
+// stepsHave begins a sentence about the steps from first to last.
+func stepsHave(first, last int64) string {
+	if first == last {
+		return fmt.Sprintf("step %d has", first)
+	}
+	return fmt.Sprintf("steps %d to %d have", first, last)
 }
 
 // take converts the report of a step to the input of the balancer.
@@ -88,7 +130,8 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 	res.Samples += int64(sums.Samples)
 	res.SamplesSeen += int64(sums.Samples)
 	res.TrainTime += took
-	res.Trained = train.Trained{Steps: res.Trained.Steps + 1, Samples: res.Samples, Time: res.TrainTime}
+	res.Trained.Steps, res.Trained.Samples = res.Trained.Steps+1, res.Trained.Samples+int64(sums.Samples)
+	res.Trained.Time += took
 	if s.Skipped {
 		res.Skipped++
 	}
@@ -113,10 +156,10 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 // evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers.
 func (b *bridged) evaluated(m *bridge.Evaluation) {
 	res, loss := &b.result, float64(m.Loss)
-	e := train.Evaluation{Step: res.Steps, Epoch: int(res.Epochs), Samples: m.Samples, Loss: loss,
+	e := train.Evaluation{Step: m.Step, Epoch: int(res.Epochs), Samples: m.Samples, Loss: loss,
 		Took: session.Seconds(m.Seconds)}
 	if !math.IsNaN(loss) && !math.IsInf(loss, 0) && (res.Best == nil || loss < float64(res.Best.Value)) {
-		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: res.Steps}
+		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: m.Step}
 	}
 	res.LastEval = &e
 	b.observers.EvalDone(e)

@@ -58,7 +58,7 @@ func New(a *cli.App) *cobra.Command {
 const diskGrace = 20 * time.Second
 
 // errParent is the cause of the end of a bridge whose parent has ended.
-var errParent = errors.New("the process that computes has ended without ending the run")
+var errParent = errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
 
 // Serve answers the messages on in until the run has ended.
 func Serve(ctx context.Context, a *cli.App, in io.Reader) error {

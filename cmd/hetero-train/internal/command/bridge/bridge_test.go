@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,7 @@ func (r *rank) receive(kind string, to any) {
 
 const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":1000},"dataset":{"name":"Numbers","samples":960},` +
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
-	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
+	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"samples":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
 // open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
 // more are further settings as JSON, each with a comma before it.
@@ -77,7 +78,7 @@ func (r *rank) open(dir string, step int, more ...string) []int {
 	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"%s}}`,
 		dir, strings.Join(more, ""))
 	r.receive("welcome", new(bridge.Welcome))
-	r.send(start, step)
+	r.send(start, step, 48*step)
 	return r.answerGathers()
 }
 
@@ -147,7 +148,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 		t.Errorf("got shares %v, want about 21, 21 and 5", shares)
 	}
 	for _, loss := range []string{"2.5", "1.5", "null", "1.75"} { // null: not finite
-		r.send(`{"type":"evaluation","samples":100,"loss":%s,"seconds":0.1}`, loss)
+		r.send(`{"type":"evaluation","step":40,"samples":100,"loss":%s,"seconds":0.1}`, loss)
 		r.receive("done", new(bridge.Done))
 	}
 	r.send(`{"type":"end","error":"","stopped":false}`)
@@ -196,7 +197,7 @@ func TestLookup(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	hello := `{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,` +
 		`"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"}}`
-	shaped := strings.Replace(fmt.Sprintf(start, 0), `"dataset"`, `"inputs":"[512] int64","dataset"`, 1)
+	shaped := strings.Replace(fmt.Sprintf(start, 0, 0), `"dataset"`, `"inputs":"[512] int64","dataset"`, 1)
 	ask := strings.Replace(shaped, `"type":"start"`, `"type":"lookup"`, 1)
 	lookup := func(r *rank, message string) int {
 		r.send("%s", message)
@@ -246,13 +247,23 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 		for number := first + 1; number <= first+7; number++ {
 			r.step(number, shares)
 		}
+		if first == 0 {
+			for _, e := range []string{`"step":5,"loss":0.5`, `"step":7,"loss":0.1`} { // step 7 is repeated
+				r.send(`{"type":"evaluation",%s,"samples":100,"seconds":0.1}`, e)
+				r.receive("done", new(bridge.Done))
+			}
+		}
 		r.send(`{"type":"end","error":"","stopped":false}`)
 		r.receive("ended", new(bridge.Ended))
 		if err := <-r.done; err != nil {
 			t.Fatal(err)
 		}
 	}
-	var records []struct{ Iteration int }
+	var records []struct {
+		Iteration int
+		Step      float64 `json:"step_time"`
+		Training  float64 `json:"training_time"`
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "run", "logs", "rank_1_metrics.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &records)
@@ -260,9 +271,68 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 	if err != nil || len(records) != 12 {
 		t.Fatalf("got %d records, %v; want those of 12 steps", len(records), err)
 	}
+	seconds := 0.0
 	for i, r := range records {
 		if r.Iteration != i+1 {
 			t.Errorf("record %d: got step %d", i, r.Iteration)
+		}
+		seconds += r.Step
+		if math.Abs(r.Training-seconds) > 1e-4 { // each time is rounded
+			t.Errorf("step %d: got a training time of %g s, want %g", i+1, r.Training, seconds)
+		}
+	}
+	got := readResult(t, dir)
+	if got.Seen != 12*48 || math.Abs(got.Rate-12*48/seconds) > 0.01*got.Rate || got.Best != 0.5 || got.At != 5 ||
+		len(got.Notes) != 0 {
+		t.Errorf("got the result %+v; want 576 samples in %g s, and the best loss 0.5 of step 5", got, seconds)
+	}
+}
+
+// result is a part of result.json.
+type result struct {
+	State string
+	Seen  int     `json:"samples_seen"`
+	Rate  float64 `json:"samples_per_second"`
+	Best  float64 `json:"best_eval"`
+	At    int     `json:"best_eval_step"`
+	Notes []string
+}
+
+func readResult(t *testing.T, dir string) (r result) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "run", "results", "result.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestStepsWithoutRecordsAreNamed ends a script whose last reports were lost, and resumes it after them.
+func TestStepsWithoutRecordsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		first, last, done, seen int
+		note                    string
+	}{
+		{0, 3, 5, 3 * 48, "steps 4 to 5 have no record: the run ended before"},
+		{5, 6, 6, 6 * 48, "steps 4 to 5 have no record: the script was killed before the ranks had exchanged the reports; the training time assumes steps as long as step 3"},
+	} {
+		r := startRank(t)
+		shares := r.open(dir, c.first)
+		for number := c.first + 1; number <= c.last; number++ {
+			r.step(number, shares)
+		}
+		r.send(`{"type":"end","step":%d,"error":"","stopped":false}`, c.done)
+		r.receive("ended", new(bridge.Ended))
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+		if got := readResult(t, dir); got.Seen != c.seen || len(got.Notes) != 1 ||
+			!strings.HasPrefix(got.Notes[0], c.note) {
+			t.Errorf("from step %d: got %+v, want %d samples and the note %q", c.first+1, got, c.seen, c.note)
 		}
 	}
 }
@@ -308,7 +378,7 @@ func TestFailuresOfStartedRuns(t *testing.T) {
 		{"a step is missing", strings.ReplaceAll(`{"type":"steps","first":9,"steps":[{"epoch":0,"epoch_step":1,"epoch_steps":1,"time":1,"seconds":#,"samples":#,"count":#,"loss":#,"data":#,"forward":#,"backward":#,"exposed":#,"hidden":#,"optimizer":#,"other":#,"bytes":#,"buckets":#}]}`,
 			"#", "[1,1,1]"), "got step 9 after step 0", "failed"},
 		{"another hello", `{"type":"hello","rank":0,"world_size":1}`, "got a message hello, want steps", "failed"},
-		{"the script is killed", "", "has ended without ending the run", "failed"},
+		{"the script is killed", "", "has ended without balancer.close()", "failed"},
 	} {
 		dir := t.TempDir()
 		r := startRank(t)

@@ -54,7 +54,7 @@ func TestExporters(t *testing.T) {
 	if t.Failed() {
 		t.Logf("%s", body)
 	}
-	r.send(`{"type":"evaluation","samples":100,"loss":1.5,"seconds":0.1}`)
+	r.send(`{"type":"evaluation","step":20,"samples":100,"loss":1.5,"seconds":0.1}`)
 	r.receive("done", new(bridge.Done))
 	r.send(`{"type":"end","error":"","stopped":false}`)
 	r.receive("ended", new(bridge.Ended))
