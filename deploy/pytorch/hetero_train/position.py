@@ -20,6 +20,7 @@ class Position:
     _samples: int
     _closed: bool
     _give: Any  # of Balancer
+    saved: Any
     _resume: Optional[Dict[str, Any]] = None
 
     def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0,
@@ -55,7 +56,8 @@ class Position:
             state.update(epoch=state["epoch"] + 1, lists=0)
         if self._opened and not self._closed:
             self._give()
-        state.update(version=1, step=self._step, samples=self._samples, global_batch=self.global_batch, accumulation=self.accumulation)
+        state.update(version=1, step=self._step, samples=self._samples, global_batch=self.global_batch,
+                     accumulation=self.accumulation)
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -93,6 +95,8 @@ def library_state(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
         warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
                       "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
     position = None if balancer is None or within else balancer.state_dict()
+    if balancer is not None and balancer._opened and not balancer._closed:
+        balancer.saved()  # the records are on the disk before the checkpoint
     if position is not None and position["lists"] and ended:
         position.update(epoch=position["epoch"] + 1, lists=0)
     return {"position": position, "within_step": within}
