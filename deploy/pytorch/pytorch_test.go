@@ -57,7 +57,7 @@ func TestPackage(t *testing.T) {
 		}
 	})
 	for _, name := range []string{"test_sampler", "test_gradients", "test_errors", "test_adapters", "test_lightning",
-		"test_profile", "test_records", "test_sync_norm"} {
+		"test_profile", "test_records", "test_sync_norm", "test_timing"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(interpreter, "-W", "ignore", "-m", "unittest", "-v", name)
 			cmd.Dir = filepath.Join(folder, "tests")

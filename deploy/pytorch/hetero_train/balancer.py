@@ -90,7 +90,7 @@ class Balancer(Opening, Position, Ending):
         self._total, self._max_share = steps, max_share
         self._owner = os.getpid()
         self._clock = Clock(self.device)
-        self._reports = Reports(self._ranks, self._clock)
+        self._reports = Reports(self._ranks, self._clock, self._where)
         self._period = max(n for n in range(1, WINDOW + 1) if interval % n == 0)
         self._model: Any = None
         self._hook: Optional[GradientHook] = None
@@ -108,6 +108,7 @@ class Balancer(Opening, Position, Ending):
         self._new_epoch = False
         self._last_shares: Optional[Tuple[int, ...]] = None
         self._paused = self._exchange_seconds = 0.0
+        self._pausing = False
         self._waited: Optional[float] = None  # s for data since the last step; None: not measured
         self._end = time.perf_counter()
         self._step_seconds = 0.0
@@ -285,16 +286,16 @@ class Balancer(Opening, Position, Ending):
                                     {"epoch": micro.epoch, "epoch_step": micro.epoch_step,
                                      "epoch_steps": micro.epoch_steps,
                                      "settling": bool(changed or not micro.full or self._step == 1),
-                                     "learning_rate": rate and float(rate), "time": time.time()},
-                                    self._where(), self._issued())
+                                     "learning_rate": rate and float(rate), "time": time.time()})
             self._step_seconds = 0.0
             if self._step <= EVERY or self._step % self._period == 0:
                 self._agree()
             self._exchange_seconds = time.perf_counter() - start
         self._end = time.perf_counter()
 
-    def _give(self, wait: bool = True) -> Optional[Dict[str, Any]]:
-        """Gives the program of this rank the reports of all steps so far. Any rank may call it, also alone."""
+    def _give(self, wait: Optional[float] = None) -> Optional[Dict[str, Any]]:
+        """Gives the program of this rank the reports of all steps so far; see Reports.give. Any rank may call it, also
+        alone."""
         assert self._bridge is not None
         answer = self._reports.give(self._bridge, wait)
         if answer is not None:
@@ -313,11 +314,8 @@ class Balancer(Opening, Position, Ending):
             # No rank has asked for this list yet, however far its workers prefetch.
             self._schedule.change(self._reports.issued, self.shares, self._consumed)
 
-    def _where(self) -> Tuple[int, int, int, int]:
-        return self._step, *self._position, self._consumed
-
-    def _issued(self) -> int:
-        return self._sampler.issued if self._sampler else 0
+    def _where(self) -> Tuple[int, ...]:
+        return self._step, *self._position, self._consumed, self._sampler.issued if self._sampler else 0
 
     # Between steps.
 
@@ -330,18 +328,22 @@ class Balancer(Opening, Position, Ending):
 
         Only rank 0's counts, and only rank 0 needs to call it.
         """
-        self._ask("evaluation", loss=program.numbers([float(loss)])[0], samples=int(samples), seconds=float(seconds))
+        self._ask("evaluated", "evaluation", loss=program.numbers([float(loss)])[0], samples=int(samples),
+                  seconds=float(seconds))
 
     def saved(self, seconds: float = 0.0) -> None:
         """Tells the records that a checkpoint was saved within seconds, so that all records before it are on the disk.
 
         Only rank 0 needs to call it.
         """
-        self._ask("saved", seconds=float(seconds))
+        self._ask("saved", "saved", seconds=float(seconds))
 
-    def _ask(self, kind: str, **values: Any) -> None:
-        self._open()
-        assert self._bridge is not None
-        self._give()
-        self._bridge.send(kind, step=self._step, **values)
-        self._bridge.expect("done")
+    def _ask(self, name: str, kind: str, **values: Any) -> None:
+        if not self._opened or self._closed:
+            raise errors.BatchError(f"balancer.{name}() was called before the first batch or after close(): the run has no records then")
+        if self.within_step:
+            raise errors.BatchError(f"balancer.{name}() was called within an optimizer step: call it between two steps")
+        with self.pause():
+            self._give()
+            self._bridge.send(kind, step=self._step, **values)
+            self._bridge.expect("done")

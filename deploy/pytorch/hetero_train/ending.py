@@ -20,8 +20,6 @@ class Ending:
     _opened: bool
     _closed: bool
     _give: Any  # of Balancer
-    _where: Any
-    _issued: Any
     _failed: Any
     _died_before: Any  # the last exception of a notebook before this run
 
@@ -32,7 +30,7 @@ class Ending:
             return
         if self._opened:
             try:
-                self._reports.finish(self._where(), self._issued())
+                self._reports.finish()
                 self._give()
             except BaseException as e:
                 self._abort(e)
@@ -60,7 +58,7 @@ class Ending:
         try:
             if self._opened:
                 if error or stopped:
-                    self._give(wait=False)
+                    self._give(wait=0.0)
                 bridge.send("end", step=self._step, error=error, stopped=stopped)
                 if not error and not stopped:
                     answer = bridge.expect("ended")
@@ -91,13 +89,13 @@ class Ending:
         bridge = self._bridge
         if self._opened and bridge is not None and not bridge.ended:
             try:
-                self._give(wait=False)
+                self._give(wait=0.0)
             except errors.HeteroTrainError:
                 pass
         missing = self._reports.missing
         if missing and self.rank == 0:
             print(
-                f"hetero_train: the last {missing} steps are not in the records: call balancer.close() on all ranks before the process group ends",
+                f"hetero_train: steps {self._step - missing + 1} to {self._step} are not in the records: call balancer.close() on all ranks before the process group ends",
                 file=sys.stderr)
         self._finish_run(error="", stopped=False)
 
@@ -109,9 +107,13 @@ class Pause:
         self._balancer = balancer
 
     def __enter__(self) -> None:
-        if self._balancer._current is not None:
+        b = self._balancer
+        if b._current is not None:
             raise errors.BatchError("balancer.pause() was called within balancer.step()")
+        self._outer, b._pausing = not b._pausing, True
         self._start = time.perf_counter()
 
     def __exit__(self, *_: Any) -> None:
-        self._balancer._paused += time.perf_counter() - self._start
+        if self._outer:
+            self._balancer._pausing = False
+            self._balancer._paused += time.perf_counter() - self._start

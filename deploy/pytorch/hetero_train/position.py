@@ -4,6 +4,8 @@ from typing import Any, Dict, Optional, Tuple
 
 from . import errors, loaders, sampler as samplers
 
+FLUSH = 2.0  # s: longest wait for the reports of other ranks before a checkpoint
+
 
 class Position:
     """The part of Balancer that owns the samples."""
@@ -20,7 +22,7 @@ class Position:
     _samples: int
     _closed: bool
     _give: Any  # of Balancer
-    saved: Any
+    pause: Any
     _resume: Optional[Dict[str, Any]] = None
 
     def sampler(self, dataset: Any, shuffle: bool = True, seed: int = 0,
@@ -47,7 +49,7 @@ class Position:
     def state_dict(self) -> Dict[str, Any]:
         """Returns the position of the run, for a checkpoint between two optimizer steps. It is equal on all ranks.
 
-        Any rank may call it, also alone. The program has the records of all steps before it.
+        Any rank may call it, also alone. The records of the steps before it then outlive the script.
         """
         if self.within_step:
             raise errors.BatchError("state_dict() is possible between optimizer steps only")
@@ -55,7 +57,11 @@ class Position:
         if self._sampler is not None and state["lists"] >= len(self._sampler):
             state.update(epoch=state["epoch"] + 1, lists=0)
         if self._opened and not self._closed:
-            self._give()
+            with self.pause():
+                try:
+                    self._give(wait=FLUSH)
+                except errors.HeteroTrainError as e:  # no reason to lose a checkpoint; the next step raises it
+                    warnings.warn(f"hetero_train: the records may lack steps before this checkpoint: {e}")
         state.update(version=1, step=self._step, samples=self._samples, global_batch=self.global_batch,
                      accumulation=self.accumulation)
         return state
@@ -64,11 +70,14 @@ class Position:
         """Continues from a position, before the first step. The number of ranks may differ."""
         if self._opened:
             raise errors.BatchError("load_state_dict() must come before the first batch")
+        if "samples" not in state:
+            raise errors.SettingsError("the position in the checkpoint has no samples: it is of another release of hetero_train")
         for key in ("global_batch", "accumulation"):
             if state[key] != getattr(self, key):
                 raise errors.SettingsError(f"{key}: the checkpoint has {state[key]}, the balancer {getattr(self, key)}: a resumed run needs the same")
         self._resume = dict(state)
-        self._step = self._reports.given = int(state["step"])
+        self._step = int(state["step"])
+        self._reports.resume(self._step)
         self._samples = int(state["samples"])
         if self._sampler is not None:
             self._apply_resume()
@@ -95,8 +104,6 @@ def library_state(balancer: Optional[Position], ended: bool) -> Dict[str, Any]:
         warnings.warn("hetero_train: this checkpoint is within an optimizer step, so no run can resume from it: save after "
                       "a whole step, for example with ModelCheckpoint(every_n_train_steps=...), after BalancerCallback")
     position = None if balancer is None or within else balancer.state_dict()
-    if balancer is not None and balancer._opened and not balancer._closed:
-        balancer.saved()  # the records are on the disk before the checkpoint
     if position is not None and position["lists"] and ended:
         position.update(epoch=position["epoch"] + 1, lists=0)
     return {"position": position, "within_step": within}

@@ -7,6 +7,9 @@ import torch.distributed as dist
 
 from .errors import HeteroTrainError, OutOfStepError, RankLostError, SettingsError
 
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+"""Parts of the errors after which a rank has ended."""
+
 
 def default_timeout() -> timedelta:
     """Returns the time-out of the default process group."""
@@ -34,9 +37,13 @@ class Ranks:
         self.group = dist.new_group(backend="gloo", timeout=limit)
 
     def _lost(self, what: str, e: Exception) -> RankLostError:
-        late = any(sign in str(e) for sign in ("Timed out", "timed out", "Watchdog"))
-        cause = (f"another rank has not answered for {self.timeout:.0f} s" if late
-                 else "another rank has failed, or has ended its loop early")
+        text = str(e)
+        if any(sign in text for sign in ("Timed out", "timed out", "Application timeout", "Watchdog")):
+            cause = f"another rank has not answered for {self.timeout:.0f} s"
+        else:
+            cause = "another rank has failed, or has ended its loop early"
+            if not any(sign in text for sign in LOST):
+                cause += f" ({(text.splitlines() or [''])[0][:300]})"
         return RankLostError(f"rank {self.rank}: {what}: {cause}; look for the first error of the other ranks, "
                              "and check that all ranks do the same number of steps")
 
@@ -86,7 +93,7 @@ class Ranks:
         """Returns the sum of a value over the ranks."""
         if self.size == 1:
             return value
-        t = torch.tensor([value], dtype=torch.float64)
+        t = torch.tensor([value], dtype=torch.float64, device="cpu")
         try:
             dist.all_reduce(t, group=self.group)
         except Exception as e:
@@ -97,7 +104,6 @@ class Ranks:
         """Returns an exception with advice if e is a failed communication, else None."""
         text = str(e)
         if isinstance(e, getattr(dist, "DistError", ())) or isinstance(e, RuntimeError) and any(
-                sign in text for sign in ("Connection closed by peer", "Connection reset by peer", "Timed out",
-                                          "timed out", "Broken pipe", "Watchdog caught", "NCCL error")):
+                sign in text for sign in (*LOST, "Timed out", "timed out", "Watchdog caught", "NCCL error")):
             return self._lost("the sum of gradients", e)  # type: ignore[arg-type]
         return None

@@ -57,6 +57,9 @@ func TestFaults(t *testing.T) {
 		{`{"type":"goodbye"}`, "hello, lookup, start"},
 		{`{"type":"hello","rank":3,"world_size":3}`, "got rank 3 of 3"},
 		{`{"type":"end","reason":"x"}`, "unknown field"},
+		{`{"type":"end","error":""}`, "step is missing"},
+		{`{"type":"evaluation","loss":1}`, "step is missing"},
+		{`{"type":"saved","step":-1}`, "got step -1"},
 		{`{"type":"gathered","values":[]}`, "got 0 values"},
 		{`{"type":"start","model":{"name":"a b"}}`, "model.name"},
 		{`{"type":"steps","first":0,"steps":[` + step + `]}`, "from step 0"},
@@ -92,7 +95,7 @@ func TestHelloOfAnotherVersionIsReadable(t *testing.T) {
 func TestExchange(t *testing.T) {
 	var out bytes.Buffer
 	conn := Open(strings.NewReader(`{"type":"gathered","values":[1,{"a":2}]}`+"\n"+`{"type":"gathered","values":[1]}`+
-		"\n"+`{"type":"end"}`+"\n"), &out)
+		"\n"+`{"type":"end","step":1}`+"\n"), &out)
 	values, err := conn.Exchange(context.Background(), "numbers", []byte("1"), 2)
 	if err != nil || len(values) != 2 || string(values[1]) != `{"a":2}` {
 		t.Fatalf("got %q, %v", values, err)
@@ -113,7 +116,7 @@ func TestExchange(t *testing.T) {
 
 // TestIncompleteLineIsTheEnd checks that a program that dies while it writes sends no message.
 func TestIncompleteLineIsTheEnd(t *testing.T) {
-	conn := Open(strings.NewReader(`{"type":"end"}`), io.Discard)
+	conn := Open(strings.NewReader(`{"type":"end","step":1}`), io.Discard)
 	if _, err := conn.Next(context.Background()); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want EOF", err)
 	}

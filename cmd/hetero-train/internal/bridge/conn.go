@@ -10,6 +10,9 @@ import (
 	"io"
 )
 
+// ErrEnded is the cause of the end of a run whose program has ended without an [End].
+var ErrEnded = errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
+
 // Welcome answers a [Hello].
 type Welcome struct {
 	Type     string `json:"type"` // welcome

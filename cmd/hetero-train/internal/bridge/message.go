@@ -127,7 +127,7 @@ type Step struct {
 
 // Evaluation reports an evaluation of the model.
 type Evaluation struct {
-	Step    int64   `json:"step"` // optimizer steps before the evaluation
+	Step    *int64  `json:"step"` // optimizer steps before the evaluation
 	Samples int     `json:"samples"`
 	Loss    Number  `json:"loss"`
 	Seconds float64 `json:"seconds"`
@@ -135,13 +135,13 @@ type Evaluation struct {
 
 // Saved reports that the program has saved a checkpoint. All records up to this step must be on the disk.
 type Saved struct {
-	Step    int64   `json:"step"` // optimizer steps before the checkpoint
+	Step    *int64  `json:"step"` // optimizer steps before the checkpoint
 	Seconds float64 `json:"seconds"`
 }
 
 // End is the last message. Error is the reason if the run has failed; Stopped reports that the user stopped it.
 type End struct {
-	Step    int64  `json:"step"` // optimizer steps that the program has done
+	Step    *int64 `json:"step"` // optimizer steps that the program has done
 	Error   string `json:"error"`
 	Stopped bool   `json:"stopped"`
 }

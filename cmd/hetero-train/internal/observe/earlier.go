@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -28,18 +29,32 @@ func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
 	return best
 }
 
-// TrainedTime returns the training time of the first steps of a run, according to the records of rank 0 in the folder
-// of logs, and the number of the last of these steps that has a record. Each step after this one counts with its time.
-// It returns 0 and 0 if the time is unknown.
-func TrainedTime(ctx context.Context, logs string, steps int64) (took time.Duration, recorded int64, err error) {
-	var last runtime.Record
-	_, err = runtime.EachMetric(ctx, filepath.Join(logs, runtime.FileName(0)), func(r *runtime.Record) {
-		if r.Iteration <= steps && r.TrainingTime > 0 {
-			last.Iteration, last.StepTime, last.TrainingTime = r.Iteration, r.StepTime, r.TrainingTime
+// Trained is a training time of earlier processes of a run.
+type Trained struct {
+	Steps     int64 // of the time: the last ones before a step
+	Time      time.Duration
+	Estimated int64 // last steps among them that have no record
+}
+
+// TrainedTime returns the training time of the steps up to one, according to the records of rank 0 in the folder of
+// logs. Steps after the last record count with its time. Steps is 0 if the time is unknown.
+func TrainedTime(ctx context.Context, logs string, step int64) (Trained, error) {
+	var first, last runtime.Record
+	_, err := runtime.EachMetric(ctx, filepath.Join(logs, runtime.FileName(0)), func(r *runtime.Record) {
+		if r.Iteration > step || r.TrainingTime <= 0 || r.StepTime <= 0 {
+			return
 		}
+		if last.Iteration == 0 || r.TrainingTime < last.TrainingTime { // the time began again at 0
+			first.Iteration, first.StepTime, first.TrainingTime = r.Iteration, r.StepTime, r.TrainingTime
+		}
+		last.Iteration, last.StepTime, last.TrainingTime = r.Iteration, r.StepTime, r.TrainingTime
 	})
-	if err != nil || last.TrainingTime == 0 {
-		return 0, 0, err
+	if err != nil || last.Iteration == 0 {
+		return Trained{}, err
 	}
-	return last.TrainingTime + time.Duration(steps-last.Iteration)*last.StepTime, last.Iteration, nil
+	t := Trained{Estimated: step - last.Iteration}
+	t.Time = last.TrainingTime + time.Duration(t.Estimated)*last.StepTime
+	// The first record has the mean time of the steps since the time began.
+	t.Steps = step - first.Iteration + int64(math.Round(first.TrainingTime.Seconds()/first.StepTime.Seconds()))
+	return t, nil
 }

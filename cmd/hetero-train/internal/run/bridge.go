@@ -77,7 +77,10 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 		of = bridge.Number(b.training.balancing.OfOracle())
 	}
 	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of,
-		SamplesPerSecond: bridge.Number(show.PerSecond(b.result.Trained.Samples, b.result.Trained.Time))}
+		SamplesPerSecond: bridge.Number(math.NaN())}
+	if b.training.rank.Team.Leads() { // knows the time of earlier processes
+		ended.SamplesPerSecond = bridge.Number(show.PerSecond(b.result.Trained.Samples, b.result.Trained.Time))
+	}
 	if b.training.run.Folder != nil {
 		ended.Folder = b.training.run.Folder.Dir
 	}
@@ -377,7 +380,9 @@ func (b *bridged) follow(ctx context.Context) error {
 	for {
 		m, err := b.conn.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
+			b.training.run.Foreign.Note(fmt.Sprintf("steps after step %d may have no record, because the script was killed or has exited",
+				b.result.Steps))
+			return bridge.ErrEnded
 		}
 		if err != nil {
 			return err
@@ -390,9 +395,10 @@ func (b *bridged) follow(ctx context.Context) error {
 			b.evaluated(m)
 		case *bridge.Saved:
 			b.observers.Saving()
-			b.observers.Saved(checkpoint.Saved{Step: m.Step}, session.Seconds(m.Seconds))
+			b.observers.Saved(checkpoint.Saved{Step: *m.Step}, session.Seconds(m.Seconds))
+			err = b.awaitRecords(ctx)
 		case *bridge.End:
-			b.noteLost(m.Step)
+			b.noteLost(*m.Step)
 			switch {
 			case m.Stopped:
 				return exit.With(exit.Terminated, errors.New("the user stopped the run"))
@@ -409,6 +415,19 @@ func (b *bridged) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// awaitRecords waits until all records so far are on the disk. The program relies on them after its checkpoint.
+func (b *bridged) awaitRecords(ctx context.Context) error {
+	if b.training.records == nil {
+		return nil
+	}
+	select {
+	case <-b.training.disk.queue.Written():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -54,19 +55,23 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 	logs, res := b.training.run.Folder.LogDir(), &b.result
 	res.Best, res.SamplesSeen = observe.BestEvaluation(logs, start.Step), start.Trained
-	took, recorded, err := observe.TrainedTime(ctx, logs, start.Step)
+	t, err := observe.TrainedTime(ctx, logs, start.Step)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.IO, fmt.Errorf("training time of the run before step %d: %w", start.Step+1, err))
 	}
-	if took == 0 {
-		b.training.process.Opts.Log.Warn("the records do not have the training time of the earlier steps: the figures of the whole run are those of this process",
-			"earlier steps", start.Step)
+	note := b.training.run.Foreign.Note
+	if before := start.Step - t.Steps; before > 0 {
+		note(fmt.Sprintf("the records do not have the training time of the first %s; samples per second are those of later steps",
+			show.Count(before, "step")))
+	}
+	if t.Steps == 0 {
 		return nil
 	}
-	res.Trained = train.Trained{Steps: start.Step, Samples: start.Trained, Time: took}
-	if missing := start.Step - recorded; missing >= int64(b.training.process.Cfg.Profile.Interval) {
-		b.training.run.Foreign.Note(fmt.Sprintf("%s no record: the script was killed before the ranks had exchanged the reports; the training time assumes steps as long as step %d",
-			stepsHave(recorded+1, start.Step), recorded))
+	untimed := (start.Step - t.Steps) * int64(b.training.process.Cfg.Data.BatchSize)
+	res.Trained = train.Trained{Steps: t.Steps, Samples: max(start.Trained-untimed, 0), Time: t.Time}
+	if t.Estimated > 0 {
+		note(fmt.Sprintf("the training time of %s is an estimate: each counts as long as step %d",
+			steps(start.Step-t.Estimated+1, start.Step), start.Step-t.Estimated))
 	}
 	return nil
 }
@@ -74,17 +79,26 @@ func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 // noteLost notes which steps have no record at the end of a run. done is the number of steps that the program has done.
 func (b *bridged) noteLost(done int64) {
 	if done > b.result.Steps {
-		b.training.run.Foreign.Note(fmt.Sprintf("%s no record: the run ended before the ranks had exchanged the reports",
-			stepsHave(b.result.Steps+1, done)))
+		b.training.run.Foreign.Note("no record: " + steps(b.result.Steps+1, done) +
+			"; the run ended before the reports of all ranks were there")
 	}
 }
 
-// stepsHave begins a sentence about the steps from first to last.
-func stepsHave(first, last int64) string {
+// steps names the steps from first to last.
+func steps(first, last int64) string {
 	if first == last {
-		return fmt.Sprintf("step %d has", first)
+		return fmt.Sprintf("step %d", first)
 	}
-	return fmt.Sprintf("steps %d to %d have", first, last)
+	return fmt.Sprintf("steps %d to %d", first, last)
+}
+
+// epochAt returns the epoch of a step, from 0. The program may know a step before its report is there.
+func (b *bridged) epochAt(step int64) int {
+	epochs := b.result.Epochs
+	if of := b.training.run.StepsPer; of > 0 {
+		epochs += float64(step-b.result.Steps)/float64(of) + 1e-9
+	}
+	return int(epochs)
 }
 
 // take converts the report of a step to the input of the balancer.
@@ -156,10 +170,10 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 // evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers.
 func (b *bridged) evaluated(m *bridge.Evaluation) {
 	res, loss := &b.result, float64(m.Loss)
-	e := train.Evaluation{Step: m.Step, Epoch: int(res.Epochs), Samples: m.Samples, Loss: loss,
+	e := train.Evaluation{Step: *m.Step, Epoch: b.epochAt(*m.Step), Samples: m.Samples, Loss: loss,
 		Took: session.Seconds(m.Seconds)}
 	if !math.IsNaN(loss) && !math.IsInf(loss, 0) && (res.Best == nil || loss < float64(res.Best.Value)) {
-		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: m.Step}
+		e.Best, res.Best = true, &checkpoint.Best{Metric: "loss", Value: checkpoint.Float(loss), Step: *m.Step}
 	}
 	res.LastEval = &e
 	b.observers.EvalDone(e)

@@ -57,9 +57,6 @@ func New(a *cli.App) *cobra.Command {
 // processes behind on a file system that hangs.
 const diskGrace = 20 * time.Second
 
-// errParent is the cause of the end of a bridge whose parent has ended.
-var errParent = errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
-
 // Serve answers the messages on in until the run has ended.
 func Serve(ctx context.Context, a *cli.App, in io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -98,7 +95,7 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 			case <-died: // also sent if the thread that started this process ends, but its process does not
 			}
 			if os.Getppid() != parent {
-				cancel(errParent)
+				cancel(bridge.ErrEnded)
 			}
 		}
 	}()

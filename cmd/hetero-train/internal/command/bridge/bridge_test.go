@@ -151,7 +151,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 		r.send(`{"type":"evaluation","step":40,"samples":100,"loss":%s,"seconds":0.1}`, loss)
 		r.receive("done", new(bridge.Done))
 	}
-	r.send(`{"type":"end","error":"","stopped":false}`)
+	r.send(`{"type":"end","step":0,"error":"","stopped":false}`)
 	var ended bridge.Ended
 	r.receive("ended", &ended)
 	if err := <-r.done; err != nil {
@@ -253,7 +253,7 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 				r.receive("done", new(bridge.Done))
 			}
 		}
-		r.send(`{"type":"end","error":"","stopped":false}`)
+		r.send(`{"type":"end","step":0,"error":"","stopped":false}`)
 		r.receive("ended", new(bridge.Ended))
 		if err := <-r.done; err != nil {
 			t.Fatal(err)
@@ -317,8 +317,8 @@ func TestStepsWithoutRecordsAreNamed(t *testing.T) {
 		first, last, done, seen int
 		note                    string
 	}{
-		{0, 3, 5, 3 * 48, "steps 4 to 5 have no record: the run ended before"},
-		{5, 6, 6, 6 * 48, "steps 4 to 5 have no record: the script was killed before the ranks had exchanged the reports; the training time assumes steps as long as step 3"},
+		{0, 3, 5, 3 * 48, "no record: steps 4 to 5; the run ended before"},
+		{5, 6, 6, 6 * 48, "the training time of steps 4 to 5 is an estimate: each counts as long as step 3"},
 	} {
 		r := startRank(t)
 		shares := r.open(dir, c.first)
@@ -350,7 +350,7 @@ func TestFailures(t *testing.T) {
 		{"a timeline", "profile.trace_steps has no effect", 2,
 			[]string{fmt.Sprintf(hello, 1, `"profile.trace_steps":"3"`)}},
 		{"an unknown policy", "balance.policy", 2, []string{fmt.Sprintf(hello, 1, `"balance.policy":"best"`)}},
-		{"no hello", "want hello", 2, []string{`{"type":"end"}`}},
+		{"no hello", "want hello", 2, []string{`{"type":"end","step":1}`}},
 		{"no message", "no JSON object", 2, []string{"hello"}},
 	} {
 		r := startRank(t)
@@ -372,9 +372,9 @@ func TestFailuresOfStartedRuns(t *testing.T) {
 	for _, c := range []struct {
 		name, line, want, state string
 	}{
-		{"the script fails", `{"type":"end","error":"rank 0: ValueError: no","stopped":false}`, "ValueError: no",
+		{"the script fails", `{"type":"end","step":0,"error":"rank 0: ValueError: no","stopped":false}`, "ValueError: no",
 			"failed"},
-		{"the user stops the script", `{"type":"end","error":"","stopped":true}`, "stopped", "stopped"},
+		{"the user stops the script", `{"type":"end","step":0,"error":"","stopped":true}`, "stopped", "stopped"},
 		{"a step is missing", strings.ReplaceAll(`{"type":"steps","first":9,"steps":[{"epoch":0,"epoch_step":1,"epoch_steps":1,"time":1,"seconds":#,"samples":#,"count":#,"loss":#,"data":#,"forward":#,"backward":#,"exposed":#,"hidden":#,"optimizer":#,"other":#,"bytes":#,"buckets":#}]}`,
 			"#", "[1,1,1]"), "got step 9 after step 0", "failed"},
 		{"another hello", `{"type":"hello","rank":0,"world_size":1}`, "got a message hello, want steps", "failed"},
