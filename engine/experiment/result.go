@@ -60,6 +60,8 @@ type Result struct {
 	Checkpoint string    `json:"checkpoint"` // newest checkpoint, relative to the folder of the run; "" if none
 	Notes      []string  `json:"notes"`      // remarks about the figures, for example about a fallback
 
+	Script *Script `json:"script,omitempty"` // nil: this program computed the steps
+
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 
 	// Superseded means that a later process began to train the run and has not written its result. Current means that

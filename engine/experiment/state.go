@@ -26,6 +26,9 @@ const (
 // Outcome returns the state of a run that ended with this result. why explains the state; "" if the run has trained all
 // its steps.
 func (r *Result) Outcome() (state State, why string) {
+	if r.Script != nil {
+		return r.Script.outcome(r)
+	}
 	switch {
 	case r.Exit == 0 && r.OutOfTime:
 		return Stopped, "train.max_seconds ended the run; the same command resumes"

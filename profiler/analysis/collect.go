@@ -245,25 +245,28 @@ func knownMax(a, b float64) float64 {
 	return a
 }
 
-// whole removes the last steps of a killed run if records of some ranks are missing. The samples of such a step do
-// not sum to the batch size.
-func (c *collector) whole(batch int64) []stepTotal {
-	n := len(c.steps)
-	for n > 0 && batch > 0 && int64(c.steps[n-1].samples) != batch {
-		n--
+// whole removes the last steps of a killed run if records of some ranks are missing.
+func (c *collector) whole() []stepTotal {
+	ranks := int32(0)
+	for i := range c.steps {
+		ranks = max(ranks, c.steps[i].ranks)
 	}
-	if n == 0 { // the batch size differs from that in the settings
-		return c.steps
+	n := len(c.steps)
+	for c.steps[n-1].ranks < ranks {
+		n--
 	}
 	return c.steps[:n]
 }
 
 // fill writes the results to s.
 func (c *collector) fill(s *Summary, batch int64) {
-	steps := c.whole(batch)
+	steps := c.whole()
 	last := steps[len(steps)-1]
 	s.Ranks, s.BatchSize, s.Steps, s.RecordedSteps = int(last.ranks), int64(last.samples), last.iteration,
 		int64(len(steps))
+	if slices.ContainsFunc(steps, func(t stepTotal) bool { return int64(t.samples) == batch }) {
+		s.BatchSize = batch // the last batch of an epoch may be smaller
+	}
 	s.Pauses, s.FinalTrainLoss = c.pauses, Number(c.loss)
 	var times []float32
 	seconds, count, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0, 0.0

@@ -104,7 +104,11 @@ func (r *Run) totals() Totals {
 	if len(r.ranks) > 0 && r.ranks[0].found {
 		if last := &r.ranks[0].last; last.TrainingTime > 0 {
 			t.Seconds = experiment.Number(last.TrainingTime.Seconds())
-			t.StepSeconds = t.Seconds / experiment.Number(last.Iteration)
+			untimed := int64(0) // steps of another run, from which this one has started
+			if starts := r.happened.starts.list; len(starts) > 0 {
+				untimed = starts[0].Step
+			}
+			t.StepSeconds = t.Seconds / experiment.Number(last.Iteration-untimed)
 		}
 	}
 	if r.evidence.ended() {

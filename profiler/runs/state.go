@@ -47,10 +47,11 @@ type evidence struct {
 	use
 	settings Settings
 	result   *experiment.Result
-	logsErr  error  // error of opening the folder of logs
-	lacking  string // describes the ranks without records
-	saved    bool   // there is a checkpoint
-	unloaded string // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
+	logsErr  error              // error of opening the folder of logs
+	lacking  string             // describes the ranks without records
+	saved    bool               // there is a checkpoint
+	script   *experiment.Script // nil: hetero-train computed the steps
+	unloaded string             // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
 
 	resultErr error // error of reading the result
 
@@ -119,7 +120,10 @@ func (e evidence) kind() (kind Kind, why string) {
 		return Crashed, e.whyEmpty()
 	}
 	next := "there is no checkpoint, so the same command starts again"
-	if e.saved {
+	switch {
+	case e.script != nil:
+		next = e.script.Next()
+	case e.saved:
 		next = "the same command resumes from the newest checkpoint"
 	}
 	return Crashed, fmt.Sprintf(
@@ -291,6 +295,7 @@ func gather(root *os.Root, settings Settings) evidence {
 	}
 	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // a pattern without faults
 	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
+	e.script = experiment.ReadScript(root)
 	if e.saved && e.result != nil {
 		if err := experiment.CheckEnd(root); err != nil {
 			e.unloaded = fmt.Sprintf("the newest checkpoint is damaged: %v; hetero-train checkpoint verify checks all",

@@ -150,6 +150,8 @@ class Balancer(Opening, Position, Ending):
 
     def begin_step(self) -> None:
         """Begins a micro-batch, for a loop or a library in which step() cannot enclose it. end_step() ends it."""
+        if self._closed:
+            raise errors.BatchError("the balancer is closed: call balancer.close() after the last step")
         self._open()
         if self._current is not None:
             raise errors.BatchError("balancer.step() is active already: end one step before the next")

@@ -18,6 +18,8 @@ class Ending:
     _step: int
     _owner: int
     _opened: bool
+    _current: Any
+    _ranks: Any
     _closed: bool
     _give: Any  # of Balancer
     _failed: Any
@@ -28,6 +30,8 @@ class Ending:
         records."""
         if self._closed:
             return
+        if self._current is not None:
+            raise errors.BatchError("balancer.close() was called within balancer.step()")
         if self._opened:
             try:
                 self._reports.finish()
@@ -35,7 +39,7 @@ class Ending:
             except BaseException as e:
                 self._abort(e)
                 raise
-        self._finish_run(error="", stopped=False)
+        self._finish_run(error="", stopped=False, closed=True)
 
     def _whole(self, train: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Calls a function that trains the whole run, and ends the run with it."""
@@ -47,7 +51,7 @@ class Ending:
         self.close()
         return result
 
-    def _finish_run(self, error: str, stopped: bool) -> None:
+    def _finish_run(self, error: str, stopped: bool, closed: bool = False) -> None:
         self._closed = True
         atexit.unregister(self._at_exit)
         bridge = self._bridge
@@ -59,7 +63,7 @@ class Ending:
             if self._opened:
                 if error or stopped:
                     self._give(wait=0.0)
-                bridge.send("end", step=self._step, error=error, stopped=stopped)
+                bridge.send("end", step=self._step, error=error, stopped=stopped, closed=closed)
                 if not error and not stopped:
                     answer = bridge.expect("ended")
                     self.share_of_oracle = answer["share_of_oracle"]
@@ -75,8 +79,12 @@ class Ending:
         """Ends the run on this rank after an error, without other ranks."""
         if self._closed:
             return
-        stopped = isinstance(e, (KeyboardInterrupt, SystemExit, GeneratorExit))
-        text = f"rank {self.rank}: {type(e).__name__}: " + str(e).removeprefix(f"rank {self.rank}: ")
+        stopped = isinstance(e, (KeyboardInterrupt, GeneratorExit)) or isinstance(e, SystemExit) and not e.code
+        text = f"rank {self.rank}: {type(e).__name__}"
+        if str(e):
+            text += ": " + str(e).removeprefix(f"rank {self.rank}: ")
+        if not stopped:
+            self._ranks.leave(text)
         self._finish_run(error="" if stopped else text[:4000], stopped=stopped)
 
     def _at_exit(self) -> None:

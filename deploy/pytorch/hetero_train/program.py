@@ -75,6 +75,8 @@ class Bridge:
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0 or not self._select.select(left):
+                self.ended = True
+                self._process.kill()  # it would not end by itself, and the end of the script would wait for it again
                 raise BridgeError(f"hetero-train has not answered for {self.timeout:.0f} s: its disk may hang; see logs/train.log in the folder of the run")
             part = os.read(self._process.stdout.fileno(), 1 << 16)
             if not part:

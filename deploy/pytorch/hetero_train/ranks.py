@@ -9,6 +9,8 @@ from .errors import HeteroTrainError, OutOfStepError, RankLostError, SettingsErr
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 """Parts of the errors after which a rank has ended."""
+REASON = "hetero_train_reason"
+"""Key of the reason of the first rank that fails, in the store of the process group."""
 
 
 def default_timeout() -> timedelta:
@@ -41,11 +43,30 @@ class Ranks:
         if any(sign in text for sign in ("Timed out", "timed out", "Application timeout", "Watchdog")):
             cause = f"another rank has not answered for {self.timeout:.0f} s"
         else:
-            cause = "another rank has failed, or has ended its loop early"
+            said = self._said()
+            cause = (f"another rank has failed: {said}" if said
+                     else "another rank has failed, or has ended its loop early")
             if not any(sign in text for sign in LOST):
                 cause += f" ({(text.splitlines() or [''])[0][:300]})"
         return RankLostError(f"rank {self.rank}: {what}: {cause}; look for the first error of the other ranks, "
                              "and check that all ranks do the same number of steps")
+
+    def leave(self, reason: str) -> None:
+        """Leaves the reason why this rank fails for the other ranks, which then lose their connections to it."""
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            if not store.check([REASON]):
+                store.set(REASON, reason[:1000])
+        except Exception:  # the store has ended with its rank; the reason only improves a message
+            pass
+
+    def _said(self) -> str:
+        """Returns the reason that a failed rank has left."""
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            return store.get(REASON).decode() if store.check([REASON]) else ""
+        except Exception:
+            return ""
 
     def objects(self, what: str, own: Any = None, error: Optional[BaseException] = None) -> List[Any]:
         """Exchanges one object of each rank. If a rank passes an error, all ranks raise."""

@@ -104,13 +104,6 @@ class BalancedBatchSampler(Sampler):
         whole, rest = divmod(self.length, b.global_batch)
         return whole * b.accumulation + (0 if self.drop_last else -(-rest // b.micro_batch))
 
-    def samples_before(self, epoch: int, lists: int) -> int:
-        """Returns the samples of whole epochs before epoch, and of this number of lists of it, on all ranks."""
-        b = self._balancer
-        whole = self.epoch_steps * b.global_batch if self.drop_last else self.length
-        steps, micro = divmod(lists, b.accumulation)
-        return epoch * whole + min(steps * b.global_batch + micro * b.micro_batch, whole)
-
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch, as with DistributedSampler. Without a call, the epochs count up."""
         if epoch != self.epoch:

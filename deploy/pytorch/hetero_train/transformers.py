@@ -4,6 +4,7 @@ import itertools
 from typing import Any, Callable, Optional
 
 from transformers import Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from .balancer import Balancer
 from .errors import SettingsError
@@ -43,14 +44,17 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
             return compute_loss(*a, **k)
         return b.scale(compute_loss(*a, **k), counts.pop(0), total[0])
 
-    class Steps(TrainerCallback):
+    class Balance(TrainerCallback, ExportableState):
+        def state(self) -> Any:  # in each checkpoint
+            return {"args": {}, "attributes": {"position": b.state_dict()}}
+
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             b.attach(trainer.model_wrapped, trainer.optimizer)
             if state.global_step > 0:  # resumed
-                epoch, steps = divmod(state.global_step, b._sampler.epoch_steps)
-                lists = 0 if args.ignore_data_skip else steps * b.accumulation
-                b.load_state_dict(dict(b.state_dict(), step=state.global_step, epoch=epoch, lists=lists,
-                                       samples=b._sampler.samples_before(epoch, steps * b.accumulation)))
+                saved = state.stateful_callbacks.get("Balance", {}).get("attributes", {}).get("position")
+                if saved is None:
+                    raise SettingsError("the checkpoint is of a run without the balancer: load its weights into a new run")
+                b.load_state_dict(dict(saved, lists=0) if args.ignore_data_skip else saved)
                 b._sampler.pads = True  # the trainer drops the lists before its position
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -67,5 +71,5 @@ def balance(trainer: Any, count: Optional[Callable[[Any], float]] = None, **argu
     trainer.get_train_dataloader, trainer.get_batch_samples = lambda: loader, balanced_batches
     trainer.training_step, trainer.compute_loss = balanced_step, balanced_loss
     trainer.train = functools.partial(b._whole, trainer.train)
-    trainer.add_callback(Steps())
+    trainer.add_callback(Balance())
     return b

@@ -141,7 +141,8 @@ class Errors(unittest.TestCase):
                     raise StopIteration
                 normal(rank, step, b, model, x)
             return script(change)(rank, folder)
-        _, took = self.fails(work, hetero_train.RankLostError, "has ended its loop early", timeout=20.0)
+        _, took = self.fails(work, hetero_train.RankLostError, "another rank has failed: rank 1: StopIteration",
+                             timeout=20.0)
         self.assertLess(took, 60)
 
     def test_rank_that_does_not_answer(self):
@@ -206,7 +207,7 @@ class Errors(unittest.TestCase):
             b._at_exit()
             with open(os.path.join(folder, "run", "results", "result.json")) as f:
                 return json.load(f)["state"]
-        self.assertEqual(launch.run(work, ranks=1), ["finished"])
+        self.assertEqual(launch.run(work, ranks=1), ["stopped"])  # without close()
 
     def test_bridge_that_is_killed(self):
         def change(rank, step, b, model, x):

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
@@ -14,7 +15,7 @@ import (
 // Foreign describes a run whose steps another program computes. Such a run has no replica and no data, so only the
 // settings of Applies have an effect.
 type Foreign struct {
-	Program string // name and version of the program
+	Script experiment.Script
 	// Setting describes everything on which the time of a step depends, apart from the device: the model, the element
 	// type and the versions of the program.
 	Setting string
@@ -60,7 +61,7 @@ func (r *Run) SettingsTOML(cfg *config.Config) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n",
-		r.Foreign.Program)
+		r.Foreign.Script.Program)
 	last := ""
 	for _, s := range cfg.Settings() {
 		if !Applies(s.Key) {

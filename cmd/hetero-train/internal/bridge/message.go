@@ -139,11 +139,13 @@ type Saved struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// End is the last message. Error is the reason if the run has failed; Stopped reports that the user stopped it.
+// End is the last message. Error is the reason if the run has failed; Stopped reports that the user stopped it. Closed
+// reports that the program has ended the run in order.
 type End struct {
 	Step    *int64 `json:"step"` // optimizer steps that the program has done
 	Error   string `json:"error"`
 	Stopped bool   `json:"stopped"`
+	Closed  bool   `json:"closed"`
 }
 
 // Number is a number that is null in JSON if it is unknown, NaN or infinite.

@@ -108,7 +108,7 @@ func (b *bridged) describe(start *bridge.Start) {
 	b.training.rank.Precision = dtypes[start.DType]
 	b.training.run.Data = &parts.Opened{Name: start.Dataset.Name}
 	b.training.run.Steps, b.training.run.StepsPer = start.Steps, start.Epoch
-	b.training.run.Foreign = &assembly.Foreign{Program: "PyTorch " + start.Torch,
+	b.training.run.Foreign = &assembly.Foreign{Script: experiment.Script{Program: "PyTorch " + start.Torch},
 		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers",
 			start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
 			b.training.rank.Precision, b.training.process.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name,
@@ -327,6 +327,13 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 			return err
 		}
 	}
+	script := &b.training.run.Foreign.Script
+	if resume != nil {
+		script.Saved = &start.Step // from which the script has resumed
+	}
+	if err := b.training.run.Folder.NoteScript(script); err != nil {
+		return exit.With(exit.IO, err)
+	}
 	b.training.scores.SaveProfile()
 	b.screen = observe.NewConsole(b.training.run, logFile)
 	if b.training.records, err = observe.OpenRecords(b.training.run, resume); err != nil {
@@ -356,7 +363,7 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 	}
 	b.observers = all
 	b.training.process.Opts.Log.Info(fmt.Sprintf("%s: model %s, %.2f million parameters, %d ranks, global batch %d",
-		b.training.run.Foreign.Program, b.training.process.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
+		b.training.run.Foreign.Script.Program, b.training.process.Cfg.Model.Name, float64(start.Model.Parameters)/1e6,
 		max(b.training.process.Opts.Assignment.WorldSize, 1), b.training.process.Cfg.Data.BatchSize), "folder",
 		b.training.run.Folder.Dir)
 	return nil
@@ -396,15 +403,16 @@ func (b *bridged) follow(ctx context.Context) error {
 		case *bridge.Saved:
 			b.observers.Saving()
 			b.observers.Saved(checkpoint.Saved{Step: *m.Step}, session.Seconds(m.Seconds))
-			err = b.awaitRecords(ctx)
+			err = b.saved(ctx, *m.Step)
 		case *bridge.End:
 			b.noteLost(*m.Step)
 			switch {
 			case m.Stopped:
-				return exit.With(exit.Terminated, errors.New("the user stopped the run"))
+				return exit.With(exit.Interrupted, errors.New("the user stopped the run"))
 			case m.Error != "":
 				return errors.New(m.Error)
 			}
+			b.training.run.Foreign.Script.Closed = m.Closed || b.training.run.Steps > 0 && b.result.Steps >= b.training.run.Steps
 			return nil
 		default:
 			err = &bridge.OrderError{Got: m, Want: new(bridge.Steps)}
@@ -418,10 +426,15 @@ func (b *bridged) follow(ctx context.Context) error {
 	}
 }
 
-// awaitRecords waits until all records so far are on the disk. The program relies on them after its checkpoint.
-func (b *bridged) awaitRecords(ctx context.Context) error {
+// saved notes a checkpoint of the program, and waits until all records so far are on the disk.
+func (b *bridged) saved(ctx context.Context, step int64) error {
 	if b.training.records == nil {
 		return nil
+	}
+	script := &b.training.run.Foreign.Script
+	script.Saved = &step
+	if err := b.training.run.Folder.NoteScript(script); err != nil {
+		return exit.With(exit.IO, err)
 	}
 	select {
 	case <-b.training.disk.queue.Written():

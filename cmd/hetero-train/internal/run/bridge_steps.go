@@ -78,7 +78,7 @@ func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 
 // noteLost notes which steps have no record at the end of a run. done is the number of steps that the program has done.
 func (b *bridged) noteLost(done int64) {
-	if done > b.result.Steps {
+	if done > b.result.Steps && b.training.process.Cfg.Profile.Enabled {
 		b.training.run.Foreign.Note("no record: " + steps(b.result.Steps+1, done) +
 			"; the run ended before the reports of all ranks were there")
 	}

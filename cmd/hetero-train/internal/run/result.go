@@ -57,6 +57,9 @@ func (tr *training) writeResult(r train.Result, err error) error {
 	if note := tr.disk.note(); note != "" {
 		out.Notes = append(out.Notes, note)
 	}
+	if a.Foreign != nil {
+		out.Script = &a.Foreign.Script
+	}
 	if r.GaveUp != "" {
 		out.EarlyStop = assembly.EarlyStop(&a.Process.Cfg.Train)
 		out.Notes = append(out.Notes, "ended early: "+r.GaveUp)

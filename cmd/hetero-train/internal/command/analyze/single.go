@@ -99,7 +99,7 @@ func stateOf(s *analysis.Summary) string {
 func evaluation(e *experiment.ResultEvaluation) string {
 	text := ""
 	for _, m := range task.Recorded {
-		if v, known := e.Metrics[m.Key]; known && !math.IsNaN(float64(v)) {
+		if v, known := e.Metrics[m.Key]; known && m.Key != task.Loss.Key && !math.IsNaN(float64(v)) {
 			text += m.Text(float64(v), 2) + ", "
 		}
 	}

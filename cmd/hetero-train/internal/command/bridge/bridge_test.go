@@ -151,7 +151,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 		r.send(`{"type":"evaluation","step":40,"samples":100,"loss":%s,"seconds":0.1}`, loss)
 		r.receive("done", new(bridge.Done))
 	}
-	r.send(`{"type":"end","step":0,"error":"","stopped":false}`)
+	r.send(`{"type":"end","step":0,"error":"","stopped":false,"closed":true}`)
 	var ended bridge.Ended
 	r.receive("ended", &ended)
 	if err := <-r.done; err != nil {
@@ -253,7 +253,7 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 				r.receive("done", new(bridge.Done))
 			}
 		}
-		r.send(`{"type":"end","step":0,"error":"","stopped":false}`)
+		r.send(`{"type":"end","step":0,"error":"","stopped":false,"closed":true}`)
 		r.receive("ended", new(bridge.Ended))
 		if err := <-r.done; err != nil {
 			t.Fatal(err)
@@ -325,7 +325,7 @@ func TestStepsWithoutRecordsAreNamed(t *testing.T) {
 		for number := c.first + 1; number <= c.last; number++ {
 			r.step(number, shares)
 		}
-		r.send(`{"type":"end","step":%d,"error":"","stopped":false}`, c.done)
+		r.send(`{"type":"end","step":%d,"error":"","stopped":false,"closed":true}`, c.done)
 		r.receive("ended", new(bridge.Ended))
 		if err := <-r.done; err != nil {
 			t.Fatal(err)

@@ -56,7 +56,7 @@ func TestExporters(t *testing.T) {
 	}
 	r.send(`{"type":"evaluation","step":20,"samples":100,"loss":1.5,"seconds":0.1}`)
 	r.receive("done", new(bridge.Done))
-	r.send(`{"type":"end","step":0,"error":"","stopped":false}`)
+	r.send(`{"type":"end","step":0,"error":"","stopped":false,"closed":true}`)
 	r.receive("ended", new(bridge.Ended))
 	if err := <-r.done; err != nil {
 		t.Fatal(err)
