@@ -98,6 +98,31 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	}
 }
 
+// The last batch of an epoch may be smaller. A run of PyTorch keeps it.
+func TestASmallerLastBatchIsAStep(t *testing.T) {
+	root := t.TempDir()
+	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "run", Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := errors.Join(run.Begin(), run.StoreConfig("[data]\nbatch_size = 32\n", "test")); err != nil {
+		t.Fatal(err)
+	}
+	first, second := steadyRecords(50, 24, 1), steadyRecords(50, 8, 1.4)
+	first[49].BatchSize, second[49].BatchSize = 10, 3
+	writeRecords(t, run.Dir, first, second)
+	s, err := Summarize(run.Dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seconds = 49*0.1 + 0.003 + 0.090
+	if s.Steps != 50 || s.RecordedSteps != 50 || s.BatchSize != 32 || !near(s.TrainingTime, seconds) ||
+		!near(s.Throughput, (49*32+13)/seconds) {
+		t.Errorf("got %+v", s)
+	}
+}
+
 func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	dir := t.TempDir()
 	records := steadyRecords(40, 10, 1)

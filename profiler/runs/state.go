@@ -47,13 +47,13 @@ type evidence struct {
 	use
 	settings Settings
 	result   *experiment.Result
-	logsErr  error              // error of opening the folder of logs
-	lacking  string             // describes the ranks without records
-	saved    bool               // there is a checkpoint
-	script   *experiment.Script // nil: hetero-train computed the steps
-	unloaded string             // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
+	logsErr  error  // error of opening the folder of logs
+	lacking  string // describes the ranks without records
+	saved    bool   // there is a checkpoint
+	unloaded string // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
 
-	resultErr error // error of reading the result
+	resultErr error              // error of reading the result
+	script    *experiment.Script // nil: hetero-train computed the steps
 
 	steps    int64         // iteration of the newest record; 0 if there are no records
 	age      time.Duration // time since the newest record, by the time of its file or by its own, whichever is longer

@@ -13,6 +13,7 @@ func TestASegmentHasOneNumberOfRanks(t *testing.T) {
 	}{
 		{"no starts", nil, 100, Segment{}},
 		{"one start", []Event{start(0, 4)}, 100, Segment{0, 4}},
+		{"started from a step of another run", []Event{start(33, 2)}, 100, Segment{0, 2}},
 		{"resumed with the same ranks", []Event{start(0, 4), start(50, 4)}, 100, Segment{0, 4}},
 		{"resumed with fewer ranks", []Event{start(0, 4), start(50, 1), other, start(70, 1)}, 100, Segment{50, 1}},
 		{"a step of the first segment", []Event{start(0, 4), start(50, 1)}, 50, Segment{0, 4}},

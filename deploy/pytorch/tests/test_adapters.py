@@ -164,11 +164,11 @@ class Adapters(unittest.TestCase):
         def work(rank, folder):
             os.environ.update(MASTER_ADDR="127.0.0.1", ACCELERATE_USE_CPU="true")
 
-            def train(resume=None, **arguments):
+            def train(resume=None, batch=2, **arguments):
                 model = tiny()
                 args = transformers.TrainingArguments(
                     os.path.join(folder, "trainer"), num_train_epochs=1, learning_rate=0.1, optim="sgd",
-                    max_grad_norm=0, lr_scheduler_type="constant", per_device_train_batch_size=2, seed=7,
+                    max_grad_norm=0, lr_scheduler_type="constant", per_device_train_batch_size=batch, seed=7,
                     gradient_accumulation_steps=2, logging_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
                     **arguments)
                 trainer = transformers.Trainer(model, args, train_dataset=Texts())
@@ -177,7 +177,14 @@ class Adapters(unittest.TestCase):
                 trainer.train(resume_from_checkpoint=resume)
                 return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0), b._step
             train(max_steps=2, save_strategy="steps", save_steps=2)
-            return train(resume=os.path.join(folder, "trainer", "checkpoint-2"), save_strategy="no")
+            checkpoint = os.path.join(folder, "trainer", "checkpoint-2")
+            try:
+                train(resume=checkpoint, batch=3, save_strategy="no")
+            except hetero_train.SettingsError as e:
+                assert "the checkpoint has 8, the balancer 12" in str(e), e
+            else:
+                raise AssertionError("another global batch is not refused")
+            return train(resume=checkpoint, save_strategy="no")
         results = self.check(work, tiny)
         self.assertEqual(results[0][2], 3)
 

@@ -412,7 +412,8 @@ func (b *bridged) follow(ctx context.Context) error {
 			case m.Error != "":
 				return errors.New(m.Error)
 			}
-			b.training.run.Foreign.Script.Closed = m.Closed || b.training.run.Steps > 0 && b.result.Steps >= b.training.run.Steps
+			all := b.training.run.Steps
+			b.training.run.Foreign.Script.Closed = m.Closed || all > 0 && b.result.Steps >= all
 			return nil
 		default:
 			err = &bridge.OrderError{Got: m, Want: new(bridge.Steps)}
