@@ -172,8 +172,8 @@ class Adapters(unittest.TestCase):
                     gradient_accumulation_steps=2, logging_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
                     **arguments)
                 trainer = transformers.Trainer(model, args, train_dataset=Texts())
-                b = hetero_train.transformers.balance(trainer, fixed_shares=SHARES, output_dir=folder, name="run",
-                                                      log_level="error")
+                b = hetero_train.transformers.balance(trainer, fixed_shares=[batch * s // 2 for s in SHARES],
+                                                      output_dir=folder, name="run", log_level="error")
                 trainer.train(resume_from_checkpoint=resume)
                 return torch.cat([p.detach().flatten() for p in model.parameters()]), b._sampler.order(0), b._step
             train(max_steps=2, save_strategy="steps", save_steps=2)
