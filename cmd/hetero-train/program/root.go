@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/dashboard"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/doctor"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/nccl"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
@@ -173,6 +174,7 @@ func families(a *cli.App) []*cobra.Command {
 		cli.WithConfig(signals.Tidied(inference.NewEval(a))),
 		cli.WithConfig(signals.Tidied(inference.NewPredict(a))),
 		cli.WithConfig(signals.Tidied(inference.NewGenerate(a))),
+		cli.WithConfig(doctor.New(a)),
 		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on settings"),
 		cli.WithoutConfig(versions.New(), "the version does not depend on settings"),

@@ -160,5 +160,8 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	if err := k.Team.Locate(ctx); err != nil {
 		return err
 	}
+	if k.Device == nil { // the command computes nothing
+		return nil
+	}
 	return k.refuseSharing(ctx)
 }
