@@ -24,6 +24,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/observe/tracking.go":         "when a point was, for readers in MLflow",
 	"cmd/hetero-train/internal/observe/tracing.go":          "when a trace began, for its reader",
 	"engine/timeline/recorder.go":                           "when a trace began: its times count from then",
+	"cmd/hetero-train/internal/command/doctor/doctor.go":    "differences between the clocks of machines",
 	"cmd/hetero-train/internal/command/profile/show.go":     "when a profile was made, for its reader",
 	"cmd/hetero-train/internal/command/runs/runs.go":        "when a run was updated, for its reader",
 	"cmd/hetero-train/internal/rebalance/scores.go":         "likewise",
