@@ -179,7 +179,7 @@ func (f *findings) network() {
 		}
 		f.add("interface", good, "", "%s: %s, MTU %d%s", n.Name, n.Kind, n.MTU, speed)
 	}
-	if up == 0 {
+	if up == 0 && m.OwnAddress == "" { // an interface that has just started is not up yet, but connects the ranks
 		l := note
 		if m.Machines > 1 {
 			l = fault
