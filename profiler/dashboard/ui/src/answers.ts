@@ -52,6 +52,12 @@ export type ResultEvaluation = {
   metrics: Record<string, Maybe> | null
 }
 
+export type Script = {
+  program: string
+  saved_step: Maybe
+  closed: boolean
+}
+
 export type Result = {
   steps: number
   epochs: number
@@ -83,6 +89,7 @@ export type Result = {
   ended: string
   checkpoint: string
   notes: string[] | null
+  script?: Script
   extra?: Record<string, unknown>
 }
 
