@@ -82,3 +82,69 @@ info = PngImagePlugin.PngInfo()
 info.add_itxt("XML:com.adobe.xmp",
               '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>', zip=True)
 turned("xmp-zipped.png", info)
+
+# WebP, BMP, TIFF, GIF and Netpbm
+noise = np.random.default_rng(1).integers(0, 256, (h, w, 3), np.uint8)
+rough = Image.fromarray((rgb // 2 + noise // 2).astype(np.uint8))
+even = rough.crop((0, 0, 18, 12))
+for name, image in (("lossy.webp", rough), ("lossy-even.webp", even)):
+    save(name, image, quality=80)
+(out / "webp-named.jpg").write_bytes((out / "lossy.webp").read_bytes())
+(out / "webp-named.jpg.rgb").write_bytes((out / "lossy.webp.rgb").read_bytes())
+save("lossless.webp", rough, lossless=True)
+save("alpha.webp", rgba, quality=80)
+save("alpha-lossless.webp", rgba, lossless=True, exact=True)
+save("animated.webp", rough, save_all=True, append_images=[img], quality=70)
+small = Image.new("RGBA", (w, h))
+small.paste(rough.crop((4, 2, 15, 11)), (4, 2))
+save("animated-small.webp", small, save_all=True, append_images=[rgba], lossless=True)
+for name, image in (("rgb.bmp", rough), ("grey.bmp", grey), ("palette.bmp", img.quantize(17)), ("alpha.bmp", rgba),
+                    ("bilevel.bmp", grey.convert("1"))):
+    save(name, image)
+for name, compression in (("raw", None), ("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate"), ("packbits", "packbits")):
+    save(f"{name}.tiff", rough, compression=compression)
+save("grey.tiff", grey)
+save("bilevel.tiff", grey.convert("1"))
+save("fax.tiff", grey.convert("1"), compression="group4")
+save("fax-white-is-zero.tiff", grey.convert("1"), compression="group3", tiffinfo={262: 0})
+save("palette.tiff", img.quantize(17))
+save("alpha.tiff", rgba)
+save("premultiplied.tiff", rgba, tiffinfo={338: 1})
+for o in range(1, 9):
+    save(f"turned{o}.tiff", rough, tiffinfo={274: o})
+save("rgb.gif", img)
+save("grey.gif", grey)
+save("interlaced.gif", img.quantize(17), interlace=1)
+save("transparent.gif", transparent, transparency=3)
+save("animated.gif", img.quantize(17), save_all=True, append_images=[grey])
+for name, options in (("small.gif", {}), ("small-transparent.gif", {"transparency": 3})):
+    save(name, img.crop((0, 0, 9, 7)).quantize(8), **options)
+    b = bytearray((out / name).read_bytes())
+    b[6:10] = bytes([w, 0, h, 0])  # a larger screen
+    at = b.index(b",\0\0\0\0")
+    b[at + 1:at + 5] = bytes([3, 0, 2, 0])
+    (out / name).write_bytes(b)
+    (out / (name + ".rgb")).write_bytes(Image.open(out / name).convert("RGB").tobytes())
+save("rgb.ppm", rough)
+save("grey.pgm", grey)
+save("bilevel.pbm", grey.convert("1"))
+plain = " ".join(str(v) for v in (np.array(grey) // 3).ravel())
+(out / "plain.pgm").write_text(f"P2\n# a comment\n{w} {h}\n85\n{plain}\n")
+values = (rgb.astype(int) * 3).astype(">u2")
+(out / "deep.ppm").write_bytes(f"P6 {w} {h} 767\n".encode() + values.tobytes())
+(out / "scaled.pgm").write_bytes(f"P5 {w} {h} 85 ".encode() + (np.array(grey) // 3).tobytes())
+bits = "".join("#!\n" if i == 40 else str(v) for i, v in enumerate(np.array(grey).ravel() // 128))
+(out / "plain.pbm").write_text(f"P1 {w} {h}\n{bits}0\n")
+(out / "plain.ppm").write_text(f"P3 {w} {h} 255 " + " ".join(str(v) for v in rgb.ravel()))
+for name in ("plain.pgm", "deep.ppm", "scaled.pgm", "plain.pbm", "plain.ppm"):
+    (out / (name + ".rgb")).write_bytes(Image.open(out / name).convert("RGB").tobytes())
+(out / "grey16.pgm").write_bytes(f"P5 {w} {h} 65535\n".encode() + (np.array(grey).astype(">u2") * 257).tobytes())
+(out / "grey16.pgm.rgb").write_bytes(grey.convert("RGB").tobytes())
+turned = Image.Exif()
+turned[0x0112] = 6
+save("exif6.webp", rough, lossless=True, exif=turned)
+back = ImageOps.exif_transpose(Image.open(out / "exif6.webp"))
+(out / "exif6.webp.turned.rgb").write_bytes(np.array([back.width, back.height], "<u4").tobytes() +
+                                            back.convert("RGB").tobytes())
+# formats that the program refuses
+img.save(out / "refused.avif", quality=60)

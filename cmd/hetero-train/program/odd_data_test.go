@@ -58,7 +58,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 			[]string{"data.batch_size=1"}, exit.Done, "nothing to learn"},
 		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)},
 			[]string{"data.batch_size=8"}, exit.Usage, "batch"},
-		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exit.Data, "no .jpg, .jpeg or .png files"},
+		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exit.Data, "no image files (.jpg, .jpeg, .png,"},
 		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exit.Data,
 			"has no image"},
 		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"},

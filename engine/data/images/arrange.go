@@ -26,7 +26,8 @@ type file struct {
 type listing struct {
 	files   []file
 	folders []string
-	ignored int // number of files that are neither images nor hidden
+	ignored int      // number of files that are neither images nor hidden
+	foreign []string // names of images in formats that this package does not read
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
 	// nil if no list was found.
 	heldClasses map[string]string
@@ -37,9 +38,11 @@ func (l *listing) add(f file) {
 	if layout.System(f.name) {
 		return
 	}
-	switch strings.ToLower(path.Ext(f.name)) {
-	case ".jpg", ".jpeg", ".png":
+	switch ext := strings.ToLower(path.Ext(f.name)); {
+	case ext != "" && IsEnding(ext[1:]):
 		l.files = append(l.files, f)
+	case foreignEndings[ext] != "":
+		l.foreign = append(l.foreign, f.name)
 	default:
 		l.ignored++
 	}

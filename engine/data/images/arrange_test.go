@@ -38,7 +38,7 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 			"c/.hidden/1.png", "c/1.png"},
 			[]string{"a", "b", "c"}, []string{"a/1.png", "b/1.png", "c/1.png"}, nil, ""},
 		{"other files are counted", []string{"a/1.png", "b/1.png", "b/notes.txt", "README.md"}, []string{"a", "b"},
-			[]string{"a/1.png", "b/1.png"}, nil, "2 files that are not .jpg, .jpeg or .png"},
+			[]string{"a/1.png", "b/1.png"}, nil, "2 files without the ending of an image"},
 		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, "1 images outside class folders"},
 		{"images outside of the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"},
@@ -90,7 +90,9 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"nothing", []string{"a/"}, "no .jpg, .jpeg or .png files"},
+		{"nothing", []string{"a/"}, "no image files (.jpg, .jpeg, .png, .webp"},
+		{"AVIF", []string{"a/1.png", "a/2.avif", "b/3.AVIF"},
+			`and 1 other files: the program does not read AVIF: convert the images with avifdec IN.avif`},
 		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
 		{"no train", []string{"val/a/1.png"}, "contains val/, but no folder with classes that names the training part"},
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},

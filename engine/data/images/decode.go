@@ -9,6 +9,8 @@ import (
 	"image/png"
 	"io"
 
+	"golang.org/x/image/vp8"
+
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
@@ -20,12 +22,15 @@ type DecodeOptions struct {
 	Orient bool
 }
 
-// Decoder decodes JPEG and PNG images into buffers that it reuses. Only one goroutine at a time may use it.
+// Decoder decodes images into buffers that it reuses. Only one goroutine at a time may use it.
 type Decoder struct {
 	o      DecodeOptions
 	jpeg   *jpeg.Decoder
 	pix    []byte
 	turned []byte // buffer for the rotated image
+	// upright is the buffer for a TIFF that is always rotated; Orient may need turned for another rotation
+	upright []byte
+	vp8     *vp8.Decoder // of WebP images; nil before the first one
 }
 
 // NewDecoder returns a Decoder, which must be closed.
@@ -62,37 +67,15 @@ func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	return nil
 }
 
-func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {
-	switch {
-	case bytes.HasPrefix(contents, []byte("\xFF\xD8")):
-		return d.decodeJPEG(contents, sizer, img)
-	case bytes.HasPrefix(contents, []byte(pngStart)):
-		err := d.decodePNG(contents, img)
-		if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
-			if d.decodePNG(pixelsOnly(contents), img) == nil {
-				return nil
-			}
-		}
-		return err
-	case len(contents) == 0:
-		return errors.New("empty file")
-	}
-	return otherFormat(contents)
-}
-
-// otherFormat returns the error about an image that is neither JPEG nor PNG.
-func otherFormat(contents []byte) error {
-	for _, f := range []struct{ start, then, name string }{
-		{"RIFF", "WEBP", "WebP"}, {"GIF8", "", "GIF"}, {"BM", "", "BMP"}, {"II*\x00", "", "TIFF"},
-		{"MM\x00*", "", "TIFF"},
-		{"\x00\x00\x00", "ftypavif", "AVIF"}, {"\x00\x00\x00", "ftyphei", "HEIF"},
-	} {
-		if rest, ok := bytes.CutPrefix(contents, []byte(f.start)); ok &&
-			bytes.Contains(rest[:min(len(rest), 16)], []byte(f.then)) {
-			return fmt.Errorf("a %s image, want JPEG or PNG: convert it, for example with magick IN OUT.png", f.name)
+// decodeAnyPNG decodes a PNG image, also one with faults in chunks without pixels.
+func (d *Decoder) decodeAnyPNG(contents []byte, img *data.Image) error {
+	err := d.decodePNG(contents, img)
+	if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if d.decodePNG(pixelsOnly(contents), img) == nil {
+			return nil
 		}
 	}
-	return fmt.Errorf("neither JPEG nor PNG: begins with % x", contents[:min(len(contents), 8)])
+	return err
 }
 
 func (d *Decoder) checkSize(width, height int) error {
@@ -137,21 +120,33 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 }
 
 func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
-	c, err := png.DecodeConfig(bytes.NewReader(contents))
+	return d.decodeWith(png.Decode, png.DecodeConfig, contents, img)
+}
+
+// decodeWith decodes an image with functions of a package for one format.
+func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size func(io.Reader) (image.Config, error),
+	contents []byte, img *data.Image) error {
+	c, err := size(bytes.NewReader(contents))
 	if err != nil {
 		return err
 	}
 	if err := d.checkSize(c.Width, c.Height); err != nil {
 		return err
 	}
-	decoded, err := png.Decode(bytes.NewReader(contents))
+	decoded, err := decode(bytes.NewReader(contents))
 	if err != nil {
 		return err
 	}
-	d.pix = grow(d.pix, 3*c.Width*c.Height)
-	flatten(d.pix, decoded)
-	*img = data.Image{Pix: d.pix, Width: c.Width, Height: c.Height, FullWidth: c.Width, FullHeight: c.Height}
+	d.flattened(decoded, img)
 	return nil
+}
+
+// flattened sets img to the colours of a decoded image.
+func (d *Decoder) flattened(decoded image.Image, img *data.Image) {
+	width, height := decoded.Bounds().Dx(), decoded.Bounds().Dy()
+	d.pix = grow(d.pix, 3*width*height)
+	flatten(d.pix, decoded)
+	*img = data.Image{Pix: d.pix, Width: width, Height: height, FullWidth: width, FullHeight: height}
 }
 
 // flatten writes the colours of img to pix and drops transparency. It does not blend the colours with a background.
@@ -162,9 +157,9 @@ func flatten(pix []byte, img image.Image) {
 		for x := b.Min.X; x < b.Max.X; x++ {
 			var c color.NRGBA
 			switch img := img.(type) {
-			case *image.RGBA: // image/png uses this type for opaque images
+			case *image.RGBA: // opaque, or a TIFF with colours that are multiplied by their opacity
 				p := img.RGBAAt(x, y)
-				c = color.NRGBA{R: p.R, G: p.G, B: p.B}
+				c = color.NRGBA{R: divided(p.R, p.A), G: divided(p.G, p.A), B: divided(p.B, p.A)}
 			case *image.NRGBA:
 				c = img.NRGBAAt(x, y)
 			case *image.Gray:
@@ -179,6 +174,8 @@ func flatten(pix []byte, img image.Image) {
 					c = color.NRGBA{R: p.R, G: p.G, B: p.B}
 				case color.NRGBA:
 					c = p
+				case color.RGBA64: // a palette of a TIFF, opaque
+					c = color.NRGBA{R: uint8(p.R >> 8), G: uint8(p.G >> 8), B: uint8(p.B >> 8)}
 				}
 			default: // 16 bits, opaque
 				c = color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
@@ -187,4 +184,12 @@ func flatten(pix []byte, img image.Image) {
 			at += 3
 		}
 	}
+}
+
+// divided returns a colour that was multiplied by the opacity. It equals Pillow's result.
+func divided(v, opacity uint8) uint8 {
+	if opacity == 0 || opacity == 255 {
+		return v
+	}
+	return uint8(min(int(v)*255/int(opacity), 255))
 }

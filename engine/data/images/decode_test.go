@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"image"
 	"image/color"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,7 +94,7 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 		"a/3cut.png":  picture[:len(picture)/2],
 		"a/4huge.png": string(huge), "a/5bomb.png": bomb, "a/6wide.jpg": string(wide), "a/7good.jpg": photo,
 	}
-	want := []string{"empty file", "neither JPEG nor PNG: begins with 6e 6f 74", "", "", "",
+	want := []string{"empty file", "no image of a known format (JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM): begins with 6e 6f 74", "", "", "",
 		"9000 x 9000 pixels, want at most 67108864", "65535 x 65535 pixels", "-"}
 	for kind, path := range map[string]string{"tar": files.tar(t), "folder": files.folder(t)} {
 		s, _, err := open(t, Options{Path: path})
@@ -221,6 +223,19 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(pngOf(f, plain(20, 13, color.White))))
 	f.Add([]byte(pngOf(f, image.NewPaletted(image.Rect(0, 0, 5, 5), color.Palette{color.Black, color.White}))))
 	f.Add([]byte(pngOf(f, image.NewGray16(image.Rect(0, 0, 5, 5)))))
+	for _, kind := range []string{"webp", "tiff", "bmp", "gif", "p?m"} {
+		names, err := filepath.Glob("testdata/formats/*." + kind)
+		if err != nil || len(names) < 4 {
+			f.Fatalf("%d files of kind %s, %v", len(names), kind, err)
+		}
+		for _, name := range names {
+			contents, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(contents)
+		}
+	}
 	d, err := NewDecoder(DecodeOptions{MaxPixels: 1 << 18})
 	if err != nil {
 		f.Fatal(err)

@@ -2,39 +2,59 @@ package images
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"image"
 	"image/color"
+	"image/gif"
+	"image/png"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 // Description contains the properties in the header of an image.
 type Description struct {
-	Format        string // jpeg, png
+	Format        string // jpeg, png, webp, bmp, tiff, gif, pnm
 	Width, Height int    // pixels, as stored
 	Colour        string // rgb, grey, cmyk, palette
 	Bits          int    // per channel
 	Orientation   Orientation
 }
 
-// Describe reads the header of a JPEG or PNG image.
+// Describe reads the header of an image.
 func Describe(contents []byte) (Description, error) {
-	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
+	f := formatOf(contents)
+	var c image.Config
+	var err error
+	switch f {
+	case jpegFormat:
 		return describeJPEG(contents)
-	}
-	c, format, err := image.DecodeConfig(bytes.NewReader(contents))
-	if err != nil && bytes.HasPrefix(contents, []byte(pngStart)) {
-		c, format, err = image.DecodeConfig(bytes.NewReader(pixelsOnly(contents)))
-	}
-	if errors.Is(err, image.ErrFormat) {
-		return Description{}, otherFormat(contents)
+	case pngFormat:
+		if c, err = png.DecodeConfig(bytes.NewReader(contents)); err != nil {
+			c, err = png.DecodeConfig(bytes.NewReader(pixelsOnly(contents)))
+		}
+	case webpFormat:
+		c, err = describeWebP(contents)
+	case pnmFormat:
+		return describePNM(contents)
+	case tiffFormat:
+		c, err = tiff.DecodeConfig(bytes.NewReader(contents))
+	case bmpFormat:
+		c, err = bmp.DecodeConfig(bytes.NewReader(contents))
+	case gifFormat:
+		if c, err = gif.DecodeConfig(bytes.NewReader(contents)); c.ColorModel == nil {
+			c.ColorModel = color.Palette{} // each image has a palette of its own
+		}
+	default:
+		err = otherFormat(contents)
 	}
 	if err != nil {
-		return Description{}, err
+		return Description{}, variant(f, err)
 	}
-	d := Description{Format: format, Width: c.Width, Height: c.Height, Colour: "rgb", Bits: 8,
+	d := Description{Format: string(f), Width: c.Width, Height: c.Height, Colour: "rgb", Bits: 8,
 		Orientation: OrientationOf(contents)}
 	switch c.ColorModel {
 	case color.GrayModel:
@@ -63,4 +83,30 @@ func describeJPEG(contents []byte) (Description, error) {
 	}
 	return Description{Format: "jpeg", Width: width, Height: height, Colour: colour, Bits: bits,
 		Orientation: OrientationOf(contents)}, nil
+}
+
+func describeWebP(contents []byte) (image.Config, error) {
+	w, err := readWebP(contents)
+	if err != nil {
+		return image.Config{}, err
+	}
+	width, height, err := w.size()
+	return image.Config{ColorModel: color.RGBAModel, Width: cmp.Or(w.width, width),
+		Height: cmp.Or(w.height, height)}, err
+}
+
+func describePNM(contents []byte) (Description, error) {
+	h, err := readNetpbm(contents)
+	d := Description{Format: string(pnmFormat), Width: h.width, Height: h.height, Colour: "rgb", Bits: 8,
+		Orientation: Upright}
+	if h.channels == 1 {
+		d.Colour = "grey"
+	}
+	switch {
+	case h.bits:
+		d.Bits = 1
+	case h.most > 255:
+		d.Bits = 16
+	}
+	return d, err
 }

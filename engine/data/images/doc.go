@@ -1,4 +1,4 @@
-// Package images reads JPEG and PNG images from a folder of class folders, or from a tar, tar.gz or tar.zst of such a
+// Package images reads images from a folder of class folders, or from a tar, tar.gz or tar.zst of such a
 // folder.
 //
 // It supports two layouts. Each may be enclosed by one additional folder:
@@ -21,15 +21,18 @@
 //
 // Classes are the folder names in byte order. Samples are sorted by class, then by name. A folder and a tar of this
 // folder are therefore the same data set. Files of storage systems (package layout) are ignored. Other files that
-// are not .jpg, .jpeg or .png are counted and logged.
+// do not have the ending of an image (Endings) are counted and logged. Images that the package cannot read, such as
+// AVIF and HEIC, are an error.
 //
 // Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
 // Options.CacheDir. It never unpacks a tar into separate files. Package archive documents the members that are
 // refused. A link to a target outside a folder is an error unless Options.FollowLinks is set.
 //
-// The contents of a file determine whether it is JPEG or PNG. Grey images become RGB. Transparency is dropped; the
-// stored colours remain. 16-bit channels lose the lower 8 bits. JPEGs with four inks (CMYK, YCCK) are decoded by
-// Adobe's convention, as Pillow does. EXIF orientation is applied only if DecodeOptions.Orient is set. libturbojpeg can
-// decode JPEGs of more than data.FullDecodePixels pixels at 1/2, 1/4 or 1/8 of their size. It does so if the reduced
-// size is sufficient.
+// The contents of a file determine its format: JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM. Of several images in a
+// file, the first one is decoded. TIFF images are always rotated upright, as Pillow does.
+//
+// Grey images become RGB. Transparency is dropped; the stored colours remain. 16-bit channels lose the lower 8 bits.
+// JPEGs with four inks (CMYK, YCCK) are decoded by Adobe's convention, as Pillow does. EXIF orientation is applied only
+// if DecodeOptions.Orient is set. libturbojpeg can decode JPEGs of more than data.FullDecodePixels pixels at 1/2, 1/4 or
+// 1/8 of their size. It does so if the reduced size is sufficient.
 package images

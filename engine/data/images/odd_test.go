@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"image/color"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // tiff returns a TIFF structure whose directory has a tag of this type and value.
-func tiff(order binary.AppendByteOrder, start string, kind uint16, value uint32) string {
+func tiffTags(order binary.AppendByteOrder, start string, kind uint16, value uint32) string {
 	b := order.AppendUint32(order.AppendUint16([]byte(start), 42), 8)
 	b = order.AppendUint16(b, 1)
 	b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, 0x0112), kind), 1)
@@ -39,15 +40,15 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 		contents string
 		want     Orientation
 	}{
-		"short":                {segment("Exif\x00\x00" + tiff(little, "II", 3, 6)), TurnRight},
-		"long":                 {segment("Exif\x00\x00" + tiff(little, "II", 4, 6)), TurnRight},
-		"long, big endian":     {segment("Exif\x00\x00" + tiff(big, "MM", 4, 8)), TurnLeft},
-		"signed short":         {segment("Exif\x00\x00" + tiff(little, "II", 8, 6)), TurnRight},
-		"signed long":          {segment("Exif\x00\x00" + tiff(big, "MM", 9, 6)), TurnRight},
-		"negative":             {segment("Exif\x00\x00" + tiff(big, "MM", 9, 1<<32-6)), Upright},
-		"PNG, EXIF as in JPEG": {withChunk("eXIf", "Exif\x00\x00"+tiff(big, "MM", 3, 6)), TurnRight},
-		"text":                 {segment("Exif\x00\x00" + tiff(big, "MM", 2, 8)), Upright},
-		"too large":            {segment("Exif\x00\x00" + tiff(big, "MM", 4, 1<<16+6)), Upright},
+		"short":                {segment("Exif\x00\x00" + tiffTags(little, "II", 3, 6)), TurnRight},
+		"long":                 {segment("Exif\x00\x00" + tiffTags(little, "II", 4, 6)), TurnRight},
+		"long, big endian":     {segment("Exif\x00\x00" + tiffTags(big, "MM", 4, 8)), TurnLeft},
+		"signed short":         {segment("Exif\x00\x00" + tiffTags(little, "II", 8, 6)), TurnRight},
+		"signed long":          {segment("Exif\x00\x00" + tiffTags(big, "MM", 9, 6)), TurnRight},
+		"negative":             {segment("Exif\x00\x00" + tiffTags(big, "MM", 9, 1<<32-6)), Upright},
+		"PNG, EXIF as in JPEG": {withChunk("eXIf", "Exif\x00\x00"+tiffTags(big, "MM", 3, 6)), TurnRight},
+		"text":                 {segment("Exif\x00\x00" + tiffTags(big, "MM", 2, 8)), Upright},
+		"too large":            {segment("Exif\x00\x00" + tiffTags(big, "MM", 4, 1<<16+6)), Upright},
 		"XMP, attribute":       {segment(xmp + `<rdf:Description tiff:Orientation="3" tiff:Make="x"/>`), Turn180},
 		"XMP, single quotes":   {segment(xmp + `<rdf:Description tiff:Orientation = '3'/>`), Turn180},
 		"XMP, element":         {segment(xmp + "<tiff:Orientation>8</tiff:Orientation>"), TurnLeft},
@@ -55,8 +56,8 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 		"XMP, two digits":      {segment(xmp + "<tiff:Orientation>33</tiff:Orientation>"), Upright},
 		"XMP, cut":             {segment(xmp + "<tiff:Orientation>"), Upright},
 		"EXIF before XMP": {segment(xmp + `tiff:Orientation="3"`)[:2] +
-			segment("Exif\x00\x00" + tiff(little, "II", 3, 1))[2:], Upright},
-		"PNG, EXIF": {withChunk("eXIf", tiff(big, "MM", 4, 6)), TurnRight},
+			segment("Exif\x00\x00" + tiffTags(little, "II", 3, 1))[2:], Upright},
+		"PNG, EXIF": {withChunk("eXIf", tiffTags(big, "MM", 4, 6)), TurnRight},
 		"PNG, XMP": {withChunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`),
 			TurnRight},
 		"PNG, XMP after text": {withChunk("iTXt", "Comment\x00\x00\x00\x00\x00"+`tiff:Orientation="6"`), Upright},
@@ -69,11 +70,20 @@ func TestOrientationOfUnusualPrograms(t *testing.T) {
 }
 
 func TestOtherFormatsAreNamed(t *testing.T) {
+	avif, err := os.ReadFile("testdata/formats/refused.avif")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for start, want := range map[string]string{
-		"RIFF\x10\x00\x00\x00WEBPVP8 ": "a WebP image", "RIFF\x10\x00\x00\x00WAVEfmt ": "neither JPEG nor PNG",
-		"GIF89a": "a GIF image", "BM\x00\x00": "a BMP image",
-		"II*\x00": "a TIFF image", "\x00\x00\x00\x18ftypheic": "a HEIF image",
-		"text": "neither JPEG nor PNG: begins with 74 65 78 74",
+		"RIFF\x10\x00\x00\x00WAVEfmt ": "no image of a known format",
+		"text":                         "no image of a known format (JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM): begins with 74 65 78 74",
+		string(avif):                   "the image has the format AVIF, want JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM: convert it with avifdec IN.avif OUT.png",
+		"\x00\x00\x00\x18ftypheic":     "the image has the format HEIC",
+		"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic": "heif-convert IN.heic OUT.jpg",
+		"\xFF\x0A": "JPEG XL", "II+\x00": "BigTIFF",
+		"RIFF\x10\x00\x00\x00WEBPICCP":                 "webp: no image data in a known format (VP8, VP8L): the program does not read this kind of WebP image",
+		"RIFF\x10\x00\x00\x00WEBPVP8 \x09\x00\x00\x00": "unexpected EOF",
+		"GIF89a": "gif: ", "BM\x00\x00": "EOF", "II*\x00": "EOF", "P6 3": "EOF", "P6 x": "want a number",
 	} {
 		if _, err := Describe([]byte(start)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", start, err, want)

@@ -30,17 +30,25 @@ const (
 // swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG or PNG image: from EXIF or, if EXIF has none, from XMP. If the tag is missing
-// or invalid, it returns Upright, because image viewers then show the image as stored.
+// OrientationOf reads the tag of a JPEG, PNG or WebP image: from EXIF or, if EXIF has none, from XMP. If the tag is
+// missing or invalid, it returns Upright, because image viewers then show the image as stored. It returns Upright for
+// TIFF, because Decode always rotates TIFF images.
 func OrientationOf(contents []byte) Orientation {
 	var exif, xmp []byte
-	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
+	switch formatOf(contents) {
+	case jpegFormat:
 		exif, xmp = segmentOf(contents, "Exif\x00\x00"), segmentOf(contents, "http://ns.adobe.com/xap/1.0/\x00")
-	} else {
+	case pngFormat:
 		if exif = chunkOf(contents, "eXIf"); exif == nil {
 			exif = profileOf(textOf(contents, "Raw profile type exif", "Raw profile type APP1"))
 		}
 		xmp = textOf(contents, "XML:com.adobe.xmp")
+	case webpFormat:
+		w, err := readWebP(contents)
+		if err != nil {
+			return Upright // Decode reports the error
+		}
+		exif, xmp = w.exif, w.xmp
 	}
 	o, found := orientationIn(exif)
 	if !found {
@@ -138,8 +146,17 @@ func profileOf(text []byte) []byte {
 // value is invalid.
 func orientationIn(b []byte) (o Orientation, found bool) {
 	b = bytes.TrimPrefix(b, []byte("Exif\x00\x00")) // which some programs write into a PNG image, too
-	if len(b) < 8 {
+	n, found := tagOf(b, 0x0112)
+	if !found {
 		return Upright, false
+	}
+	return valid(n), true
+}
+
+// tagOf returns the first number of a tag of the first directory of a TIFF structure.
+func tagOf(b []byte, tag uint16) (n uint32, found bool) {
+	if len(b) < 8 {
+		return 0, false
 	}
 	var order binary.ByteOrder = binary.BigEndian
 	if b[0] == 'I' {
@@ -147,16 +164,16 @@ func orientationIn(b []byte) (o Orientation, found bool) {
 	}
 	at := int64(order.Uint32(b[4:]))
 	if order.Uint16(b[2:]) != 42 || at+2 > int64(len(b)) {
-		return Upright, false
+		return 0, false
 	}
 	entries := b[at+2:]
 	for n := order.Uint16(b[at:]); n > 0 && len(entries) >= 12; n-- {
-		if order.Uint16(entries) == 0x0112 {
-			return valid(number(order, entries)), true
+		if order.Uint16(entries) == tag {
+			return number(order, entries), true
 		}
 		entries = entries[12:]
 	}
-	return Upright, false
+	return 0, false
 }
 
 // number returns the first number of an entry of a directory; 0 if it has another type.

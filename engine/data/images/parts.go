@@ -51,14 +51,17 @@ func from(part layout.Part, f folder) string { return fmt.Sprintf("part %s, %s",
 // findParts finds the folders that name parts. A folder that has images, but no folders with images, is a class: its
 // name may be train or test, too. findParts refuses names that it cannot tell apart.
 func findParts(l *listing, a *arrangement) (p partFolders, err error) {
+	if err := refuseForeign(l.foreign); err != nil {
+		return p, err
+	}
 	if len(l.files) == 0 {
-		return p, errors.New("no .jpg, .jpeg or .png files")
+		return p, errors.New("no image files (" + EndingsText + ")")
 	}
 	if len(l.files) > math.MaxInt32 {
 		return p, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
 	}
 	if l.ignored > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d files that are not .jpg, .jpeg or .png were skipped", l.ignored))
+		a.notes = append(a.notes, fmt.Sprintf("%d files without the ending of an image were skipped", l.ignored))
 		l.ignored = 0
 	}
 	p.around = wrapper(l.files)

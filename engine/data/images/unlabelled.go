@@ -60,9 +60,9 @@ func (inputSource) Close() error { return nil }
 // MaxFileBytes is the largest permitted size of an image file, in bytes.
 const MaxFileBytes = 64 << 20
 
-// List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files that
-// are not .jpg, .jpeg or .png. Broken links are included, so that reading them reports the cause. follow allows links
-// that leave the folder.
+// List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files
+// without the ending of an image. Broken links are included, so that reading them reports the cause. follow allows
+// links that leave the folder.
 func List(ctx context.Context, name string, follow bool) ([]string, error) {
 	var l listing
 	folder, err := layout.OpenFolder(name, follow)
@@ -70,6 +70,9 @@ func List(ctx context.Context, name string, follow bool) ([]string, error) {
 		folder.Broken = true
 		l, err = listFolder(ctx, folder)
 		folder.Close() // read only
+	}
+	if err == nil {
+		err = refuseForeign(l.foreign)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list images in %s: %w", name, err)

@@ -3,12 +3,12 @@
 //
 //	train-000000.tar:  n01440764_10026.jpg  n01440764_10026.cls  n01440764_10027.jpg  n01440764_10027.cls …
 //
-// A sample has one image (.jpg, .jpeg, .png) and a label. The label comes from .cls, otherwise from "label", "cls" or
-// "class" in .json, otherwise from .txt. If all labels are numbers, the labels are the class numbers. If all labels
-// are names, the classes are the sorted names.
+// A sample has one image (.jpg, .jpeg, .png, .webp, or otherwise an ending of images.Endings) and a label. The label
+// comes from .cls, otherwise from "label", "cls" or "class" in .json, otherwise from .txt. If all labels are numbers,
+// the labels are the class numbers. If all labels are names, the classes are the sorted names.
 //
 // Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an
-// extension can have dots. A sample without .jpg, .jpeg or .png can have one image such as input.jpg, and a sample
+// extension can have dots. A sample without such a file can have one image such as input.jpg, and a sample
 // without a label can have one file such as output.cls. The format requires that the files of a sample are adjacent.
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:

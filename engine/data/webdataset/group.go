@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/data/pyjson"
 )
@@ -69,7 +71,11 @@ const dottedLabel = "cls"
 const noLabel = 1 << 30
 
 // isImage reports whether an extension without dots is that of an image.
-func isImage(end string) bool { return end == "jpg" || end == "jpeg" || end == "png" }
+func isImage(end string) bool { return images.IsEnding(end) }
+
+// usual reports whether an extension is that of the usual formats. They precede the others, which shards may use for
+// masks and depth.
+func usual(end string) bool { return slices.Contains([]string{"jpg", "jpeg", "png", "webp"}, end) }
 
 func newGrouper() *grouper {
 	return &grouper{texts: map[string]int32{}, seen: map[keyHash]struct{}{}}
@@ -144,6 +150,10 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 // addImage processes an image. An extension without dots precedes one with dots, such as input.jpg.
 func (g *grouper) addImage(m archive.Member, end string) error {
 	switch dotted := strings.Contains(end, "."); {
+	case !dotted && g.imageEnd != "" && usual(end) && !usual(g.imageEnd):
+		// replaces the other image, such as a mask
+	case !dotted && usual(g.imageEnd) && !usual(end):
+		return nil
 	case dotted && strings.Contains(g.imageEnd, "."):
 		g.another = end
 		return nil

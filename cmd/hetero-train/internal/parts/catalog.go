@@ -38,7 +38,7 @@ var Builtin = append([]Part{
 		cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
 	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing",
 		cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
-	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed",
+	DataSet{"images", "image files with one folder per class, or ImageNet as distributed",
 		func() DataSetOptions { return imageFiles{} }, photos},
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`",
 		func() DataSetOptions { return shards{} }, photos},

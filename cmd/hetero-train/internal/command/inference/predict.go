@@ -28,7 +28,7 @@ import (
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
 
-For a model of images, FILE is a JPEG or PNG file, a folder, or "-", which reads one image from standard input. For a folder, the command reads all images in it and in
+For a model of images, FILE is an image file, a folder, or "-", which reads one image from standard input. For a folder, the command reads all images in it and in
 its subfolders. It crops and normalises images as evaluation does. It reports unreadable images on standard error and skips them;
 the exit code is then 3.
 
@@ -276,7 +276,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 				return nil, exit.With(exit.Data, err)
 			}
 			if len(names) == 0 {
-				return nil, exit.Usagef("predict: folder %s has no .jpg, .jpeg or .png files", arg)
+				return nil, exit.Usagef("predict: folder %s has no image files (%s)", arg, images.EndingsText)
 			}
 			for _, name := range names {
 				inputs = append(inputs, images.Input{Name: name})

@@ -1,0 +1,268 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/gif"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// format is a file format of images. The contents of a file determine its format, not its name.
+type format string
+
+// The formats that this package reads. pnm stands for PBM, PGM and PPM.
+const (
+	unknownFormat format = ""
+	jpegFormat    format = "jpeg"
+	pngFormat     format = "png"
+	webpFormat    format = "webp"
+	bmpFormat     format = "bmp"
+	tiffFormat    format = "tiff"
+	gifFormat     format = "gif"
+	pnmFormat     format = "pnm"
+)
+
+// formatNames lists the formats for messages.
+const formatNames = "JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM"
+
+// Endings are the endings of the names of image files, without the dot. A file with one of these endings may have any
+// of the formats.
+var Endings = []string{"jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif", "ppm", "pgm", "pbm", "pnm"}
+
+// EndingsText lists the common endings for messages.
+const EndingsText = ".jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff, .gif, .ppm, .pgm or .pbm"
+
+// IsEnding reports whether an ending without its dot is that of an image file. Upper case is allowed.
+func IsEnding(ending string) bool { return slices.Contains(Endings, strings.ToLower(ending)) }
+
+// foreignEndings are the endings of images that this package does not read.
+var foreignEndings = map[string]string{".avif": "AVIF", ".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC",
+	".jxl": "JPEG XL", ".jp2": "JPEG 2000"}
+
+// conversions are the commands that convert images of other formats.
+var conversions = map[string]string{
+	"AVIF":      "avifdec IN.avif OUT.png (Debian: libavif-bin)",
+	"HEIC":      "heif-convert IN.heic OUT.jpg (Debian: libheif-examples)",
+	"JPEG XL":   "djxl IN.jxl OUT.png (Debian: libjxl-tools)",
+	"JPEG 2000": "opj_decompress -i IN.jp2 -o OUT.png (Debian: libopenjp2-tools)",
+}
+
+const anyConversion = "magick IN OUT.png"
+
+// formatOf returns the format of an encoded image.
+func formatOf(b []byte) format {
+	starts := func(prefix string) bool { return bytes.HasPrefix(b, []byte(prefix)) }
+	switch {
+	case starts("\xFF\xD8"):
+		return jpegFormat
+	case starts(pngStart):
+		return pngFormat
+	case starts("RIFF") && len(b) >= 12 && string(b[8:12]) == "WEBP":
+		return webpFormat
+	case starts("GIF87a"), starts("GIF89a"):
+		return gifFormat
+	case starts("II*\x00"), starts("MM\x00*"):
+		return tiffFormat
+	case starts("BM"):
+		return bmpFormat
+	case len(b) > 2 && b[0] == 'P' && b[1] >= '1' && b[1] <= '6' && isSpace(b[2]):
+		return pnmFormat
+	}
+	return unknownFormat
+}
+
+// foreignFormat returns the name of a format that this package does not read, or "".
+func foreignFormat(b []byte) string {
+	if len(b) >= 12 && string(b[4:8]) == "ftyp" { // the brands of an ISO container
+		for at := 8; at+4 <= min(len(b), 64); at += 4 {
+			switch string(b[at : at+4]) {
+			case "avif", "avis":
+				return "AVIF"
+			case "heic", "heix", "heim", "heis", "hevc", "hevx":
+				return "HEIC"
+			}
+		}
+		return ""
+	}
+	for _, f := range []struct{ start, name string }{
+		{"\xFF\x0A", "JPEG XL"}, {"\x00\x00\x00\x0CJXL \r\n\x87\n", "JPEG XL"},
+		{"\x00\x00\x00\x0CjP  \r\n\x87\n", "JPEG 2000"}, {"\xFF\x4F\xFF\x51", "JPEG 2000"},
+		{"II+\x00", "BigTIFF"}, {"MM\x00+", "BigTIFF"}, {"8BPS", "Photoshop"}, {"%PDF", "PDF"}, {"<svg", "SVG"},
+		{"P7\n", "PAM"}, {"PF\n", "PFM"}, {"Pf\n", "PFM"}, {"\x00\x00\x01\x00", "ICO"}, {"DDS ", "DDS"},
+	} {
+		if bytes.HasPrefix(b, []byte(f.start)) {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// conversion returns the command that converts a format.
+func conversion(format string) string {
+	if command, ok := conversions[format]; ok {
+		return command
+	}
+	return anyConversion
+}
+
+// otherFormat returns the error about an image in a format that this package does not read.
+func otherFormat(contents []byte) error {
+	if len(contents) == 0 {
+		return errors.New("empty file")
+	}
+	if name := foreignFormat(contents); name != "" {
+		return fmt.Errorf("the image has the format %s, want %s: convert it with %s", name, formatNames,
+			conversion(name))
+	}
+	return fmt.Errorf("no image of a known format (%s): begins with % x", formatNames,
+		contents[:min(len(contents), 8)])
+}
+
+// variant completes the error about a variant of a format that its decoder does not read.
+func variant(f format, err error) error {
+	if unsupported := tiff.UnsupportedError(""); errors.Is(err, bmp.ErrUnsupported) || errors.As(err, &unsupported) ||
+		errors.Is(err, errWebPVariant) {
+		return fmt.Errorf("%w: the program does not read this kind of %s image; convert it, for example with %s", err,
+			map[format]string{webpFormat: "WebP", bmpFormat: "BMP", tiffFormat: "TIFF"}[f], anyConversion)
+	}
+	return err
+}
+
+// refuseForeign returns an error if files have the ending of a format that this package does not read.
+func refuseForeign(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	name := foreignEndings[strings.ToLower(path.Ext(names[0]))]
+	others := ""
+	if len(names) > 1 {
+		others = fmt.Sprintf(" and %d other files", len(names)-1)
+	}
+	return fmt.Errorf("%.200q%s: the program does not read %s: convert the images with %s, or move them out of the folder",
+		names[0], others, name, conversion(name))
+}
+
+func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {
+	f := formatOf(contents)
+	var err error
+	switch f {
+	case jpegFormat:
+		return d.decodeJPEG(contents, sizer, img)
+	case pngFormat:
+		return d.decodeAnyPNG(contents, img)
+	case webpFormat:
+		err = d.decodeWebP(contents, img)
+	case gifFormat:
+		err = d.decodeGIF(contents, img)
+	case pnmFormat:
+		err = d.decodePNM(contents, img)
+	case tiffFormat:
+		err = d.decodeTIFF(contents, img)
+	case bmpFormat:
+		err = d.decodeWith(bmp.Decode, bmp.DecodeConfig, contents, img)
+	default:
+		err = otherFormat(contents)
+	}
+	return variant(f, err)
+}
+
+// decodeTIFF decodes the first image of a TIFF file and rotates it upright, as Pillow always does.
+func (d *Decoder) decodeTIFF(contents []byte, img *data.Image) error {
+	if err := d.decodeWith(tiff.Decode, tiff.DecodeConfig, contents, img); err != nil {
+		return err
+	}
+	const compressionTag, photometricTag, blackIsZero = 259, 262, 1
+	compression, _ := tagOf(contents, compressionTag)
+	photometric, _ := tagOf(contents, photometricTag)
+	if fax := compression >= 2 && compression <= 4; fax && photometric == blackIsZero {
+		for i := range img.Pix { // libtiff stores the black runs of a fax as ones, which then are white
+			img.Pix[i] ^= 0xff
+		}
+	}
+	if o, _ := orientationIn(contents); o != Upright {
+		d.upright = o.apply(d.upright, img)
+	}
+	return nil
+}
+
+// decodeGIF decodes the first image of a GIF file. As in Pillow, the image has the size of the whole animation. The
+// transparent colour, or else the first colour, surrounds a smaller first image.
+func (d *Decoder) decodeGIF(contents []byte, img *data.Image) error {
+	c, err := gif.DecodeConfig(bytes.NewReader(contents))
+	if err != nil {
+		return err
+	}
+	if err := d.checkSize(c.Width, c.Height); err != nil {
+		return err
+	}
+	opaque, transparent := withoutTransparency(contents)
+	decoded, err := gif.Decode(bytes.NewReader(opaque))
+	if err != nil {
+		return err
+	}
+	first, ok := decoded.(*image.Paletted)
+	if !ok {
+		return fmt.Errorf("gif: the first image has the type %T", decoded)
+	}
+	whole := image.Rect(0, 0, c.Width, c.Height)
+	if first.Rect != whole {
+		canvas := image.NewPaletted(whole, first.Palette)
+		for i := range canvas.Pix {
+			canvas.Pix[i] = transparent
+		}
+		for y := first.Rect.Min.Y; y < first.Rect.Max.Y; y++ {
+			copy(canvas.Pix[canvas.PixOffset(first.Rect.Min.X, y):],
+				first.Pix[first.PixOffset(first.Rect.Min.X, y):][:first.Rect.Dx()])
+		}
+		first = canvas
+	}
+	d.flattened(first, img)
+	return nil
+}
+
+// withoutTransparency returns a GIF file whose first image has no transparent colour, and the number of this colour; 0
+// if there is none. Package gif would replace the transparent colour by black.
+func withoutTransparency(b []byte) (opaque []byte, transparent byte) {
+	const header = 13 // bytes, before the global palette
+	if len(b) < header {
+		return b, 0
+	}
+	at := header
+	if flags := b[10]; flags&0x80 != 0 {
+		at += 3 << (flags&7 + 1)
+	}
+	control := -1 // position of the flags of the graphic control extension
+	for at+1 < len(b) && b[at] == '!' {
+		if b[at+1] == 0xF9 && at+6 < len(b) && b[at+2] == 4 {
+			control = at + 3
+		}
+		at += 2
+		for at < len(b) && b[at] != 0 { // blocks of data
+			at += 1 + int(b[at])
+		}
+		at++
+	}
+	if control < 0 || b[control]&1 == 0 || at+9 >= len(b) || b[at] != ',' {
+		return b, 0
+	}
+	transparent = b[control+3]
+	colours := 2 << (b[10] & 7)
+	if flags := b[at+9]; flags&0x80 != 0 {
+		colours = 2 << (flags & 7)
+	}
+	if int(transparent) >= colours { // a colour that the palette lacks, which package gif adds
+		return b, 0
+	}
+	opaque = bytes.Clone(b)
+	opaque[control] &^= 1
+	return opaque, transparent
+}
